@@ -75,7 +75,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "jetstream.member": (
         ("announcing", "identity", "keeper", "meta_machine", "notes", "operators", "reporting", "waiters"),
-        ("answering", "meta_group", "orders", "questions"),
+        ("answering", "losses", "meta_group", "orders", "questions"),
         ("meta_requests",),
         ("member_node",),
     ),

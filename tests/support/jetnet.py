@@ -149,6 +149,18 @@ class JetNet(SimNet):
             client, f"STREAM.CREATE.{name}", {"name": name, "subjects": [name.lower()], **options}
         )
 
+    def publish(self, server: JetServer, subject: str, count: int = 5) -> list[int]:
+        """Publish through a server, one message after the other; return the acknowledged sequences."""
+        client = server.client()
+        seqs = []
+        for _ in range(count):
+            client.send(b"SUB _INBOX.p 1\r\nPUB %b _INBOX.p 2\r\nhi\r\n" % subject.encode())
+            self.run(50 * NS_PER_MS)
+            frames = client.frames()
+            seqs += [json.loads(frame.payload)["seq"] for frame in frames if frame.payload[:1] == b"{"]
+            client.send(b"UNSUB 1\r\n")
+        return seqs
+
     def stop(self) -> None:
         """Stop all servers in order."""
         for server in self.living():

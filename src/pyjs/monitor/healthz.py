@@ -50,8 +50,9 @@ def healthz(monitored: Monitored, arguments: Arguments) -> tuple[int, JsonDict]:
         if monitored.node.jetstream is None:
             trouble = Trouble(503, UNAVAILABLE, "JETSTREAM", "JetStream not enabled")
         elif not enabled_only:
+            is_member = monitored.node.jetstream.shared.member is not None
             trouble = _meta_trouble(monitored)
-            if trouble is None and not meta_only:
+            if trouble is None and not (meta_only and is_member):  # a single server has no metadata
                 trouble = _asset_trouble(monitored, account, stream, consumer)
     return _answer(trouble, details)
 

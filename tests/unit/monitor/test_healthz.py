@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 from tests.unit.monitor.conftest import Site
 
@@ -41,3 +43,20 @@ def test_jetstream_that_was_asked_for_and_is_not_there_is_unavailable() -> None:
 
     assert site.json("/healthz", 503) == {"status": "unavailable", "error": "JetStream not enabled"}
     assert site.json("/healthz?js-server-only=1") == {"status": "ok"}
+
+
+@pytest.mark.parametrize("query", ["", "?js-meta-only=true"])
+def test_a_single_server_with_a_stream_that_could_not_be_opened_is_unavailable(
+    tmp_path: Path, query: str
+) -> None:
+    options = Options()
+    options.jetstream.enabled = True
+    options.jetstream.store_dir = str(tmp_path)
+    stream = tmp_path / "$G" / "streams" / "A"
+    stream.mkdir(parents=True)
+    (stream / "meta.inf").write_bytes(b"?")
+    site = Site(options)
+    site.node.start_jetstream()
+
+    assert "could not be recovered" in site.json(f"/healthz{query}", 503)["error"]
+    site.node.stop()

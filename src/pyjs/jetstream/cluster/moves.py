@@ -9,6 +9,7 @@ Source: nats-server 2.15.1, compared in tests/conformance/test_cluster_jetstream
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from pyjs.jetstream import errcodes
@@ -18,7 +19,7 @@ from pyjs.jetstream.cluster.placement import fitting, place
 from pyjs.jetstream.errcodes import ApiError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from pyjs.jetstream.cluster.assignments import Assignment
     from pyjs.jetstream.cluster.placement import Rules
@@ -80,28 +81,46 @@ def without_replica(field: Field, stream: Assignment, node: int) -> StreamMoved:
     return StreamMoved(stream.account, stream.name, stream.group, stream.revision, nodes)
 
 
-def moves(field: Field) -> Iterator[StreamMoved]:
-    """Yield the entries that move streams away from removed or evacuated servers.
+def may_move(state: MetaState) -> bool:
+    """Return whether there are streams on removed or evacuated servers, or such that lack a replica."""
+    return bool(state.uneven) or any(node in state.load for node in _going(state))
+
+
+def _going(state: MetaState) -> set[int]:
+    """Return the servers that streams move away from."""
+    return {server.node for server in state.servers.values() if server.evacuating} | state.removed.keys()
+
+
+def moves(field: Field, streams: Iterable[Assignment] | None = None) -> Iterator[StreamMoved]:
+    """Yield the entries that move streams, all or some, away from removed or evacuated servers.
 
     If no other server fits, a replicated stream loses the replica, as on nats-server, and gets a new one once a
-    server fits; a single replica stays. If the server of a single replica was removed and another server fits, the
+    server fits. It never loses the last but one; a single replica on an
+    evacuated server stays. If the server of a single replica was removed and another server fits, the
     stream starts there without messages. The load of `field` includes the moves so far, so that not all streams go to
     one server.
     """
     state = field.state
-    going = {server.node for server in state.servers.values() if server.evacuating} | state.removed.keys()
-    for stream in sorted(state.streams(), key=lambda each: each.group):
+    going = _going(state)
+    for stream in by_group(state) if streams is None else streams:
         kept = tuple(node for node in stream.nodes if node not in going)
         if len(kept) == stream.config.num_replicas:
             continue
+        if stream.config.num_replicas == 1 and stream.nodes[0] in state.servers:
+            continue  # nothing copies its messages to another server
         try:
             nodes = field.place(stream.config, kept, going)
         except ApiError:
-            nodes = kept
-        if not nodes or nodes == stream.nodes:
+            nodes = kept if len(kept) > 1 else stream.nodes
+        if nodes == stream.nodes:
             continue
         add_load(field.load, stream.config, set(nodes) - set(kept))
         yield StreamMoved(stream.account, stream.name, stream.group, stream.revision, nodes)
+
+
+def by_group(state: MetaState) -> list[Assignment]:
+    """Return all streams, the oldest first."""
+    return sorted(state.streams(), key=attrgetter("group"))
 
 
 def field_of(state: MetaState, cluster: str, rules: Rules) -> Field:

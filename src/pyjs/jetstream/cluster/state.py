@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.cluster.account_streams import AccountStreams
 from pyjs.jetstream.cluster.assignments import INDEX_MAX, Assignment, Replica, add_load
-from pyjs.jetstream.cluster.changes import ServerChange, StreamChange, stream_change
+from pyjs.jetstream.cluster.changes import ServerChange, StreamChange
 from pyjs.jetstream.cluster.entries import (
     AccountPurged,
     Bounds,
@@ -87,6 +87,7 @@ class MetaState:
         self.removed: dict[int, Removed] = {}  # never in `servers` too
         self.accounts: dict[str, AccountStreams] = {}  # only those that have streams
         self.load: dict[int, Load] = {}  # of all streams, by server; only servers that hold one
+        self.uneven: set[int] = set()  # groups of streams with fewer or more servers than replicas
 
     def streams(self) -> Iterator[Assignment]:
         """Yield all streams."""
@@ -259,11 +260,16 @@ class MetaState:
             add_load(self.load, old.config, old.nodes, -1)
         add_load(self.load, new.config, new.nodes)
         self.accounts.setdefault(new.account, AccountStreams()).put(new)
-        return stream_change(old, new, self.servers)
+        if len(new.replicas) == new.config.num_replicas:
+            self.uneven.discard(new.group)
+        else:
+            self.uneven.add(new.group)
+        return StreamChange(old, new)
 
     def _drop(self, old: Assignment) -> StreamChange:
         streams = self.accounts[old.account]
         streams.remove(old.name)
+        self.uneven.discard(old.group)
         add_load(self.load, old.config, old.nodes, -1)
         if not len(streams):
             del self.accounts[old.account]

@@ -1,9 +1,10 @@
-"""Who answers a request of the API: every server of the cluster gets it, and exactly one answers.
+"""Decides which server answers a request of the API: each gets it, and exactly one answers.
 
 - The leader of the metadata: what concerns all streams of an account (META), and streams that nobody knows.
 - The server that has a stream, or that leads it: everything else about the stream and its consumers.
 - If no leader is known, each server holds the request; it goes its way when there is one. After HOLD_NS without a
-  leader the server to which the client is connected refuses it, and all others forget it.
+  leader the server to which the client is connected refuses it, and all others forget it. A server holds HELD_MAX
+  requests at most, and does the same at once with any more.
 
 Source: nats-server 2.15.1 answers 10008 about ten seconds after the leader was lost, and nothing before.
 """
@@ -19,7 +20,7 @@ from pyjs.jetstream import errcodes
 from pyjs.jetstream.member.keeper import Key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from pyjs.core.chore import Step
     from pyjs.core.sink import Request, Turn
@@ -43,6 +44,7 @@ META = frozenset(
     )
 )
 HOLD_NS = 4 * NS_PER_S
+HELD_MAX = 1000  # requests that one server holds; more are not held
 SHORT_NS = 100 * NS_PER_MS  # for which a request is held at least
 
 
@@ -72,6 +74,7 @@ class Desk:
         self._keeper = keeper
         self._requests = requests
         self._waiters = waiters
+        self._held = 0  # requests
 
     def handle(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
@@ -89,12 +92,22 @@ class Desk:
     ) -> Iterator[Step]:
         """Answer a request when it is known who does."""
         place = partial(self._place, router, endpoint, args)
-        wait_ns = max(self._machine.leaderless_ns() + HOLD_NS - self._turn.now, SHORT_NS)
-        if (yield from self._waiters.until(lambda: place() is not Place.UNKNOWN, wait_ns)):
+        if (yield from self._hold(lambda: place() is not Place.UNKNOWN)):
             if place() is Place.HERE:
                 yield from router.work(request, self._requests.own(endpoint), args)
         elif request.session is not None and not self._machine.leader:
             router.refuse(request, endpoint, errcodes.CLUSTER_NOT_AVAILABLE.error())
+
+    def _hold(self, is_known: Callable[[], bool]) -> Generator[Step, None, bool]:
+        """Wait until it is known who answers a request; return whether it is."""
+        if self._held >= HELD_MAX:
+            return False
+        wait_ns = max(self._machine.leaderless_ns() + HOLD_NS - self._turn.now, SHORT_NS)
+        self._held += 1
+        try:
+            return (yield from self._waiters.until(is_known, wait_ns))
+        finally:
+            self._held -= 1
 
     def _place(self, router: Router, endpoint: Endpoint, args: tuple[str, ...]) -> Place:
         if router.js is None or endpoint.words in META or not args:
@@ -108,7 +121,7 @@ class Desk:
             return Place.ELSEWHERE
         if not self._keeper.is_settled(Key(stream.account, stream.name)):
             return Place.UNKNOWN
-        if len(stream.nodes) == 1:
+        if stream.config.num_replicas == 1:
             return Place.HERE
         opened, replicated = router.js.streams.get(args[0]), router.js.shared.replicated
         if opened is None or replicated is None:

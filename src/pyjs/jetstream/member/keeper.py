@@ -10,6 +10,7 @@ have stays, and is reported.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.base.clock import NS_PER_S
@@ -17,6 +18,7 @@ from pyjs.base.errors import StoreFailed
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.cluster.changes import StreamChange
 from pyjs.jetstream.errcodes import ApiError
+from pyjs.jetstream.replication.streams import ReplicaLost
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.cluster.assignments import Assignment
     from pyjs.jetstream.cluster.changes import Change
     from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.jetstream.member.losses import Losses
     from pyjs.jetstream.member.meta_machine import MetaMachine
     from pyjs.jetstream.member.waiters import Waiters
 
@@ -54,6 +57,7 @@ class Keeper:
         machine: MetaMachine,
         accounts: dict[str, JetStream],
         waiters: Waiters,
+        losses: Losses,
         turn: Turn,
         log: Log,
         faults: Faults,
@@ -62,12 +66,14 @@ class Keeper:
         self._machine = machine
         self.accounts = accounts
         self._waiters = waiters
+        self._losses = losses
         self._turn = turn
         self._log = log
         self._faults = faults
         self.is_caught_up = False
         self._due: dict[Key, None] = {}  # to look at, oldest first
         self._busy: set[Key] = set()
+        self._again: dict[Key, int] = {}  # when those that failed are tried again, earliest first
         # Streams, by time of creation, that an entry has removed from this server.
         self._removed: dict[tuple[Key, int], Assignment] = {}
         self._opened: dict[Key, Assignment] = {}  # replicated streams
@@ -88,7 +94,12 @@ class Keeper:
     def is_settled(self, key: Key) -> bool:
         """Return whether the stream is as the metadata says, or could not be brought there."""
         self.take(self._machine.changes)
-        return self.is_caught_up and key not in self._busy and (key not in self._due or key in self.failures)
+        return self.is_caught_up and key not in self._busy and key not in self._due
+
+    def is_idle(self) -> bool:
+        """Return whether every stream is as the metadata says."""
+        self.take(self._machine.changes)
+        return self.is_caught_up and not (self._due or self._busy or self._again)
 
     def take(self, changes: list[Change]) -> None:
         """Mark what has changed; the list is drained."""
@@ -106,6 +117,7 @@ class Keeper:
             self._removed[key, old.created_ns] = old
             self._machine.owes = True
         self._due[key] = None
+        self._again.pop(key, None)
         self.failures.pop(key, None)
 
     def _is_here(self, stream: Assignment) -> bool:
@@ -114,14 +126,28 @@ class Keeper:
     def steps(self) -> Generator[Step, None, None]:
         """Do what is due, for ever."""
         while True:
-            yield from self._waiters.until(self._has_work, RETRY_NS if self.failures else 0)
+            again_ns = self._next_again_ns()
+            wait_ns = max(again_ns - self._turn.now, 1) if again_ns else 0
+            yield from self._waiters.until(partial(self._has_work, again_ns), wait_ns)
+            self._try_again()
             yield from self._pass()
 
-    def _has_work(self) -> bool:
+    def _has_work(self, again_ns: int) -> bool:
+        """Return whether a stream is due, or `again_ns` is no longer when the next one that failed is."""
         self.take(self._machine.changes)
-        return self.is_caught_up and any(
-            key not in self._busy and key not in self.failures for key in self._due
-        )
+        is_due = self.is_caught_up and any(key not in self._busy for key in self._due)
+        return is_due or self._next_again_ns() != again_ns
+
+    def _next_again_ns(self) -> int:
+        """Return when the next stream that failed is tried again; 0: none has failed."""
+        return next(iter(self._again.values()), 0)
+
+    def _try_again(self) -> None:
+        """Mark the streams that failed long enough ago."""
+        while self._again and self._next_again_ns() <= self._turn.now:
+            key = next(iter(self._again))
+            del self._again[key]
+            self._due[key] = None
 
     def _pass(self) -> Generator[Step, None, None]:
         """Begin with everything that is due; each stream has a chore of its own."""
@@ -152,12 +178,13 @@ class Keeper:
             self.failures[key] = error
         else:
             self.failures[key] = errcodes.STREAM_GENERAL.error(err=error)
-        if not isinstance(error, (ApiError, StoreFailed)):
+        if not isinstance(error, (ApiError, StoreFailed, ReplicaLost)):
             self._faults.report("stream", str(key), error, self._turn.now)
         if str(error) != self._failed_last.get(key):
             self._failed_last[key] = str(error)
             self._log.error(f"{key} is not as the cluster wants it, it is tried again: {error}")
-        self._due[key] = None
+        if key not in self._due:  # it has not changed meanwhile
+            self._again[key] = self._turn.now + RETRY_NS
 
     def _bring(self, key: Key) -> Generator[Step, None, None]:
         """Bring one stream to what the metadata says."""
@@ -176,7 +203,7 @@ class Keeper:
         yield from self._remove(js, key, wanted)
         if wanted is None:
             return
-        if len(wanted.replicas) > 1:
+        if wanted.config.num_replicas > 1:
             yield from self._replicate(js, key, wanted)
             return
         from pyjs.jetstream.manage import streams  # imported with the first stream
@@ -203,7 +230,7 @@ class Keeper:
 
     def _remove_one(self, js: JetStream, key: Key, old: Assignment) -> Generator[Step, None, None]:
         replicated = js.shared.replicated
-        if len(old.replicas) > 1 and replicated is not None:
+        if old.config.num_replicas > 1 and replicated is not None:
             self._opened.pop(key, None)
             yield from replicated.drop_steps(js, old)
             return
@@ -219,11 +246,19 @@ class Keeper:
         errcodes.STREAM_CREATE.raise_if(replicated is None, err="this server has no replicated streams")
         assert replicated is not None
         opened = self._opened.get(key)
-        if opened is None:
-            yield from replicated.open_steps(js, wanted)
-        elif opened.revision != wanted.revision:
-            yield from replicated.change_steps(js, opened, wanted)
+        try:
+            if self._losses.is_ahead(wanted):
+                raise ReplicaLost(f"the replica of stream {key.name!r} in the log is a newer one")
+            if opened is None:
+                yield from replicated.open_steps(js, wanted)
+            elif opened.revision != wanted.revision:
+                yield from replicated.change_steps(js, opened, wanted)
+        except ReplicaLost:
+            self._losses.add(wanted)
+            raise
         self._opened[key] = wanted
+        if self._losses.is_ahead(wanted):
+            self._losses.add(wanted)
 
     def _report_strange(self, key: Key) -> None:
         if key not in self._strange:

@@ -17,11 +17,11 @@ from pyjs import __version__
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.config.ports.replicated import expected_servers
 from pyjs.consensus.consensus import Consensus, Tuning
-from pyjs.consensus.engine import Refused
+from pyjs.consensus.engine import RaftError, Refused
 from pyjs.consensus.log.node_log import FILE_SIZE, NodeLog
 from pyjs.consensus.names import number_of
 from pyjs.consensus.seams import Peers
-from pyjs.jetstream.cluster.entries import VERSION, encode
+from pyjs.jetstream.cluster.entries import VERSION, ReplicaLost, encode
 from pyjs.jetstream.cluster.fields import BadRow
 from pyjs.jetstream.cluster.servers import Server
 from pyjs.jetstream.member import notes
@@ -29,6 +29,7 @@ from pyjs.jetstream.member.announcing import Announcer
 from pyjs.jetstream.member.answering import Desk
 from pyjs.jetstream.member.identity import StoreIdentity
 from pyjs.jetstream.member.keeper import Keeper
+from pyjs.jetstream.member.losses import Losses
 from pyjs.jetstream.member.meta_group import MetaGroup
 from pyjs.jetstream.member.meta_machine import MetaMachine, Proposal
 from pyjs.jetstream.member.meta_requests import MetaRequests
@@ -59,7 +60,7 @@ AGAIN_NS = 50 * NS_PER_MS  # if that cannot be asked for now
 
 
 class Carrier(Peers, Protocol):
-    """The way to the other servers: cluster.replication.Replication."""
+    """Sends batches and notes to the other servers: cluster.replication.Replication."""
 
     def send_note(self, node: int, note: bytes) -> None:
         """Send a note, or drop it if there is no connection."""
@@ -75,7 +76,7 @@ class Carrier(Peers, Protocol):
 
 
 class MemberNode:
-    """The part of one server."""
+    """Owns the log, the consensus and the metadata of one server, and starts and ends them."""
 
     log_file_size = FILE_SIZE  # tests have smaller ones
 
@@ -89,11 +90,28 @@ class MemberNode:
         self._turn = host.turn_state
         self.waiters = Waiters(host.turn_state, host.timers)
         self.machine = MetaMachine(self.waiters, host.turn_state)
+        self._losses = Losses(self.node, self.machine, self.waiters, self._tell_loss)
         self._keeper = Keeper(
-            self.node, self.machine, self.accounts, self.waiters, host.turn_state, host.log, host.faults
+            self.node,
+            self.machine,
+            self.accounts,
+            self.waiters,
+            self._losses,
+            host.turn_state,
+            host.log,
+            host.faults,
         )
         self.questions = Questions(self.accounts, self.waiters, host.turn_state, self.tell)
-        self.orders = Orders(self.machine, self._keeper, self.accounts, self.waiters, host.turn_state)
+        self.orders = Orders(
+            self.node,
+            self.machine,
+            self._keeper,
+            self.accounts,
+            self.waiters,
+            host.turn_state,
+            self.questions,
+            self.tell,
+        )
         self.reports, self.operators = Reports(self), Operators(self)
         self.requests = MetaRequests(self)
         self.desk = Desk(self.node, self.machine, self._keeper, self.requests, self.waiters, host.turn_state)
@@ -112,32 +130,35 @@ class MemberNode:
         Raises:
             OSError, PyjsError: it cannot be read or written.
         """
-        host, root = self._host, self.options.jetstream.store_dir
-        identity = StoreIdentity(disk, root, host.log, host.rng)
+        host, jetstream = self._host, self.options.jetstream
+        identity = StoreIdentity(disk, jetstream.store_dir, host.log, host.rng)
         incarnation = int.from_bytes(host.rng.randbytes(8), "little")
-        directory = f"{root}/{LOG_DIRECTORY}"
-        jetstream = self.options.jetstream
+        directory = f"{jetstream.store_dir}/{LOG_DIRECTORY}"
         interval_ns = 0 if jetstream.sync_always else jetstream.sync_interval_ns
         machine = None if interval_ns else 0
         log = NodeLog(disk, directory, host.log, incarnation, file_size=self.log_file_size, machine=machine)
         yield from log.recover_steps()
-        self._log = log
-        self.consensus = Consensus(host, self.node, log, self._carrier, Tuning(sync_interval_ns=interval_ns))
-        self.group = MetaGroup(
+        self._log = self._losses.log = log
+        consensus = Consensus(host, self.node, log, self._carrier, Tuning(sync_interval_ns=interval_ns))
+        self.consensus = consensus
+        self.group = self._group_of(identity, consensus)
+        name = self.options.cluster.name
+        self.replicated = shared.replicated = ReplicatedStreams(
+            self.node, name, shared, consensus, log, self._carrier, self.machine
+        )
+        self._share(accounts)
+
+    def _group_of(self, identity: StoreIdentity, consensus: Consensus) -> MetaGroup:
+        return MetaGroup(
             self._describe(identity.store),
             self,
             identity,
-            self.consensus,
+            consensus,
             self.machine,
             self.waiters,
-            host.log,
+            self._host.log,
             self._expected,
         )
-        name = self.options.cluster.name
-        self.replicated = shared.replicated = ReplicatedStreams(
-            self.node, name, shared, self.consensus, log, self._carrier, self.machine
-        )
-        self._share(accounts)
 
     def _share(self, accounts: dict[str, JetStream]) -> None:
         """Let every part see the accounts of the server."""
@@ -172,6 +193,8 @@ class MemberNode:
         steady = [
             self._keeper.steps(),
             self._catch_up_steps(),
+            self._losses.tell_steps(),
+            self._losses.doubt_steps(self._keeper.is_idle),
             group.describe_steps(),
             group.follow_steps(),
             self.operators.move_steps(),
@@ -288,6 +311,14 @@ class MemberNode:
         """Send a note to another server; it is lost if there is no connection."""
         self._carrier.send_note(node, notes.encode(note))
 
+    def _tell_loss(self, loss: notes.Loss) -> None:
+        """Tell the leader of the metadata, perhaps this server, of a lost replica."""
+        if not self.machine.leads:
+            self.tell(self.machine.leader, loss)
+            return
+        entry = ReplicaLost(loss.account, loss.stream, loss.group, loss.revision, loss.node)
+        self._turn.go_on(self.propose(entry))
+
     def receive(self, node: int, data: bytes) -> None:
         """Take a batch of replicated groups. Raises ValueError: it is damaged."""
         assert self.replicated is not None
@@ -306,6 +337,10 @@ class MemberNode:
             self.group.described(note.server)
         elif isinstance(note, notes.Order):
             self.orders.take(note)
+        elif isinstance(note, notes.Answered):
+            self.orders.answered(note)
+        elif isinstance(note, notes.Loss) and note.node == node and self.machine.leads:
+            self._tell_loss(note)
         elif isinstance(note, notes.Question):
             self.questions.asked(node, note)
         elif isinstance(note, notes.Welcome):
@@ -331,19 +366,19 @@ class MemberNode:
 
     def meta_status(self) -> GroupStatus | None:
         """Return the metadata group as it is here; None: it is not open."""
-        assert self.consensus is not None
-        assert self.group is not None
-        return self.consensus.status(self.group.group) if self.group.group else None
+        return self.status_of(self.meta_group) if self.meta_group else None
 
     @property
     def meta_group(self) -> int:
         """The number of the metadata group; 0: it is not open."""
         return 0 if self.group is None else self.group.group
 
-    def status_of(self, group: int) -> GroupStatus:
-        """Return a group as it is here."""
+    def status_of(self, group: int) -> GroupStatus | None:
+        """Return a group as it is here; None: it is not open, such as after damage to its log."""
         assert self.consensus is not None
-        return self.consensus.status(group)
+        with suppress(KeyError, RaftError):
+            return self.consensus.status(group)
+        return None
 
     def quiet_ns(self, node: int) -> int:
         """Return how long nothing was heard from a server; 0: unknown."""

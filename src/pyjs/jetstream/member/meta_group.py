@@ -62,7 +62,7 @@ class Way(Protocol):
 
 
 class MetaGroup:
-    """The group on one server."""
+    """Founds or opens the metadata group on one server, and changes its members."""
 
     def __init__(
         self,

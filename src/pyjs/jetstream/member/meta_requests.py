@@ -189,7 +189,7 @@ class MetaRequests:
     def _leader_of(self, js: JetStream, stream: Assignment) -> int:
         """Return the server that leads a stream, as far as it is known here."""
         opened, replicated = js.streams.get(stream.name), js.shared.replicated
-        if len(stream.nodes) == 1 or replicated is None or opened is None:
+        if stream.config.num_replicas == 1 or replicated is None or opened is None:
             return stream.nodes[0]
         return replicated.leader_of(opened) or stream.nodes[0]
 
@@ -213,33 +213,36 @@ class MetaRequests:
         """Let the server that holds the stream answer; None."""
         if applied is None or applied.stream is None:
             return None
-        member, stream, request = self._member, applied.stream, call.request
-        subject, account = request.subject.decode("utf-8", "replace"), call.js.account.name
-        index = applied.stream.revision if applied.outcome is Outcome.DONE else 0
-        if words == "STREAM.DELETE":
-            index = member.machine.state.index
-        order = Order(
-            account,
-            words,
-            stream.name,
-            stream.group,
-            index,
-            len(stream.replicas),
-            subject,
-            request.reply,
-            request.payload,
-        )
+        member, stream = self._member, applied.stream
         there = [node for node in stream.nodes if node == member.node or node in member.online]
         if words == "STREAM.DELETE":
             if not there:
                 return {"success": True}
             there = there[:1]
+        order = self._order(call, words, applied, stream)
         for node in there:
             if node == member.node:
                 member.orders.take(order)
             else:
                 member.tell(node, order)
         return None
+
+    def _order(self, call: ApiCall, words: str, applied: Applied, stream: Assignment) -> Order:
+        """Return the order to answer a request after its entry was applied."""
+        request, index = call.request, stream.revision if applied.outcome is Outcome.DONE else 0
+        if words == "STREAM.DELETE":
+            index = self._member.machine.state.index
+        return Order(
+            call.js.account.name,
+            words,
+            stream.name,
+            stream.group,
+            index,
+            stream.config.num_replicas,
+            request.subject.decode("utf-8", "replace"),
+            request.reply,
+            request.payload,
+        )
 
     # -- reports -----------------------------------------------------------------------------------------------
 

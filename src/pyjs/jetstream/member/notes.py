@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pyjs.jetstream.cluster.assignments import GROUP_MAX, INDEX_MAX, REPLICAS_MAX
 from pyjs.jetstream.cluster.bootstrap import WORD_SIZE_MAX, Word, decode_word
 from pyjs.jetstream.cluster.fields import Row, pack, unpack
-from pyjs.jetstream.cluster.servers import INCARNATION_MAX, Server, take_server
+from pyjs.jetstream.cluster.servers import INCARNATION_MAX, NODE_MAX, Server, take_server
 
 if TYPE_CHECKING:
     from typing import Any, Self
@@ -32,6 +32,8 @@ class Kind(IntEnum):
     QUESTION = 4
     REPLY = 5
     WELCOME = 6
+    ANSWERED = 7
+    LOSS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +166,57 @@ class Welcome:
         return cls(row.number("incarnation", 1, INCARNATION_MAX))
 
 
-Note: TypeAlias = Saying | Description | Order | Question | Reply | Welcome
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A server tells the others of a stream that it answers an order."""
+
+    account: str
+    stream: str
+    reply: bytes
+    index: int
+
+    def fields(self) -> list[Any]:
+        """Return what is packed."""
+        return [self.account, self.stream, self.reply, self.index]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the note in a row. Raises BadRow."""
+        return cls(
+            row.text("account"),
+            row.text("stream"),
+            row.data("reply", NOTE_SIZE_MAX),
+            row.number("index", 0, INDEX_MAX),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A server tells the leader of the metadata that the log of a replica is lost, as `entries.ReplicaLost`."""
+
+    account: str
+    stream: str
+    group: int
+    revision: int
+    node: int
+
+    def fields(self) -> list[Any]:
+        """Return what is packed."""
+        return [self.account, self.stream, self.group, self.revision, self.node]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the note in a row. Raises BadRow."""
+        return cls(
+            row.text("account"),
+            row.text("stream"),
+            row.number("group", 1, GROUP_MAX),
+            row.number("revision", 1, INDEX_MAX),
+            row.number("node", 1, NODE_MAX),
+        )
+
+
+Note: TypeAlias = Saying | Description | Order | Question | Reply | Welcome | Answered | Loss
 _KINDS: dict[type, Kind] = {
     Saying: Kind.SAYING,
     Description: Kind.DESCRIPTION,
@@ -172,6 +224,8 @@ _KINDS: dict[type, Kind] = {
     Question: Kind.QUESTION,
     Reply: Kind.REPLY,
     Welcome: Kind.WELCOME,
+    Answered: Kind.ANSWERED,
+    Loss: Kind.LOSS,
 }
 _TYPES: dict[int, type[Note]] = {kind: made for made, kind in _KINDS.items()}
 

@@ -1,7 +1,8 @@
 """Answers to requests that the leader of the metadata has decided and another server finishes.
 
 A stream that was created, changed or deleted is reported by the server that holds it, as soon as it has done so. The
-leader sends an order; it names the request, so that the answer goes to the client from here.
+leader sends an order; it names the request, so that the answer goes to the client from here. The leader of a
+replicated stream answers, and tells the other replicas; if it is lost before that, the next leader answers.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from typing import TYPE_CHECKING
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.core.sink import Request
 from pyjs.jetstream.member.keeper import Key
+from pyjs.jetstream.member.notes import Answered
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
     from typing import Any
 
     from pyjs.core.chore import Step
@@ -24,11 +26,14 @@ if TYPE_CHECKING:
     from pyjs.jetstream.manage.engine import JetStream
     from pyjs.jetstream.member.keeper import Keeper
     from pyjs.jetstream.member.meta_machine import MetaMachine
-    from pyjs.jetstream.member.notes import Order
+    from pyjs.jetstream.member.notes import Note, Order
+    from pyjs.jetstream.member.questions import Questions
     from pyjs.jetstream.member.waiters import Waiters
 
 WAIT_NS = 8 * NS_PER_S  # for the stream, after which nobody waits for the answer
 INTEREST_NS = NS_PER_S  # for the news that the client waits for an answer
+OTHERS_NS = NS_PER_S  # for the other servers of a stream that cannot be opened here
+EARLY_MAX = 256  # answers that are known before their orders
 LOOK_NS = 10 * NS_PER_MS
 
 
@@ -37,12 +42,20 @@ class Orders:
 
     def __init__(
         self,
+        node: int,
         machine: MetaMachine,
         keeper: Keeper,
         accounts: dict[str, JetStream],
         waiters: Waiters,
         turn: Turn,
+        questions: Questions,
+        send: Callable[[int, Note], None],
     ) -> None:
+        self._node = node
+        self._questions = questions
+        self._send = send
+        self._open: dict[Answered, Order] = {}  # neither answered nor given up
+        self._early: dict[Answered, None] = {}
         self._machine = machine
         self._keeper = keeper
         self.accounts = accounts
@@ -51,18 +64,36 @@ class Orders:
 
     def take(self, order: Order) -> None:
         """Answer a request when its stream is ready."""
-        js = self.accounts.get(order.account)
-        if js is not None:
+        js, name = self.accounts.get(order.account), _name(order)
+        if name in self._early:
+            del self._early[name]
+        elif js is not None:
+            self._open[name] = order
             self._turn.go_on(self._steps(js, order))
 
-    def _steps(self, js: JetStream, order: Order) -> Generator[Step, None, None]:
-        is_ready = partial(self._is_ready, js, order)
-        for _ in range(WAIT_NS // LOOK_NS):
-            if (yield from self._waiters.until(is_ready, LOOK_NS)):
-                break
-        if not is_ready() or not self._is_mine(js, order):
+    def answered(self, note: Answered) -> None:
+        """Forget an order that another server answers, or that comes later."""
+        if self._open.pop(note, None) is not None:
+            self._waiters.notify()
             return
-        yield from self._know_client(js, order.reply)
+        self._early[note] = None
+        if len(self._early) > EARLY_MAX:
+            del self._early[next(iter(self._early))]
+
+    def _steps(self, js: JetStream, order: Order) -> Generator[Step, None, None]:
+        name = _name(order)
+        try:
+            is_mine = yield from self._decide(js, order, name)
+            if is_mine:
+                yield from self._know_client(js, order.reply)
+        finally:
+            is_open = self._open.get(name) is order
+            if is_open:
+                del self._open[name]
+        if not is_mine or not is_open:
+            return
+        for node in self._others(order):
+            self._send(node, name)
         from pyjs.jetstream.api.router import ENDPOINT_BY_WORDS, Router  # imported with the first request
 
         endpoint = ENDPOINT_BY_WORDS[tuple(order.words.split("."))]
@@ -70,28 +101,68 @@ class Orders:
         request = Request(_nothing, order.subject.encode(), order.reply, b"", order.payload)
         yield from Router(js.account, js.shared, js).work(request, own, (order.stream,))
 
-    def _is_ready(self, js: JetStream, order: Order) -> bool:
-        """Return whether the stream is as the order says, and it is known who answers."""
-        if self._machine.state.index < order.index or not self._keeper.is_settled(
-            Key(order.account, order.stream)
-        ):
-            return False
-        stream, replicated = js.streams.get(order.stream), js.shared.replicated
-        if replicated is None or stream is None or not replicated.is_replica(stream):
-            return True
-        assigned = self._machine.state.stream(order.account, order.stream)
-        is_applied = assigned is None or stream.config == assigned.config
-        return replicated.leader_of(stream) != 0 and (is_applied or not replicated.leads(stream))
+    def _decide(self, js: JetStream, order: Order, name: Answered) -> Generator[Step, None, bool]:
+        """Wait until it is known whether this server answers an order; return whether it does.
 
-    def _is_mine(self, js: JetStream, order: Order) -> bool:
-        """Return whether this server answers: of replicas, the one that leads.
+        A follower waits too: the leader may be lost before it has answered.
+        """
+        deadline_ns = self._turn.now + WAIT_NS
+
+        def place() -> bool | None:
+            return self._is_mine(js, order) if self._open.get(name) is order else False
+
+        while self._turn.now < deadline_ns:
+            wait_ns = deadline_ns - self._turn.now
+            if not (yield from self._waiters.until(lambda: place() is not None, wait_ns)):
+                return False
+            if not place():
+                return self._open.get(name) is order and (yield from self._refuses(order, name))
+            if self._is_applied(js, order):
+                return True
+            yield from self._waiters.until(lambda: self._is_applied(js, order), LOOK_NS)  # nobody tells of it
+        return False
+
+    def _is_mine(self, js: JetStream, order: Order) -> bool | None:
+        """Return whether this server answers: of replicas, the one that leads; None: it is not known yet.
 
         A replica that comes late, when the stream was answered and deleted meanwhile, is not it.
         """
+        key = Key(order.account, order.stream)
+        if self._machine.state.index < order.index or not self._keeper.is_settled(key):
+            return None
         stream, replicated = js.streams.get(order.stream), js.shared.replicated
         if order.replicas == 1 or order.words == "STREAM.DELETE" or replicated is None:
             return True
-        return stream is not None and replicated.leads(stream)
+        if stream is None:
+            return False
+        if not replicated.is_replica(stream):
+            return key in self._keeper.failures  # the only replica that there was has not got others
+        return True if replicated.leads(stream) else None
+
+    def _is_applied(self, js: JetStream, order: Order) -> bool:
+        """Return whether a stream that is led here has the configuration of the metadata, or cannot get it."""
+        key = Key(order.account, order.stream)
+        stream, replicated = js.streams.get(order.stream), js.shared.replicated
+        if replicated is None or stream is None or not replicated.is_replica(stream):
+            return True
+        assigned = self._machine.state.stream(*key)
+        return assigned is None or stream.config == assigned.config or key in self._keeper.failures
+
+    def _refuses(self, order: Order, name: Answered) -> Generator[Step, None, bool]:
+        """Return whether this server answers that no server can open a stream, which the metadata's leader does."""
+        if Key(order.account, order.stream) not in self._keeper.failures or not self._machine.leads:
+            return False
+        yield from self._waiters.until(lambda: self._open.get(name) is not order, OTHERS_NS)
+        nodes = self._others(order)
+        reports = yield from self._questions.gather(order.account, {node: [order.stream] for node in nodes})
+        return not any(order.stream in report for report in reports)
+
+    def _others(self, order: Order) -> list[int]:
+        """Return the other servers that have the same order."""
+        stream = self._machine.state.stream(order.account, order.stream)
+        if stream is None or order.replicas == 1 or order.words == "STREAM.DELETE":
+            return []
+        return [node for node in stream.nodes if node != self._node]
 
     def _know_client(self, js: JetStream, reply: bytes) -> Generator[Step, None, None]:
         """Wait until it is known here where the answer goes; that news comes on another connection."""
@@ -112,6 +183,11 @@ class Orders:
         info = stream_info(call.js, call.stream(), domain=order.words != "STREAM.CREATE")
         is_new = order.words == "STREAM.CREATE" and order.index > 0
         return info | ({"did_create": True} if is_new else {})
+
+
+def _name(order: Order) -> Answered:
+    """Return the note that another server answers an order."""
+    return Answered(order.account, order.stream, order.reply, order.index)
 
 
 def _nothing(request: Request) -> None:

@@ -1,7 +1,8 @@
 """Reports about streams and accounts, gathered from the servers that have them.
 
 The leader of the metadata asks each server once for all streams of a page, and waits ANSWER_NS at most. A server that
-does not answer is left out: its streams are `missing` in a list, and its usage is not counted.
+does not answer, or whose answer is damaged, is left out: its streams are `missing` in a list, and its usage is not
+counted.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ class Questions:
         try:
             is_complete = lambda: all(self._open[number] is not None for number in numbers)  # noqa: E731
             yield from self._waiters.until(is_complete, ANSWER_NS)
-            return [orjson.loads(data) for number in numbers if (data := self._open[number]) is not None]
+            answers = [data for number in numbers if (data := self._open[number]) is not None]
+            return [report for data in answers if (report := _report_in(data)) is not None]
         finally:
             for number in numbers:
                 del self._open[number]
@@ -82,6 +84,15 @@ class Questions:
         else:
             report = usage_report(js)
         self._send(node, Reply(question.number, orjson.dumps(report)))
+
+
+def _report_in(data: bytes) -> dict[str, Any] | None:
+    """Return the report in an answer; None: it is damaged, and counts as not answered."""
+    try:
+        report = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None
+    return report if isinstance(report, dict) else None
 
 
 def streams_report(js: JetStream, names: tuple[str, ...]) -> Generator[Step, None, dict[str, Any]]:

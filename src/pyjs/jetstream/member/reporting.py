@@ -1,4 +1,4 @@
-"""What one server says of the cluster: `cluster` of streams and consumers, `meta_cluster` of the monitoring pages."""
+"""Reports the cluster as one server sees it: `cluster` of streams and consumers, `meta_cluster` of monitoring."""
 
 from __future__ import annotations
 
@@ -56,8 +56,9 @@ class Reports:
         assigned = self._member.machine.state.stream(js.account.name, stream.name)
         if assigned is None:
             return {"name": name, "leader": js.shared.server_name}
-        if len(assigned.replicas) > 1 and js.shared.replicated is not None:
-            fields: dict[str, Any] = js.shared.replicated.cluster_fields(stream)
+        replicated = js.shared.replicated
+        if replicated is not None and replicated.is_replica(stream):
+            fields: dict[str, Any] = replicated.cluster_fields(stream)
             return fields | {"traffic_account": self._traffic}
         return stream_cluster(
             self._member.machine.state, name, assigned, GroupStatus(self._member.node), self._traffic

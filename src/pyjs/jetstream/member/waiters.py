@@ -1,11 +1,12 @@
 """Chores that wait until something holds, or until a time.
 
-Whoever changes what they may wait for calls `notify`; each waiter looks for itself and waits on. There are few
-waiters, all of them requests or the steady work of one server.
+Code that changes what they may wait for calls `notify`; each waiter looks for itself and waits on. A timer wakes its
+own waiter only, so many waiting requests do not wake each other.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ class Waiters:
     def __init__(self, turn: Turn, timers: Timers) -> None:
         self._turn = turn
         self._timers = timers
-        self._waiting: list[Chore] = []
+        self._waiting: dict[Chore, None] = {}  # oldest first
 
     def notify(self) -> None:
         """Let every waiter look again, in this turn or the next one."""
@@ -33,14 +34,30 @@ class Waiters:
         """Wait until something holds, for `wait_ns` at most (0: for any time); return whether it holds."""
         if holds():
             return True
-        deadline_ns = self._turn.now + wait_ns if wait_ns else 0
-        timer = self._timers.at(deadline_ns, self.notify) if deadline_ns else None
+        if not wait_ns:
+            while not holds():
+                yield self._park
+            return True
+        deadline_ns = self._turn.now + wait_ns
+        mine: list[Chore] = []
+        timer = self._timers.at(deadline_ns, partial(self._wake, mine))
         try:
             while not holds():
-                if deadline_ns and self._turn.now >= deadline_ns:
+                if self._turn.now >= deadline_ns:
                     return False
-                yield self._waiting.append
+                yield partial(self._park, mine=mine)
         finally:
-            if timer is not None:
-                timer.cancel()
+            timer.cancel()
         return True
+
+    def _park(self, chore: Chore, mine: list[Chore] | None = None) -> None:
+        self._waiting[chore] = None
+        if mine is not None:
+            mine[:] = [chore]
+
+    def _wake(self, chores: list[Chore]) -> None:
+        """Let those of the chores look again that still wait."""
+        for chore in chores:
+            if chore in self._waiting:
+                del self._waiting[chore]
+                self._turn.chores.append(chore)

@@ -7,8 +7,14 @@ from dataclasses import replace
 import pytest
 from tests.unit.jetstream.cluster.metafixture import A, Meta, server
 
-from pyjs.jetstream.cluster.entries import ServerDescribed, ServerEvacuating, ServerRemoved, StreamMoved
-from pyjs.jetstream.cluster.moves import field_of, moves, updated_nodes, without_replica
+from pyjs.jetstream.cluster.entries import (
+    ServerDescribed,
+    ServerEvacuating,
+    ServerRemoved,
+    StreamDeleted,
+    StreamMoved,
+)
+from pyjs.jetstream.cluster.moves import field_of, may_move, moves, updated_nodes, without_replica
 from pyjs.jetstream.cluster.placement import Rules
 from pyjs.jetstream.cluster.state import Outcome
 from pyjs.jetstream.config.stream import Placement
@@ -114,3 +120,30 @@ def test_the_only_replica_stays_where_it_is_if_nothing_fits(meta: Meta) -> None:
     meta.do(ServerEvacuating(3, True))
     found = {each.name: each.nodes for each in moves(field_of(meta.state, "TRIO", Rules(online={3})))}
     assert found == {"S": (1, 2)}
+
+
+def test_a_replicated_stream_is_not_reduced_to_one_server(meta: Meta) -> None:
+    meta.create("T", 4, 5)
+    meta.do(ServerEvacuating(5, True))
+    for evacuated in (1, 2, 3):
+        meta.do(ServerEvacuating(evacuated, True))
+    found = {each.name: each.nodes for each in moves(field_of(meta.state, "TRIO", ALL))}
+    assert found == {}
+
+
+def test_streams_are_looked_at_only_while_one_of_them_may_move(meta: Meta) -> None:
+    assert not may_move(meta.state)
+    meta.do(ServerRemoved(5))  # it has no stream
+    assert not may_move(meta.state)
+    meta.do(ServerEvacuating(3, True))
+    assert may_move(meta.state)
+    (moved,) = moves(field_of(meta.state, "TRIO", Rules(online={1, 2})))
+    meta.do(moved)
+    assert may_move(meta.state)  # it lacks a replica
+    (moved,) = moves(field_of(meta.state, "TRIO", ALL))
+    meta.do(moved)
+    assert meta.there("S").nodes == (1, 2, 4)
+    assert not may_move(meta.state)
+    meta.move("S", 1, 2)
+    meta.do(StreamDeleted(A, "S", 1))
+    assert not may_move(meta.state)

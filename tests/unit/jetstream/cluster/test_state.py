@@ -48,7 +48,7 @@ def test_a_created_stream_has_a_group_and_the_time_of_its_entry() -> None:
     replicas = (Replica(3, 1), Replica(1, 1), Replica(2, 1))
     made = Assignment(A, 1, 4, 4000, replicas, 1, stored("S", num_replicas=3))
     assert done.stream == made == meta.state.stream(A, "S")
-    assert done.changes == (StreamChange(None, made, is_empty=True),)
+    assert done.changes == (StreamChange(None, made),)
     assert made.raft_group == "S-R3F-00000001"
     assert made.nodes == (3, 1, 2)
 

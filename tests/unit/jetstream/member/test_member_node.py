@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Generator, Iterator
-from pathlib import Path
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -14,21 +13,13 @@ from raft.tests.conftest import is_here
 if not is_here():
     pytest.skip("the consensus engine is not here (make cluster)", allow_module_level=True)
 
-from tests.support.jetnet import LOG_FILE_SIZE, TRIO, JetNet, JetServer
+from tests.support.jetnet import TRIO, JetNet, JetServer
 from tests.support.simnet import LONG_NS
 
 from pyjs.base.clock import NS_PER_MS
 from pyjs.jetstream.errcodes import ApiError
-from pyjs.jetstream.member.member_node import MemberNode
-from pyjs.jetstream.member.notes import Order
-
-
-@pytest.fixture
-def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[JetNet]:
-    monkeypatch.setattr(MemberNode, "log_file_size", LOG_FILE_SIZE)
-    net = JetNet(tmp_path)
-    yield net
-    net.stop()
+from pyjs.jetstream.member import answering
+from pyjs.jetstream.member.notes import Question, Reply
 
 
 def test_three_servers_agree_on_a_leader_and_on_who_they_are(net: JetNet) -> None:
@@ -131,6 +122,23 @@ def test_without_a_majority_requests_are_refused_after_a_while(net: JetNet) -> N
     assert [answer["error"]["err_code"] for answer in answers] == [10008]
 
 
+def test_a_server_holds_a_bounded_number_of_requests(net: JetNet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answering, "HELD_MAX", 2)
+    net.trio()
+    for _ in range(2):
+        net.kill(net.leader().name)
+        net.run(LONG_NS)
+    (last,) = net.living()
+    net.run_until(lambda: not last.member.machine.leader)
+    client = last.client()
+    assert net.answers(client, "STREAM.NAMES") == []
+    assert net.answers(client, "STREAM.NAMES") == []
+    (refused,) = net.answers(client, "STREAM.NAMES")
+    assert refused["error"]["err_code"] == 10008
+    net.run(6000 * NS_PER_MS)
+    assert net.answers(client, "STREAM.NAMES", wait_ms=50) == []  # there is room again
+
+
 def test_a_leader_without_followers_refuses_too(net: JetNet) -> None:
     net.trio()
     leader = net.leader()
@@ -230,18 +238,6 @@ def test_a_server_whose_log_is_gone_comes_back_as_another_member_and_keeps_its_s
     assert net.jet(lost).streams == streams != []
 
 
-def publish(net: JetNet, server: JetServer, subject: str, count: int = 5) -> list[int]:
-    """Publish through a server, one message after the other; return the sequences that were acknowledged."""
-    client = server.client()
-    seqs = []
-    for _ in range(count):
-        client.send(b"SUB _INBOX.p 1\r\nPUB %b _INBOX.p 2\r\nhi\r\n" % subject.encode())
-        net.run(50 * NS_PER_MS)
-        seqs += [json.loads(frame.payload)["seq"] for frame in client.frames() if frame.payload[:1] == b"{"]
-        client.send(b"UNSUB 1\r\n")
-    return seqs
-
-
 def test_a_replicated_stream_is_made_published_to_and_read_through_any_server(net: JetNet) -> None:
     servers = net.trio()
     answers = net.answers(
@@ -253,7 +249,7 @@ def test_a_replicated_stream_is_made_published_to_and_read_through_any_server(ne
     assert [answer.get("did_create") for answer in answers] == [True]
     assert len(answers[0]["cluster"]["replicas"]) == 2
     for at, server in enumerate(servers):
-        assert publish(net, server, "r.x") == list(range(5 * at + 1, 5 * at + 6))
+        assert net.publish(server, "r.x") == list(range(5 * at + 1, 5 * at + 6))
     for server in servers:
         client = server.client()
         info = net.ask(client, "STREAM.INFO.R")
@@ -270,11 +266,11 @@ def test_a_replicated_stream_outlives_its_leader_and_new_starts(net: JetNet) -> 
         {"name": "R", "subjects": ["r.>"], "num_replicas": 3},
         wait_ms=2000,
     )
-    assert publish(net, servers[0], "r.x") == [1, 2, 3, 4, 5]
+    assert net.publish(servers[0], "r.x") == [1, 2, 3, 4, 5]
     lost = net.ask(servers[0].client(), "STREAM.INFO.R")["cluster"]["leader"]
     net.kill(lost).node.stop()
     net.run(1000 * NS_PER_MS)
-    assert publish(net, net.living()[0], "r.x") == [6, 7, 8, 9, 10]
+    assert net.publish(net.living()[0], "r.x") == [6, 7, 8, 9, 10]
     for server in net.living():
         net.kill(server.name).node.stop()
     for name in TRIO:
@@ -282,7 +278,7 @@ def test_a_replicated_stream_outlives_its_leader_and_new_starts(net: JetNet) -> 
     net.ready()
     net.run(1000 * NS_PER_MS)
     assert net.ask(net.jet("a").client(), "STREAM.INFO.R")["state"]["messages"] == 10
-    assert publish(net, net.jet("b"), "r.x", 1) == [11]
+    assert net.publish(net.jet("b"), "r.x", 1) == [11]
 
 
 def test_a_replicated_stream_is_changed_and_deleted(net: JetNet) -> None:
@@ -300,16 +296,16 @@ def test_a_replicated_stream_is_changed_and_deleted(net: JetNet) -> None:
 def test_a_stream_gets_more_replicas_with_everything_it_has(net: JetNet) -> None:
     servers = net.trio()
     net.create(servers[0].client(), "S")
-    assert publish(net, servers[1], "s") == [1, 2, 3, 4, 5]
+    assert net.publish(servers[1], "s") == [1, 2, 3, 4, 5]
     body = {"name": "S", "subjects": ["s"], "num_replicas": 3}
     answers = net.answers(servers[1].client(), "STREAM.UPDATE.S", body, wait_ms=3000)
     assert [answer["config"]["num_replicas"] for answer in answers] == [3]
     net.run_until(lambda: all(server.streams == ["S"] for server in servers))
     net.run(1000 * NS_PER_MS)
-    assert publish(net, servers[2], "s", 1) == [6]
+    assert net.publish(servers[2], "s", 1) == [6]
     net.crash(net.ask(servers[0].client(), "STREAM.INFO.S")["cluster"]["leader"])
     net.run(1000 * NS_PER_MS)
-    assert publish(net, net.living()[0], "s", 1) == [7]
+    assert net.publish(net.living()[0], "s", 1) == [7]
 
 
 def test_no_replica_becomes_the_only_one_yet(net: JetNet) -> None:
@@ -347,14 +343,14 @@ def test_a_replica_is_added_and_removed(net: JetNet) -> None:
     servers = net.trio()
     body: dict[str, object] = {"name": "R", "subjects": ["r.>"], "num_replicas": 2}
     net.answers(servers[0].client(), "STREAM.CREATE.R", body, wait_ms=2000)
-    publish(net, servers[0], "r.x")
+    net.publish(servers[0], "r.x")
     net.answers(servers[1].client(), "STREAM.UPDATE.R", {**body, "num_replicas": 3}, wait_ms=2000)
     net.run_until(lambda: all(server.streams == ["R"] for server in servers))
     net.run(2000 * NS_PER_MS)
-    assert publish(net, servers[2], "r.x", 1) == [6]
+    assert net.publish(servers[2], "r.x", 1) == [6]
     net.answers(servers[1].client(), "STREAM.UPDATE.R", body, wait_ms=2000)
     net.run_until(lambda: sum(server.streams == ["R"] for server in servers) == 2)
-    assert publish(net, servers[2], "r.x", 1) == [7]
+    assert net.publish(servers[2], "r.x", 1) == [7]
     assert all(server.errors() == [] for server in servers)
 
 
@@ -362,7 +358,7 @@ def test_a_removed_server_leaves_the_groups_of_streams(net: JetNet) -> None:
     servers = net.trio()
     body: dict[str, object] = {"name": "R", "subjects": ["r.>"], "num_replicas": 3}
     net.answers(servers[0].client(), "STREAM.CREATE.R", body, wait_ms=2000)
-    publish(net, servers[0], "r.x")
+    net.publish(servers[0], "r.x")
     lost = next(server for server in servers if server is not net.leader())
     net.crash(lost.name)
     net.run(500 * NS_PER_MS)
@@ -373,14 +369,14 @@ def test_a_removed_server_leaves_the_groups_of_streams(net: JetNet) -> None:
     net.run(2000 * NS_PER_MS)
     info = net.ask(leader.client(), "STREAM.INFO.R")
     assert (info["state"]["messages"], len(info["cluster"]["replicas"])) == (5, 1)
-    assert publish(net, leader, "r.x", 1) == [6]
+    assert net.publish(leader, "r.x", 1) == [6]
 
 
 def test_the_streams_of_an_evacuated_server_move(net: JetNet) -> None:
     servers = net.trio()
     body: dict[str, object] = {"name": "R", "subjects": ["r.>"], "num_replicas": 2}
     net.answers(servers[0].client(), "STREAM.CREATE.R", body, wait_ms=2000)
-    publish(net, servers[0], "r.x")
+    net.publish(servers[0], "r.x")
     going = next(server for server in servers if server.streams and server is not net.leader())
     leader = net.leader()
     request = json.dumps({"peer": going.name}).encode()
@@ -389,7 +385,67 @@ def test_the_streams_of_an_evacuated_server_move(net: JetNet) -> None:
     net.run_until(lambda: not going.streams)
     net.run(1000 * NS_PER_MS)
     assert net.ask(going.client(), "STREAM.INFO.R")["state"]["messages"] == 5
-    assert publish(net, going, "r.x", 1) == [6]
+    assert net.publish(going, "r.x", 1) == [6]
+
+
+def evacuate(net: JetNet, name: str) -> None:
+    leader = net.leader()
+    request = json.dumps({"peer": name}).encode()
+    leader.node.turn_state.go_on(leader.member.operators.evacuate_server(request))
+    leader.wake()
+    net.run(3000 * NS_PER_MS)
+
+
+def test_a_stream_that_cannot_move_keeps_both_replicas_and_its_messages(net: JetNet) -> None:
+    servers = net.trio()
+    body: dict[str, object] = {"name": "R", "subjects": ["r.>"], "num_replicas": 2}
+    net.answers(servers[0].client(), "STREAM.CREATE.R", body, wait_ms=2000)
+    net.publish(servers[0], "r.x")
+    there = [server.name for server in servers if server.streams]
+    third = next(name for name in TRIO if name not in there)
+    evacuate(net, third)
+    evacuate(net, there[1])
+    assert [name for name in TRIO if net.jet(name).streams] == there
+    net.crash(there[0])
+    net.begin(there[0])
+    net.run(4000 * NS_PER_MS)
+    assert net.ask(net.jet(third).client(), "STREAM.INFO.R")["state"]["messages"] == 5
+
+
+def test_the_messages_of_a_single_replica_outlive_an_evacuation(net: JetNet) -> None:
+    servers = net.trio()
+    net.create(servers[0].client(), "S")
+    net.publish(servers[0], "s")
+    evacuate(net, next(server.name for server in servers if server.streams))
+    assert net.ask(servers[0].client(), "STREAM.INFO.S")["state"]["messages"] == 5
+
+
+@pytest.mark.parametrize("data", [b"{", b"[]", b""])
+def test_a_damaged_answer_is_left_out_of_a_list(
+    net: JetNet, monkeypatch: pytest.MonkeyPatch, data: bytes
+) -> None:
+    servers = net.trio()
+    for name in ("A", "B", "C"):
+        net.create(servers[0].client(), name)
+    leader = net.leader()
+    bad, good = (server for server in servers if server is not leader)
+
+    def answer(node: int, question: Question) -> None:
+        bad.member.tell(node, Reply(question.number, data))
+
+    monkeypatch.setattr(bad.member.questions, "asked", answer)
+    listed = net.ask(servers[0].client(), "STREAM.LIST")
+    assert listed["missing"] == bad.streams
+    assert [each["config"]["name"] for each in listed["streams"]] == sorted(leader.streams + good.streams)
+
+
+def test_metadata_that_was_closed_because_of_damage_is_reported_without_replicas(net: JetNet) -> None:
+    member = net.trio()[0].member
+    assert member.consensus is not None
+    member.consensus.close(member.meta_group)
+    assert member.meta_status() is None
+    assert member.status_of(7) is None
+    assert "replicas" not in member.reports.meta()
 
 
 def test_a_server_that_is_not_ready_answers_nothing_that_another_one_answers(net: JetNet) -> None:
@@ -411,15 +467,3 @@ def test_a_stream_that_is_wanted_right_after_the_start_waits_for_the_servers(net
     body = {"name": "R", "subjects": ["r"], "num_replicas": 3}
     answers = net.answers(servers[0].client(), "STREAM.CREATE.R", body, wait_ms=4000)
     assert [answer.get("did_create") for answer in answers] == [True]
-
-
-def test_a_replica_that_comes_late_does_not_answer(net: JetNet) -> None:
-    servers = net.trio()
-    late = next(server for server in servers if not server.member.machine.leads)
-    order = Order("$G", "STREAM.CREATE", "R", 1, 1, 3, "$JS.API.STREAM.CREATE.R", b"_INBOX.x", b"")
-    client = late.client()
-    client.send(b"SUB _INBOX.x 1\r\n")
-    late.member.orders.take(order)
-    late.wake()
-    net.run(1000 * NS_PER_MS)
-    assert client.frames() == []

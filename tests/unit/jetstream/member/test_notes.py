@@ -8,7 +8,9 @@ from pyjs.jetstream.cluster.bootstrap import Member, Membership, Word
 from pyjs.jetstream.cluster.fields import BadRow, pack
 from pyjs.jetstream.cluster.servers import Server
 from pyjs.jetstream.member.notes import (
+    Answered,
     Description,
+    Loss,
     Note,
     Order,
     Question,
@@ -28,6 +30,8 @@ NOTES: list[Note] = [
     Question(4, "$G", ()),
     Reply(3, b"{}"),
     Welcome(2),
+    Answered("$G", "S", b"_INBOX.\xff", 12),
+    Loss("$G", "S", 5, 12, 7),
 ]
 
 

@@ -21,10 +21,15 @@ class World:
         self.waiters = Waiters(self.turn, self.timers)
         self.found: list[bool] = []
         self.holds = False
+        self.looks = 0  # how often waiters have looked
 
     def wait(self, wait_ns: int = 0) -> None:
+        def look() -> bool:
+            self.looks += 1
+            return self.holds
+
         def steps() -> Generator[Step, None, None]:
-            self.found.append((yield from self.waiters.until(lambda: self.holds, wait_ns)))
+            self.found.append((yield from self.waiters.until(look, wait_ns)))
 
         self.turn.go_on(steps())
         self.run(0)
@@ -74,3 +79,23 @@ def test_a_timer_ends_with_its_waiter() -> None:
     world.run(1)
     assert world.found == [True]
     assert world.timers.next_deadline_ns() is None
+
+
+def test_a_timer_wakes_its_own_waiter_only() -> None:
+    world = World()
+    for wait_ns in range(1, 101):
+        world.wait(wait_ns)
+    begun = world.looks
+    for now_ns in range(1, 101):
+        world.run(now_ns)
+        assert len(world.found) == now_ns
+    assert world.looks - begun == 100
+
+
+def test_a_waiter_that_was_told_at_the_end_of_its_time_goes_on_once() -> None:
+    world = World()
+    world.wait(10)
+    world.waiters.notify()
+    world.run(10)
+    world.run(11)
+    assert world.found == [False]
