@@ -173,6 +173,7 @@ class Consensus:
                 f" as replica {incarnation} of this server, and never votes with what is left"
             )
         if conf is not None:
+            assert stored is None or incarnation > incarnation_of(stored.peer), "it may have voted"
             self._doubts.unsure.discard(group)
             start = 1 if conf.voters else 0
             self._log.create(group, name, peer_id(self.node, incarnation), conf, start, start)

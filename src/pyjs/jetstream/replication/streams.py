@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.base.errors import PyjsError, StoreFailed
-from pyjs.consensus.engine import Conf, RaftError, peer_id
+from pyjs.consensus.engine import Conf, RaftError, incarnation_of, peer_id
 from pyjs.jetstream.cluster.reports import GroupStatus, PeerStatus, stream_cluster
 from pyjs.jetstream.config.choices import FILE
 from pyjs.jetstream.manage import streams
@@ -252,7 +252,7 @@ class ReplicatedStreams:
         incarnation = assignment.incarnation_on(self._node)
         stored = self._log.groups.get(assignment.group)
         if stored is not None:
-            return None if stored.peer == peer_id(self._node, incarnation) else Conf()
+            return Conf() if incarnation_of(stored.peer) < incarnation else None
         if incarnation > 1:
             return Conf()
         parked = js.parked.get(assignment.name)

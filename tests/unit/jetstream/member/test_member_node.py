@@ -423,3 +423,22 @@ def test_a_replica_that_comes_late_does_not_answer(net: JetNet) -> None:
     late.wake()
     net.run(1000 * NS_PER_MS)
     assert client.frames() == []
+
+
+def test_a_server_whose_metadata_log_was_dropped_joins_as_another_member(net: JetNet) -> None:
+    net.trio()
+    name = next(each.name for each in net.living() if not each.member.machine.leads)
+    member = net.jet(name).member
+    assert member.group is not None
+    assert member.consensus is not None
+    node, group, consensus = member.node, member.group.group, member.consensus
+    consensus._lose(consensus._members[group], "too large")
+    consensus._renew(group)
+    consensus.turn()
+    net.crash(name)
+
+    again = net.begin(name)
+    net.run_until(lambda: again.member.is_caught_up and again.member.machine.leader != 0)
+
+    assert again.member.machine.state.servers[node].incarnation == 2
+    assert any("joins again as another member" in text for text in again.errors())

@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.support.replicated import Cluster, ReplicaNode
 
 from pyjs.base.disk import OsDisk
+from pyjs.consensus.engine import peer_id
 
 
 class FullDisk(OsDisk):
@@ -80,3 +81,21 @@ def test_a_replica_with_a_fault_is_opened_again_from_its_files(tmp_path: Path) -
     cluster.until(lambda: works_again(follower), 1000)
     assert cluster.same()["range"][1] == 5
     assert any("has failed and is opened again" in text for _, text in follower.log.lines)
+
+
+def test_a_replica_whose_log_was_dropped_never_votes_as_the_one_before(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.create()
+    cluster.publish(3)
+    follower = cluster.followers()[0]
+    follower.consensus._lose(follower.consensus._members[1], "too large")
+    follower.consensus._renew(1)
+    cluster.step()
+    cluster.kill(follower.number)
+
+    again = cluster.start(follower.number)
+    cluster.step(100)
+
+    assert again.node_log.groups[1].peer == peer_id(follower.number, 2)
+    assert again.node_log.groups[1].conf.voters == ()
+    assert cluster.publish(1)[0]["seq"] == 4
