@@ -76,7 +76,7 @@ class CatchUp:
         self._asked = 0
         self._behind: set[int] = set()  # nodes that said so since this one was asked to lead
         self._last_seq = last_seq  # no message had a higher sequence
-        self._is_dropped = False  # the store was removed, and there is no other one yet
+        self.is_dropped = False  # the store was removed, and there is no other one yet
         self._steps = self._run()
 
     def begin(self) -> None:
@@ -163,14 +163,14 @@ class CatchUp:
     def _opened(self) -> Generator[Step, None, Parked]:
         """Return the store as it is, or a new one."""
         js, assignment = self._js, self._machine.assignment
-        if assignment.config.storage == FILE and not self._is_dropped:
+        if assignment.config.storage == FILE and not self.is_dropped:
             for found in js.files.reopen_steps(self._name):
                 if found is not None:
                     return Parked(*found)
                 yield None
             raise StoreFailed(js.files.directory_of(self._name), "it cannot be read")
         found = yield from streams.new_replica(js, assignment.config, assignment.created_ns)
-        self._is_dropped = False
+        self.is_dropped = False
         return found
 
     def _close(self, found: Parked) -> None:
@@ -180,7 +180,7 @@ class CatchUp:
     def _drop(self, found: Parked) -> Steps:
         """Remove a store that is not what it should be."""
         if found.config.storage == FILE:
-            files, self._is_dropped = self._js.files, True
+            files, self.is_dropped = self._js.files, True
             yield from files.remove_hidden(files.hide(self._name), self._js.shared.metadata)
 
     def _copy_steps(self, store: StreamStore) -> Generator[Step, None, State]:
