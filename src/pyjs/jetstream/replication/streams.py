@@ -227,7 +227,8 @@ class ReplicatedStreams:
         self._machines[key] = machine
         incarnation = assignment.incarnation_on(self._node)
         self._consensus.open(assignment.group, assignment.raft_group, machine, conf, incarnation)
-        if conf is not None and (assignment.nodes[0] == self._node or len(conf.voters) == 1):
+        is_first = assignment.nodes[0] == self._node or (conf is not None and len(conf.voters) == 1)
+        if conf is not None and conf.voters and is_first:
             machine.stream.turn.go_on(self._stand_steps(machine))
         if incarnation == 0:
             machine.stream.turn.go_on(self._leave_steps(machine))
