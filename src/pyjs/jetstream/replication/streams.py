@@ -223,7 +223,8 @@ class ReplicatedStreams:
             # It had no other replica: its group begins with this one, which has all messages.
             self._shut[key] = assignment.created_ns
             js.parked[assignment.name] = yield from streams.make_replica(js, alone)
-        machine.attach((yield from self._attached_steps(js, assignment)))
+        has_members = bool((conf or self._log.groups[assignment.group].conf).voters)
+        machine.attach((yield from self._attached_steps(js, assignment, offered=has_members)))
         self._machines[key] = machine
         incarnation = assignment.incarnation_on(self._node)
         self._consensus.open(assignment.group, assignment.raft_group, machine, conf, incarnation)
@@ -233,7 +234,9 @@ class ReplicatedStreams:
         if incarnation == 0:
             machine.stream.turn.go_on(self._leave_steps(machine))
 
-    def _attached_steps(self, js: JetStream, assignment: Assignment) -> Generator[Step, None, Stream]:
+    def _attached_steps(
+        self, js: JetStream, assignment: Assignment, *, offered: bool
+    ) -> Generator[Step, None, Stream]:
         """Return the open stream of a replica; after a failure the next attempt finds what is stored."""
         key, name = (js.account.name, assignment.name), assignment.name
         parked = yield from self._stored_steps(js, assignment)
@@ -242,7 +245,7 @@ class ReplicatedStreams:
             parked = yield from streams.new_replica(js, assignment.config, assignment.created_ns)
         self._shut[key] = assignment.created_ns
         try:
-            stream = yield from streams.open_replica(js, parked, recovered=not is_new)
+            stream = yield from streams.open_replica(js, parked, recovered=not is_new, offered=offered)
         except BaseException:
             if parked.config.storage != FILE:  # files are read again
                 js.parked[name] = parked
@@ -274,7 +277,7 @@ class ReplicatedStreams:
         for _ in range(STANDS):
             yield partial(self._wake_later, machine.stream.turn, STAND_NS)
             if machine.leader or self._machine_of(machine.stream) is not machine:
-                return  # others that wait for a snapshot never stand
+                return
             with suppress(RaftError):  # it is not durable yet
                 self._consensus.campaign(machine.group)
 

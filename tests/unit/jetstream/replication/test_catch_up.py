@@ -245,3 +245,16 @@ def test_messages_that_wait_for_a_copy_stay_in_the_log(
 
     cluster.until(lambda: again.leads or cluster.nodes[other.number].leads, 1500)
     assert cluster.same()["range"][1] == 560
+
+
+def test_a_new_replica_answers_direct_gets_when_it_has_the_messages(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, size=4, allow_direct=True)
+    cluster.create(on=(1, 2, 3))
+    cluster.publish(3)
+    account = cluster.nodes[4].js.account
+
+    cluster.move(1, 2, 3, 4)
+    assert not account.has_interest(b"$JS.API.DIRECT.GET.S")
+
+    cluster.same()
+    assert account.has_interest(b"$JS.API.DIRECT.GET.S")
