@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from pyjs.base.clock import NS_PER_S
-from pyjs.base.errors import PyjsError, StoreFailed
+from pyjs.base.errors import NONSENSE, PyjsError, StoreFailed
 from pyjs.jetstream.config.choices import FILE, MEMORY
 from pyjs.jetstream.config.declared import from_meta
 from pyjs.jetstream.config.stream import StreamConfig
@@ -128,14 +128,16 @@ class CatchUp:
         self._js.held.let_go(self._name)
         while True:
             try:
-                yield from self._attempt()
-                log.info(f"The replica of {stream} has caught up")
-                return
-            except (PyjsError, OSError) as error:
+                opened, consumers = yield from self._attempt()
+                break
+            except (PyjsError, *NONSENSE, OSError, MemoryError) as error:
                 log.error(f"The replica of {stream} cannot copy what it lacks, it tries again: {error}")
             yield from self.answer.pause(RETRY_NS)
+        self._machine.caught_up(opened, consumers)
+        log.info(f"The replica of {stream} has caught up")
 
-    def _attempt(self) -> Steps:
+    def _attempt(self) -> Generator[Step, None, tuple[Stream, bytes]]:
+        """Copy what is missing; return the open stream, and its consumers."""
         found = yield from self._opened()
         try:
             state = yield from self._copy_steps(found.store)
@@ -158,7 +160,7 @@ class CatchUp:
         else:
             ids = KnownIds(state.ids, state.ids_count, state.last_id)
         stream = yield from streams.open_replica(self._js, found, ids=ids)
-        self._machine.caught_up(stream, state.consumers)
+        return stream, state.consumers
 
     def _opened(self) -> Generator[Step, None, Parked]:
         """Return the store as it is, or a new one."""

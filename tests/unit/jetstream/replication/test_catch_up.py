@@ -258,3 +258,22 @@ def test_a_new_replica_answers_direct_gets_when_it_has_the_messages(tmp_path: Pa
 
     cluster.same()
     assert account.has_interest(b"$JS.API.DIRECT.GET.S")
+
+
+def test_a_copy_goes_on_after_a_description_without_sense(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catch_up, "RETRY_NS", 0)
+    cluster = Cluster(tmp_path, size=4)
+    cluster.create(on=(1, 2, 3))
+    cluster.publish(3)
+
+    def nonsense(*_: object) -> None:
+        raise LookupError("no such option")
+
+    with monkeypatch.context() as newer:
+        newer.setattr(catch_up, "from_meta", nonsense)
+        cluster.move(1, 2, 3, 4)
+        cluster.until(lambda: any("no such option" in text for _, text in cluster.nodes[4].log.lines))
+
+    assert len(cluster.same()["messages"]) == 3
