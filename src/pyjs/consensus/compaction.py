@@ -56,12 +56,12 @@ class Compaction:
         group, _ = self._full.popitem()
         return group
 
-    def may_cut(self, member: Member, end: int) -> bool:
-        """Whether the log of a queued group may be cut at `end` now; if not, it is queued again when it has grown."""
+    def may_cut(self, member: Member) -> bool:
+        """Whether the log of a queued group may be cut now; if not, it is queued again when it has grown."""
         member.compact_at = member.log_size + self._size_max // 4
         start = self._log.groups[member.group].start
         is_urgent = member.group in self._log.crowding()
-        return end > start and (is_urgent or not self._is_behind(member))
+        return member.cut_end() > start and (is_urgent or not self._is_behind(member))
 
     def must_drop(self, member: Member) -> bool:
         """Whether the log of a stopped replica, which nothing applies, has reached its limit."""

@@ -173,7 +173,6 @@ class Consensus:
                 f" as replica {incarnation} of this server, and never votes with what is left"
             )
         if conf is not None:
-            assert stored is None or incarnation > incarnation_of(stored.peer), "it may have voted"
             self._doubts.unsure.discard(group)
             start = 1 if conf.voters else 0
             self._log.create(group, name, peer_id(self.node, incarnation), conf, start, start)
@@ -570,11 +569,11 @@ class Consensus:
                 self._renew(member.group)
             return
         try:
-            end = member.cut_end()
+            end = member.cut_end() if self._compaction.may_cut(member) else 0
         except Exception as error:  # of the machine
             self._faults.stop(member, error)
             return
-        if self._compaction.may_cut(member, end):
+        if end:
             self._states.make(member, self._cut_to, self._turn.now, end)
 
     def _cut_to(self, made: Made, state: bytes) -> None:
