@@ -567,8 +567,14 @@ class Consensus:
             if self._compaction.must_drop(member):
                 self._lose(member, "its machine is stopped, and its log has become too large")
                 self._renew(member.group)
-        elif self._compaction.may_cut(member):
-            self._states.make(member, self._cut_to, self._turn.now, member.cut_end())
+            return
+        try:
+            end = member.cut_end() if self._compaction.may_cut(member) else 0
+        except Exception as error:  # of the machine
+            self._faults.stop(member, error)
+            return
+        if end:
+            self._states.make(member, self._cut_to, self._turn.now, end)
 
     def _cut_to(self, made: Made, state: bytes) -> None:
         try:

@@ -9,7 +9,7 @@ import pytest
 from tests.support.consensus import GROUP, Hosts, MemoryNode
 
 from pyjs.base.errors import CorruptRecord, NotNow
-from pyjs.consensus.consensus import Tuning
+from pyjs.consensus.consensus import Condition, Tuning
 from pyjs.consensus.engine import Change, Conf, Groups, Role, peer_id
 
 
@@ -165,6 +165,25 @@ def test_the_log_of_a_stopped_replica_is_dropped_when_it_is_too_large() -> None:
     assert (stored.peer, stored.start, stored.rows) == (peer_id(bad.number, 2), 0, ())
     assert bad.log._written[GROUP] == stored
     comes_back(hosts, bad)
+
+
+def test_a_machine_that_cannot_say_what_is_durable_stops_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = Hosts(node_class=Failing, tuning=Tuning(log_size_max=2000))
+    hosts.publish(5)
+    bad = next(node for node in hosts.nodes.values() if not node.leads(GROUP))
+    assert isinstance(bad, Failing)
+    bad.errors = ["ZeroDivisionError"]
+
+    def durable() -> int:
+        raise ZeroDivisionError("durable")
+
+    monkeypatch.setattr(bad.machines[GROUP], "durable", durable)
+    leader = hosts.leader()
+    for number in range(50):
+        leader.publish(GROUP, b"%d" % number)
+    hosts.until(lambda: bad.consensus.status(GROUP).is_stopped)
+
+    assert bad.consensus.condition is Condition.RUNNING
 
 
 def comes_back(hosts: Hosts, bad: Failing) -> None:

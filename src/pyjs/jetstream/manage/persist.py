@@ -314,18 +314,18 @@ class AccountFiles:
 
     def reopen_steps(self, name: str) -> Iterator[tuple[StreamConfig, int, StreamStore] | None]:
         """Like `recover_steps`, for the stream `name` alone; its store has been released."""
-        directory = self.directory_of(name)
-        self._logs.files.close_below(directory)
-        yield from self._recover_directory(directory)
+        self._logs.files.close_below(self.directory_of(name))
+        yield from self._recover_directory(self.directory_of(name))
 
     def recover_postponed_steps(self) -> Iterator[tuple[StreamConfig, int, StreamStore] | None]:
         """Like `recover_steps`, for the postponed streams; some of them may be postponed again."""
-        directories, self.postponed = self.postponed, {}
-        for directory in directories:
-            self._unread.discard(directory)
+        for directory in list(self.postponed):
             yield from self._recover_directory(directory)
 
     def _recover_directory(self, directory: str) -> Iterator[tuple[StreamConfig, int, StreamStore] | None]:
+        if directory in self.postponed:
+            del self.postponed[directory]
+            self._unread.discard(directory)
         values = self._load(directory)
         if values is not None:
             yield from self._open_stream(directory, values)

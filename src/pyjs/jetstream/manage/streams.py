@@ -202,11 +202,17 @@ def make_replica(js: JetStream, stream: Stream) -> Generator[Step, None, Parked]
 
 
 def open_replica(
-    js: JetStream, found: Parked, *, recovered: bool = True, ids: KnownIds | None = None
+    js: JetStream,
+    found: Parked,
+    *,
+    recovered: bool = True,
+    ids: KnownIds | None = None,
+    offered: bool = True,
 ) -> Generator[Step, None, Stream]:
     """Open the stream of a replica as a follower: it listens to no subject.
 
     `ids` are those of its duplicate window if they are known: no memory store has those of removed messages.
+    It answers direct gets if `offered`: not while it has nothing of what the others have.
 
     Raises:
         PyjsError, OSError, MemoryError: its messages cannot be read; its files stay.
@@ -224,7 +230,7 @@ def open_replica(
         if config.storage == FILE:
             js.files.release(store)
         raise
-    if js.observer is not None:
+    if offered and js.observer is not None:
         js.observer.stream_opened(stream, recovered=recovered)
     return stream
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyjs.base.log import Log
     from pyjs.base.rng import Rng
     from pyjs.consensus.consensus import Consensus
+    from pyjs.consensus.log.group import StoredGroup
     from pyjs.consensus.log.node_log import NodeLog
     from pyjs.core.chore import Step
     from pyjs.jetstream.cluster.bootstrap import Membership
@@ -97,7 +98,8 @@ class MetaGroup:
         """
         stored = next((each for each in log.groups.values() if each.number >= META_MIN), None)
         is_lost = stored is None and (self._identity.founded or log.lost_unknown)
-        if (is_lost and self._identity.adopted is not None) or (stored is not None and stored.is_damaged):
+        is_useless = stored is not None and (stored.is_damaged or _is_empty(stored))
+        if (is_lost and self._identity.adopted is not None) or is_useless:
             self._identity.renew(rng)
             self._server = replace(self._server, store=self._identity.store)
             self._bootstrap = Bootstrap(
@@ -106,6 +108,8 @@ class MetaGroup:
             self._log.error(
                 "The log of the cluster's metadata is lost or damaged: this server joins again as another member"
             )
+            if stored is not None and not stored.is_damaged:
+                self._consensus.remove(stored.number)  # it has promised nothing: its peer may come again
             return False
         if stored is None:
             return False
@@ -259,6 +263,11 @@ class MetaGroup:
             if peer.node not in state.servers and peer.node not in state.removed
         }
         return unknown | state.servers
+
+
+def _is_empty(stored: StoredGroup) -> bool:
+    """Return whether the log of a group was dropped, or no other member has sent anything yet."""
+    return not stored.conf.voters and stored.start == stored.last == 0
 
 
 def _same(known: Server, server: Server) -> bool:

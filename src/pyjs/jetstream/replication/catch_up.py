@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from pyjs.base.clock import NS_PER_S
-from pyjs.base.errors import PyjsError, StoreFailed
+from pyjs.base.errors import NONSENSE, PyjsError, StoreFailed
 from pyjs.jetstream.config.choices import FILE, MEMORY
 from pyjs.jetstream.config.declared import from_meta
 from pyjs.jetstream.config.stream import StreamConfig
@@ -76,7 +76,7 @@ class CatchUp:
         self._asked = 0
         self._behind: set[int] = set()  # nodes that said so since this one was asked to lead
         self._last_seq = last_seq  # no message had a higher sequence
-        self._is_dropped = False  # the store was removed, and there is no other one yet
+        self.is_dropped = False  # the store was removed, and there is no other one yet
         self._steps = self._run()
 
     def begin(self) -> None:
@@ -128,14 +128,16 @@ class CatchUp:
         self._js.held.let_go(self._name)
         while True:
             try:
-                yield from self._attempt()
-                log.info(f"The replica of {stream} has caught up")
-                return
-            except (PyjsError, OSError) as error:
+                opened, consumers = yield from self._attempt()
+                break
+            except (PyjsError, *NONSENSE, OSError, MemoryError) as error:
                 log.error(f"The replica of {stream} cannot copy what it lacks, it tries again: {error}")
             yield from self.answer.pause(RETRY_NS)
+        self._machine.caught_up(opened, consumers)
+        log.info(f"The replica of {stream} has caught up")
 
-    def _attempt(self) -> Steps:
+    def _attempt(self) -> Generator[Step, None, tuple[Stream, bytes]]:
+        """Copy what is missing; return the open stream, and its consumers."""
         found = yield from self._opened()
         try:
             state = yield from self._copy_steps(found.store)
@@ -158,19 +160,19 @@ class CatchUp:
         else:
             ids = KnownIds(state.ids, state.ids_count, state.last_id)
         stream = yield from streams.open_replica(self._js, found, ids=ids)
-        self._machine.caught_up(stream, state.consumers)
+        return stream, state.consumers
 
     def _opened(self) -> Generator[Step, None, Parked]:
         """Return the store as it is, or a new one."""
         js, assignment = self._js, self._machine.assignment
-        if assignment.config.storage == FILE and not self._is_dropped:
+        if assignment.config.storage == FILE and not self.is_dropped:
             for found in js.files.reopen_steps(self._name):
                 if found is not None:
                     return Parked(*found)
                 yield None
             raise StoreFailed(js.files.directory_of(self._name), "it cannot be read")
         found = yield from streams.new_replica(js, assignment.config, assignment.created_ns)
-        self._is_dropped = False
+        self.is_dropped = False
         return found
 
     def _close(self, found: Parked) -> None:
@@ -180,7 +182,7 @@ class CatchUp:
     def _drop(self, found: Parked) -> Steps:
         """Remove a store that is not what it should be."""
         if found.config.storage == FILE:
-            files, self._is_dropped = self._js.files, True
+            files, self.is_dropped = self._js.files, True
             yield from files.remove_hidden(files.hide(self._name), self._js.shared.metadata)
 
     def _copy_steps(self, store: StreamStore) -> Generator[Step, None, State]:

@@ -184,7 +184,7 @@ def end_steps(store: StreamStore, state: State, deleted: memoryview[int]) -> Ste
         store.drop_seq(seq)
         if number % STEP == STEP - 1:
             yield None
-    if state.msgs == 0:
+    if state.msgs == 0 and state.last_seq:
         store.purge(everything, state.first_seq if state.first_seq > 1 else 0)
     elif state.first_seq > 1:
         store.purge(everything, state.first_seq)

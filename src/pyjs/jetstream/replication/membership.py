@@ -17,7 +17,7 @@ from pyjs.jetstream.replication import copy_batch
 from pyjs.jetstream.replication.copy_batch import ALL, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Container, Generator, Sequence
     from typing import TypeAlias
 
     from pyjs.consensus.consensus import Consensus
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     Changes: TypeAlias = list[tuple[int, int]]
 
 PAUSE_NS = 50 * NS_PER_MS
+TRANSFER_NS = 500 * NS_PER_MS  # for an election
 LAG_MAX = 4  # entries that a new voter may lack: publishers wait for it from then on
 
 
@@ -45,8 +46,8 @@ class Machine(Protocol):
         """Send a batch to a node."""
 
 
-def regroup_steps(machine: Machine, consensus: Consensus, node: int) -> Steps:
-    """Bring the group to the replicas of the metadata, while this node leads."""
+def regroup_steps(machine: Machine, consensus: Consensus, node: int, silent: Container[int]) -> Steps:
+    """Bring the group to the replicas of the metadata, while this node leads; `silent` nodes do not answer."""
     group = machine.assignment.group
     while machine.leads:
         with suppress(KeyError, RaftError):  # it is closed, or another change is under way
@@ -54,9 +55,11 @@ def regroup_steps(machine: Machine, consensus: Consensus, node: int) -> Steps:
             changes = yield from _next_changes(machine, found, node)
             if changes is None:
                 return
-            heir = _heir(machine, changes, node)
-            if heir:
-                consensus.transfer(group, heir)
+            if any(change == Change.REMOVE and node_of(peer) == node for change, peer in changes):
+                heir = _heir(machine.assignment, found, node, silent)
+                if heir:
+                    consensus.transfer(group, heir)
+                    yield from machine.poll.pause(TRANSFER_NS)
             elif changes:
                 consensus.change(group, changes)
         yield from machine.poll.pause(PAUSE_NS)
@@ -103,18 +106,25 @@ def _ask(machine: Machine, node: int, number: int) -> None:
     machine.send(node, copy_batch.ask(machine.assignment.group, number, ALL))
 
 
-def _heir(machine: Machine, changes: Changes, node: int) -> int:
-    """Return the node that must lead before this one is removed, or 0."""
-    if not any(change == Change.REMOVE and node_of(peer) == node for change, peer in changes):
-        return 0
-    return next(each for each in machine.assignment.nodes if each != node)
+def _heir(assignment: Assignment, found: GroupStatus, node: int, silent: Container[int]) -> int:
+    """Return the node that leads instead of this one, which is removed; 0: none of them answers."""
+    wanted = _wanted(assignment)
+    heirs = [
+        (each.lag or 0, each.node)
+        for each in found.replicas
+        if each.is_voter and each.peer in wanted and each.node != node and each.node not in silent
+    ]
+    return min(heirs)[1] if heirs else 0
 
 
-def leave_steps(machine: Machine, consensus: Consensus, node: int) -> Steps:
-    """Wait until the group has let the replica on this node go."""
+def leave_steps(
+    machine: Machine, consensus: Consensus, node: int, wanted: Callable[[], Assignment | None]
+) -> Steps:
+    """Wait until the group has let the replica on this node go, or `wanted` has no stream any more."""
     group = machine.assignment.group
     at = 0
-    while True:
+    while (current := wanted()) is not None:
+        machine.assignment = current
         with suppress(KeyError, RaftError):
             found = consensus.status(group)
             if found.replicas and node not in {each.node for each in found.replicas}:

@@ -188,10 +188,11 @@ class StreamMachine:
     def durable(self) -> int:
         """Return the last entry whose effects are all durable; begin to sync later ones."""
         if self.catch_up is not None:
-            return self.catch_up.last
+            return self.replica.index  # what was held is in no store yet
         store = self.stream.store
         if not isinstance(store, FileStore) or store.synced_index == self.replica.index:
-            self._consumers.take(self.replica)
+            if self._consumers.index != self.replica.index:
+                self._consumers.take(self.replica)
         elif not self._is_syncing:
             self._is_syncing = True
             self.stream.turn.go_on(self._sync_steps())
@@ -215,7 +216,12 @@ class StreamMachine:
             self._consumers.ended(store.synced_index)
 
     def snapshot(self) -> bytes | None:
-        """Return the marker and the consumers: the messages are in the store, or must be copied."""
+        """Return the marker and the consumers: the messages are in the store, or must be copied.
+
+        None: an operation that takes steps is not applied yet.
+        """
+        if self.replica.is_working:
+            return None
         return _MARKER.pack(_VERSION, self.stream.store.last_seq) + self._consumers.encode(self.replica)
 
     def install(self, index: int, data: bytes) -> None:

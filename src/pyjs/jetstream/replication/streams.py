@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.base.errors import PyjsError, StoreFailed
-from pyjs.consensus.engine import Conf, RaftError, peer_id
+from pyjs.consensus.engine import Conf, RaftError, incarnation_of, peer_id
 from pyjs.jetstream.cluster.reports import GroupStatus, PeerStatus, stream_cluster
 from pyjs.jetstream.config.choices import FILE
 from pyjs.jetstream.manage import streams
@@ -25,6 +25,7 @@ from pyjs.jetstream.replication.copy_batch import Ask, Kind
 from pyjs.jetstream.replication.copying import serve
 from pyjs.jetstream.replication.membership import leave_steps, regroup_steps
 from pyjs.jetstream.replication.stream_machine import StreamMachine
+from pyjs.store.file.store import FileStore
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -86,6 +87,8 @@ class ReplicatedStreams:
         self._machines: dict[tuple[str, str], StreamMachine] = {}  # by account and stream
         self._regrouping: set[int] = set()  # groups whose members are being changed
         self._silent: dict[int, int] = {}  # nodes that do not answer, since when
+        # Replicas by account and stream that are not open after a failure: time of creation, 0: nothing is stored.
+        self._shut: dict[tuple[str, str], int] = {}
 
     # -- questions ---------------------------------------------------------------------------------------------
 
@@ -209,37 +212,72 @@ class ReplicatedStreams:
         Raises:
             ApiError, PyjsError, OSError: it cannot be opened; what is stored stays.
         """
-        before = self._machines.get((js.account.name, assignment.name))
+        key = js.account.name, assignment.name
+        before = self._machines.get(key)
         if before is not None:  # it was about to leave
-            yield from self._close_steps(before)
+            self._close(before)
         machine = StreamMachine(js, self._consensus, assignment, self)
         conf = self._conf_of(js, assignment)
         alone = js.streams.get(assignment.name)
-        if (
-            alone is not None
-        ):  # it had no other replica: its group begins with this one, which has all messages
+        if alone is not None:
+            # It had no other replica: its group begins with this one, which has all messages.
+            self._shut[key] = assignment.created_ns
             js.parked[assignment.name] = yield from streams.make_replica(js, alone)
-        parked = js.parked.pop(assignment.name, None)
-        if parked is not None and parked.created_ns != assignment.created_ns:
-            self._shared.log.warn(f"Stream {assignment.name!r} is another one than that in the store")
-            _release(js, parked)
-            parked = None
+        has_members = bool((conf or self._log.groups[assignment.group].conf).voters)
+        machine.attach((yield from self._attached_steps(js, assignment, offered=has_members)))
+        self._machines[key] = machine
+        incarnation = assignment.incarnation_on(self._node)
+        self._consensus.open(assignment.group, assignment.raft_group, machine, conf, incarnation)
+        is_first = assignment.nodes[0] == self._node or (conf is not None and len(conf.voters) == 1)
+        if conf is not None and conf.voters and is_first:
+            machine.stream.turn.go_on(self._stand_steps(machine))
+        if incarnation == 0:
+            machine.stream.turn.go_on(self._leave_steps(machine))
+
+    def _attached_steps(
+        self, js: JetStream, assignment: Assignment, *, offered: bool
+    ) -> Generator[Step, None, Stream]:
+        """Return the open stream of a replica; after a failure the next attempt finds what is stored."""
+        key, name = (js.account.name, assignment.name), assignment.name
+        parked = yield from self._stored_steps(js, assignment)
         is_new = parked is None
         if parked is None:
             parked = yield from streams.new_replica(js, assignment.config, assignment.created_ns)
-        machine.attach((yield from streams.open_replica(js, parked, recovered=not is_new)))
-        self._machines[js.account.name, assignment.name] = machine
-        incarnation = assignment.incarnation_on(self._node)
-        self._consensus.open(assignment.group, assignment.raft_group, machine, conf, incarnation)
-        if conf is not None and (assignment.nodes[0] == self._node or len(conf.voters) == 1):
-            machine.stream.turn.go_on(self._stand_steps(machine))
+        self._shut[key] = assignment.created_ns
+        try:
+            stream = yield from streams.open_replica(js, parked, recovered=not is_new, offered=offered)
+        except BaseException:
+            if parked.config.storage != FILE:  # files are read again
+                js.parked[name] = parked
+            raise
+        del self._shut[key]
+        return stream
+
+    def _stored_steps(self, js: JetStream, assignment: Assignment) -> Generator[Step, None, Parked | None]:
+        """Return the stored replica of a stream, or None.
+
+        Raises:
+            StoreFailed: its files cannot be read now.
+        """
+        name = assignment.name
+        parked = js.parked.pop(name, None)
+        is_shut = self._shut.get((js.account.name, name)) == assignment.created_ns
+        if parked is None and is_shut and assignment.config.storage == FILE:
+            parked = yield from _reopened_steps(js, name)
+            if isinstance(parked.store, FileStore) and parked.config.num_replicas == 1:
+                parked.store.replicate(parked.created_ns)
+        if parked is not None and parked.created_ns != assignment.created_ns:
+            self._shared.log.warn(f"Stream {name!r} is another one than that in the store")
+            _release(js, parked)
+            return None
+        return parked
 
     def _stand_steps(self, machine: StreamMachine) -> Steps:
         """Let the first replica of a new stream lead: it does not wait until it misses a leader."""
         for _ in range(STANDS):
             yield partial(self._wake_later, machine.stream.turn, STAND_NS)
             if machine.leader or self._machine_of(machine.stream) is not machine:
-                return  # others that wait for a snapshot never stand
+                return
             with suppress(RaftError):  # it is not durable yet
                 self._consensus.campaign(machine.group)
 
@@ -252,7 +290,7 @@ class ReplicatedStreams:
         incarnation = assignment.incarnation_on(self._node)
         stored = self._log.groups.get(assignment.group)
         if stored is not None:
-            return None if stored.peer == peer_id(self._node, incarnation) else Conf()
+            return Conf() if incarnation_of(stored.peer) < incarnation else None
         if incarnation > 1:
             return Conf()
         parked = js.parked.get(assignment.name)
@@ -263,8 +301,8 @@ class ReplicatedStreams:
             raise ReplicaLost(
                 f"the replica of stream {assignment.name!r} is in the store, and not in the log"
             )
-        if assignment.name in js.streams:
-            return Conf([peer_id(self._node, incarnation)])
+        if all(each.incarnation > 1 for each in assignment.replicas if each.node != self._node):
+            return Conf([peer_id(self._node, incarnation)])  # the others are added to this one
         return Conf([peer_id(each.node, each.incarnation) for each in assignment.replicas])
 
     def change_steps(self, js: JetStream, old: Assignment, new: Assignment) -> Steps:
@@ -286,7 +324,7 @@ class ReplicatedStreams:
 
     def _regroup_steps(self, machine: StreamMachine) -> Steps:
         try:
-            yield from regroup_steps(machine, self._consensus, self._node)
+            yield from regroup_steps(machine, self._consensus, self._node, self._silent)
         finally:
             self._regrouping.discard(machine.group)
 
@@ -294,19 +332,33 @@ class ReplicatedStreams:
         """Remove the replica of a stream from this node, with its files: now, or when its group has let it go."""
         machine = self._machines.get((js.account.name, assignment.name))
         wanted = self._metadata.state.stream(js.account.name, assignment.name)
-        if machine is None or wanted is None or wanted.group != assignment.group:
+        if wanted is None or wanted.group != assignment.group:
             yield from self._drop_steps(js, assignment)
-        else:
+        elif machine is not None:
             machine.assignment = wanted
             self.regroup(machine)  # the leader stays until the others have everything
             machine.stream.turn.go_on(self._leave_steps(machine))
+        elif assignment.group in self._log.groups:  # it was leaving before a restart
+            yield from self.open_steps(js, wanted)
+        else:
+            yield from self._drop_steps(js, assignment)
 
     def _leave_steps(self, machine: StreamMachine) -> Steps:
         js, name = machine.js, machine.assignment.name
-        yield from leave_steps(machine, self._consensus, self._node)
-        if self._machines.get((js.account.name, name)) is machine:
+        yield from leave_steps(machine, self._consensus, self._node, partial(self._left, machine))
+        if self._is_here(machine):
             drop = partial(self._drop_steps, js, machine.assignment)
             yield from js.gates.within(name, True, drop)
+
+    def _is_here(self, machine: StreamMachine) -> bool:
+        return self._machines.get((machine.js.account.name, machine.assignment.name)) is machine
+
+    def _left(self, machine: StreamMachine) -> Assignment | None:
+        """Return the stream that a replica leaves; None: the stream or the replica is gone."""
+        found = self._metadata.state.stream(machine.js.account.name, machine.assignment.name)
+        return (
+            found if found is not None and found.group == machine.group and self._is_here(machine) else None
+        )
 
     def _drop_steps(self, js: JetStream, assignment: Assignment) -> Steps:
         machine = self._machines.pop((js.account.name, assignment.name), None)
@@ -322,6 +374,7 @@ class ReplicatedStreams:
             del js.parked[name]
             _release(js, parked)
             is_copy = True
+        is_copy |= self._shut.pop((js.account.name, name), 0) == assignment.created_ns
         stream = js.streams.get(name)
         if stream is not None and stream.created_ns == assignment.created_ns:
             yield from streams.delete(js, name, told=is_told)
@@ -343,24 +396,27 @@ class ReplicatedStreams:
             f"The replica of {stream} has failed and is opened again soon: {machine.replica.stopped}"
         )
         self.hand_over(machine)
-        yield partial(self._wake_later, stream.turn, RETRY_NS)
-        if self._machine_of(stream) is machine:
-            yield from js.gates.within(stream.name, True, lambda: self._reopen_steps(machine))
+        while True:
+            yield partial(self._wake_later, stream.turn, RETRY_NS)
+            try:
+                yield from js.gates.within(stream.name, True, lambda: self._reopen_steps(machine))
+                return
+            except (PyjsError, OSError, MemoryError) as error:
+                self._shared.log.error(f"The replica of {stream} is not open, it is tried again: {error}")
 
     def _reopen_steps(self, machine: StreamMachine) -> Steps:
-        js, stream = machine.js, machine.stream
-        if self._machine_of(stream) is not machine:
-            return
-        yield from self._close_steps(machine)
-        if stream.config.storage == FILE and stream.name not in js.parked:
-            self._shared.log.error(f"The replica of {stream} stays closed until the next start")
-            return
-        yield from self.open_steps(js, machine.assignment)
+        js, key = machine.js, (machine.js.account.name, machine.assignment.name)
+        if self._is_here(machine):
+            self._close(machine)
+        if key not in self._machines and self._shut.get(key) in (0, machine.assignment.created_ns):
+            yield from self.open_steps(js, machine.assignment)
 
-    def _close_steps(self, machine: StreamMachine) -> Steps:
-        """Close a replica; its log stays, and its store waits to be opened again."""
+    def _close(self, machine: StreamMachine) -> None:
+        """Close a replica; its log stays, and its files are read again when it is opened."""
         js, stream = machine.js, machine.stream
         del self._machines[js.account.name, stream.name]
+        has_files = machine.catch_up is None or not machine.catch_up.is_dropped
+        self._shut[js.account.name, stream.name] = stream.created_ns if has_files else 0
         machine.end()
         with suppress(KeyError):  # its log was damaged
             self._consensus.close(machine.group)
@@ -368,11 +424,6 @@ class ReplicatedStreams:
             cause = machine.replica.stopped or PyjsError(f"{stream} is closed")
             streams.abandon(js, stream, StoreFailed(str(stream), str(cause)))
         js.held.let_go(stream.name)
-        if stream.config.storage == FILE:
-            for found in js.files.reopen_steps(stream.name):
-                if found is not None:
-                    js.parked[stream.name] = Parked(*found)
-                yield None
 
     def hand_over(self, machine: StreamMachine, node: int = 0) -> None:
         """Let another replica lead: the one on a node, or the one that has most of the log."""
@@ -391,3 +442,16 @@ def _release(js: JetStream, parked: Parked) -> None:
     """Close the store of a replica that is not opened."""
     if parked.config.storage == FILE:
         js.files.release(parked.store)
+
+
+def _reopened_steps(js: JetStream, name: str) -> Generator[Step, None, Parked]:
+    """Return the replica that the files of a stream have.
+
+    Raises:
+        StoreFailed: they cannot be read now; they stay.
+    """
+    for found in js.files.reopen_steps(name):
+        if found is not None:
+            return Parked(*found)
+        yield None
+    raise StoreFailed(js.files.directory_of(name), "it cannot be read")

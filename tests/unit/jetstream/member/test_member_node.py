@@ -467,3 +467,22 @@ def test_a_stream_that_is_wanted_right_after_the_start_waits_for_the_servers(net
     body = {"name": "R", "subjects": ["r"], "num_replicas": 3}
     answers = net.answers(servers[0].client(), "STREAM.CREATE.R", body, wait_ms=4000)
     assert [answer.get("did_create") for answer in answers] == [True]
+
+
+def test_a_server_whose_metadata_log_was_dropped_joins_as_another_member(net: JetNet) -> None:
+    net.trio()
+    name = next(each.name for each in net.living() if not each.member.machine.leads)
+    member = net.jet(name).member
+    assert member.group is not None
+    assert member.consensus is not None
+    node, group, consensus = member.node, member.group.group, member.consensus
+    consensus._lose(consensus._members[group], "too large")
+    consensus._renew(group)
+    consensus.turn()
+    net.crash(name)
+
+    again = net.begin(name)
+    net.run_until(lambda: again.member.is_caught_up and again.member.machine.leader != 0)
+
+    assert again.member.machine.state.servers[node].incarnation == 2
+    assert any("joins again as another member" in text for text in again.errors())

@@ -211,3 +211,69 @@ def test_a_copy_that_is_not_what_was_described_begins_again_with_an_empty_store(
     cluster.until(lambda: any("tries again" in text for _, text in again.log.lines), 1000)
     cluster.until(lambda: "S" in again.js.streams, 1500)
     assert cluster.same()["range"][1:3] == (400, 400)
+
+
+def test_a_copy_of_a_stream_that_never_had_a_message_ends(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, size=4)
+    cluster.create(on=(1, 2, 3))
+
+    cluster.move(1, 2, 3, 4)
+
+    cluster.until(lambda: "S" in cluster.nodes[4].js.streams and cluster.nodes[4].stream.replica is not None)
+    assert cluster.same()["range"][1] == 0
+    assert not any(level == "ERR" for level, _ in cluster.nodes[4].log.lines)
+
+
+def test_messages_that_wait_for_a_copy_stay_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster(tmp_path, tuning=SHORT)
+    cluster.create()
+    away = away_for_long(cluster)
+    first = cluster.leader()
+    other = next(node for node in cluster.followers() if node is not first)
+    with monkeypatch.context() as slow:
+        slow.setattr(catch_up, "RATE", 100)  # bytes a second
+        again = cluster.start(away.number)
+        cluster.step(30)
+        cluster.kill(other.number)
+        for at in range(400, 560, 20):
+            cluster.publish(20, size=200, first=at)
+            cluster.step(10)
+    cluster.kill(first.number)
+    cluster.start(other.number)
+
+    cluster.until(lambda: again.leads or cluster.nodes[other.number].leads, 1500)
+    assert cluster.same()["range"][1] == 560
+
+
+def test_a_new_replica_answers_direct_gets_when_it_has_the_messages(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, size=4, allow_direct=True)
+    cluster.create(on=(1, 2, 3))
+    cluster.publish(3)
+    account = cluster.nodes[4].js.account
+
+    cluster.move(1, 2, 3, 4)
+    assert not account.has_interest(b"$JS.API.DIRECT.GET.S")
+
+    cluster.same()
+    assert account.has_interest(b"$JS.API.DIRECT.GET.S")
+
+
+def test_a_copy_goes_on_after_a_description_without_sense(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catch_up, "RETRY_NS", 0)
+    cluster = Cluster(tmp_path, size=4)
+    cluster.create(on=(1, 2, 3))
+    cluster.publish(3)
+
+    def nonsense(*_: object) -> None:
+        raise LookupError("no such option")
+
+    with monkeypatch.context() as newer:
+        newer.setattr(catch_up, "from_meta", nonsense)
+        cluster.move(1, 2, 3, 4)
+        cluster.until(lambda: any("no such option" in text for _, text in cluster.nodes[4].log.lines))
+
+    assert len(cluster.same()["messages"]) == 3

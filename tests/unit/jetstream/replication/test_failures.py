@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import pytest
 from tests.support.replicated import Cluster, ReplicaNode
 
 from pyjs.base.disk import OsDisk
+from pyjs.consensus.engine import peer_id
+from pyjs.jetstream.manage import streams
 
 
 class FullDisk(OsDisk):
@@ -80,3 +86,72 @@ def test_a_replica_with_a_fault_is_opened_again_from_its_files(tmp_path: Path) -
     cluster.until(lambda: works_again(follower), 1000)
     assert cluster.same()["range"][1] == 5
     assert any("has failed and is opened again" in text for _, text in follower.log.lines)
+
+
+def test_a_replica_whose_log_was_dropped_never_votes_as_the_one_before(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.create()
+    cluster.publish(3)
+    follower = cluster.followers()[0]
+    follower.consensus._lose(follower.consensus._members[1], "too large")
+    follower.consensus._renew(1)
+    cluster.step()
+    cluster.kill(follower.number)
+
+    again = cluster.start(follower.number)
+    cluster.step(100)
+
+    assert again.node_log.groups[1].peer == peer_id(follower.number, 2)
+    assert again.node_log.groups[1].conf.voters == ()
+    assert cluster.publish(1)[0]["seq"] == 4
+
+
+def without_files(*_: object, **__: object) -> Iterator[Any]:
+    """Refuse to open a replica, as where descriptors are short."""
+    raise OSError(errno.EMFILE, "too many open files")
+    yield
+
+
+def test_replicas_that_could_not_be_opened_at_first_have_their_messages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster(tmp_path)
+    made = cluster.create()
+    cluster.publish(5)
+    cluster.settle()
+    for number in cluster.numbers:
+        cluster.kill(number)
+    cluster.assignments.clear()
+    for number in cluster.numbers:
+        cluster.start(number)
+    with monkeypatch.context() as short:
+        short.setattr(streams, "open_replica", without_files)
+        for node in cluster.up():
+            with pytest.raises(OSError, match="too many"):
+                list(node.replicated.open_steps(node.js, made))
+
+    cluster.assignments["S"] = made
+    for node in cluster.up():
+        node.do(partial(node.replicated.open_steps, node.js, made))
+
+    assert cluster.publish(1)[0]["seq"] == 6
+    assert len(cluster.same()["messages"]) == 6
+    assert not list(tmp_path.glob("**/.damaged*"))
+
+
+def test_a_failed_replica_is_opened_as_soon_as_that_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.create()
+    cluster.publish(5)
+    follower = cluster.followers()[0]
+    with monkeypatch.context() as short:
+        short.setattr(streams, "open_replica", without_files)
+        follower.replicated.fail(follower.stream)
+        cluster.step(600)
+
+    cluster.until(lambda: works_again(follower), 1000)
+    assert len(cluster.same()["messages"]) == 5
+    cluster.delete()
+    assert not list(tmp_path.glob("**/streams/S"))

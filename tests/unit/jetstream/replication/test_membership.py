@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 from tests.support.replicated import Cluster
+from tests.unit.jetstream.replication.test_failures import without_files
 
 from pyjs.consensus.consensus import Tuning
 from pyjs.jetstream.cluster.assignments import Assignment, Replica, stored_config
+from pyjs.jetstream.manage import streams
 
 
 def members(cluster: Cluster) -> list[tuple[int, bool]]:
@@ -93,3 +95,75 @@ def test_a_stream_without_replicas_gets_some(tmp_path: Path, storage: str) -> No
         cluster.settle()
     assert cluster.publish(1)[0]["seq"] == 125
     assert cluster.same()["range"][:3] == (100, 125, 25)
+
+
+def test_a_move_goes_on_after_all_nodes_died(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, size=6)
+    old = cluster.create(on=(1, 2, 3))
+    cluster.publish(5)
+    cluster.settle()
+    for number in cluster.numbers:
+        cluster.kill(number)
+    cluster.assignments["S"] = new = replace(old.regrouped((4, 5, 6)), revision=2)
+    cluster.state.put(new, old)
+    for number in cluster.numbers:
+        cluster.start(number)
+
+    for number in old.nodes:
+        node = cluster.nodes[number]
+        node.do(partial(node.replicated.drop_steps, node.js, old))
+    settled(cluster, 4, 5, 6)
+
+    assert len(cluster.same()["messages"]) == 5
+
+
+def test_a_leader_that_goes_hands_over_to_a_node_that_answers(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, size=4)
+    cluster.create(on=(1, 2, 3))
+    cluster.publish(5)
+    leader = cluster.leader()
+    dead, other = (number for number in (1, 2, 3) if number != leader.number)
+    cluster.kill(dead)
+
+    cluster.move(dead, other, 4)
+
+    cluster.until(lambda: any(node.leads for node in cluster.up() if node is not leader))
+    wanted = sorted([(dead, True), (other, True), (4, True)])
+    cluster.until(lambda: members(cluster) == wanted, 1500)
+    assert cluster.publish(1)[0]["seq"] == 6
+
+
+def test_a_stream_that_is_deleted_during_a_move_is_gone_from_every_node(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, size=6)
+    cluster.create(on=(1, 2, 3))
+    cluster.publish(5)
+
+    cluster.move(4, 5, 6)
+    cluster.delete()
+
+    cluster.until(lambda: not any(node.js.streams or node.node_log.groups for node in cluster.up()))
+    assert not list(tmp_path.glob("**/streams/S"))
+
+
+def test_a_stream_that_gets_replicas_keeps_its_messages_when_it_cannot_be_opened_at_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster(tmp_path)
+    node = cluster.nodes[1]
+    node.ask("$JS.API.STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"]})
+    node.ask("s.a", b"x")
+    wanted = replace(node.stream.config, num_replicas=3)
+    replicas = (Replica(1, 1), Replica(2, 2), Replica(3, 2))
+    made = Assignment("$G", 1, 2, node.stream.created_ns, replicas, 2, stored_config(wanted))
+    cluster.assignments["S"] = made
+    cluster.state.put(made)
+    with monkeypatch.context() as short:
+        short.setattr(streams, "open_replica", without_files)
+        with pytest.raises(OSError, match="too many"):
+            list(node.replicated.open_steps(node.js, made))
+
+    for each in cluster.up():
+        each.do(partial(each.replicated.open_steps, each.js, made))
+
+    assert cluster.publish(1)[0]["seq"] == 2
+    assert len(cluster.same()["messages"]) == 2

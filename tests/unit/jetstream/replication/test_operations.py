@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.replicated import Cluster, ReplicaNode
+from tests.support.replicated import Cluster, ReplicaNode, S
 
 from pyjs.jetstream.cluster.assignments import stored_config
+from pyjs.jetstream.stream.replicated import operations
 
 
 @pytest.fixture
@@ -124,3 +125,16 @@ def test_a_publisher_of_a_leader_that_is_cut_off_gets_no_answer(cluster: Cluster
     assert cluster.publish(1)[0]["seq"] == 9
     assert cluster.same()["range"][1] == 9
     assert client.payloads() == []
+
+
+def test_no_state_is_made_while_an_operation_takes_steps(cluster: Cluster) -> None:
+    cluster.publish(3)
+    leader = cluster.leader()
+    machine = leader.replicated._machine_of(leader.stream)
+    assert machine is not None
+    assert machine.snapshot() is not None
+
+    leader.stream.replica.apply(machine.replica.index + 1, 9, S, operations.configure(cluster.config))
+
+    assert machine.replica.is_working
+    assert machine.snapshot() is None

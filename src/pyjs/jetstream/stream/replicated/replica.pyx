@@ -19,7 +19,8 @@ was ahead, time stands still until the clocks of the others are there: until the
 In nats-server each message has its leader's time, so times go back.
 
 An entry that cannot be applied, or a store that fails, stops this replica: it is behind the others then, and never
-different. Compiled because every message of a replicated stream passes here (benchmarks/replica.py).
+different. Compiled because every message of a replicated stream passes here (benchmarks/replica.py). Long because
+leader and followers share one path from a payload to the store.
 """
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
@@ -319,7 +320,9 @@ cdef class Replica(Sink):
     def propose_removals(self) -> None:
         """Propose the noted removals."""
         removals, self.removals = self.removals, []
-        self.propose(operation("removal", array("Q", removals).tobytes()), Proposal())
+        is_proposed = self.propose(operation("removal", array("Q", removals).tobytes()), Proposal())
+        if self.leads and not is_proposed:
+            self.removals = removals + self.removals    # for the next commit
 
     def propose_firing(self, list due) -> bool:
         """Propose to fire schedules, as (sequence, due time)."""
@@ -383,7 +386,7 @@ cdef class Replica(Sink):
                          Proposal proposal) except *:
         """Apply an entry now."""
         if self.stopped is not None or self.stream.closed or index <= self.index:
-            if self.stopped is None and not self.stream.closed:
+            if self.stopped is None and not self.stream.closed and payload_fault(payload) is None:
                 self.consumers.apply_again(index, payload)
             if proposal is not None:
                 self.dropped(proposal)
@@ -582,7 +585,12 @@ cdef class Replica(Sink):
                 continue                # the replica may have stopped meanwhile
             index, term, time_ns, payload, proposal = self.waiting.popleft()
             left -= ENTRY_COST + len(payload)
-            self.apply_next(index, term, time_ns, payload, proposal)
+            try:
+                self.apply_next(index, term, time_ns, payload, proposal)
+            except Exception:
+                if proposal is not None:
+                    self.dropped(proposal)
+                raise
 
 
 cdef bint is_operation(bytes payload) noexcept:

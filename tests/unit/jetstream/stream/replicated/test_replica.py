@@ -285,6 +285,18 @@ def test_a_broken_entry_stops_the_replica_and_names_the_place() -> None:
     assert replica.index == 0
 
 
+def test_a_broken_entry_from_before_the_store_has_no_effect() -> None:
+    group = replicas(config(storage="memory"))
+    send(group.leader, "s.a")
+    group.settle()
+    replica = group.members[1].replica
+
+    replica.apply(1, 1, S, b"\1\0\0\0\1\0\0\0" + b"x")
+
+    assert (replica.index, replica.stopped) == (1, None)
+    same(group)
+
+
 def test_random_bytes_are_refused_or_applied_alike() -> None:
     rng = random.Random(3)
     valid = [
@@ -386,6 +398,21 @@ def test_what_consumers_of_the_leader_acknowledged_is_removed_everywhere() -> No
     consumer = Needless("c")
     group.leader.stream.add_consumer(consumer)
     group.leader.stream.inbox.has_acknowledged(consumer)
+    group.settle()
+    assert [each[0] for each in same(group)["messages"]] == [2]
+
+
+def test_a_removal_that_the_group_did_not_take_is_proposed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = replicas(config(storage="memory", retention="workqueue"))
+    send(group.leader, "s.a")
+    group.settle()
+    consumer = Needless("c")
+    group.leader.stream.add_consumer(consumer)
+    with monkeypatch.context() as full:
+        full.setattr(Loopback, "propose", lambda *_: False)
+        group.leader.stream.inbox.has_acknowledged(consumer)
+        group.leader.turn()
+    send(group.leader, "s.b")
     group.settle()
     assert [each[0] for each in same(group)["messages"]] == [2]
 
