@@ -25,6 +25,7 @@ FOUND = {
     1994: "the directory of an account, made by a process that was killed, was not synced",
     4792: "a consumer counted messages that were removed while the disk refused a write",
     5536: "what an earlier write of a failed turn kept was not synced while the disk was full",
+    8671: "a consumer was not told of a purge that the disk stopped in the middle",
 }
 
 

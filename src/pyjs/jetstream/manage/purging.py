@@ -10,8 +10,10 @@ Source: STREAM.PURGE and STREAM.UPDATE of nats-server, which do both under one l
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from pyjs.base.errors import StoreFailed
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.choices import FILE
 from pyjs.jetstream.stream.replicated import operations
@@ -60,6 +62,10 @@ def purge(
     try:
         purged = yield from drop_steps(stream, wanted, end_seq)
         stream.end_purge(subject)
+    except StoreFailed:
+        with suppress(StoreFailed):
+            stream.end_purge(subject)  # consumers recount what is left
+        raise
     finally:
         store.changing = False
     if note is not None:

@@ -10,6 +10,7 @@ import pytest
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
 from pyjs.base.disk import OsDisk
+from pyjs.jetstream.manage import purging
 
 LIMITS: list[dict[str, object]] = [
     {"max_msgs": 2},
@@ -276,3 +277,26 @@ def test_a_consumer_counts_what_is_stored_while_the_disk_is_full() -> None:
     state = js.api("STREAM.INFO.A")["state"]
     assert (state["messages"], state["first_seq"]) == (2, 3)
     assert js.api("CONSUMER.INFO.A.c")["num_pending"] == 2
+
+
+def test_a_consumer_counts_what_a_purge_has_left_that_the_disk_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(purging, "AT_ONCE", 4)
+    monkeypatch.setattr(purging, "STEP", 2)
+    js, disk = started()
+    for number in range(3, 11):
+        js.publish("a.x", b"%d" % number)
+    config = {"durable_name": "c", "ack_policy": "explicit"}
+    assert "error" not in js.api("CONSUMER.CREATE.A.c", {"stream_name": "A", "config": config})
+    assert js.api("CONSUMER.INFO.A.c")["num_pending"] == 10
+    writes: list[bytes] = []
+
+    def fill(data: bytes) -> None:
+        writes.append(data)
+        disk.full = len(writes) == 3
+
+    disk.before_write = fill
+    assert js.api("STREAM.PURGE.A", {"keep": 1})["error"]["err_code"] == 10110
+
+    messages = js.api("STREAM.INFO.A")["state"]["messages"]
+    assert 1 < messages < 10
+    assert js.api("CONSUMER.INFO.A.c")["num_pending"] == messages
