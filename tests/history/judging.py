@@ -24,6 +24,8 @@ KNOWN = {
     760: "after a roll-up of any subject, nats-server forgets the redelivery that a NAK asked for",
     779: "at max_msgs, nats-server removes the oldest message before a roll-up makes room (docs/compatibility.md)",
     933: "as 779",
+    1023: "as 760: a schedule replaces the one before it on its subject",
+    1057: "as 760",
 }
 CONFIG = 'jetstream { store_dir: "<<store>>", max_mem: 256MB, max_file: 1GB }\n'
 
