@@ -73,13 +73,13 @@ def batch_ns(client: RawClient, reply: bytes) -> int:
     client.take()
     began = time.process_time_ns()
     client.send(b'PUB $JS.API.CONSUMER.MSG.NEXT.S.c in 13\r\n{"batch":500}\r\n')
-    spent = time.process_time_ns() - began
+    pull_ns = time.process_time_ns() - began
     frames = client.frames()
     assert len(frames) == BATCH
     acks = b"".join(b"PUB %b %b0\r\n\r\n" % (frame.reply, reply) for frame in frames)
     began = time.process_time_ns()
     client.send(acks)
-    return spent + time.process_time_ns() - began
+    return pull_ns + time.process_time_ns() - began
 
 
 def main() -> None:

@@ -43,7 +43,7 @@ def finding_of(error: PyjsError | OSError, path: str) -> Finding:
 
 
 def cluster_findings(disk: Disk, path: str) -> list[Finding]:
-    """Return what is wrong with a copy of what a store is to its cluster; a start uses the other copy."""
+    """Return the damage of a copy of the store's identity in a cluster; a start uses the other copy."""
     if path.endswith(".tmp"):
         return []
     try:

@@ -1,6 +1,6 @@
 """The streams of this server follow the metadata: those assigned to it are opened, changed and removed.
 
-Entries are applied again after a restart, so what they say is not done one by one: a change marks its stream, and the
+Entries are applied again after a restart, so their changes are not made one by one: a change marks its stream, and the
 stream is then brought to what the metadata says of it now. It begins when this server has applied all that was
 committed. A stream is known by its account, name and time of creation, which is in its files and never comes twice.
 

@@ -48,7 +48,7 @@ class Losses:
         return stored is not None and incarnation_of(stored.peer) > stream.incarnation_on(self._node)
 
     def tell_steps(self) -> Generator[Step, None, None]:
-        """Tell the leader of the metadata of what was lost until it is replaced, for ever."""
+        """Report lost replicas to the leader of the metadata until they are replaced; never ends."""
         while True:
             yield from self._waiters.until(lambda: self._machine.leader and self._found)
             for stream in list(self._found.values()):

@@ -1,6 +1,6 @@
 """Requests that the leader of the metadata answers: streams are created, changed, deleted and listed here.
 
-A handler checks the configuration as a single server does, and chooses servers. What it proposes is decided when it
+A handler checks the configuration as a single server does, and chooses servers. The proposal is decided when it
 is applied; it begins again if that was based on what is no longer so. The answer is sent by the server that holds the
 stream. If the outcome is unknown, because this server leads no more, nobody answers.
 """
