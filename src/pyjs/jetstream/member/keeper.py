@@ -1,7 +1,7 @@
 """The streams of this server follow the metadata: those assigned to it are opened, changed and removed.
 
-Entries are applied again after a restart, so their changes are not made one by one: a change marks its stream, and the
-stream is then brought to what the metadata says of it now. It begins when this server has applied all that was
+Entries are applied again after a restart, so their changes are not made one by one: a change marks its stream, and
+the stream is then brought to its present state in the metadata. It begins when this server has applied all that was
 committed. A stream is known by its account, name and time of creation, which is in its files and never comes twice.
 
 A stored stream is removed only if an entry has removed that very stream. Any other stream that the metadata does not
