@@ -279,7 +279,9 @@ def test_a_consumer_counts_what_is_stored_while_the_disk_is_full() -> None:
     assert js.api("CONSUMER.INFO.A.c")["num_pending"] == 2
 
 
-def test_a_consumer_counts_what_a_purge_has_left_that_the_disk_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_consumer_counts_what_a_purge_has_left_that_the_disk_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(purging, "AT_ONCE", 4)
     monkeypatch.setattr(purging, "STEP", 2)
     js, disk = started()
