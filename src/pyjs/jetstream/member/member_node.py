@@ -312,7 +312,7 @@ class MemberNode:
         self._carrier.send_note(node, notes.encode(note))
 
     def _tell_loss(self, loss: notes.Loss) -> None:
-        """Tell the leader of the metadata, perhaps this server, of a lost replica."""
+        """Report a lost replica to the leader of the metadata, which may be this server."""
         if not self.machine.leads:
             self.tell(self.machine.leader, loss)
             return

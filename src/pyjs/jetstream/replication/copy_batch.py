@@ -51,9 +51,8 @@ _HEAD_SIZE = _HEADER.size + _PLACE.size
 _RECORD = Struct("<IHHIQq")
 _SIZE = Struct("<I")
 _SEQ_MAX = (1 << 64) - 2
-ALL = (
-    _SEQ_MAX  # "I have everything": answered by a part without records, if the other replica has its messages
-)
+# "I have everything": answered by a part without records, if the other replica has its messages.
+ALL = _SEQ_MAX
 
 
 class Kind(IntEnum):

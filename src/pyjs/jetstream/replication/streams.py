@@ -44,9 +44,8 @@ if TYPE_CHECKING:
     Steps: TypeAlias = Generator[Step, None, None]
 
 RETRY_NS = 5 * NS_PER_S  # before a replica that has failed is opened again
-STAND_NS = (
-    30 * NS_PER_MS
-)  # before the first replica of a new stream stands for election: the others open it too
+# Before the first replica of a new stream stands for election: the others open it too.
+STAND_NS = 30 * NS_PER_MS
 STANDS = 4  # attempts
 
 

@@ -1,4 +1,4 @@
-"""The batches of a copy: what is packed is read, and what is damaged is refused as a whole."""
+"""The batches of a copy: packed ones are read, and damaged ones are refused as a whole."""
 
 from __future__ import annotations
 

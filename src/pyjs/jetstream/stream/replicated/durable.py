@@ -35,7 +35,7 @@ class _StoreSync(Job):
         self._error = self._job()
 
     def finish(self, failure: Exception | None) -> None:
-        """Tell the store, and wake the chore."""
+        """Give the result to the store, and wake the chore."""
         self._stream.store.finish_sync(self._job, failure or self._error)
         self._stream.note_change()
         assert self._chore is not None

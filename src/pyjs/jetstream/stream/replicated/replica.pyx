@@ -119,10 +119,7 @@ cdef class Replica(Sink):
         return 1 if trace.only else self.deliver(m, t)
 
     cdef void collect_transformed(self, Msg* m) noexcept:
-        """Handle the end of a proposed expiry: propose the rest if `more`, else set the timer at the next commit.
-
-        A refused proposal is repeated after a delay.
-        """
+        """Collect a message under its transformed subject, since a transform may choose by chance."""
         cdef bytes subject = self.stream.transform.apply(m.subject[:m.subject_len])
         cdef Msg renamed = m[0]
         if subject is not None:
@@ -424,7 +421,7 @@ cdef class Replica(Sink):
             self.tell_applied(proposal)
 
     def tell_applied(self, Proposal proposal not None) -> None:
-        """Tell those who wait for a payload that is no operation."""
+        """Call back the callers that wait for a payload of messages and consumer changes."""
         for done in proposal.calls:
             done(None)
         if proposal.outcome is not None:
