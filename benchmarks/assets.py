@@ -32,6 +32,7 @@ from servers import RunningServer, ServerCommand, ServerFailed, find_peer, our_c
 
 OUTSTANDING = 100
 LOAD_MSGS = 20_000_000  # more than the driver can publish meanwhile
+PACED = 500_000  # messages per second
 DESCRIPTORS = 256
 STREAM_GB = 20
 STREAM = "NATSLOAD"  # of the load driver
@@ -77,9 +78,9 @@ class Run:
         self.client = PlainClient(self.server.port)
 
     @contextmanager
-    def publishing(self) -> Iterator[None]:
-        """Publish into a stream during the measurement and note the rate."""
-        words = ["--port", str(self.server.port), "--msgs", str(LOAD_MSGS), "--keep"]
+    def publishing(self, rate: int) -> Iterator[None]:
+        """Publish `rate` messages per second (0: all that the server takes) during the measurement."""
+        words = ["--port", str(self.server.port), "--msgs", str(LOAD_MSGS), "--keep", "--rate", str(rate)]
         driver = subprocess.Popen([str(self.driver.binary), "jspub", *words], stdout=subprocess.DEVNULL)
         try:
             while not self._messages():
@@ -87,12 +88,13 @@ class Run:
             before, began = self._messages(), time.perf_counter()
             yield
             self.note(
-                "messages published per second meanwhile",
+                f"messages published per second meanwhile, asked for {rate or 'all'}",
                 (self._messages() - before) / (time.perf_counter() - began),
             )
         finally:
             driver.kill()
             driver.wait()
+            self.client.request(f"$JS.API.STREAM.DELETE.{STREAM}")
 
     def _messages(self) -> int:
         try:
@@ -128,11 +130,13 @@ def consumers(run: Run) -> None:
     run.client.publish(run.sized(100_000), lambda number: b"big.%d" % (number % 1_000))
     count = run.sized(5_000)
     run.requests("consumers", consumer_calls("a", count))
-    with run.publishing():
-        run.requests("consumers while publishing", consumer_calls("b", count))
+    with run.publishing(PACED):
+        run.requests(f"consumers while {PACED:,} messages/s are published", consumer_calls("b", count))
+    with run.publishing(0):
+        run.requests("consumers while publishing", consumer_calls("c", count))
     found = run.client.request("$JS.API.STREAM.INFO.BIG")["state"]["consumer_count"]
-    if found != 2 * count:
-        raise Unexpected(f"{found} consumers of {2 * count}")
+    if found != 3 * count:
+        raise Unexpected(f"{found} consumers of {3 * count}")
 
 
 def streams(run: Run) -> None:

@@ -12,8 +12,10 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #define CHUNK_SIZE (256 * 1024)
+#define PACE_NS 1000000 /* between two looks at --rate: often enough, and the server keeps its core */
 
 struct publisher {
     struct conn *conn;
@@ -31,6 +33,7 @@ static struct {
     const struct options *opt;
     uint32_t publishers;
     uint64_t window, msgs, settled;
+    int64_t began_ns;
     struct seen seqs;          /* by stream sequence; 0 is marked from the start */
     bool finished;
 } run;
@@ -87,6 +90,19 @@ static char *build(struct publisher *p, char *at) {
     return at + run.opt->size + 2;
 }
 
+/* The messages that --rate allows by now; when that is none, wait for the next ones. */
+static uint64_t due(const struct publisher *p) {
+    if (!run.opt->rate)
+        return UINT64_MAX;
+    double each_s = (double)run.publishers / run.opt->rate;
+    uint64_t due = (uint64_t)((double)(now_ns() - run.began_ns) / 1e9 / each_s);
+    if (due <= p->next) {
+        nanosleep(&(struct timespec){.tv_nsec = PACE_NS}, NULL);
+        return 0;
+    }
+    return due - p->next;
+}
+
 static void on_turn(struct conn *conn) {
     struct publisher *p = conn->state;
     uint64_t left = p->count - p->next;
@@ -95,7 +111,11 @@ static void on_turn(struct conn *conn) {
     uint64_t count = left < room ? left : room;
     if (!conn_idle(conn) || !count)
         return;
-    conn->hungry = count > chunk;
+    uint64_t allowed = due(p);
+    conn->hungry = count > chunk || count > allowed;
+    count = count < allowed ? count : allowed;
+    if (!count)
+        return;
     count = count < chunk ? count : chunk;
     char *start = conn_room(conn, count * (p->head_len + run.opt->size + 2)), *at = start;
     if (run.window == 1)
@@ -176,6 +196,7 @@ void js_publish(const struct options *o, int publishers, uint64_t window, uint64
     seen_mark(&run.seqs, 0);
     for (int i = 0; i < publishers; i++)
         open_publisher(&all[i], (uint32_t)i);
+    run.began_ns = now_ns();
     if (measured)
         meter_start();
     for (int i = 0; i < publishers; i++) {

@@ -13,7 +13,7 @@ static const char USAGE[] =
     "  pub     publish to nobody, fence with PING/PONG      --msgs --size --publishers --subjects --fresh\n"
     "  pubsub  publishers to subscribers                    --msgs --size --publishers --subscribers --window --fresh\n"
     "  reqrep  requests to a responder in this process      --msgs --size --connections --window\n"
-    "  jspub   JetStream publish, acks in a window          --msgs --size --publishers --window --subjects --msg-id --fresh\n"
+    "  jspub   JetStream publish, acks in a window          --msgs --size --publishers --window --subjects --msg-id --fresh --rate\n"
     "  jssync  JetStream publish, one outstanding each      --msgs --size --connections\n"
     "  pull    pull consumer over a stream filled first     --msgs --size --batch --ack explicit|none --connections\n"
     "  mirror  a mirror catching up with a filled stream    --msgs --size --subjects\n"

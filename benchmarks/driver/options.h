@@ -33,7 +33,7 @@ struct options {
     bool tls;                /* encrypt after INFO; any certificate is accepted */
     bool unchecked;          /* bulk: the server need not check the records */
     int timeout_s;           /* without a byte from the server */
-    uint32_t rate;           /* doors: visits that begin in a second, 0: as many as the connections allow */
+    uint32_t rate;           /* doors: visits that begin in a second, jspub: messages; 0: as many as possible */
     int server_pid;          /* its CPU and peak RSS are reported; 0: not measured */
     char **rest;             /* what follows "--" */
 };

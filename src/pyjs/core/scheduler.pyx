@@ -38,7 +38,7 @@ NS_PER_US = 1000
 
 
 class Shares(NamedTuple):
-    """The share of each kind of work: together 8.7 ms under full load.
+    """The share of each kind of work: together 8.6 ms under full load.
 
     Under load a quiet client's PING waits for the rest of one turn and for the next one, so the shares determine the
     response time. Creating consumers uses those of requests and chores in each turn, and publishes come on top.
@@ -51,10 +51,10 @@ class Shares(NamedTuple):
     jobs: Share = Share(256, 500 * NS_PER_US)
     commits: Share = Share(1000, 1500 * NS_PER_US, 4)
     consensus: Share = Share(ROUNDS, 400 * NS_PER_US)
-    requests: Share = Share(256, 400 * NS_PER_US)
+    requests: Share = Share(256, 350 * NS_PER_US)
     pumps: Share = Share(256, 2000 * NS_PER_US)
     inboxes: Share = Share(256, 1000 * NS_PER_US)
-    chores: Share = Share(16, 400 * NS_PER_US)
+    chores: Share = Share(16, 350 * NS_PER_US)
     flushes: Share = Share(2000, 2000 * NS_PER_US, 2, few=64)
 
 

@@ -30,6 +30,7 @@ GOOD_RUNS = (
     "jspub --msgs 2000 --window 100 --publishers 3 --subjects 50",
     "jspub --msgs 500 --msg-id --storage memory",
     "jspub --msgs 100 --size 65536 --window 8",
+    "jspub --msgs 500 --publishers 2 --rate 10000",
     "jssync --msgs 200 --connections 4",
     "pull --msgs 1050 --batch 100",
     "pull --msgs 1000 --batch 100 --ack none --subjects 7",

@@ -8,8 +8,6 @@ nats-server 2.15.1.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pyjs.base.bounds import INT64
 from pyjs.base.gotext import ZERO_TIME, moment_text
 from pyjs.jetstream import errcodes
@@ -32,6 +30,7 @@ from pyjs.jetstream.config.consumer_requests import (
     CreateRequest,
     read_create,
 )
+from pyjs.jetstream.config.declared import changed
 from pyjs.jetstream.config.json_strict import JsonFault, decode, parse_time_ns
 from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.jetstream.consumer.info import consumer_info
@@ -64,7 +63,7 @@ def create(call: ApiCall) -> Steps:
     errcodes.CONSUMER_MULTIPLE_FILTERS_NOT_ALLOWED.raise_if(subject_filter and config.filter_subjects)
     if subject_filter and config.filter_subject != subject_filter:
         raise errcodes.CONSUMER_CREATE_FILTER_SUBJECT_MISMATCH.error()
-    return (yield from _alone(call, request._replace(config=replace(config, name=name))))
+    return (yield from _alone(call, request._replace(config=changed(config, name=name))))
 
 
 def create_durable(call: ApiCall) -> Steps:
@@ -74,7 +73,7 @@ def create_durable(call: ApiCall) -> Steps:
     _check_names(call, request, name)
     errcodes.CONSUMER_DURABLE_NAME_NOT_SET.raise_if(not request.config.durable_name)
     errcodes.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT.raise_if(request.config.durable_name != name)
-    return (yield from _alone(call, request._replace(config=replace(request.config, name=name))))
+    return (yield from _alone(call, request._replace(config=changed(request.config, name=name))))
 
 
 def info(call: ApiCall) -> JsonDict:

@@ -8,11 +8,11 @@ Source: nats.docs "Consumer configuration"; field order and omissions probed on 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyjs.jetstream.config import declared
-from pyjs.jetstream.config.declared import as_json, option
+from pyjs.jetstream.config.declared import as_json, changed, option
 from pyjs.jetstream.config.json_strict import (
     BOOL,
     DURATION,
@@ -117,11 +117,12 @@ class ConsumerConfig:
 
 def from_json(given: Mapping[str, Any]) -> ConsumerConfig:
     """Return the configuration in checked JSON; a missing option is unset."""
-    made = declared.from_json(ConsumerConfig, given)
-    return replace(made, deliver_policy="all") if made.deliver_policy == "undefined" else made
+    if given.get("deliver_policy", "undefined") == "undefined":
+        given = {**given, "deliver_policy": "all"}
+    return declared.from_json(ConsumerConfig, given)
 
 
 def shown(config: ConsumerConfig, version: str, api_level: int) -> dict[str, Any]:
     """Return the configuration as responses show it, with the server's version and API level as metadata."""
     metadata = {**config.metadata, META_VERSION: version, META_LEVEL: str(api_level)}
-    return as_json(replace(config, metadata=metadata))
+    return as_json(changed(config, metadata=metadata))

@@ -115,6 +115,21 @@ def shape_of(of: type[DataclassInstance]) -> _Shape:
     return _Shape(of)
 
 
+def changed(config: T, **values: Any) -> T:
+    """Return a copy of a configuration with other values; half the time of `dataclasses.replace`.
+
+    Raises:
+        AttributeError: there is no such option.
+    """
+    shape = shape_of(type(config))
+    made, assign = object.__new__(type(config)), object.__setattr__  # a consumer's configuration is frozen
+    for attribute, value in zip(shape.attributes, shape.values(config), strict=True):
+        assign(made, attribute, value)
+    for attribute, value in values.items():
+        assign(made, attribute, value)
+    return made
+
+
 def as_json(config: DataclassInstance) -> dict[str, Any]:
     """Return a configuration, or a part of one, as JSON for an answer."""
     out: dict[str, Any] = {}

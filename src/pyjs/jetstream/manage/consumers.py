@@ -9,7 +9,6 @@ Source: nats.docs "Consumers"; order of checks probed on nats-server 2.15.1.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyjs.base.errors import NONSENSE, StoreFailed
@@ -18,6 +17,7 @@ from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.choices import INTEREST, MEMORY, WORKQUEUE
 from pyjs.jetstream.config.consumer import ConsumerConfig
 from pyjs.jetstream.config.consumer_requests import CreateRequest
+from pyjs.jetstream.config.declared import changed
 from pyjs.jetstream.consumer import record as consumer_record
 from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.jetstream.consumer.replay import clamp, restore
@@ -62,7 +62,7 @@ def create_or_update(
     config = request.config
     existing = stream.consumers.get(config.durable_name or config.name)
     if existing is not None:
-        config = replace(config, pause_until_ns=existing.config.pause_until_ns)
+        config = changed(config, pause_until_ns=existing.config.pause_until_ns)
     config = consumer_rules.with_required_level(config)
     limits = limits_of(js)
     config = consumer_rules.normalised(config, stream.config, limits, request.pedantic)
@@ -81,7 +81,7 @@ def pause(
     js: JetStream, stream: Stream, consumer: Consumer, until_ns: int | None
 ) -> Generator[Step, None, None]:
     """Pause deliveries until `until_ns`, or resume them if it is None; return once that is durable."""
-    config = consumer_rules.with_required_level(replace(consumer.config, pause_until_ns=until_ns))
+    config = consumer_rules.with_required_level(changed(consumer.config, pause_until_ns=until_ns))
     yield from _change_config(js, stream, consumer, config)
 
 

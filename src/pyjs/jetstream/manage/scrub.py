@@ -31,7 +31,7 @@ from pyjs.store.format.meta import KIND_STREAM, Opener, UnknownFormat, load_meta
 from pyjs.store.segment.census import agrees
 from pyjs.store.segment.index_file import IndexUnusable, decode_index, decrypted, index_path, map_whole
 from pyjs.store.segment.recovery import contents_of
-from pyjs.store.state.consumer_list import load_list
+from pyjs.store.state.consumer_list import is_intact, load_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -167,13 +167,18 @@ class ListStep:
         self._stream = stream
         self._found = found
         self._key = stream.store.files.key if isinstance(stream.store, FileStore) else None
+        self._list = js.files.list_of(stream.name)
         self._is_suspect = False
         self.size = META_SIZE  # bytes read
 
     def __call__(self) -> Exception | None:
-        """Read both copies."""
+        """Read both copies; decode their entries only if one of them may be damaged."""
+        directory, ends = self._list.directory, self._list.ends
+        self.size = META_SIZE + sum(ends)
         try:
-            list_ = load_list(self._disk, self._js.files.directory_of(self._stream.name), Opener(self._key))
+            if is_intact(self._disk, directory, ends, Opener(self._key)):
+                return None
+            list_ = load_list(self._disk, directory, Opener(self._key))
         except (UnknownFormat, Locked):
             return None
         except OSError as error:

@@ -9,12 +9,12 @@ Source: order and texts probed on nats-server 2.15.1.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.base.gotext import ZERO_TIME_NS, duration_text
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.consumer import ConsumerConfig
+from pyjs.jetstream.config.declared import changed
 from pyjs.jetstream.config.level import META_LEVEL, META_REQUIRED_LEVEL, META_VERSION
 from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.errcodes import ApiError
@@ -58,8 +58,11 @@ def normalised(
     Raises:
         ApiError: 10157, `pedantic` forbids a correction.
     """
-    config = _without_negatives(config, pedantic)
     changes: dict[str, Any] = {}
+    if config.max_deliver == 0 or config.max_deliver < -1:
+        errcodes.PEDANTIC.raise_if(pedantic and config.max_deliver < -1, err="max_deliver must be set to -1")
+        changes["max_deliver"] = -1
+    config = _without_negatives(config, pedantic)
     if not config.push and config.max_waiting == 0:
         changes["max_waiting"] = MAX_WAITING_DEFAULT
     if config.ack_wait_ns == 0 and config.ack_policy in ("explicit", "all"):
@@ -82,7 +85,7 @@ def normalised(
         changes["priority_timeout_ns"] = PINNED_TIMEOUT_DEFAULT_NS
     if config.ack_policy == "flow_control" and not pedantic:
         changes |= {"flow_control": True, "idle_heartbeat_ns": 1000 * NS_PER_MS}
-    return replace(config, **changes)
+    return changed(config, **changes)
 
 
 _NEGATIVES = (
@@ -99,15 +102,12 @@ _NEGATIVES = (
 
 def _without_negatives(config: ConsumerConfig, pedantic: bool) -> ConsumerConfig:
     changes: dict[str, Any] = {}
-    if config.max_deliver == 0 or config.max_deliver < -1:
-        errcodes.PEDANTIC.raise_if(pedantic and config.max_deliver < -1, err="max_deliver must be set to -1")
-        changes["max_deliver"] = -1
     for attribute, text in _NEGATIVES:
         unset = -1 if attribute == "max_ack_pending" else 0
         if getattr(config, attribute) < unset:
             errcodes.PEDANTIC.raise_if(pedantic, err=text)
             changes[attribute] = unset
-    return replace(config, **changes) if changes else config
+    return changed(config, **changes) if changes else config
 
 
 def _max_ack_pending(
@@ -141,7 +141,7 @@ def mortal(config: ConsumerConfig, ephemeral: bool = False) -> ConsumerConfig:
     """
     if (config.durable and not ephemeral) or config.inactive_threshold_ns:
         return config
-    return replace(config, inactive_threshold_ns=INACTIVE_THRESHOLD_DEFAULT_NS)
+    return changed(config, inactive_threshold_ns=INACTIVE_THRESHOLD_DEFAULT_NS)
 
 
 def search_filters(config: ConsumerConfig) -> Generator[None, None, str | None]:
@@ -351,7 +351,7 @@ def check_update(old: ConsumerConfig, new: ConsumerConfig, bound: bool) -> None:
 
 def same_but_versions(a: ConsumerConfig, b: ConsumerConfig) -> bool:
     """Return whether two configurations are equal, apart from the server versions in their metadata."""
-    return replace(a, metadata=_user_metadata(a)) == replace(b, metadata=_user_metadata(b))
+    return changed(a, metadata=_user_metadata(a)) == changed(b, metadata=_user_metadata(b))
 
 
 def _user_metadata(config: ConsumerConfig) -> dict[str, str]:
@@ -367,7 +367,7 @@ def with_required_level(config: ConsumerConfig) -> ConsumerConfig:
         level = 1
     if config.ack_policy == "flow_control":
         level = 4
-    return replace(config, metadata={**_user_metadata(config), META_REQUIRED_LEVEL: str(level)})
+    return changed(config, metadata={**_user_metadata(config), META_REQUIRED_LEVEL: str(level)})
 
 
 def check_workqueue(config: ConsumerConfig, claims: SubjectTree) -> None:

@@ -8,11 +8,11 @@ Source: order, codes and texts probed on nats-server 2.15.1 (tests/conformance/s
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyjs.base.bounds import TIME_NS
 from pyjs.jetstream import errcodes
+from pyjs.jetstream.config.declared import changed
 from pyjs.jetstream.config.stream import (
     SourceConsumer,
     StreamConfig,
@@ -124,7 +124,7 @@ def _with_origin(config: StreamConfig, mirror: StreamSource, find: Find, pedanti
     errcodes.MIRROR_MAX_MESSAGE_SIZE_TOO_BIG.raise_if(_is_too_small(config, origin))
     if pedantic and config.mirror_direct != origin.allow_direct:
         raise errcodes.PEDANTIC.error(err="origin stream has direct get set, mirror has it disabled")
-    return replace(config, mirror_direct=origin.allow_direct)
+    return changed(config, mirror_direct=origin.allow_direct)
 
 
 # -- sources -----------------------------------------------------------------------------------------------

@@ -8,14 +8,13 @@ Source: order, codes and texts probed on nats-server 2.15.1, see tests/unit/jets
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyjs.base.gotext import duration_text
 from pyjs.config.options import AccountJetStreamOptions, JetStreamOptions
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.choices import ASYNC, FILE, LIMITS, MEMORY, NEW, WORKQUEUE
-from pyjs.jetstream.config.declared import as_json
+from pyjs.jetstream.config.declared import as_json, changed
 from pyjs.jetstream.config.stream import RepublishConfig, StreamConfig
 from pyjs.jetstream.names import is_valid_name
 from pyjs.jetstream.rules import sources as source_rules
@@ -86,7 +85,7 @@ def check(
     _check_transform(config)
     config = _with_republish(config, pedantic)
     if config.placement and not as_json(config.placement):
-        config = replace(config, placement=None)
+        config = changed(config, placement=None)
     if config.placement and config.placement.preferred:
         raise errcodes.invalid_config("preferred server not permitted in placement")
     return config
@@ -130,7 +129,7 @@ def check_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
         raise errcodes.invalid_config("stream configuration update can not change persist mode")
     if not new.sealed:
         return new
-    return replace(new, max_age_ns=0, discard=NEW, deny_delete=True, deny_purge=True, allow_rollup_hdrs=False)
+    return changed(new, max_age_ns=0, discard=NEW, deny_delete=True, deny_purge=True, allow_rollup_hdrs=False)
 
 
 def _check_texts(config: StreamConfig) -> None:
@@ -156,7 +155,7 @@ def _with_limits(config: StreamConfig, pedantic: bool) -> StreamConfig:
         if pedantic and value < -1:
             raise errcodes.PEDANTIC.error(err=f"{name} must be set to -1")
     corrected: dict[str, Any] = {name: value if value > 0 else -1 for name, value in values.items()}
-    return replace(config, num_replicas=replicas, **corrected)
+    return changed(config, num_replicas=replicas, **corrected)
 
 
 def _with_times(config: StreamConfig, options: JetStreamOptions, pedantic: bool) -> StreamConfig:
@@ -173,7 +172,7 @@ def _with_times(config: StreamConfig, options: JetStreamOptions, pedantic: bool)
         shown = duration_text(longest)
         raise errcodes.invalid_config(f"duplicates window can not be larger then server limit of {shown}")
     errcodes.refuse_config(0 < window < SHORTEST_NS, "duplicates window needs to be >= 100ms")
-    return replace(config, duplicate_window_ns=window)
+    return changed(config, duplicate_window_ns=window)
 
 
 def _default_window(max_age_ns: int, longest: int, pedantic: bool) -> int:
@@ -213,9 +212,9 @@ def _with_delete_markers(config: StreamConfig, pedantic: bool) -> StreamConfig:
     if pedantic and not config.allow_msg_ttl:
         raise errcodes.invalid_config("subject delete marker cannot be set if message TTLs are disabled")
     if config.allow_rollup_hdrs:
-        return replace(config, allow_msg_ttl=True)
+        return changed(config, allow_msg_ttl=True)
     errcodes.refuse_config(pedantic, "subject delete marker cannot be set if roll-ups are disabled")
-    return replace(config, allow_msg_ttl=True, allow_rollup_hdrs=True, deny_purge=False)
+    return changed(config, allow_msg_ttl=True, allow_rollup_hdrs=True, deny_purge=False)
 
 
 def _with_schedules(config: StreamConfig, pedantic: bool) -> StreamConfig:
@@ -225,7 +224,7 @@ def _with_schedules(config: StreamConfig, pedantic: bool) -> StreamConfig:
     if config.allow_rollup_hdrs:
         return config
     errcodes.refuse_config(pedantic, "message scheduling cannot be set if roll-ups are disabled")
-    return replace(config, allow_rollup_hdrs=True, deny_purge=False)
+    return changed(config, allow_rollup_hdrs=True, deny_purge=False)
 
 
 def _check_async(config: StreamConfig) -> None:
@@ -243,7 +242,7 @@ def valid_subjects(config: StreamConfig) -> list[str]:
 
 def _with_subjects(config: StreamConfig, overlapping: str | None) -> StreamConfig:
     if not config.subjects:
-        return config if config.mirror or config.sources else replace(config, subjects=(config.name,))
+        return config if config.mirror or config.sources else changed(config, subjects=(config.name,))
     if overlapping is NOT_SEARCHED:
         overlapping = at_once(first_overlap(valid_subjects(config)))
     seen: set[str] = set()
@@ -308,7 +307,7 @@ def _with_republish(config: StreamConfig, pedantic: bool) -> StreamConfig:
     except TransformError:
         text = f"stream configuration for republish with transform from '{src}' to '{dest}' not valid"
         raise errcodes.invalid_config(text) from None
-    return replace(config, republish=RepublishConfig(src, dest, given.headers_only))
+    return changed(config, republish=RepublishConfig(src, dest, given.headers_only))
 
 
 def _check_max_bytes(config: StreamConfig, limits: AccountJetStreamOptions) -> None:

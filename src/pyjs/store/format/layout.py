@@ -38,14 +38,16 @@ def file_name(name: str) -> str:
     """Return the file name for `name`: characters outside SAFE as %XX, a long name cut and followed by a digest."""
     # The rest is cut anyway: a damaged file may name a consumer of a megabyte.
     kept = name[: NAME_SIZE_MAX + 1]
-    escaped = "".join(
-        char if char in SAFE else "".join(f"%{byte:02X}" for byte in char.encode()) for char in kept
-    )
+    escaped = kept if SAFE.issuperset(kept) else "".join(map(_escaped, kept))
     if len(escaped) <= NAME_SIZE_MAX:
         return escaped
     import xxhash  # imported lazily: few names are that long
 
     return f"{escaped[: NAME_SIZE_MAX - 20]}%-{xxhash.xxh64_hexdigest(name.encode())}"
+
+
+def _escaped(char: str) -> str:
+    return char if char in SAFE else "".join(f"%{byte:02X}" for byte in char.encode())
 
 
 def streams_directory(root: str, account: str) -> str:

@@ -130,6 +130,18 @@ def envelope_size(data: bytes) -> int:
     return HEADER.size + size + CHECKSUM.size
 
 
+def intact_generation(data: bytes) -> int | None:
+    """Return the generation of an envelope with a correct checksum, without decoding its body; else None."""
+    size = envelope_size(data)
+    if size == 0 or len(data) != size:
+        return None
+    end = size - CHECKSUM.size
+    if CHECKSUM.unpack_from(data, end)[0] != xxhash.xxh64_intdigest(memoryview(data)[:end]):
+        return None
+    generation: int = HEADER.unpack_from(data)[-1]
+    return generation
+
+
 def is_torn(data: bytes) -> bool:
     """Return whether `data` is empty or an envelope without its end."""
     begun = data.rstrip(b"\0")

@@ -21,7 +21,16 @@ from typing import TYPE_CHECKING
 
 from pyjs.base.errors import CorruptRecord
 from pyjs.store.format.layout import file_name
-from pyjs.store.format.meta import COPIES, KIND_CONSUMER, Opener, decode, encode, envelope_size, is_torn
+from pyjs.store.format.meta import (
+    COPIES,
+    KIND_CONSUMER,
+    Opener,
+    decode,
+    encode,
+    envelope_size,
+    intact_generation,
+    is_torn,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -177,6 +186,32 @@ def load_list(
     if len(errors) == len(found):
         raise next(error for error in errors if not isinstance(error, FileNotFoundError))
     return read_list(found, opener)
+
+
+def is_intact(disk: Disk, directory: str, ends: tuple[int, int], opener: Opener) -> bool:
+    """Return whether both copies can be read and are equal and whole up to `ends`.
+
+    Ten times as fast as `load_list`, since only the head is decoded: for a thread, which delays the event loop while
+    it computes. An entry that is being written may make it False.
+
+    Raises:
+        UnknownFormat, Locked: as of `load_list`.
+    """
+    try:
+        first, second = (
+            disk.read_file(path)[:end] for path, end in zip(list_paths(directory), ends, strict=True)
+        )
+    except OSError:
+        return False
+    before, *pieces = first.split(MARK)
+    if first != second or len(first) != ends[0] or before or not pieces:
+        return False
+    due = intact_generation(pieces[0])
+    for piece in pieces:
+        if due is None or intact_generation(piece) != due:
+            return False
+        due += 1
+    return decode(pieces[0], KIND_CONSUMER, directory, opener)[1].get("op") == HEAD
 
 
 def read_list(found: Iterable[tuple[str, bytes | OSError]], opener: Opener) -> ConsumerList:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyjs.jetstream.config.consumer import ConsumerConfig
-from pyjs.jetstream.config.declared import as_json, from_json, from_meta, options_of, to_meta
+from pyjs.jetstream.config.declared import as_json, changed, from_json, from_meta, options_of, to_meta
 from pyjs.jetstream.config.stream import (
     ConsumerLimits,
     SourceConsumer,
@@ -43,6 +43,18 @@ def test_options_that_an_update_may_not_change_are_those_of_the_rules() -> None:
     fixed = {attribute for attribute, _ in consumer_rules._FIXED} | {"max_waiting", "durable_name", "name"}
     # then
     assert {each.attribute for each in options_of(ConsumerConfig) if not each.updatable} == fixed
+
+
+def test_a_changed_copy_differs_in_the_given_options_only() -> None:
+    # given
+    config = ConsumerConfig(durable_name="d", metadata={"a": "b"})
+    # when
+    copy = changed(config, name="d", max_deliver=5)
+    # then
+    assert copy == ConsumerConfig(durable_name="d", metadata={"a": "b"}, name="d", max_deliver=5)
+    assert (config.name, config.max_deliver) == (ConsumerConfig().name, ConsumerConfig().max_deliver)
+    with pytest.raises(AttributeError):
+        changed(config, no_such_option=1)
 
 
 def test_times_are_shown_as_text_and_the_start_of_1970_is_one() -> None:

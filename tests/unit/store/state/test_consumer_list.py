@@ -12,10 +12,12 @@ from pyjs.base.disk import OsDisk
 from pyjs.store.crypt.keys import CHACHA, KeyRing, Locked
 from pyjs.store.format.meta import KIND_STREAM, Opener, UnknownFormat, encode
 from pyjs.store.state.consumer_list import (
+    MARK,
     ConsumerList,
     drop_values,
     encode_entry,
     encode_list,
+    is_intact,
     list_paths,
     load_list,
     put_values,
@@ -176,3 +178,27 @@ def test_only_what_counts_is_read(tmp_path: Path) -> None:
     load(tmp_path, image(), image())
     ends = (len(image(1)), len(image(1)))
     assert list(load_list(OsDisk(), str(tmp_path), Opener(), ends).live) == ["a"]
+
+
+def intact(directory: Path, *copies: bytes | None, ends: tuple[int, int] | None = None) -> bool:
+    load(directory, *copies)
+    size = len(image())
+    return is_intact(OsDisk(), str(directory), ends or (size, size), Opener())
+
+
+def test_whole_equal_copies_are_intact_up_to_their_ends(tmp_path: Path) -> None:
+    assert intact(tmp_path, image(), image())
+    unfinished = image() + encode_entry(8, drop_values("c", 7), None)[:20]
+    assert intact(tmp_path, unfinished, image())
+    assert intact(tmp_path, image(4), image(), ends=(len(image(4)),) * 2)
+
+
+def test_copies_that_are_damaged_anywhere_are_not_intact(tmp_path: Path) -> None:
+    for at in range(len(image())):
+        damaged = bytearray(image())
+        damaged[at] ^= 1
+        assert not intact(tmp_path, bytes(damaged), bytes(damaged)), at
+    for copies in ((image(), None), (image(), image(5)), (image(5), image(5)), (image(), b"")):
+        assert not intact(tmp_path, *copies), copies
+    second = image().index(MARK, 1)
+    assert not intact(tmp_path, image()[second:], image()[second:], ends=(len(image()) - second,) * 2)
