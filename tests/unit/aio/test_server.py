@@ -283,6 +283,7 @@ async def test_the_process_of_the_program_is_left_alone() -> None:
             (logger.level, tuple(logger.handlers)) for logger in (logging.root, logging.getLogger("pyjs"))
         ]
         collector = (gc.get_threshold(), gc.get_freeze_count(), len(gc.callbacks), gc.isenabled())
+        switching_s = sys.getswitchinterval()
         hooks = (sys.excepthook, sys.unraisablehook, threading.excepthook)
         loop = asyncio.get_running_loop()
         policy = asyncio.get_event_loop_policy()
@@ -291,6 +292,7 @@ async def test_the_process_of_the_program_is_left_alone() -> None:
             handlers,
             loggers,
             collector,
+            switching_s,
             hooks,
             loop.get_exception_handler(),
             policy,
