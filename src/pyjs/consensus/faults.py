@@ -1,7 +1,7 @@
 """Faults of state machines: the group of a machine that raises stops here, and another replica leads it.
 
-A stopped replica goes on to store entries, but applies none. If it is elected, it asks the others to lead, one after
-the other.
+A stopped replica continues to store entries, but applies none. If it is elected, it transfers its leadership: it asks
+one replica after another.
 """
 
 from __future__ import annotations

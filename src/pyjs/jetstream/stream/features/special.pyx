@@ -1,8 +1,9 @@
 """Publishes that need more than a check and an append: those of batches, counters and schedules.
 
 A stream's ingest passes a message here if its reply subject, a header or an option of the stream requires it; all
-other messages bypass this part. Batches come before any check of the ingest, counters after the conditions. A
-schedule gets its roll-up header and returns to the ingest; scheduling.pyx fires it.
+other messages bypass this part. Messages of batches are handled before the ingest checks anything, counters after it
+has checked the expectations in the headers. A schedule gets its roll-up header here and returns to the ingest;
+scheduling.pyx publishes it when it is due.
 
 Compiled because it stores and answers with the functions of the ingest (benchmarks/: JetStream async publish); the
 decisions are in plain Python beside it.
