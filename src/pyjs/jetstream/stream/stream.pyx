@@ -382,7 +382,7 @@ cdef class Stream(Sink):
         return seq
 
     cdef int64_t next_ts(self) noexcept nogil:
-        """Return the time of the next message: unlike that of any earlier one, and lower only if the clock was set back."""
+        """Return the time of the next message: unique, and lower than the last one only if the clock was set back."""
         cdef int64_t ts = self.wall(), last = self.store.catalogue.last_ts
         return last + 1 if ts <= last and (last < ts + STEP_NS or self.entry_ns) else ts
 
