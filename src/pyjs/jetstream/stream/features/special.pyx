@@ -215,7 +215,7 @@ cdef class SpecialPublishes(Sink):
 
     # -- schedules -----------------------------------------------------------------------------------------------
     cdef void scheduled(self, Msg* m) except *:
-        """Handle a schedule, with the header by which it replaces earlier messages of its subject."""
+        """Ingest a schedule with a roll-up header added, so that it replaces earlier messages of its subject."""
         cdef PubHeaders h
         cdef PlainSchedule plain
         cdef bytes headers
