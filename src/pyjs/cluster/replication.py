@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyjs.cluster.hello import PeerInfo
     from pyjs.cluster.route import Route
 
-PENDING_MAX = 160 << 20  # bytes: two of the largest batches, and what is small
+PENDING_MAX = 160 << 20  # bytes: two of the largest batches, and small ones
 NOTE = b"N"  # before a note; a batch begins with its version
 
 
@@ -52,7 +52,7 @@ class Replication:
         self._consensus: Replicas | None = None
         self._notes: Notes | None = None
         self._connections: dict[int, Route] = {}  # by the number of the other server
-        self._is_stopped = False  # this server takes part no more
+        self._is_stopped = False  # this server has left all groups
         self.dropped = 0  # batches for a server without a connection
 
     def begin(self, consensus: Replicas, notes: Notes | None = None) -> None:

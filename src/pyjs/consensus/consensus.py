@@ -65,7 +65,7 @@ TICK_NS = 10 * NS_PER_MS
 LATE_TICKS = 3  # a node that was stopped does not make up for more ticks at once
 SYNC_NS = 100 * NS_PER_MS  # a slow sync
 REST_NS = NS_PER_S  # between two looks at groups that all sleep
-ROUNDS = 2  # of the engine in one turn: what is stored at once may be committed at once
+ROUNDS = 2  # of the engine in one turn: entries written at once may be committed at once
 APPLIES = 64  # entries applied in one turn, and
 APPLY_SIZE = 256 << 10  # bytes of payloads
 FAIR_APPLIES = 16  # entries of one group before another one has its turn
@@ -182,7 +182,7 @@ class Consensus:
         self._members[group] = member
         if self._durability.is_idle or conf is not None:
             self._begin(member)
-        else:  # its last life may have written what is not durable yet
+        else:  # the previous process may have written entries that are not durable yet
             self._durability.add(Due(Waits.REOPEN, member=member), needs_sync=self._durability.is_always)
         self._mark()
 
@@ -556,7 +556,7 @@ class Consensus:
     def _offered(self, made: Made, state: bytes) -> None:
         """Offer a state to replicas whose entries are gone."""
         group, index = made.member.group, made.index
-        with suppress(RaftError):  # it leads no more
+        with suppress(RaftError):  # it has lost the leadership
             self._engine.offer_snapshot(group, index, state[: descriptor.SIZE])
             self._snapshots.offer(group, index, state[descriptor.SIZE :], self._turn.now)
             self._queue()

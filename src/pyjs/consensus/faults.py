@@ -83,7 +83,7 @@ class MachineFaults:
         if self._turn.now < at_ns:
             return
         self._unfit[member.group] = tries + 1, self._turn.now + self._transfer_ns
-        with suppress(RaftError):  # it leads no more
+        with suppress(RaftError):  # it has lost the leadership
             found = self._engine.status(member.group)
             others = [(index, peer) for peer, index in found.matched if peer in found.conf.voters]
             heirs = [peer for _, peer in sorted(others, reverse=True) if peer != member.peer]

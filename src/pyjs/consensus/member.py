@@ -53,7 +53,7 @@ class Member:
         self.applied = 0  # index
         self.queued = 0  # index of the last committed entry that came; >= applied
         self.queue: deque[Committed] = deque()
-        self.in_backlog = False  # the consensus will come back for `queue`
+        self.in_backlog = False  # the consensus will continue with `queue`
         self.time_ns = 0  # of the newest entry in the log
         self.applied_time_ns = 0
         self.term = 0

@@ -54,7 +54,9 @@ class Header(NamedTuple):
     boot: int  # how often the node has started
     first: int  # number of the first record
     synced: int  # records up to this number are durable
-    machine: int = 0  # start of the machine whose memory has what is not synced; 0: nobody counts on that
+    machine: int = (
+        0  # the boot of the machine; its memory still has unsynced records. 0: no node relies on that
+    )
 
     def encode(self) -> bytes:
         """Return the bytes."""

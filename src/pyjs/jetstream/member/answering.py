@@ -53,7 +53,7 @@ class Place(Enum):
 
     HERE = "here"
     ELSEWHERE = "elsewhere"
-    UNKNOWN = "unknown"  # nobody leads, or this server does not know yet what it has to do
+    UNKNOWN = "unknown"  # there is no leader, or this server does not know its part yet
 
 
 class Desk:

@@ -79,7 +79,7 @@ class Keeper:
         self._removed: dict[tuple[Key, int], Assignment] = {}
         self._opened: dict[Key, Assignment] = {}  # replicated streams
         self._strange: set[Key] = set()  # reported
-        self._failed_last: dict[Key, str] = {}  # what was logged
+        self._failed_last: dict[Key, str] = {}  # the logged text
         self.failures: dict[Key, ApiError] = {}  # why the last attempt failed; it is tried again
 
     def begin(self) -> None:

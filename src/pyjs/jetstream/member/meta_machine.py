@@ -26,7 +26,7 @@ class Proposal:
 
     def __init__(self) -> None:
         self.is_over = False
-        self.applied: Applied | None = None  # None when it is over: nobody knows whether it will be committed
+        self.applied: Applied | None = None  # None at the end: it is unknown whether it will be committed
 
 
 class MetaMachine:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.member.questions import Questions
     from pyjs.jetstream.member.waiters import Waiters
 
-WAIT_NS = 8 * NS_PER_S  # for the stream, after which nobody waits for the answer
+WAIT_NS = 8 * NS_PER_S  # for the stream; after that no client waits for the answer
 INTEREST_NS = NS_PER_S  # for the news that the client waits for an answer
 OTHERS_NS = NS_PER_S  # for the other servers of a stream that cannot be opened here
 EARLY_MAX = 256  # answers that are known before their orders
@@ -120,7 +120,9 @@ class Orders:
                 return self._open.get(name) is order and (yield from self._refuses(order, name))
             if self._is_applied(js, order):
                 return True
-            yield from self._waiters.until(lambda: self._is_applied(js, order), LOOK_NS)  # nobody tells of it
+            yield from self._waiters.until(
+                lambda: self._is_applied(js, order), LOOK_NS
+            )  # no notification comes
         return False
 
     def _is_mine(self, js: JetStream, order: Order) -> bool | None:

@@ -188,7 +188,7 @@ class StreamMachine:
     def durable(self) -> int:
         """Return the last entry whose effects are all durable; begin to sync later ones."""
         if self.catch_up is not None:
-            return self.replica.index  # what was held is in no store yet
+            return self.replica.index  # held entries are in no store yet
         store = self.stream.store
         if not isinstance(store, FileStore) or store.synced_index == self.replica.index:
             if self._consumers.index != self.replica.index:
