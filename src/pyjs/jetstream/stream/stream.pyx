@@ -283,10 +283,11 @@ cdef class Stream(Sink):
 
     cdef uint64_t last_seq_for(self, Msg* m, PubHeaders* h) noexcept nogil:
         """Return the last sequence of the subject that Nats-Expected-Last-Subject-Sequence refers to."""
-        if h.expected_last_subject.n == 0:
-            return self.store.catalogue.last_seq_of(m.subject, m.subject_len)
+        cdef uint64_t last = self.store.catalogue.last_seq_of(m.subject, m.subject_len)
         with gil:
-            return self.store.last_match(h.expected_last_subject.p[:h.expected_last_subject.n])
+            if h.expected_last_subject.n:
+                last = self.store.last_match(h.expected_last_subject.p[:h.expected_last_subject.n])
+            return self.evictions.after_rollups(last) if self.evictions.rollups else last
 
     cdef bint answered_as_duplicate(self, Msg* m, PubHeaders* h) noexcept nogil:
         cdef uint64_t seq = self.dedupe.seq_of(h.msg_id.p, h.msg_id.n, self.now())

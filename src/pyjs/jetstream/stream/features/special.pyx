@@ -271,7 +271,7 @@ cdef class SpecialPublishes(Sink):
 
     def last_seq_of(self, bytes subject) -> int:
         """Return the last sequence of a subject, which may have wildcards, or 0 if there is none."""
-        return self.stream.store.last_match(subject)
+        return self.stream.evictions.after_rollups(self.stream.store.last_match(subject))
 
     def totals(self) -> tuple:
         """Return last sequence, messages and bytes of the stream."""
