@@ -200,7 +200,7 @@ lines:
 build: $(VENV)/.runtime ## compile what changed, in place, in parallel
 	@PYTHONPATH=src $(PY) -W ignore .ci/build
 
-dev: build $(VENV)/.tools
+dev: $(VENV)/.tools build
 
 preflight:
 	@PYTHON="$(PYTHON)" .ci/preflight
@@ -212,14 +212,14 @@ $(PY): | preflight
 
 $(VENV)/.runtime: pyproject.toml | preflight $(PY)
 	@echo "== building; this takes a minute or two"
-	$(PIP) 'setuptools>=77' 'cython>=3.1,<4'
-	$(PIP) --no-build-isolation --editable .
+	@.ci/install
 	@touch $@
 
-$(VENV)/.tools: $(VENV)/.runtime
-	@echo "== adding the tools for tests and checks"
-	$(PIP) --no-build-isolation --editable '.[test,check]'
-	@touch $@
+# Whoever begins with the tools has the rest from the same installation.
+$(VENV)/.tools: pyproject.toml | preflight $(PY)
+	@echo "== building, and adding the tools for tests and checks; this takes a minute or two"
+	@.ci/install test check
+	@touch $(VENV)/.runtime $@
 
 cluster: build ## the consensus engine for .venv: WHEEL=<file>, the wheel in dist/, or built with cargo
 	@.ci/raft install

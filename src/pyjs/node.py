@@ -330,7 +330,7 @@ class Node(Host):
         return session
 
     def entrance(self, peer: Peer) -> Entrance:
-        """Return the login rules and intervals for clients that connect as `peer` does."""
+        """Return the login rules and ping intervals of the port to which `peer` is connected."""
         return self._websocket_entrance if peer.kind == "websocket" else self._entrance
 
     def session_entered(self, session: ClientSession, previous: Account) -> None:

@@ -22,8 +22,6 @@ KNOWN = {
     271: "after a refused batch, nats-server tells 4 as the last sequence of a stream whose last is 3",
     641: "after a reset, nats-server counts a message in num_pending that was deleted right after its publish",
     760: "after a roll-up of any subject, nats-server forgets the redelivery that a NAK asked for",
-    779: "at max_msgs, nats-server removes the oldest message before a roll-up makes room (docs/compatibility.md)",
-    933: "as 779",
     1023: "as 760: a schedule replaces the one before it on its subject",
     1057: "as 760",
 }

@@ -241,11 +241,16 @@ class _Maker:
                 ("Nats-TTL", self.rng.choice(("1h", "never", "7200", "0", "500ms", "zz", "-1", "1s5m")))
             )
         if self.rng.random() < 0.06:
-            lines.append(("Nats-Rollup", self.rng.choice(("sub", "sub", "all", "zz"))))
+            lines.append(("Nats-Rollup", self._rollup()))
         if self.rng.random() < 0.1:
             lines.append(("Own", "1"))
         self.rng.shuffle(lines)
         return tuple(lines)
+
+    def _rollup(self) -> str:
+        value = self.rng.choice(("sub", "sub", "all", "zz"))
+        # At max_msgs, nats-server removes the oldest message of the stream before a roll-up of a subject makes room.
+        return "all" if value == "sub" and self.config.get("max_msgs", -1) > 0 else value
 
     def _msg_id(self) -> str:
         if self.ids and self.rng.random() < 0.4:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.style.tree import ROOT
-from tests.support.schedule import group_of
+from tests.support.schedule import group_of, long_first
 
 CONFTEST = """
 from tests.support.schedule import FileScheduling
@@ -32,25 +32,31 @@ def made():
 def test_it(made, number):
     pass
 """
+SCENARIO = "tests/conformance/test_scenarios.py::test_a[core]"
+
+
+def run_pytest(folder: Path, *arguments: str) -> str:
+    """Run the tests in a folder; return the output."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
+        cwd=folder,
+        env={**environment, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout + done.stderr
 
 
 def test_two_workers_make_a_fixture_of_a_module_once(tmp_path: Path) -> None:
     # given
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_sharing.py").write_text(SHARING)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2"]
     # when
-    done = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env={**environment, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    output = run_pytest(tmp_path, "-n", "2")
     # then
-    assert "6 passed" in done.stdout, done.stdout + done.stderr
+    assert "6 passed" in output
     assert (tmp_path / "made").read_text() == "x"
 
 
@@ -58,12 +64,31 @@ def test_two_workers_make_a_fixture_of_a_module_once(tmp_path: Path) -> None:
     ("nodeid", "group"),
     [
         ("tests/conformance/test_tls.py::test_a[x::y]", "tests/conformance/test_tls.py"),
-        (
-            "tests/conformance/test_scenarios.py::test_a[core]",
-            "tests/conformance/test_scenarios.py::test_a[core]",
-        ),
+        (SCENARIO, SCENARIO),
         ("tests/system/test_kill.py::test_a", "tests/system/test_kill.py::test_a"),
     ],
 )
 def test_a_test_is_in_the_group_of_its_file_unless_it_takes_long(nodeid: str, group: str) -> None:
     assert group_of(nodeid) == group
+
+
+def test_long_tests_start_before_files_and_scenarios_come_last() -> None:
+    files, scenario = ["tests/unit/test_many.py", "tests/unit/test_few.py"], SCENARIO
+    long = ["tests/crash/test_kill.py::test_a", "tests/system/test_kill.py::test_a"]
+    assert long_first([*files, scenario, *long]) == [*long, *files, scenario]
+
+
+def test_a_worker_gets_long_tests_after_its_first_files(tmp_path: Path) -> None:
+    # given
+    folder = tmp_path / "tests" / "crash"
+    folder.mkdir(parents=True)
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    for number in range(8):
+        (tmp_path / f"test_{number}.py").write_text("def test_a(): pass\n\ndef test_b(): pass\n")
+    (folder / "test_long.py").write_text("def test_long(): pass\n")
+    # when
+    output = run_pytest(tmp_path, "-vv", "-n", "1")
+    # then
+    order = [line.split()[-1].partition("::")[0] for line in output.splitlines() if "PASSED" in line]
+    assert "tests/crash/test_long.py" in order[:-6]
+    assert order[0] == "test_0.py"

@@ -4,7 +4,7 @@ Knows nothing of sockets, disks, clocks and streams. `Groups` is the engine: one
 
     groups.step(frames); groups.tick(); groups.propose(...)
     ready = groups.ready()          # send ready.frames; write ready.writes, one sync for all of them
-    frames = groups.stored(ready.token)   # send them; then ready() again for what is committed now
+    frames = groups.stored(ready.token)   # send them; then call ready() again for new commits
 
 `peer_id` names a replica: the node it lives on and how often it has begun again there. The engine itself is TiKV's
 raft, compiled from Rust; the README of the distribution says how it is built.
@@ -68,7 +68,7 @@ class Role(IntEnum):
 
 
 class EntryKind(IntEnum):
-    """What an entry holds."""
+    """The kinds of entries."""
 
     EMPTY = 0  # a new leader's first entry
     DATA = 1  # a descriptor

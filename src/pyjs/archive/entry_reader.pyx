@@ -1,6 +1,6 @@
 """Reads the entries of an archive of version 2 from pieces of any size; entries.py has their layout.
 
-Every number is compared with its limit before the bytes that it claims are waited for.
+Every size is checked against its limit before the reader waits for so many bytes.
 
 Compiled: a restore reads every message here (benchmarks/archives.py).
 """

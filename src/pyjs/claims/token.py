@@ -1,6 +1,6 @@
 """A JSON Web Token of NATS: header, claims and signature, decoded, checked and created.
 
-    base64url(header) . base64url(claims) . base64url(signature of what precedes it)
+    base64url(header) . base64url(claims) . base64url(signature of the text before it)
 
 The issuer in the claims is the public key of the signature: a decoded token names its signer, but the signer is not
 necessarily trusted. In version 1, claims have their kind at the top level, and the signature covers only the claims.
@@ -70,7 +70,7 @@ class Token:
 def decode(text: str, *, generic: bool = False) -> Token:
     """Return the token in `text`; this takes about half a millisecond.
 
-    With `generic`, the claims may be of any kind; the algorithm in the header determines what the signature covers.
+    With `generic`, the claims may be of any kind; the algorithm in the header determines the signed bytes.
 
     Raises:
         TokenFault: the text is too large, not a token, or not signed by its issuer.

@@ -4,7 +4,7 @@ Every server has a route to every other one. A new route first carries all inter
 once a turn. Servers send each other the addresses of their peers, so one configured address is enough to
 reach all of them.
 
-Source: nats.docs "Clustering"; what clients see equals nats-server 2.15.1 (tests/conformance/test_cluster.py).
+Source: nats.docs "Clustering"; visible behaviour equals nats-server 2.15.1 (tests/conformance/test_cluster.py).
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ cdef class RemoteAccount(RemoteSink):
             return 0
 
     cdef void tell_sender(self, Msg* m) noexcept:
-        """Send the client of an API request before it, if an advisory will name it."""
+        """Send a description of the client before its API request, if an advisory will contain it."""
         cdef bytes subject = m.subject[:m.subject_len]
         if not subject.startswith(b"$JS.") or subject.startswith(b"$JS.ACK.") or not self.account.has_interest(AUDIT):
             return

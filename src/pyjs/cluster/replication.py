@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from pyjs.cluster.hello import PeerInfo
     from pyjs.cluster.route import Route
 
-PENDING_MAX = 160 << 20  # bytes: two of the largest batches, and what is small
+PENDING_MAX = 160 << 20  # bytes: two of the largest batches, and small ones
 NOTE = b"N"  # before a note; a batch begins with its version
 
 
 class Replicas(Protocol):
-    """What takes the batches: consensus.Consensus, or who owns it."""
+    """The receiver of batches: consensus.Consensus, or its owner."""
 
     def receive(self, node: int, data: bytes) -> None:
         """Handle a batch; raises ValueError if it is damaged."""
@@ -38,10 +38,10 @@ class Replicas(Protocol):
 
 
 class Notes(Protocol):
-    """What takes the notes: jetstream.member.member_node."""
+    """The receiver of notes: jetstream.member.member_node."""
 
     def take_note(self, node: int, data: bytes) -> None:
-        """Take a note; raises ValueError if it is damaged."""
+        """Handle a note; raises ValueError if it is damaged."""
 
 
 class Replication:
@@ -52,11 +52,11 @@ class Replication:
         self._consensus: Replicas | None = None
         self._notes: Notes | None = None
         self._connections: dict[int, Route] = {}  # by the number of the other server
-        self._is_stopped = False  # this server takes part no more
+        self._is_stopped = False  # this server has left all groups
         self.dropped = 0  # batches for a server without a connection
 
     def begin(self, consensus: Replicas, notes: Notes | None = None) -> None:
-        """Give batches to `consensus` from now on, and notes to `notes`; called before the first route."""
+        """Pass batches to `consensus` and notes to `notes`; called before the first route."""
         self._consensus, self._notes = consensus, notes
         self._cluster.replication = self
 
@@ -83,7 +83,7 @@ class Replication:
             self._consensus.node_heard(node)
 
     def closed(self, route: Route) -> None:
-        """Handle the end of a connection: its node is lost."""
+        """Handle the end of a connection; its node counts as silent."""
         if route.info is None:
             return
         node = number_of(route.info.server_name)
@@ -107,7 +107,7 @@ class Replication:
             self._consensus.node_heard(node)
 
     def receive(self, route: Route, data: bytes) -> None:
-        """Take a batch or a note.
+        """Handle a batch or a note.
 
         Raises:
             BadHello: it is damaged, or the connection has another purpose.
@@ -125,11 +125,11 @@ class Replication:
             raise BadHello(f"a batch of replicated groups: {error}") from None
 
     def own_routes(self) -> int:
-        """Return how many of the configured addresses lead to this server itself, as far as that is known."""
+        """Return the number of configured routes known to lead to this server itself."""
         return self._cluster.own_routes()
 
     def quiet_ns(self, node: int) -> int:
-        """Return how long nothing was heard from a server; 0: unknown."""
+        """Return the time since the last bytes from a server, or 0 if it is unknown."""
         route = self._connections.get(node)
         if route is None or route.info is None:
             return 0

@@ -1,4 +1,4 @@
-"""Compaction of the logs of groups: which are full, how far each may be cut, and the states of what is cut."""
+"""Compaction of the logs of groups: which are full, how far each is cut, and the states in place of cut entries."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Compaction:
             self._full[member.group] = None
 
     def add(self, groups: Iterable[int]) -> None:
-        """Queue groups that hold a file of the log which is needed again."""
+        """Queue groups whose entries keep an old file of the log from being reused."""
         self._full.update(dict.fromkeys(groups))
 
     def take(self) -> int:
@@ -94,7 +94,7 @@ class Compaction:
 
 @dataclass(slots=True)
 class Made:
-    """The state of a machine after an entry, and what it is for."""
+    """The state of a machine after an entry, and the function that receives it."""
 
     member: Member
     index: int
@@ -107,8 +107,8 @@ class Made:
 class States:
     """The states of machines, descriptor and data: a large one is made by steps.
 
-    With a sync interval a state waits until a quorum has surely synced what is in it. A power cut everywhere could
-    otherwise leave a log that begins after everything that the others have.
+    With a sync interval a state waits until a quorum must have synced its entries. Otherwise, after a power cut of
+    all nodes, a log could begin after the last entry of all others.
     """
 
     def __init__(self, faults: MachineFaults, wait_ns: int) -> None:
@@ -130,9 +130,10 @@ class States:
     def make(
         self, member: Member, ready: Callable[[Made, bytes], None], now_ns: int, index: int | None = None
     ) -> None:
-        """Call `ready` with the state after the last applied entry, now or in a later turn, if it is possible.
+        """Call `ready` with the state after the last applied entry, now or later; never if it cannot be made.
 
-        `index` is an earlier entry from which that state can be reached too.
+        The log may begin after `index`, an earlier entry, if this state and the entries after `index` give the same
+        result.
         """
         if member.state is State.STOPPED or member.is_installing:
             return

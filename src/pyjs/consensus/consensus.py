@@ -9,7 +9,7 @@ A turn, in the order of its effects:
 4. reads whose index has been applied are answered, full logs are compacted, snapshots continue.
 
 A group whose machine raises stops on this node; one whose engine panics is closed and logged. If the log fails, the
-node takes part in no group any more and sends nothing, so that no other node relies on a promise that it cannot keep.
+node leaves all groups and sends nothing, so that no other node relies on a promise that it cannot keep.
 
 Knows no sockets, disks and clocks: the log and the peers are seams, the time is that of the node's turn. Long because
 everything that calls the engine is here.
@@ -65,7 +65,7 @@ TICK_NS = 10 * NS_PER_MS
 LATE_TICKS = 3  # a node that was stopped does not make up for more ticks at once
 SYNC_NS = 100 * NS_PER_MS  # a slow sync
 REST_NS = NS_PER_S  # between two looks at groups that all sleep
-ROUNDS = 2  # of the engine in one turn: what is stored at once may be committed at once
+ROUNDS = 2  # of the engine in one turn: entries written at once may be committed at once
 APPLIES = 64  # entries applied in one turn, and
 APPLY_SIZE = 256 << 10  # bytes of payloads
 FAIR_APPLIES = 16  # entries of one group before another one has its turn
@@ -182,12 +182,12 @@ class Consensus:
         self._members[group] = member
         if self._durability.is_idle or conf is not None:
             self._begin(member)
-        else:  # its last life may have written what is not durable yet
+        else:  # the previous process may have written entries that are not durable yet
             self._durability.add(Due(Waits.REOPEN, member=member), needs_sync=self._durability.is_always)
         self._mark()
 
     def _begin(self, member: Member) -> None:
-        """Give a group to the engine, with what is written of it."""
+        """Open a group in the engine, with its stored hard state and entries."""
         is_unsure = member.group in self._doubts.unsure
         if is_unsure:
             self._log.forget_commit(member.group)
@@ -261,7 +261,7 @@ class Consensus:
         self._mark()
 
     def stop(self) -> None:
-        """Take part in no group any more; the log stays."""
+        """Leave all groups; the log stays."""
         if self.condition is Condition.RUNNING:
             self._end(Condition.STOPPED, "Server Shutdown")
 
@@ -324,7 +324,7 @@ class Consensus:
         """Start an election now, as a candidate.
 
         Raises:
-            Refused: what this node has is not durable yet.
+            Refused: entries of this node are not durable yet.
             UnknownGroup: a fault has closed the group.
         """
         self._engine.campaign(group)
@@ -556,13 +556,13 @@ class Consensus:
     def _offered(self, made: Made, state: bytes) -> None:
         """Offer a state to replicas whose entries are gone."""
         group, index = made.member.group, made.index
-        with suppress(RaftError):  # it leads no more
+        with suppress(RaftError):  # it has lost the leadership
             self._engine.offer_snapshot(group, index, state[: descriptor.SIZE])
             self._snapshots.offer(group, index, state[descriptor.SIZE :], self._turn.now)
             self._queue()
 
     def _cut(self, member: Member) -> None:
-        """Move the start of a full log to what is applied for good, unless another replica soon needs the rest."""
+        """Cut entries with durable effects from the start of a full log, unless another replica soon needs them."""
         if member.state is State.STOPPED:
             if self._compaction.must_drop(member):
                 self._lose(member, "its machine is stopped, and its log has become too large")
@@ -676,8 +676,8 @@ class Consensus:
         self._lost.add(member.group)
 
     def _renew(self, group: int) -> None:
-        """Drop the log of a closed replica: it comes back as another one, which gets a snapshot and never votes
-        with what it had before."""
+        """Drop the log of a closed replica. It returns under a new incarnation with a snapshot, and never votes on
+        the basis of the old log."""
         self._lost.discard(group)
         stored = self._log.groups.get(group)
         if stored is None or stored.is_damaged:  # such a log is small
@@ -691,7 +691,7 @@ class Consensus:
         )
 
     def _fail(self, cause: str) -> None:
-        """Take part in no group any more, since this node might break promises."""
+        """Leave all groups, since this node might break promises."""
         if self.condition is Condition.RUNNING:
             self._host.log.error(
                 f"This server takes no part in replicated groups until a restart, because {cause}"
@@ -772,7 +772,7 @@ class Consensus:
 
 
 def _wait_ns(tuning: Tuning) -> int:
-    """Return after which time everything that was applied has been synced by those that have acknowledged it."""
+    """Return the time in which every replica has synced the entries that it acknowledged."""
     return 2 * tuning.sync_interval_ns + SYNC_NS if tuning.sync_interval_ns else 0
 
 

@@ -1,12 +1,12 @@
 """Groups in doubt: after a power cut with a sync interval, this node may lack entries that it has acknowledged.
 
-The other nodes count on these entries. So a group in doubt neither votes nor stands for election, and says to the
-nodes of the other voters that it is in doubt: a leader then forgets the answers of this replica, and sends again what
-is missing. The doubt ends
+The other nodes count on these entries. So a group in doubt neither votes nor stands for election, and tells the
+nodes of the other voters so: a leader then forgets the acknowledgements of this replica, and sends the missing
+entries again. The doubt ends
 
 - when a leader that a quorum confirms has answered a read, and everything that the read needs is here: this leader
   was elected without this vote, so it has every committed entry; or
-- when a majority of the voters is in doubt: the power failed for all of them, and nobody has more than they have.
+- when a majority of the voters is in doubt: the power failed for all of them, and no other node has more entries.
   Each has lost the end of its log: at most the entries of the last interval.
 
 If all other voters have answered, and too few are in doubt for the second case, one of the others has each committed
@@ -53,7 +53,7 @@ class Doubt:
 
 
 class Doubts:
-    """The groups in doubt, and what other nodes say of theirs."""
+    """The groups in doubt of this node, and the announcements of other nodes."""
 
     def __init__(self, engine: Groups, peers: Peers, log: NodeLog) -> None:
         self._engine = engine
@@ -68,7 +68,7 @@ class Doubts:
 
     @property
     def are_over(self) -> bool:
-        """Whether no group of a log in doubt lacks anything any more."""
+        """Whether the log still counts as in doubt although all its groups are complete."""
         return self._log.is_doubtful and not self.unsure
 
     @property
@@ -77,7 +77,7 @@ class Doubts:
         return not self._doubts
 
     def begin(self, group: int, peer: int) -> None:
-        """Doubt a group that was just opened, in place of what was known before."""
+        """Treat a group that was just opened as in doubt; this replaces any earlier doubt."""
         self._engine.set_doubtful(group, True)
         if group not in self._doubts:
             self._turns.append(group)
@@ -91,14 +91,14 @@ class Doubts:
         self._forgotten = {key: last for key, last in self._forgotten.items() if key[0] != group}
 
     def end(self, group: int) -> None:
-        """End the doubt: everything that was committed is here."""
+        """End the doubt: every committed entry is here."""
         with suppress(RaftError):  # closed by a fault meanwhile
             self._engine.set_doubtful(group, False)
         self.unsure.discard(group)
         self.forget(group)
 
     def heard(self, node: int, lacks: Lacks) -> None:
-        """Take the announcement of another node: where this one leads, send again what is missing there."""
+        """Handle the announcement of another node; if this node leads the group, send the missing entries again."""
         if node_of(lacks.peer) != node:
             return
         with suppress(RaftError):  # the group is not here, or the peer is no member
@@ -117,14 +117,14 @@ class Doubts:
                 self._count(lacks.group)
 
     def _answer(self, node: int, group: int) -> None:
-        """Say what is here."""
+        """Send the last entry of this replica."""
         status = self._engine.status(group)
         term = self._engine.term_at(group, status.last)
         if term:  # else it has no log yet
             self._peers.send(node, batch.of_has(group, status.peer, term, status.last))
 
     def answered(self, node: int, has: Has) -> None:
-        """Take the answer of another node."""
+        """Handle the last entry of a replica on another node."""
         doubt = self._doubts.get(has.group)
         if doubt is not None and node_of(has.peer) == node:
             doubt.others[has.peer] = has.term, has.index
@@ -132,7 +132,7 @@ class Doubts:
                 self._count(has.group)
 
     def _count(self, group: int) -> None:
-        """Let a group elect if enough is known; others are told of the doubt all the same."""
+        """Allow elections if the answers suffice; the announcements continue until the doubt ends."""
         doubt, conf = self._doubts[group], self._engine.status(group).conf
         if is_majority(doubt.known, conf):
             self._engine.set_doubtful(group, False)
@@ -142,7 +142,7 @@ class Doubts:
             self._engine.set_floor(group, *max(doubt.others[peer] for peer in sure))
 
     def tick(self, now_ns: int, ask: Callable[[int, Callable[[], None]], bool]) -> None:
-        """Announce groups whose turn it is; `ask` begins a read."""
+        """Announce the groups that are due; `ask` begins a read."""
         for _ in range(min(GROUPS_MAX, len(self._turns))):
             group = self._turns[0]
             doubt = self._doubts[group]

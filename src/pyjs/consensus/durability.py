@@ -32,7 +32,7 @@ class Waits(Enum):
 
     STORED = "stored"  # the writes of a turn of the engine
     INSTALLED = "installed"  # a snapshot
-    REOPEN = "reopen"  # a group that begins again with what is written of it
+    REOPEN = "reopen"  # a group that is opened again with its written entries
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Faults of state machines: the group of a machine that raises stops here, and another replica leads it.
 
-A stopped replica goes on to store entries, but applies none. If it is elected, it asks the others to lead, one after
-the other.
+A stopped replica continues to store entries, but applies none. If it is elected, it transfers its leadership: it asks
+one replica after another.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class MachineFaults:
         if self._turn.now < at_ns:
             return
         self._unfit[member.group] = tries + 1, self._turn.now + self._transfer_ns
-        with suppress(RaftError):  # it leads no more
+        with suppress(RaftError):  # it has lost the leadership
             found = self._engine.status(member.group)
             others = [(index, peer) for peer, index in found.matched if peer in found.conf.voters]
             heirs = [peer for _, peer in sorted(others, reverse=True) if peer != member.peer]

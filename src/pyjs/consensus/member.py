@@ -34,7 +34,7 @@ class State(Enum):
 
 
 class Unreadable(PyjsError):
-    """The payload of the next entry cannot be read from the log; if a machine raises this, the machine has failed."""
+    """The payload of the next entry cannot be read from the log."""
 
     def __init__(self, cause: PyjsError) -> None:
         super().__init__(str(cause))
@@ -53,7 +53,7 @@ class Member:
         self.applied = 0  # index
         self.queued = 0  # index of the last committed entry that came; >= applied
         self.queue: deque[Committed] = deque()
-        self.in_backlog = False  # the consensus will come back for `queue`
+        self.in_backlog = False  # the consensus will continue with `queue`
         self.time_ns = 0  # of the newest entry in the log
         self.applied_time_ns = 0
         self.term = 0
@@ -196,12 +196,12 @@ class Member:
                 self._reads.append((index, done))
 
     def await_start(self, index: int) -> None:
-        """Apply nothing until `note_start`: the log will begin after another entry."""
+        """Apply nothing until `note_start`; a snapshot will replace the start of the log."""
         self.queue.clear()
         self.queued = index
 
     def note_start(self, index: int) -> None:
-        """Begin after another entry: the log has nothing from before it. A stopped machine stays where it is."""
+        """Continue after `index`, where the log now begins. A stopped machine keeps its position."""
         self.queue.clear()
         self.log_size = 0
         if self.state is State.RUNNING:
@@ -218,16 +218,16 @@ class Member:
         self.log_size += size
 
     def cut_end(self) -> int:
-        """Return the last entry that the machine needs no more from the log; 0: nothing is known."""
+        """Return the last entry that the machine no longer needs in the log, or 0 if it is unknown."""
         return min(self.machine.durable(), self.applied) if self.state is State.RUNNING else 0
 
     def applied_size(self) -> int:
-        """Return the bytes of the log up to what has been applied, about."""
+        """Return the approximate size of the log up to the last applied entry, in bytes."""
         sizes = (size_and_time(body)[0] for _, _, kind, body in self.queue if kind == DATA)
         return max(0, self.log_size - len(self.queue) * ENTRY_COST - sum(sizes))
 
     def note_cut(self, size: int) -> None:
-        """Note that the log has lost so many bytes at its start."""
+        """Subtract the bytes that were cut from the start of the log."""
         self.log_size = max(0, self.log_size - size)
 
     def install(self, index: int, time_ns: int, data: bytes) -> None:

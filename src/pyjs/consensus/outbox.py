@@ -79,7 +79,7 @@ class Outbox:
 
     def _send_parts(self, node: int, frames: bytes, keys: Sequence[Key], free: int) -> None:
         """Send the frames that fit, one by one."""
-        gaps: set[int] = set()  # groups of which a frame was left out: the other side refuses what follows
+        gaps: set[int] = set()  # groups of which a frame was left out: the receiver would refuse later ones
         load = _Load()
         for frame, wanted in split(frames, keys):
             payloads: list[bytes] | None = []

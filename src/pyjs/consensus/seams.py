@@ -44,14 +44,15 @@ class Machine(Protocol):
     def snapshot(self) -> bytes | Making | None:
         """Return the state after the last applied entry; None: not now, ask again later.
 
-        A large state is returned by steps: it is the one at this call, entries are applied between the steps.
+        A large state is returned in steps. It is the state at the time of this call, although entries are applied
+        between the steps.
         """
 
     def install(self, index: int, data: bytes) -> Iterator[None] | None:
-        """Replace the state by that of another replica or an earlier life: what `snapshot` returned after `index`.
+        """Replace the state with `data`, which `snapshot` returned after entry `index`, here or on another replica.
 
-        If there is much to do, it is done by the steps that are returned: nothing is applied before their end.
-        Another `install` may come instead of the rest of them.
+        Long work is returned as steps: nothing is applied before they end. Another `install` may replace the steps
+        that remain.
         """
 
 

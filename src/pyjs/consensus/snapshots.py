@@ -33,7 +33,7 @@ class Offer:
     """A state that a leader offers, and the peers that were offered it."""
 
     data: bytes
-    unused_ns: int  # when it is dropped if no peer has been told
+    unused_ns: int  # when it is dropped if it was offered to no peer
     peers: dict[int, int] = field(default_factory=dict)  # peer -> when it is given up
 
 

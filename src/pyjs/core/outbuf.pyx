@@ -159,7 +159,7 @@ cdef class OutBuf:
         self.pieces_len = self.len = self.begun = 0
 
     cdef bytes take(self):
-        """Return the buffer as one object, and empty it; pieces stay."""
+        """Return the bytes in the buffer and empty it; queued pieces are not included."""
         cdef PyObject* large = self.large
         cdef size_t size = self.len
         self.len = 0

@@ -226,7 +226,7 @@ cdef class ClientSession(Sink):
         self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
 
     def resume_input(self) -> None:
-        """Continue with the remaining input; the turn calls sessions in the order in which they wait."""
+        """Continue with the remaining input; the turn calls the waiting sessions, longest wait first."""
         self.input.queued = False
         if not self.closing and not self.input.waits & (VERDICT | REST):
             self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))

@@ -86,7 +86,7 @@ def _accounts(monitored: Monitored) -> dict[str, JetStream]:
 
 
 def _meta_trouble(monitored: Monitored) -> Trouble | None:
-    """Return what is wrong with the metadata of a cluster."""
+    """Return the problem of the cluster's metadata, or None."""
     jetstream = monitored.node.jetstream
     member = None if jetstream is None else jetstream.shared.member
     if member is None:

@@ -152,7 +152,7 @@ cdef class Spin:
             self.credit = 1
 
     def look(self) -> None:
-        """Go on spinning, or let the loop sleep; called in each iteration of the loop during a spin."""
+        """Continue to spin, or let the loop sleep; called in each iteration of the loop during a spin."""
         if monotonic_ns() - self.turned_ns < self.spin_ns:
             self.call_soon(self.look)
             return

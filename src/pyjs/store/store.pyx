@@ -252,7 +252,7 @@ cdef class StreamStore:
         return 0 < kept <= KEPT_MAX and self.catalogue.msgs - kept > self.many and not self.catalogue.drops.tracked
 
     cdef void keep_from(self, uint64_t seq) noexcept:
-        """Drop everything below `seq`: recount the rest, and leave the old memory for take_remains.
+        """Drop everything below `seq` by indexing the rest again; `take_remains` returns the old memory to free.
 
         Does nothing if memory is short.
         """

@@ -93,7 +93,7 @@ cdef size_t write_head(char* out, const char* subject, size_t n, SubState* sub) 
 
 
 cdef inline Target* member_place(Group* group, uint32_t size, bint here) noexcept nogil:
-    """Return the place of the next member: members at this server from the start, others from the end."""
+    """Return the place of the next member: local members fill `targets` from the start, others from the end."""
     cdef uint32_t at = group.n_here if here else size - 1 - (group.n - group.n_here)
     group.n += 1
     group.n_here += here

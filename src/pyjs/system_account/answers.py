@@ -99,7 +99,7 @@ class Answers:
         return compact_json(self._server())
 
     def page(self, name: str, body: bytes, **forced: object) -> Generator[None, None, bytes | None]:
-        """Return the page `name`, or None if another server is asked; `forced` overrides fields of the request."""
+        """Return the page `name`, or None if the request is for other servers; `forced` replaces its fields."""
         try:
             given = read_body(name, body) | forced
         except JsonFault as error:

@@ -60,7 +60,7 @@ def key_text(key: bytes, kind: int) -> str:
 
 
 def seed_text(seed: bytes, kind: int) -> str:
-    """Return the text of a seed."""
+    """Encode a seed as text."""
     return _checked_text(bytes([SEED | kind >> 5, (kind & 31) << 3]) + seed)
 
 

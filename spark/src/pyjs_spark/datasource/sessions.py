@@ -83,8 +83,8 @@ def _share_zip(spark: SparkSession) -> None:
 def session(app_name: str = "pyjs", master: str = "local[*]", **conf: object) -> SparkSession:
     """Return a Spark session with `jetstream` registered; `conf` takes precedence over the defaults.
 
-    Names of Spark's settings have dots: `session(**{"spark.ui.enabled": "true"})`. If there already is a session, it
-    is returned with those settings that can still change.
+    Names of Spark's settings have dots: `session(**{"spark.ui.enabled": "true"})`. An existing session
+    is returned, with the settings applied that can still change.
 
     Raises:
         SparkMissing: pyspark, pyarrow, or a Java from version 17 on is missing.

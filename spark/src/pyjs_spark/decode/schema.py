@@ -6,7 +6,7 @@ from the Spark schema, nullability included.
 
     stream   the stream's name
     seq      sequence in the stream
-    ts       time of storing, to the microsecond, which is what Spark can hold
+    ts       time of storing, to the microsecond, the resolution of Spark's timestamps
     ts_ns the same in ns since 1970; only if the schema has it
     subject  bytes that are not UTF-8 become U+FFFD
     headers  each name with its values, or the raw block, or no column (option includeHeaders)

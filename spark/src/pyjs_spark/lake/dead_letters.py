@@ -40,7 +40,7 @@ SUBJECTS = "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.> and $JS.EVENT.ADVISORY.
 
 
 def letters_of(spark: SparkSession, job: Job, advisories: DataFrame) -> DataFrame:
-    """Return the dead letters that advisories tell of, with their messages."""
+    """Return the dead letters named in advisories, with their messages."""
     from pyspark.sql import functions as f
 
     ends = (

@@ -91,7 +91,7 @@ def look(lake: Lake, options: Options) -> list[Holding]:
 
 
 def plan(lake: Lake, options: Options, rows_per_file: int) -> list[ReadRange]:
-    """Return the ranges that the lake lacks, and create what is needed to write them. Raises as `archive` does."""
+    """Return the ranges that the lake lacks, and create the folder or table for them. Raises as `archive` does."""
     holdings = look(lake, options)
     ranges = files.lacking(lake.root, options, holdings, rows_per_file)
     for holding in holdings:

@@ -57,7 +57,7 @@ class FilesSource(DataSource):
 
 
 class FilesReader(DataSourceReader):
-    """Writes one range in each task. Pickled."""
+    """The reader whose tasks write one range each. Pickled."""
 
     def __init__(self, task: Task, planned: Sequence[ReadRange]) -> None:
         self._task = task

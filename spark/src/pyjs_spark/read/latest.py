@@ -187,7 +187,7 @@ def _missing(stream: str) -> StreamMissing:
 
 
 class Seen:
-    """Hashes of the subjects that came, 8 bytes each."""
+    """Hashes of the subjects seen so far, 8 bytes each."""
 
     def __init__(self) -> None:
         self._hashes = array("q")

@@ -83,7 +83,7 @@ class Publisher:
         return self._acks.duplicates
 
     def publish(self, frames: Frames) -> None:
-        """Send frames as soon as the window has room; their rows are above all earlier ones.
+        """Send frames as soon as the window has room. Their row numbers must be higher than all earlier ones.
 
         Raises:
             PublishFailed, AccessDenied: one of this call or of an earlier one was not stored.

@@ -1,6 +1,6 @@
 """The rules for JetStream in the configuration of a server in a cluster.
 
-Asked only where JetStream in a cluster is allowed (ports/cluster.py, UNFINISHED).
+Applied only if JetStream in a cluster is allowed (ports/cluster.py, UNFINISHED).
 
 Source: nats-server 2.15.1 refuses to start with the same causes, tests/unit/config/ports/test_replicated.py.
 """
@@ -15,7 +15,7 @@ from pyjs.config.options import Options
 
 
 def check_replicated(options: Options, at: Callable[[str], Place]) -> list[Problem]:
-    """Return the problems of JetStream in a cluster."""
+    """Return the configuration errors of JetStream in a cluster."""
     problems: list[Problem] = []
     if not options.server_name:
         cause = "jetstream cluster requires `server_name` to be set"

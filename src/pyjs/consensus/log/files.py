@@ -54,7 +54,9 @@ class Header(NamedTuple):
     boot: int  # how often the node has started
     first: int  # number of the first record
     synced: int  # records up to this number are durable
-    machine: int = 0  # start of the machine whose memory has what is not synced; 0: nobody counts on that
+    machine: int = (
+        0  # the boot of the machine; its memory still has unsynced records. 0: no node relies on that
+    )
 
     def encode(self) -> bytes:
         """Return the bytes."""
@@ -96,7 +98,7 @@ class LogFile:
 
 
 def machine_of(disk: Disk) -> int:
-    """Return 32 bits of this start of the machine, UNKNOWN_MACHINE where the system does not tell."""
+    """Return 32 bits that identify this boot of the machine, or UNKNOWN_MACHINE if the system has no boot id."""
     try:
         return hash_of(disk.read_file(BOOT_ID)) & 0xFFFFFFFC | 2
     except OSError:
@@ -146,6 +148,6 @@ def seal_in(data: bytes, file_id: int) -> Seal | None:
 
 
 def is_nothing(data: bytes, number: int, path: str) -> bool:
-    """Return whether no header was written over these bytes yet: they are zeros, or the header of an older file."""
+    """Return whether these bytes hold no header of this file yet: zeros, or the header of an older file."""
     old = header_in(data, path)
     return not data.strip(b"\0") or (old is not None and old.number != number)

@@ -55,7 +55,7 @@ class StoredGroup:
         self.start_term = 0
         self.state = b""  # of the application at `start`
         self.hard = (0, 0, 0)  # term, vote, commit
-        self.damage = ""  # what was lost; "": the group is intact
+        self.damage = ""  # a description of the loss; "": the group is intact
         self.seq = 0  # records that the group has had
         self.seen = 0  # while a log is read: the number of the last record that proves `seq`
         self.base_place = 0  # of its GROUP record

@@ -18,7 +18,7 @@ file is reused when no group needs it. Records that idle groups have in the olde
 log, a few with each write; `crowding` lists groups with many records there, for the owner to compact. After a failed
 write or sync the log accepts nothing more, since only the next start can find out which records are durable.
 
-Long because whatever changes a group stages its records here.
+Long because every change of a group stages its records here.
 
 Sources: etcd's WAL, LevelDB's log; Alagappan et al., "Protocol-Aware Recovery" (a damaged log must not vote).
 """
@@ -98,8 +98,8 @@ class Write(Protocol):
 class NodeLog:
     """The log of one node. `incarnation` is 64 bits that no other process has ever had.
 
-    `machine` is 0 if others are told of what is written after its sync only. Otherwise it is the number of this start
-    of the machine; None: the one that the system gives.
+    `machine` identifies the boot of the machine, None stands for the current one. It is 0 if entries are acknowledged
+    only after their sync; the log is then never in doubt.
     """
 
     def __init__(
@@ -411,14 +411,14 @@ class NodeLog:
         return [file.path.rpartition("/")[2] for file in self._shelf.files.values()]
 
     def trust(self) -> None:
-        """Stage that nothing is missing any more of what others were told of: another file says so."""
+        """End the doubt of the log by beginning a new file: every acknowledged entry is here."""
         self._check_working()
         self.is_doubtful = False
         self._end.machine = self._machine
         self._end.begin_file(0, self._shelf.newest.number + 1)
 
     def forget_commit(self, group: int) -> None:
-        """Take the commit index of a group back to its start: others may have lost what was committed."""
+        """Reset the commit index of a group to its start, since other nodes may have lost committed entries."""
         one = self.groups[group]
         one.hard = (*one.hard[:2], one.start)
 
@@ -449,7 +449,7 @@ class NodeLog:
         return self._shelf.fresh_job()
 
     def finish_fresh_file(self, job: FreshFileJob, error: Exception | None) -> None:
-        """Take the file that was made; a failed sync is the end of the log, another error leaves it as it is."""
+        """Add the created file. A failed sync ends the log; after other errors it continues without the file."""
         self._shelf.made(job, error)
         if error is None or self.error is not None:
             return

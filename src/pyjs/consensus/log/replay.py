@@ -57,11 +57,11 @@ if TYPE_CHECKING:
     from pyjs.base.disk import Disk
 
 STEP_SIZE = 1 << 20  # bytes that are read at a step
-UNREADABLE = b"\xff" * HEADER.size  # neither a header nor what was there before one
+UNREADABLE = b"\xff" * HEADER.size  # neither a header nor unwritten space
 NO_BEGINNING = "the beginning of its log is missing"
 NO_RECORD = "a record of it is missing"
 SET_APART = "it lost a part of its log earlier"
-UNKNOWN_MANY = 1 << 62  # lost records that nobody counted
+UNKNOWN_MANY = 1 << 62  # an unknown number of lost records
 
 
 @dataclass(eq=False, slots=True)

@@ -45,7 +45,7 @@ class Staging:
         self.is_in_doubt = False  # groups that are not here may have been lost
         self.number = 1  # of the next record
         self.synced = 0  # records up to this number are durable
-        self.claimed = 0  # the last staged record says so of these
+        self.claimed = 0  # as stated in the last staged record
         self.before = 0  # group of the last record, 0: a census
         self.at = 0  # where the next record goes in the newest file
         self._chunks: list[tuple[LogFile, int, list[bytes]]] = []  # file, offset, parts

@@ -197,7 +197,7 @@ class Authenticator:
     def claim(
         self, connect: ConnectOptions, tls: TlsPeer | None = None, nonce: str = "", kind: str = "STANDARD"
     ) -> Claim:
-        """Return the client's claim of identity, from CONNECT or its certificate; `nonce` is what it had to sign.
+        """Return the client's claim of identity, from CONNECT or its certificate; `nonce` is the text to sign.
 
         `kind` is the kind of connection, as in the list of the users.
         """

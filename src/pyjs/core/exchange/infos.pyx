@@ -1,4 +1,4 @@
-"""The texts of the header Nats-Request-Info, remembered for the last clients of one service import.
+"""A cache of the header Nats-Request-Info for the recent clients of one service import.
 
 A text includes the client's round-trip time, so it expires after a second.
 
@@ -14,7 +14,7 @@ cdef int64_t OLD_NS = 1000000000
 
 
 cdef class Infos:
-    """The texts of one service import."""
+    """The cached headers of one service import."""
 
     def __cinit__(self, object describe):
         self.describe = describe

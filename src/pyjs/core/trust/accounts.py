@@ -157,7 +157,7 @@ class TrustedAccounts:
         return not pinned or name in pinned or name == self.options.system_account
 
     def find(self, name: str, then: Known) -> None:
-        """Like `fetch`, but first fetch the accounts that it imports from, if they can be fetched."""
+        """Like `fetch`, but before the call of `then` also try to fetch the accounts that this one imports from."""
         self.fetch(name, lambda account: self._gather_for(account, then))
 
     def _gather_for(self, account: TrustedAccount | None, then: Known) -> None:

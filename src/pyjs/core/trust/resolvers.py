@@ -24,7 +24,7 @@ class ResolverFault(Exception):
 
 
 class Resolver(ABC):
-    """A source of tokens."""
+    """A source of account tokens."""
 
     queue = JobQueue.ACCOUNTS  # of its calls
     bootstraps = True  # without the token of the system account, its own key is trusted

@@ -145,7 +145,7 @@ class Bootstrap:
 
     @property
     def word(self) -> Word:
-        """What this server says now."""
+        """The current word of this server."""
         return Word(self._me.node, self._me.store, self.expected, self._adopted)
 
     def hear(self, word: Word) -> None:

@@ -82,7 +82,7 @@ def without_replica(field: Field, stream: Assignment, node: int) -> StreamMoved:
 
 
 def may_move(state: MetaState) -> bool:
-    """Return whether there are streams on removed or evacuated servers, or such that lack a replica."""
+    """Return whether a stream is on a removed or evacuated server, or lacks a replica."""
     return bool(state.uneven) or any(node in state.load for node in _going(state))
 
 
@@ -95,10 +95,9 @@ def moves(field: Field, streams: Iterable[Assignment] | None = None) -> Iterator
     """Yield the entries that move streams, all or some, away from removed or evacuated servers.
 
     If no other server fits, a replicated stream loses the replica, as on nats-server, and gets a new one once a
-    server fits. It never loses the last but one; a single replica on an
-    evacuated server stays. If the server of a single replica was removed and another server fits, the
-    stream starts there without messages. The load of `field` includes the moves so far, so that not all streams go to
-    one server.
+    server fits. It keeps at least two replicas; a single replica on an evacuated server stays. If the server of a
+    single replica was removed and another server fits, the stream starts there without messages. The load of `field`
+    includes the moves so far, so that not all streams go to one server.
     """
     state = field.state
     going = _going(state)

@@ -112,7 +112,7 @@ def successor(
     placement: Placement | None,
     online: Collection[int],
 ) -> int:
-    """Return the server in `nodes` that shall lead after `leader`, as an operator wants; 0: any.
+    """Return the server in `nodes` that will lead after `leader`, by the operator's request; 0: any.
 
     Raises:
         ApiError: 10005, there is none.
@@ -153,7 +153,7 @@ def fitting(
     rules: Rules,
     nodes: Collection[int],
 ) -> tuple[int, ...]:
-    """Return those of `nodes` that `place` would choose for a stream that is already on them."""
+    """Return the `nodes` that `place` would choose for a stream that is already on them."""
     search = _Search(replace(config, max_bytes=-1), cluster, load, replace(rules, max_ha_assets=0), [])
     known = {server.node: server for server in servers}
     stay = [known[node] for node in nodes if node in known and search.fits(known[node])]

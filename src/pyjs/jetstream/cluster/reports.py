@@ -1,6 +1,6 @@
 """Reports about groups as dicts with fields in the order of the API: `cluster` of streams, `meta_cluster` of /jsz.
 
-Source: fields, their order and what is left out as three nats-servers 2.15.1 answer,
+Source: fields, their order and omitted fields as three nats-servers 2.15.1 answer,
 tests/conformance/test_cluster_jetstream.py.
 """
 
@@ -52,7 +52,7 @@ class Backlog:
 
 
 class ConsumerName(NamedTuple):
-    """A consumer, for its report."""
+    """The name of a consumer, and the number of its replicas, for its report."""
 
     name: str
     replicas: int = 0  # as it is configured; 0: as many as its stream

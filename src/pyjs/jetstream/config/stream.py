@@ -4,7 +4,7 @@ A StreamConfig never changes after its creation: the compiled Stream copies the 
 created and updated. (It is not frozen, because `same_as` edits its own copies.) Knows nothing of limits and conflicts
 (jetstream/rules/stream.py) or of request bodies (jetstream/config/stream_requests.py).
 
-Source: nats.docs "Streams"; field order, names and what is left out when empty probed on nats-server 2.15.1.
+Source: nats.docs "Streams"; field order, names and the omission of empty fields probed on nats-server 2.15.1.
 """
 
 from __future__ import annotations

@@ -603,7 +603,7 @@ cdef class Consumer(StreamConsumer):
     # -- the turn --------------------------------------------------------------------------------------------------
 
     cpdef void wake(self, uint64_t seq) noexcept:
-        """Handle new messages; none from the end of the last search up to `seq` (0: unknown) matches."""
+        """Queue the consumer for new messages; no match is left from its last search up to `seq` (0: unknown)."""
         self.mark_dirty()
         self.cursor.woken(seq)
 

@@ -381,7 +381,7 @@ class AccountFiles:
         self._log.warn(f"  Detected unsupported stream '{self._account} > {name}': {newer.reason}")
 
     def hide_offline(self, name: str) -> str:
-        """Like `hide`, for an offline stream, which is then gone.
+        """Like `hide`, for an offline stream, which then no longer counts as stored.
 
         Raises:
             StoreFailed: the next start may find the stream.

@@ -207,7 +207,7 @@ def _replica(stream: Stream) -> Replica:
 
 
 def _found(stream: Stream, name: str) -> Consumer:
-    """Return an open consumer after an operation. Raises ApiError: the stream leads no more, or it was deleted."""
+    """Return an open consumer after an operation. Raises ApiError: it was deleted, or the leadership was lost."""
     found = stream.consumers.get(name)
     errcodes.CONSUMER_NOT_FOUND.raise_if(found is None)
     errcodes.CLUSTER_NOT_AVAILABLE.raise_if(not isinstance(found, Consumer))

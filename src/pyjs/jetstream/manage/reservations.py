@@ -64,7 +64,7 @@ class HeldStreams:
             self._held[config.name].__enter__()
 
     def hold_all(self, postponed: Iterable[StreamConfig | None]) -> None:
-        """Reserve for many streams; None stands for a stream with unknown metadata."""
+        """Reserve subjects and bytes of many streams; None stands for a stream whose metadata could not be read."""
         self.some_unknown = False
         for config in postponed:
             if config is None:

@@ -236,7 +236,7 @@ def open_replica(
 
 
 def listen(js: JetStream, stream: Stream, *, on: bool) -> None:
-    """Subscribe a stream to its subjects, or end that: of all replicas only the leader takes messages."""
+    """Subscribe a stream to its subjects, or unsubscribe it; of all replicas, only the leader is subscribed."""
     _subscribe(js, stream, stream.config.subjects if on else ())
 
 

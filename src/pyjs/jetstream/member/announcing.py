@@ -1,7 +1,7 @@
 """Advisories of this server's part in the cluster: it leads the metadata, or a stream.
 
-The account of a stream gets the advisory, and the system account with the name of the account in it. The new leader
-sends them; nobody is told where nobody listens.
+The account of a stream gets the advisory; so does the system account, with the name of the account added. The new
+leader sends them, each only while it has a subscriber.
 """
 
 from __future__ import annotations

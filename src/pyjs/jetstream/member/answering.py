@@ -1,10 +1,10 @@
-"""Decides which server answers a request of the API: each gets it, and exactly one answers.
+"""The choice of the server that answers an API request: every server receives it, and exactly one answers.
 
-- The leader of the metadata: what concerns all streams of an account (META), and streams that nobody knows.
-- The server that has a stream, or that leads it: everything else about the stream and its consumers.
-- If no leader is known, each server holds the request; it goes its way when there is one. After HOLD_NS without a
-  leader the server to which the client is connected refuses it, and all others forget it. A server holds HELD_MAX
-  requests at most, and does the same at once with any more.
+- The leader of the metadata answers requests about all streams of an account (META) and about unknown streams.
+- The server that holds a stream, or leads it, answers all other requests about the stream and its consumers.
+- If no leader is known, each server holds the request until there is one. After HOLD_NS without a leader, the server
+  of the client refuses it, and all others drop it. A server holds up to HELD_MAX requests; it refuses or drops any
+  further one at once.
 
 Source: nats-server 2.15.1 answers 10008 about ten seconds after the leader was lost, and nothing before.
 """
@@ -49,15 +49,15 @@ SHORT_NS = 100 * NS_PER_MS  # for which a request is held at least
 
 
 class Place(Enum):
-    """Where a request is answered."""
+    """The server that answers a request."""
 
     HERE = "here"
     ELSEWHERE = "elsewhere"
-    UNKNOWN = "unknown"  # nobody leads, or this server does not know yet what it has to do
+    UNKNOWN = "unknown"  # there is no leader, or this server does not know its part yet
 
 
 class Desk:
-    """Finds out which requests this server answers."""
+    """Decides which requests this server answers."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Desk:
     def handle(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Iterator[Step] | None:
-        """Return the steps that answer a request; None: another server does."""
+        """Return the steps that answer a request, or None if another server answers it."""
         place = self._place(router, endpoint, args)
         if place is Place.ELSEWHERE:
             return None
@@ -90,7 +90,7 @@ class Desk:
     def _later(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Iterator[Step]:
-        """Answer a request when it is known who does."""
+        """Answer a request once the answering server is known, if it is this one."""
         place = partial(self._place, router, endpoint, args)
         if (yield from self._hold(lambda: place() is not Place.UNKNOWN)):
             if place() is Place.HERE:
@@ -99,7 +99,7 @@ class Desk:
             router.refuse(request, endpoint, errcodes.CLUSTER_NOT_AVAILABLE.error())
 
     def _hold(self, is_known: Callable[[], bool]) -> Generator[Step, None, bool]:
-        """Wait until it is known who answers a request; return whether it is."""
+        """Wait until the answering server is known; return False if it stays unknown."""
         if self._held >= HELD_MAX:
             return False
         wait_ns = max(self._machine.leaderless_ns() + HOLD_NS - self._turn.now, SHORT_NS)

@@ -1,11 +1,11 @@
-"""What the store of a server in a cluster says of itself: its number, and the first members that it has adopted.
+"""The identity of a store in a cluster: its number, and the first members that it has adopted.
 
     <store>/.cluster.{a,b}      metadata file of kind 7, with the map
-    store       u64, drawn when the file was made: another number means that the files of the server are gone
+    store       u64, random, drawn when the file is created; a server with another number has lost its files
     members     list of (node, store), the membership of jetstream/cluster/bootstrap; empty: none was adopted
     founded     whether the group of the members had a leader; its log must be here then
 
-Each change is durable before anybody is told.
+Each change is durable before this server sends it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """The streams of this server follow the metadata: those assigned to it are opened, changed and removed.
 
 Entries are applied again after a restart, so their changes are not made one by one: a change marks its stream, and
-the stream is then brought to its present state in the metadata. It begins when this server has applied all that was
-committed. A stream is known by its account, name and time of creation, which is in its files and never comes twice.
+the stream is then brought to its current state in the metadata. This begins once the server has applied every entry
+that was committed before its start. A stream is identified by its account, name and creation time, which is in its
+files and is never used twice.
 
-A stored stream is removed only if an entry has removed that very stream. Any other stream that the metadata does not
-have stays, and is reported.
+A stored stream is removed only if an entry has removed this stream. Any other stream that is not in the metadata
+stays and is reported.
 """
 
 from __future__ import annotations
@@ -78,11 +79,11 @@ class Keeper:
         self._removed: dict[tuple[Key, int], Assignment] = {}
         self._opened: dict[Key, Assignment] = {}  # replicated streams
         self._strange: set[Key] = set()  # reported
-        self._failed_last: dict[Key, str] = {}  # what was logged
+        self._failed_last: dict[Key, str] = {}  # the logged text
         self.failures: dict[Key, ApiError] = {}  # why the last attempt failed; it is tried again
 
     def begin(self) -> None:
-        """Begin: everything that was committed has been applied here."""
+        """Begin; every entry committed before the start has been applied here."""
         for account, js in self.accounts.items():
             for name in js.streams:
                 stream = self._machine.state.stream(account, name)
@@ -92,17 +93,17 @@ class Keeper:
         self._waiters.notify()
 
     def is_settled(self, key: Key) -> bool:
-        """Return whether the stream is as the metadata says, or could not be brought there."""
+        """Return whether the stream matches the metadata, or the attempt to change it has failed."""
         self.take(self._machine.changes)
         return self.is_caught_up and key not in self._busy and key not in self._due
 
     def is_idle(self) -> bool:
-        """Return whether every stream is as the metadata says."""
+        """Return whether every stream matches the metadata."""
         self.take(self._machine.changes)
         return self.is_caught_up and not (self._due or self._busy or self._again)
 
     def take(self, changes: list[Change]) -> None:
-        """Mark what has changed; the list is drained."""
+        """Mark the changed streams, and drain the list."""
         for change in changes:
             if isinstance(change, StreamChange):
                 self._mark(change)
@@ -124,7 +125,7 @@ class Keeper:
         return self._node in stream.nodes
 
     def steps(self) -> Generator[Step, None, None]:
-        """Do what is due, for ever."""
+        """Process due streams; never ends."""
         while True:
             again_ns = self._next_again_ns()
             wait_ns = max(again_ns - self._turn.now, 1) if again_ns else 0
@@ -133,24 +134,24 @@ class Keeper:
             yield from self._pass()
 
     def _has_work(self, again_ns: int) -> bool:
-        """Return whether a stream is due, or `again_ns` is no longer when the next one that failed is."""
+        """Return whether a stream is due, or the time of the next retry is not `again_ns` any more."""
         self.take(self._machine.changes)
         is_due = self.is_caught_up and any(key not in self._busy for key in self._due)
         return is_due or self._next_again_ns() != again_ns
 
     def _next_again_ns(self) -> int:
-        """Return when the next stream that failed is tried again; 0: none has failed."""
+        """Return the time of the next retry of a failed stream, or 0 if none has failed."""
         return next(iter(self._again.values()), 0)
 
     def _try_again(self) -> None:
-        """Mark the streams that failed long enough ago."""
+        """Mark the failed streams whose retry is due."""
         while self._again and self._next_again_ns() <= self._turn.now:
             key = next(iter(self._again))
             del self._again[key]
             self._due[key] = None
 
     def _pass(self) -> Generator[Step, None, None]:
-        """Begin with everything that is due; each stream has a chore of its own."""
+        """Start a chore for each due stream."""
         for key in list(self._due):
             if key in self._busy:
                 continue  # it is looked at again after that
@@ -161,7 +162,7 @@ class Keeper:
             self._turn.go_on(self._one(key))
 
     def _one(self, key: Key) -> Generator[Step, None, None]:
-        """Look at one stream."""
+        """Bring one stream to its state in the metadata, and record a failure."""
         self.failures.pop(key, None)
         try:
             yield from self._bring(key)
@@ -187,7 +188,7 @@ class Keeper:
             self._again[key] = self._turn.now + RETRY_NS
 
     def _bring(self, key: Key) -> Generator[Step, None, None]:
-        """Bring one stream to what the metadata says."""
+        """Open, change or remove one stream as the metadata requires."""
         js = self.accounts.get(key.account)
         if js is None:
             errcodes.NOT_ENABLED_FOR_ACCOUNT.raise_if(self._wanted(key) is not None)
@@ -217,7 +218,7 @@ class Keeper:
             yield from streams.update(js, wanted.config)
 
     def _remove(self, js: JetStream, key: Key, wanted: Assignment | None) -> Generator[Step, None, None]:
-        """Remove what entries have removed; report what is here for no known reason."""
+        """Remove a stream that an entry has removed; report one that is here for an unknown reason."""
         gone = [(each, old) for each, old in self._removed.items() if each[0] == key]
         for each, old in gone:
             if wanted is None or old.created_ns != wanted.created_ns:
@@ -241,7 +242,7 @@ class Keeper:
             yield from streams.delete(js, key.name)
 
     def _replicate(self, js: JetStream, key: Key, wanted: Assignment) -> Generator[Step, None, None]:
-        """Open the replica of a stream, or follow a change of it."""
+        """Open the replica of a stream, or apply a change to it."""
         replicated = js.shared.replicated
         errcodes.STREAM_CREATE.raise_if(replicated is None, err="this server has no replicated streams")
         assert replicated is not None

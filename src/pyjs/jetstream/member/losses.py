@@ -1,7 +1,8 @@
-"""Replicas of this server that must come back as other peers, because the log may have lost what they promised.
+"""Replicas of this server that must return as new peers, because the log may have lost their votes or entries.
 
-The leader of the metadata is told until the metadata gives them new incarnations. A doubt that the log has lost whole
-groups ends when every replica here is in the log: those that were lost are back by then.
+The server reports them to the leader of the metadata until the metadata gives them new incarnations. If the log may
+have lost whole groups, this doubt ends when every replica of this server is in the log: by then, lost ones have
+returned.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ class Losses:
         self.log: NodeLog | None = None  # set when it is recovered
 
     def add(self, stream: Assignment) -> None:
-        """Take a replica that cannot be opened because the log may have lost it."""
+        """Add a replica that cannot be opened because the log may have lost it."""
         self._found[stream.group] = stream
         self._waiters.notify()
 
     def is_ahead(self, stream: Assignment) -> bool:
-        """Return whether the log gave a replica an incarnation that the metadata does not know, after damage."""
+        """Return whether, after damage, the log has a newer incarnation of a replica than the metadata."""
         stored = None if self.log is None else self.log.groups.get(stream.group)
         return stored is not None and incarnation_of(stored.peer) > stream.incarnation_on(self._node)
 
@@ -60,7 +61,7 @@ class Losses:
             yield from self._waiters.until(lambda: not self._found, TELL_NS)
 
     def doubt_steps(self, is_idle: Callable[[], bool]) -> Generator[Step, None, None]:
-        """End the doubt of the log when every replica here is in it, and nothing is left to do for streams."""
+        """End the doubt of the log when it has every replica of this server and no stream has work left."""
         log = self.log
         if log is None or not log.lost_unknown:
             return
@@ -68,7 +69,7 @@ class Losses:
         log.end_doubt()
 
     def _are_known(self, log: NodeLog) -> bool:
-        """Return whether the log has every replica that the metadata has here."""
+        """Return whether the log has every replica that the metadata assigns to this server."""
         return all(
             stream.group in log.groups
             for stream in self._machine.state.streams()

@@ -1,8 +1,8 @@
-"""The part of one server in a JetStream cluster: its log, its consensus, the metadata, and what follows from it.
+"""One server's part in a JetStream cluster: its log, its consensus, the metadata, and the assigned streams.
 
 The order of a start: the identity of the store, the log in steps, the consensus; then the streams of the store are
 opened as on a single server; then the metadata group is opened or found. A stop ends the consensus first, so that
-nobody counts on this server any more, then the streams are closed, and the log at last.
+no server relies on this one any more; then it closes the streams, and last the log.
 
 Knows connections only by the seam `Carrier`. Steady work is done by chores that wait for each other's changes
 (`waiters`), so an idle server does nothing.
@@ -66,13 +66,13 @@ class Carrier(Peers, Protocol):
         """Send a note, or drop it if there is no connection."""
 
     def begin(self, consensus: MemberNode, notes: MemberNode) -> None:
-        """Give batches and notes to the part; called before the first connection."""
+        """Pass batches to `consensus` and notes to `notes`; called before the first connection."""
 
     def own_routes(self) -> int:
-        """Return how many of the configured addresses lead to this server itself."""
+        """Return the number of configured routes that lead to this server itself."""
 
     def quiet_ns(self, node: int) -> int:
-        """Return how long nothing was heard from a server; 0: unknown."""
+        """Return the time since the last bytes from a server, or 0 if it is unknown."""
 
 
 class MemberNode:
@@ -125,7 +125,7 @@ class MemberNode:
     # -- start and end -----------------------------------------------------------------------------------------
 
     def recover_steps(self, disk: Disk, shared: Shared, accounts: dict[str, JetStream]) -> Iterator[None]:
-        """Read what the store has of the groups, in steps; the store is locked. `accounts` are filled later.
+        """Read the log and the identity of the store, in steps. The store is locked; `accounts` are filled later.
 
         Raises:
             OSError, PyjsError: it cannot be read or written.
@@ -161,7 +161,7 @@ class MemberNode:
         )
 
     def _share(self, accounts: dict[str, JetStream]) -> None:
-        """Let every part see the accounts of the server."""
+        """Create the parts that need the accounts of the server."""
         self.accounts = accounts
         for part in (self._keeper, self.questions, self.orders):
             part.accounts = accounts
@@ -206,7 +206,7 @@ class MemberNode:
 
     @property
     def is_caught_up(self) -> bool:
-        """Return whether this server has applied what was committed before it started."""
+        """Return whether this server has applied every entry committed before its start."""
         return self._keeper.is_caught_up
 
     @property
@@ -215,12 +215,12 @@ class MemberNode:
         return self._log is not None and self._log.is_syncing
 
     def begin_stop(self) -> None:
-        """Take part no more; call `stop` when nothing is busy."""
+        """Leave all groups; call `stop` once `is_busy` is False."""
         if self.consensus is not None:
             self.consensus.stop()
 
     def stop(self) -> None:
-        """Close the log, after the streams."""
+        """Close the log; the streams are closed already."""
         self.begin_stop()
         log, self._log = self._log, None
         if log is not None and not log.is_syncing:
@@ -229,13 +229,13 @@ class MemberNode:
     # -- steady work -------------------------------------------------------------------------------------------
 
     def _catch_up_steps(self) -> Generator[Step, None, None]:
-        """Begin with the streams when everything that was committed before this start has been applied."""
+        """Start the keeper once every entry committed before this start has been applied."""
         while not (yield from self.confirm(wait=True)):
             pass
         self._keeper.begin()
 
     def confirm(self, *, wait: bool = False) -> Generator[Step, None, bool]:
-        """Wait until this server has applied what was committed when it was asked; return whether it has.
+        """Wait until this server has applied every entry committed before the call; return False after a time limit.
 
         With `wait`, wait for a leader first.
         """
@@ -253,7 +253,7 @@ class MemberNode:
         return (yield from self.waiters.until(lambda: reached, READ_NS if is_asked else AGAIN_NS))
 
     def end_turn(self) -> None:
-        """Announce what this server leads since the last turn, and let those go on that wait for a leader."""
+        """Announce new leaderships of this server, and wake the chores that wait for a leader."""
         if self.machine.leads != self._led_metadata:
             self._led_metadata = self.machine.leads
             if self._led_metadata:
@@ -270,7 +270,7 @@ class MemberNode:
     # -- proposals ---------------------------------------------------------------------------------------------
 
     def propose(self, entry: Entry) -> Generator[Step, None, Applied | None]:
-        """Propose an entry of the metadata and wait for its result; None: unknown, or this server does not lead.
+        """Propose an entry of the metadata and return its result; None: it is unknown, or this server does not lead.
 
         Raises:
             BadRow: no server would accept it.
@@ -286,9 +286,9 @@ class MemberNode:
         return proposal.applied
 
     def meet(self) -> Generator[Step, None, None]:
-        """Wait until every member of the metadata group is there and described, for MEET_NS after this one leads.
+        """Wait until every member of the metadata group is online and described, up to MEET_NS after this one leads.
 
-        A stream that is created at once after the start of all servers is not refused for want of servers.
+        So a stream that is created right after the start of all servers is not refused for too few servers.
         """
         wait_ns = self.machine.leads_since_ns + MEET_NS - self._turn.now
         if wait_ns > 0:
@@ -300,7 +300,7 @@ class MemberNode:
         return all(node in there and node in self.machine.state.servers for node in nodes)
 
     def hand_over(self, group: int, node: int) -> None:
-        """Let another server lead a group, if that is possible now."""
+        """Transfer the leadership of a group to another server, if that is possible now."""
         assert self.consensus is not None
         with suppress(Refused):
             self.consensus.transfer(group, node)
@@ -320,12 +320,12 @@ class MemberNode:
         self._turn.go_on(self.propose(entry))
 
     def receive(self, node: int, data: bytes) -> None:
-        """Take a batch of replicated groups. Raises ValueError: it is damaged."""
+        """Handle a batch of replicated groups. Raises ValueError: it is damaged."""
         assert self.replicated is not None
         self.replicated.receive(node, data)
 
     def take_note(self, node: int, data: bytes) -> None:
-        """Take a note of another server. Raises ValueError: it is damaged."""
+        """Handle a note of another server. Raises ValueError: it is damaged."""
         try:
             note = notes.decode(data)
         except BadRow as error:
@@ -365,21 +365,21 @@ class MemberNode:
     # -- reports -----------------------------------------------------------------------------------------------
 
     def meta_status(self) -> GroupStatus | None:
-        """Return the metadata group as it is here; None: it is not open."""
+        """Return the status of the metadata group on this server, or None if it is not open."""
         return self.status_of(self.meta_group) if self.meta_group else None
 
     @property
     def meta_group(self) -> int:
-        """The number of the metadata group; 0: it is not open."""
+        """The number of the metadata group, or 0 if it is not open."""
         return 0 if self.group is None else self.group.group
 
     def status_of(self, group: int) -> GroupStatus | None:
-        """Return a group as it is here; None: it is not open, such as after damage to its log."""
+        """Return the status of a group on this server, or None if it is not open, as after damage to its log."""
         assert self.consensus is not None
         with suppress(KeyError, RaftError):
             return self.consensus.status(group)
         return None
 
     def quiet_ns(self, node: int) -> int:
-        """Return how long nothing was heard from a server; 0: unknown."""
+        """Return the time since the last bytes from a server, or 0 if it is unknown."""
         return self._carrier.quiet_ns(node)

@@ -1,11 +1,11 @@
 """The metadata group of one server: found or opened again, and led.
 
-A server with a log opens the group that is in it. Any other one finds the first members by the rules of
-jetstream/cluster/bootstrap, with words to all servers that it is connected to. The group's number has the digest of
-its first members, so that votes of different groups never mix.
+A server opens the group that its log has. Without one it finds the first members by the rules of
+jetstream/cluster/bootstrap: it sends words to all connected servers. The number of the group contains the digest of
+its first members, so votes of different groups never mix.
 
-Each server describes itself to the leader until the metadata says what it is. The leader lets the group follow the
-servers, one change at a time.
+Each server sends its description to the leader until the metadata has it. The leader adapts the members of the group
+to the servers, one change at a time.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _CHANGES = {
 
 
 class Way(Protocol):
-    """What the group needs of its server."""
+    """The part of the server that the group needs."""
 
     online: set[int]
 
@@ -94,7 +94,7 @@ class MetaGroup:
     def open_stored(self, log: NodeLog, rng: Rng) -> bool:
         """Open the group that the log has; return whether there is one.
 
-        A server whose log has lost it has promised what it does not know: it joins again as another member.
+        If the log has lost the group, the server no longer knows its votes: it joins again as a new member.
         """
         stored = next((each for each in log.groups.values() if each.number >= META_MIN), None)
         is_lost = stored is None and (self._identity.founded or log.lost_unknown)
@@ -124,7 +124,7 @@ class MetaGroup:
     # -- the first members -------------------------------------------------------------------------------------
 
     def found_steps(self) -> Generator[Step, None, None]:
-        """Find the first members and found the group, or join the one that others have."""
+        """Agree with the other servers on the first members and start the group, or join a running one."""
         said, has_heard = None, False
         while not self._machine.had_leader:
             self._bootstrap.expected = self._expected()
@@ -156,7 +156,7 @@ class MetaGroup:
             self._join(membership)
 
     def _join(self, membership: Membership) -> None:
-        """Join a group that runs: the leader says as which peer."""
+        """Join a running group under the incarnation that its leader assigns."""
         if self.group and not self._is_joined:
             self._consensus.remove(self.group)  # it was started, and the others have another one
             self.group = 0
@@ -171,7 +171,7 @@ class MetaGroup:
                 self._way.tell(node, Description(self._server))
 
     def welcomed(self, incarnation: int) -> None:
-        """Take the answer of the leader to a server that joins."""
+        """Handle the incarnation that the leader assigns to this server, which joins."""
         self._welcome = incarnation
         self._heard += 1
         self._waiters.notify()
@@ -191,7 +191,7 @@ class MetaGroup:
             self._way.tell(node, Saying(self._word()))
 
     def hear(self, node: int, word: Word) -> None:
-        """Take the word of another server; answer it if this one needs no more words itself."""
+        """Handle the word of another server; answer it if the group of this server already runs."""
         if word.node != node:
             return
         self._bootstrap.hear(word)
@@ -208,7 +208,7 @@ class MetaGroup:
         return known is not None and _same(known, self._server)
 
     def describe_steps(self) -> Generator[Step, None, None]:
-        """Say what this server is until the metadata has it, for ever."""
+        """Send the description of this server to the leader whenever the metadata lacks it; never ends."""
         while True:
             yield from self._waiters.until(lambda: self._machine.leader and not self._is_described)
             if self._machine.leads:
@@ -218,7 +218,7 @@ class MetaGroup:
             yield from self._waiters.until(lambda: self._is_described, DESCRIBE_NS)
 
     def described(self, server: Server) -> None:
-        """Propose what a server says of itself, if that is new, or say as which peer it joins; on the leader."""
+        """On the leader: propose a new description of a server, or send a known server its incarnation."""
         if not self._machine.leads:
             return
         known = self._machine.state.servers.get(server.node)
@@ -228,7 +228,7 @@ class MetaGroup:
             self._way.tell(server.node, Welcome(known.incarnation))
 
     def follow_steps(self) -> Generator[Step, None, None]:
-        """Let the group follow the servers while this one leads, for ever."""
+        """Adapt the members of the group to the servers while this one leads; never ends."""
         while True:
             yield from self._waiters.until(lambda: self._machine.leads and self._next_change() is not None)
             change = self._next_change()
@@ -271,5 +271,5 @@ def _is_empty(stored: StoredGroup) -> bool:
 
 
 def _same(known: Server, server: Server) -> bool:
-    """Return whether the metadata says of a server what it says of itself."""
+    """Return whether the metadata has the current description of a server."""
     return replace(known, incarnation=server.incarnation, evacuating=server.evacuating) == server

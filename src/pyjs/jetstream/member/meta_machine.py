@@ -1,7 +1,7 @@
 """The state machine of the metadata group on one server.
 
-Applies entries to the metadata and collects their changes for this server's streams. A proposal gets its result with
-its entry, or learns that nobody knows it.
+Applies entries to the metadata and collects their changes for this server's streams. A proposal gets its result when
+its entry is applied, or learns that the result stays unknown.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Proposal:
 
     def __init__(self) -> None:
         self.is_over = False
-        self.applied: Applied | None = None  # None when it is over: nobody knows whether it will be committed
+        self.applied: Applied | None = None  # None at the end: it is unknown whether it will be committed
 
 
 class MetaMachine:
-    """The metadata of this server, and who leads its group."""
+    """The metadata on this server, and the leader of its group."""
 
     def __init__(self, waiters: Waiters, turn: Turn) -> None:
         self._waiters = waiters
@@ -63,7 +63,7 @@ class MetaMachine:
         self._waiters.notify()
 
     def role(self, term: int, role: Role, leader: int) -> None:
-        """Note who leads."""
+        """Store the leader."""
         if role == Role.LEADER and not self.leads:
             self.leads_since_ns = self._turn.now
         self.leads = role == Role.LEADER
@@ -74,21 +74,21 @@ class MetaMachine:
         self._waiters.notify()
 
     def dropped(self, proposal: object) -> None:
-        """Note that the result of a proposal stays unknown."""
+        """Record that the result of a proposal stays unknown."""
         assert isinstance(proposal, Proposal)
         proposal.is_over = True
         self._waiters.notify()
 
     def leaderless_ns(self) -> int:
-        """Return since when no leader is known; now if there is one."""
+        """Return the time since which no leader is known; the current time if there is a leader."""
         return self._turn.now if self.leader else self._lost_ns
 
     def durable(self) -> int:
-        """Return that every applied entry may be cut: the snapshot is the whole state."""
+        """Return the last applied entry: the snapshot is the whole state, so the log may be cut there."""
         return INDEX_MAX
 
     def snapshot(self) -> bytes | None:
-        """Return the metadata; None while streams that it does not have any more are being removed."""
+        """Return the metadata, or None while this server still removes streams that the metadata no longer has."""
         if self.changes or self.owes:
             return None
         self.snapshot_ns, self.entries, self.size = self._time_ns, 0, 0

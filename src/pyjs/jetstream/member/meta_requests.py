@@ -1,8 +1,8 @@
 """Requests that the leader of the metadata answers: streams are created, changed, deleted and listed here.
 
-A handler checks the configuration as a single server does, and chooses servers. The proposal is decided when it
-is applied; it begins again if that was based on what is no longer so. The answer is sent by the server that holds the
-stream. If the outcome is unknown, because this server leads no more, nobody answers.
+A handler checks the configuration as a single server does, chooses servers and proposes an entry. The result is known
+when the entry is applied. If the metadata has changed in between, the handler starts again. The server that holds the
+stream sends the answer. If the outcome is unknown because this server lost its leadership, no server answers.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class MetaRequests:
         }
 
     def own(self, endpoint: Endpoint) -> Endpoint:
-        """Return the endpoint as it is in a cluster."""
+        """Return the endpoint with its handler for a cluster."""
         handler = self._handlers.get(endpoint.words)
         if handler is None:
             return endpoint
@@ -151,7 +151,7 @@ class MetaRequests:
         return None if applied is None else {"success": True}
 
     def _restore(self, call: ApiCall) -> MaybeSteps:
-        """Refuse an archive: it would have to be sent to the server that is chosen for the stream."""
+        """Refuse a restore: the client would have to send the archive to the server chosen for the stream."""
         yield None
         raise errcodes.STREAM_RESTORE.error(err="a cluster takes no archives yet")
 
@@ -174,7 +174,7 @@ class MetaRequests:
         return config
 
     def field(self) -> Field:
-        """Return where streams can be now."""
+        """Return the servers, their load and the rules for placing streams."""
         member = self._member
         options = member.options.jetstream
         rules = Rules(member.online | {member.node}, options.unique_tag.lower())
@@ -187,14 +187,14 @@ class MetaRequests:
         return stream
 
     def _leader_of(self, js: JetStream, stream: Assignment) -> int:
-        """Return the server that leads a stream, as far as it is known here."""
+        """Return the server that leads a stream; if it is unknown, the first server of the stream."""
         opened, replicated = js.streams.get(stream.name), js.shared.replicated
         if stream.config.num_replicas == 1 or replicated is None or opened is None:
             return stream.nodes[0]
         return replicated.leader_of(opened) or stream.nodes[0]
 
     def _agree(self, decide: Callable[[], Entry | Assignment]) -> Generator[Step, None, Applied | None]:
-        """Propose what `decide` returns, until it is done or refused; None: the outcome is unknown.
+        """Propose the entry that `decide` returns until it is applied or refused; None: the outcome is unknown.
 
         Raises:
             ApiError: it is refused.
@@ -210,7 +210,7 @@ class MetaRequests:
                 raise applied.error
 
     def _pass_on(self, call: ApiCall, words: str, applied: Applied | None) -> JsonDict | None:
-        """Let the server that holds the stream answer; None."""
+        """Let the servers of the stream answer, and return None; answer a delete here if none is online."""
         if applied is None or applied.stream is None:
             return None
         member, stream = self._member, applied.stream
@@ -277,10 +277,10 @@ class MetaRequests:
         return out | ({"offline": plan.offline} if plan.offline else {})
 
     def _confirmed(self, call: ApiCall) -> Generator[Step, None, bool]:
-        """Return whether this server still leads.
+        """Return whether this server still leads, after a read by a quorum.
 
         Raises:
-            ApiError: 10008, nobody leads, and the client of the request is here.
+            ApiError: 10008, there is no leader, and the client is connected to this server.
         """
         if (yield from self._member.confirm()):
             return True
@@ -315,5 +315,5 @@ def bounds_of(js: JetStream, config: StreamConfig) -> Bounds:
 
 
 def _check_tier(js: JetStream, config: StreamConfig) -> None:
-    """Refuse a number of replicas for which the account has no limits. Raises ApiError."""
+    """Refuse a number of replicas for which the account has no tier. Raises ApiError."""
     errcodes.NO_LIMITS.raise_if(bool(js.limits.tiers) and f"R{config.num_replicas}" not in js.limits.tiers)

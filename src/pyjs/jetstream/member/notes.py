@@ -1,9 +1,9 @@
-"""Notes that servers of a cluster send each other, beside the batches of their groups.
+"""Notes: the messages between servers of a cluster that are not batches of their groups.
 
     note = msgpack list: kind u8, the fields of its kind
 
-A note may be lost with its connection, and is in the order in which it was sent. Whatever depends on an answer waits
-for a bounded time.
+Notes arrive in the order in which they were sent, and may be lost with their connection. So code that waits for an
+answer has a time limit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NOTE_SIZE_MAX = 64 << 20  # bytes
 
 
 class Kind(IntEnum):
-    """The kinds of notes; a number is never used for something else."""
+    """The kinds of notes; a number is never reused."""
 
     SAYING = 1
     DESCRIPTION = 2
@@ -43,7 +43,7 @@ class Saying:
     word: Word
 
     def fields(self) -> list[Any]:
-        """Return what is packed."""
+        """Return the values to pack."""
         return [self.word.encode()]
 
     @classmethod
@@ -54,12 +54,12 @@ class Saying:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A server says to the leader of the metadata what it is."""
+    """A server describes itself to the leader of the metadata."""
 
     server: Server
 
     def fields(self) -> list[Any]:
-        """Return what is packed."""
+        """Return the values to pack."""
         return [self.server.to_row()]
 
     @classmethod
@@ -72,7 +72,7 @@ class Description:
 class Order:
     """The leader of the metadata asks a server to answer a request, after it has applied the entry `index`.
 
-    0: nothing was changed, the stream to create is there.
+    `index` is 0 if nothing was changed because the stream already exists.
     """
 
     account: str
@@ -86,7 +86,7 @@ class Order:
     payload: bytes
 
     def fields(self) -> list[Any]:
-        """Return what is packed."""
+        """Return the values to pack."""
         return [
             self.account,
             self.words,
@@ -117,14 +117,14 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The leader of the metadata asks for the reports of streams, or without names for the usage of an account."""
+    """The leader of the metadata asks for reports of streams; without names, for the usage of an account."""
 
     number: int
     account: str
     names: tuple[str, ...]
 
     def fields(self) -> list[Any]:
-        """Return what is packed."""
+        """Return the values to pack."""
         return [self.number, self.account, list(self.names)]
 
     @classmethod
@@ -141,7 +141,7 @@ class Reply:
     data: bytes
 
     def fields(self) -> list[Any]:
-        """Return what is packed."""
+        """Return the values to pack."""
         return [self.number, self.data]
 
     @classmethod
@@ -152,12 +152,12 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """The leader of the metadata tells a server which peer it is in the group."""
+    """The leader of the metadata tells a server its incarnation in the group."""
 
     incarnation: int
 
     def fields(self) -> list[Any]:
-        """Return what is packed."""
+        """Return the values to pack."""
         return [self.incarnation]
 
     @classmethod
@@ -168,7 +168,7 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A server tells the others of a stream that it answers an order."""
+    """A server tells the other replicas of a stream that it answers an order."""
 
     account: str
     stream: str
@@ -176,7 +176,7 @@ class Answered:
     index: int
 
     def fields(self) -> list[Any]:
-        """Return what is packed."""
+        """Return the values to pack."""
         return [self.account, self.stream, self.reply, self.index]
 
     @classmethod
@@ -192,7 +192,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A server tells the leader of the metadata that the log of a replica is lost, as `entries.ReplicaLost`."""
+    """A server reports a replica without its log to the leader of the metadata; see `entries.ReplicaLost`."""
 
     account: str
     stream: str
@@ -201,7 +201,7 @@ class Loss:
     node: int
 
     def fields(self) -> list[Any]:
-        """Return what is packed."""
+        """Return the values to pack."""
         return [self.account, self.stream, self.group, self.revision, self.node]
 
     @classmethod
@@ -236,7 +236,7 @@ def encode(note: Note) -> bytes:
 
 
 def decode(data: bytes) -> Note | None:
-    """Return the note in `data`; None: a newer server sent it, and it has no meaning here. Raises BadRow."""
+    """Return the note in `data`, or None if its kind is unknown: a newer server sent it. Raises BadRow."""
     row = unpack(data, "a note of another server", NOTE_SIZE_MAX)
     made = _TYPES.get(row.number("kind"))
     if made is None:

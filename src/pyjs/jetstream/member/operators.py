@@ -1,6 +1,6 @@
-"""Carries out requests of operators: hand over a lead, remove or evacuate a server, purge an account.
+"""Requests of operators: transfer a leadership, remove or evacuate a server, purge an account.
 
-The leader of the metadata answers, and every other server is silent: it returns None.
+The leader of the metadata answers; on every other server the methods return None.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class Operators:
         self._member = member
 
     def step_down(self, body: bytes) -> Answer:
-        """Let another server lead the metadata.
+        """Transfer the leadership of the metadata to another server.
 
         Raises:
-            ApiError: no other server can, or the request is invalid.
+            ApiError: no other server can lead, or the request is invalid.
         """
         member, machine = self._member, self._member.machine
         status = member.meta_status()
@@ -56,10 +56,10 @@ class Operators:
         return {"success": True}
 
     def stream_steps_down(self, call: ApiCall) -> MaybeSteps:
-        """Let another replica lead a stream that is led here; the only replica of a stream stays its leader.
+        """Transfer the leadership of a stream from this server to another replica, if there is one.
 
         Raises:
-            ApiError: no other server can, or the request is invalid.
+            ApiError: no other server can lead, or the request is invalid.
         """
         member, stream = self._member, call.stream()
         errcodes.CONSUMER_NOT_FOUND.raise_if(len(call.args) > 1 and call.args[1] not in stream.consumers)
@@ -75,7 +75,7 @@ class Operators:
         return {"success": True}
 
     def _heir(self, body: bytes, status: GroupStatus) -> int:
-        """Return the server that shall lead a group after this one; 0: there is none."""
+        """Return the server that will lead a group after this one, or 0 if there is none."""
         member = self._member
         given = stream_requests.read(body, stream_requests.STEPDOWN_REQUEST, True) if body.strip() else {}
         wanted = given.get("placement")
@@ -113,7 +113,7 @@ class Operators:
         return found
 
     def move_steps(self) -> Generator[Step, None, None]:
-        """Move streams away from servers that were removed or are evacuated, while this server leads, for ever."""
+        """While this server leads, move streams away from removed or evacuated servers; never ends."""
         member, seen = self._member, None
         while True:
             yield from member.waiters.until(lambda seen=seen: self._moves_from(seen))  # type: ignore[misc]
@@ -126,7 +126,7 @@ class Operators:
             yield from member.waiters.until(lambda: False, PAUSE_NS)
 
     def _moves_from(self, seen: object) -> bool:
-        """Return whether streams may have to move that did not have to in the situation `seen`."""
+        """Return whether the situation differs from `seen`, so that further streams may have to move."""
         machine = self._member.machine
         return machine.leads and self._situation() != seen and may_move(machine.state)
 

@@ -1,8 +1,9 @@
 """Answers to requests that the leader of the metadata has decided and another server finishes.
 
-A stream that was created, changed or deleted is reported by the server that holds it, as soon as it has done so. The
-leader sends an order; it names the request, so that the answer goes to the client from here. The leader of a
-replicated stream answers, and tells the other replicas; if it is lost before that, the next leader answers.
+The server that holds a stream answers a create, an update or a delete as soon as it has carried it out. It gets an
+order from the leader of the metadata; the order contains the request, so this server answers the client directly. Of
+a replicated stream, the leader answers and tells the other replicas; if it fails before that, the next leader
+answers.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.member.questions import Questions
     from pyjs.jetstream.member.waiters import Waiters
 
-WAIT_NS = 8 * NS_PER_S  # for the stream, after which nobody waits for the answer
+WAIT_NS = 8 * NS_PER_S  # for the stream; after that no client waits for the answer
 INTEREST_NS = NS_PER_S  # for the news that the client waits for an answer
 OTHERS_NS = NS_PER_S  # for the other servers of a stream that cannot be opened here
 EARLY_MAX = 256  # answers that are known before their orders
@@ -38,7 +39,7 @@ LOOK_NS = 10 * NS_PER_MS
 
 
 class Orders:
-    """The orders to one server."""
+    """The orders that one server has received."""
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class Orders:
             self._turn.go_on(self._steps(js, order))
 
     def answered(self, note: Answered) -> None:
-        """Forget an order that another server answers, or that comes later."""
+        """Drop an order that another server has answered; if the order arrives later, drop it then."""
         if self._open.pop(note, None) is not None:
             self._waiters.notify()
             return
@@ -102,9 +103,9 @@ class Orders:
         yield from Router(js.account, js.shared, js).work(request, own, (order.stream,))
 
     def _decide(self, js: JetStream, order: Order, name: Answered) -> Generator[Step, None, bool]:
-        """Wait until it is known whether this server answers an order; return whether it does.
+        """Return whether this server answers an order; wait until that is known.
 
-        A follower waits too: the leader may be lost before it has answered.
+        A follower waits too, since the leader may fail before it has answered.
         """
         deadline_ns = self._turn.now + WAIT_NS
 
@@ -119,13 +120,15 @@ class Orders:
                 return self._open.get(name) is order and (yield from self._refuses(order, name))
             if self._is_applied(js, order):
                 return True
-            yield from self._waiters.until(lambda: self._is_applied(js, order), LOOK_NS)  # nobody tells of it
+            yield from self._waiters.until(
+                lambda: self._is_applied(js, order), LOOK_NS
+            )  # no notification comes
         return False
 
     def _is_mine(self, js: JetStream, order: Order) -> bool | None:
-        """Return whether this server answers: of replicas, the one that leads; None: it is not known yet.
+        """Return whether this server answers: the leader of a replicated stream does; None: not known yet.
 
-        A replica that comes late, when the stream was answered and deleted meanwhile, is not it.
+        A replica that finds the stream deleted again does not answer: the leader did so before the delete.
         """
         key = Key(order.account, order.stream)
         if self._machine.state.index < order.index or not self._keeper.is_settled(key):
@@ -140,7 +143,7 @@ class Orders:
         return True if replicated.leads(stream) else None
 
     def _is_applied(self, js: JetStream, order: Order) -> bool:
-        """Return whether a stream that is led here has the configuration of the metadata, or cannot get it."""
+        """Return whether the stream has the configuration of the metadata, or applying it has failed."""
         key = Key(order.account, order.stream)
         stream, replicated = js.streams.get(order.stream), js.shared.replicated
         if replicated is None or stream is None or not replicated.is_replica(stream):
@@ -149,7 +152,7 @@ class Orders:
         return assigned is None or stream.config == assigned.config or key in self._keeper.failures
 
     def _refuses(self, order: Order, name: Answered) -> Generator[Step, None, bool]:
-        """Return whether this server answers that no server can open a stream, which the metadata's leader does."""
+        """Return whether this server answers with the failure: it leads the metadata, and no server opened it."""
         if Key(order.account, order.stream) not in self._keeper.failures or not self._machine.leads:
             return False
         yield from self._waiters.until(lambda: self._open.get(name) is not order, OTHERS_NS)
@@ -165,7 +168,7 @@ class Orders:
         return [node for node in stream.nodes if node != self._node]
 
     def _know_client(self, js: JetStream, reply: bytes) -> Generator[Step, None, None]:
-        """Wait until it is known here where the answer goes; that news comes on another connection."""
+        """Wait until this server knows the subscriber of the reply; its interest arrives on another connection."""
         for _ in range(INTEREST_NS // LOOK_NS):
             if not reply or js.account.has_interest(reply):
                 return
@@ -186,9 +189,9 @@ class Orders:
 
 
 def _name(order: Order) -> Answered:
-    """Return the note that another server answers an order."""
+    """Return the note that names an order as answered."""
     return Answered(order.account, order.stream, order.reply, order.index)
 
 
 def _nothing(request: Request) -> None:
-    """Stand for the handler of a request that has come long ago."""
+    """Do nothing; the request came from another server and has no sender here."""

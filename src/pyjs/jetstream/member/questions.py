@@ -1,7 +1,7 @@
 """Reports about streams and accounts, gathered from the servers that have them.
 
-The leader of the metadata asks each server once for all streams of a page, and waits ANSWER_NS at most. A server that
-does not answer, or whose answer is damaged, is left out: its streams are `missing` in a list, and its usage is not
+The leader of the metadata asks each server once for all streams of a page, and waits up to ANSWER_NS. A server
+without an answer, or with a damaged one, is left out: its streams are `missing` in a list, and its usage is not
 counted.
 """
 
@@ -30,7 +30,7 @@ STEP = 16  # streams reported in one turn: half a millisecond
 
 
 class Questions:
-    """The questions of one server to others, and the answers to theirs."""
+    """The questions of one server to others, and its answers to their questions."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Questions:
     def gather(
         self, account: str, names: Mapping[int, list[str]]
     ) -> Generator[Step, None, list[dict[str, Any]]]:
-        """Ask servers for the reports of streams, or of an account for no names; return the answers that came."""
+        """Ask servers for reports of streams or, without names, of the account; return the answers in time."""
         numbers = []
         for node, wanted in names.items():
             self._last += 1
@@ -66,7 +66,7 @@ class Questions:
                 del self._open[number]
 
     def came(self, reply: Reply) -> None:
-        """Take an answer."""
+        """Store an answer."""
         if reply.number in self._open:
             self._open[reply.number] = reply.data
             self._waiters.notify()
@@ -87,7 +87,7 @@ class Questions:
 
 
 def _report_in(data: bytes) -> dict[str, Any] | None:
-    """Return the report in an answer; None: it is damaged, and counts as not answered."""
+    """Return the report in an answer, or None if it is damaged, which counts as no answer."""
     try:
         report = orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -96,7 +96,7 @@ def _report_in(data: bytes) -> dict[str, Any] | None:
 
 
 def streams_report(js: JetStream, names: tuple[str, ...]) -> Generator[Step, None, dict[str, Any]]:
-    """Return the infos of streams that are here, by name, as lists show them."""
+    """Return the infos of the streams on this server by name, as lists show them."""
     from pyjs.jetstream.manage.stream_info import stream_info  # imported with the first stream
 
     infos = {}
@@ -109,7 +109,7 @@ def streams_report(js: JetStream, names: tuple[str, ...]) -> Generator[Step, Non
 
 
 def usage_report(js: JetStream) -> dict[str, int]:
-    """Return the numbers of an account that are summed over all servers."""
+    """Return this server's part of the usage of an account."""
     return {
         "memory": js.usage[MEMORY].used,
         "storage": js.usage[FILE].used,

@@ -1,4 +1,4 @@
-"""Reports the cluster as one server sees it: `cluster` of streams and consumers, `meta_cluster` of monitoring."""
+"""The cluster as one server sees it: `cluster` of streams and consumers, `meta_cluster` of monitoring."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Reports:
         return meta_cluster(machine.state, self._member.options.cluster.name, group, backlog)
 
     def stream(self, js: JetStream, stream: Stream) -> dict[str, Any]:
-        """Return the `cluster` object of a stream that is open here."""
+        """Return the `cluster` object of an open stream."""
         name = self._member.options.cluster.name
         assigned = self._member.machine.state.stream(js.account.name, stream.name)
         if assigned is None:
@@ -65,7 +65,7 @@ class Reports:
         )
 
     def consumer(self, js: JetStream, consumer: Consumer) -> dict[str, Any]:
-        """Return the `cluster` object of a consumer that is here."""
+        """Return the `cluster` object of an open consumer."""
         name = self._member.options.cluster.name
         stream = self._member.machine.state.stream(js.account.name, consumer.stream_name)
         if stream is None:

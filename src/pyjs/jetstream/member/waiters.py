@@ -1,7 +1,7 @@
-"""Chores that wait until something holds, or until a time.
+"""Chores that wait for a condition, with or without a time limit.
 
-Code that changes what they may wait for calls `notify`; each waiter looks for itself and waits on. A timer wakes its
-own waiter only, so many waiting requests do not wake each other.
+Code that changes a state that conditions read calls `notify`: each waiter then checks its condition. A timer wakes
+only its own waiter, so many waiting requests do not wake each other.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class Waiters:
         self._waiting: dict[Chore, None] = {}  # oldest first
 
     def notify(self) -> None:
-        """Let every waiter look again, in this turn or the next one."""
+        """Let every waiter check its condition, in this turn or the next one."""
         self._turn.chores.extend(self._waiting)
         self._waiting.clear()
 
     def until(self, holds: Callable[[], object], wait_ns: int = 0) -> Generator[Step, None, bool]:
-        """Wait until something holds, for `wait_ns` at most (0: for any time); return whether it holds."""
+        """Wait until `holds` returns a true value, up to `wait_ns` (0: no limit); return whether it does."""
         if holds():
             return True
         if not wait_ns:
@@ -56,7 +56,7 @@ class Waiters:
             mine[:] = [chore]
 
     def _wake(self, chores: list[Chore]) -> None:
-        """Let those of the chores look again that still wait."""
+        """Let the chores that still wait check their conditions."""
         for chore in chores:
             if chore in self._waiting:
                 del self._waiting[chore]

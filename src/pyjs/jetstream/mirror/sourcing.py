@@ -77,7 +77,10 @@ def closing(js: JetStream, stream: Stream) -> None:
 
 
 def stop(js: JetStream) -> None:
-    """Stop all copying; the caller must close every stream next, since an open one would remove uncopied messages."""
+    """Stop all copying; the caller must close every stream next.
+
+    An open interest or work-queue stream would remove messages that its mirrors have not copied yet.
+    """
     for inflow in js.inflows.values():
         inflow.close()
     js.inflows.clear()

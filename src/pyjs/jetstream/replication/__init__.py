@@ -1,1 +1,1 @@
-"""Replicated streams of a node: between its consensus, its stores and its clients."""
+"""Replicated streams of a node: they connect its consensus with its stores and its clients."""

@@ -1,7 +1,8 @@
-"""A replica that is behind, until it has copied what it lacks.
+"""A replica that is behind: it copies the missing messages from another replica.
 
-Its stream is closed meanwhile. Committed entries wait, up to HELD_MAX bytes; with more of them they are let go, and
-the copy goes on until it has them too. Then the stream is opened as at a start, and what waited is applied.
+Its stream is closed during the copy. Committed entries are held, up to HELD_MAX bytes. Beyond that they are dropped,
+and the copy continues until it contains them. Then the stream is opened as at a start, and the held entries are
+applied.
 """
 
 from __future__ import annotations
@@ -49,20 +50,20 @@ class Behind(Protocol):
         """Return the nodes to copy from, the best one first."""
 
     def hand_over(self, node: int) -> None:
-        """Let the replica on another node lead, which has all messages."""
+        """Transfer the leadership to the replica on another node, which has all messages."""
 
     def send(self, node: int, parts: Sequence[bytes]) -> None:
         """Send a batch to a node."""
 
     def caught_up(self, stream: Stream, consumers: bytes) -> None:
-        """Go on with the copy and its consumers, and apply what was held."""
+        """Continue with the copied stream and its consumers; apply the held entries."""
 
     def give_up(self, last_seq: int) -> None:
-        """Let all replicas begin again after `last_seq`: none of them has the messages of a memory stream."""
+        """Make all replicas of a memory stream begin empty after `last_seq`: none of them has its messages."""
 
 
 class CatchUp:
-    """The way of one replica back to the others."""
+    """The copy of one replica that is behind."""
 
     def __init__(self, machine: Behind, index: int, last_seq: int) -> None:
         self._machine = machine
@@ -84,11 +85,11 @@ class CatchUp:
         self._machine.stream.turn.go_on(self._steps)
 
     def cancel(self) -> None:
-        """End without a result: the replica is closed or removed."""
+        """Stop the copy: the replica is closed or removed."""
         self._steps.close()
 
     def hold(self, index: int, term: int, time_ns: int, payload: bytes) -> None:
-        """Keep an entry until the copy is here."""
+        """Hold an entry until the copy is complete; drop all held entries if they are too large."""
         self.last = index
         self._last_seq += len(payload) // ITEM_SIZE_MIN
         self._held_size += len(payload) + ENTRY_COST
@@ -98,24 +99,24 @@ class CatchUp:
             self.held.append((index, term, time_ns, payload))
 
     def let_go(self, index: int) -> None:
-        """Keep no entry up to `index`: the copy must have all of them."""
+        """Drop the held entries; the copy must contain every entry up to `index`."""
         self.last = max(self.last, index)
         self._let_go = self.last
         self.held.clear()
         self._held_size = 0
 
     def installed(self, index: int, last_seq: int) -> None:
-        """Note that the log begins later now."""
+        """Handle a snapshot: the log now begins after entry `index`."""
         self.let_go(index)
         self._last_seq = max(self._last_seq, last_seq)
 
     def elected(self) -> None:
-        """Note that the group wants this replica to lead."""
+        """Handle the election of this replica as leader."""
         self._behind.clear()
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether no replica of a memory stream has its messages."""
+        """Whether no replica has the messages of a memory stream any more."""
         assignment = self._machine.assignment
         return assignment.config.storage == MEMORY and len(self._behind) + 1 >= len(assignment.nodes)
 
@@ -137,7 +138,7 @@ class CatchUp:
         log.info(f"The replica of {stream} has caught up")
 
     def _attempt(self) -> Generator[Step, None, tuple[Stream, bytes]]:
-        """Copy what is missing; return the open stream, and its consumers."""
+        """Copy the missing messages; return the open stream, and its consumers."""
         found = yield from self._opened()
         try:
             state = yield from self._copy_steps(found.store)
@@ -163,7 +164,7 @@ class CatchUp:
         return stream, state.consumers
 
     def _opened(self) -> Generator[Step, None, Parked]:
-        """Return the store as it is, or a new one."""
+        """Return the stored replica, or a new one."""
         js, assignment = self._js, self._machine.assignment
         if assignment.config.storage == FILE and not self.is_dropped:
             for found in js.files.reopen_steps(self._name):
@@ -180,13 +181,13 @@ class CatchUp:
             self._js.files.release(found.store)
 
     def _drop(self, found: Parked) -> Steps:
-        """Remove a store that is not what it should be."""
+        """Remove the store, since it cannot become a correct copy."""
         if found.config.storage == FILE:
             files, self.is_dropped = self._js.files, True
             yield from files.remove_hidden(files.hide(self._name), self._js.shared.metadata)
 
     def _copy_steps(self, store: StreamStore) -> Generator[Step, None, State]:
-        """Copy until the store is a replica that has applied everything that was let go; return its state."""
+        """Copy until the store contains the effect of every dropped entry; return the state of the replica."""
         store.keep_headers()
         have = store.last_seq
         while True:
@@ -213,7 +214,7 @@ class CatchUp:
             yield from self.answer.pause(len(data) * NS_PER_S // RATE)
 
     def _ask(self, have: int) -> Generator[Step, None, tuple[Kind, int, bytes] | None]:
-        """Ask one of the others for what follows `have`."""
+        """Ask another replica for the messages after `have`; return its answer, or None to try again."""
         nodes = self._machine.sources()
         if not nodes:
             return None

@@ -1,9 +1,10 @@
-"""The consumers in the state that the log of a group begins with.
+"""The consumers in the snapshot with which the log of a group begins.
 
-After a restart, consumers are restored from there and the entries after it, and must not be ahead of the store: an
-interest stream stores messages for the consumers of that moment. When the log is cut, it begins after an entry up to
-which the store is durable, so the consumers after that entry are in the state. A state for a replica that is behind
-begins after the last applied entry. So the state has both, and `load` takes the last one that the store has reached.
+After a restart, consumers are restored from the snapshot and the entries after it. They must not be ahead of the
+store, since an interest stream stores messages for the consumers that it has at that moment. A cut log begins after
+the last entry whose effects are durable in the store, so a restart needs the consumers after that entry. A replica
+that is behind needs those after the last applied entry. The snapshot has both; `load` uses the later one that the
+store has reached.
 """
 
 from __future__ import annotations
@@ -25,21 +26,21 @@ class ConsumerSnapshots:
         self._coming = (0, b"")  # while a sync runs
 
     def take(self, replica: Replica) -> None:
-        """Take the consumers: everything that was applied is durable."""
+        """Store the consumers; every applied entry is durable."""
         self.begin(replica)
         self.ended(replica.index)
 
     def begin(self, replica: Replica) -> None:
-        """Take the consumers for a sync that begins."""
+        """Store the consumers for a sync that begins."""
         self._coming = (replica.index, replica.consumers.dump())
 
     def ended(self, synced_index: int) -> None:
-        """Note what is durable after a sync."""
+        """Handle the end of a sync: entries up to `synced_index` are durable."""
         if self.index < self._coming[0] <= synced_index:
             self.index, self._dump = self._coming
 
     def encode(self, replica: Replica) -> bytes:
-        """Return what `load` reads."""
+        """Return the consumers as bytes, for `load`."""
         found = [(self.index, self._dump)] if self.index < replica.index else []
         packed: bytes = msgpack.packb([*found, (replica.index, replica.consumers.dump())])
         return packed

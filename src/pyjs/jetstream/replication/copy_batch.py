@@ -1,4 +1,4 @@
-"""What replicas send each other while one of them copies the messages of another one.
+"""The messages between two replicas while one of them copies the messages of the other.
 
 A batch begins like those of the consensus (consensus/batch.py), with other kinds. All numbers are little-endian.
 
@@ -11,14 +11,14 @@ A batch begins like those of the consensus (consensus/batch.py), with other kind
 
 | kind | body |
 |---|---|
-| 16 ask | have u64: send what follows this sequence |
+| 16 ask | have u64: send the messages after this sequence |
 | 17 part, 18 end | place u32, count u32, upto u64, checksum u64, data |
 | 19 not now, 20 gone, 21 behind | |
 
-An answer comes in `count` pieces of one kind, each with its place; `upto` is the sequence up to which it goes. The
+An answer has `count` pieces of one kind, each with its place; it contains the messages up to the sequence `upto`. The
 checksum is XXH3 (64 bits) of everything before it and of the data. The data of all pieces of a `part` is a list of
-records; that of an `end` is the size of a state (u32), the state, and the last records. An `end` belongs to one
-moment: with it the copy is the replica that has applied the entry `index` of its state.
+records; that of an `end` is the size of a state (u32), the state, and the last records. An `end` shows one moment:
+with it, the copy equals a replica that has applied the entry `index` of the state.
 
     record = size u32  0 u16  subject_len u16  header_len u32  seq u64  ts i64  subject  headers  payload
 
@@ -56,7 +56,7 @@ ALL = _SEQ_MAX
 
 
 class Kind(IntEnum):
-    """What a batch is."""
+    """The kinds of batches."""
 
     ASK = 16
     PART = 17
@@ -79,7 +79,7 @@ class Ask(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A piece of the answer; those of other kinds than PART and END are the only one, without data."""
+    """A piece of an answer. An answer of another kind than PART and END is one piece without data."""
 
     kind: Kind
     group: int
@@ -92,7 +92,7 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The replica that a copy becomes, without its messages."""
+    """The state of the replica that the copy becomes, without messages."""
 
     index: int  # of the last applied entry
     term: int
@@ -120,7 +120,7 @@ Batch: TypeAlias = Ask | Piece
 
 
 def is_copying(data: bytes) -> bool:
-    """Return whether a batch is one of these, and not of the consensus."""
+    """Return whether a batch belongs to a copy, not to the consensus."""
     return len(data) > 1 and data[1] >= Kind.ASK
 
 
@@ -130,7 +130,7 @@ def ask(group: int, number: int, have: int) -> list[bytes]:
 
 
 def refusal(kind: Kind, group: int, number: int) -> list[bytes]:
-    """Return another answer: it cannot serve now, is behind itself, or leads and has let the asking replica go."""
+    """Return an answer without messages: this replica cannot serve now, is behind, or has removed the other one."""
     return [_HEADER.pack(VERSION, kind, 0, 0, group, number)]
 
 
@@ -157,10 +157,10 @@ def _checksum(head: bytes, part: bytes) -> int:
 
 
 def read(data: bytes) -> Batch:
-    """Return what a batch says.
+    """Return the content of a batch.
 
     Raises:
-        BadCopy: it is damaged; nothing of it may be used.
+        BadCopy: it is damaged; no part of it may be used.
     """
     if len(data) < _HEADER.size:
         raise BadCopy(f"size: a batch of {len(data)} bytes")

@@ -1,16 +1,16 @@
-"""The copy of a stream from another replica, for one that is new or was away for longer than the log goes back.
+"""The copy of a stream from another replica, for a replica that is new or lacks entries that the log no longer has.
 
-The receiver asks for what follows its last sequence, one part after the other, and so sets the pace: at most RATE
-bytes a second. Messages never change, so what it has stays right, however much the other replica applies and removes
-meanwhile. As soon as the rest is small, the answer is the end: the rest, and the state of the other replica at that
-moment. What is not in it is removed here, and the store says which entry it has applied. Entries that come during the
-copy wait, if they are few; those up to that entry are in the copy.
+The receiver requests the messages after its last sequence, one part after the other, and so sets the pace: up to RATE
+bytes a second. Stored messages never change, so the copied ones stay valid while the other replica continues. Once
+the rest is small, the answer is the end: the remaining messages, and the state of the other replica at that moment.
+The receiver removes every message that is not in this state, and its store records the last entry in the state.
+Entries that arrive during the copy are held if they are few; the copy already contains those up to that entry.
 
-Up to the end the store says that it has applied the entry from before the copy, and the log begins later: whatever
-ends the process, the next start finds the replica behind, and copies what is missing.
+Until the end, the store records the entry from before the copy, and the log begins after it. So if the process ends
+early, the next start finds the replica behind and continues the copy.
 
-Ids of removed messages count for a while, and a start learns them from the headers of the messages. So the copy has
-these messages too, with their ids only, and they are removed with everything else at its end.
+The id of a removed message still counts during the duplicate window, and a start reads ids from message headers. So
+the copy includes these messages, with nothing but their ids, and removes them at its end.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def serve(stream: Stream | None, question: Ask, applied: int) -> list[list[bytes
 
 
 def _records(stream: Stream, have: int) -> tuple[bytes, int] | None:
-    """Return records after `have`, and up to which sequence they are all; None: a message cannot be read."""
+    """Return the records after `have`, and the sequence up to which they are complete; None: one cannot be read."""
     store = stream.store
     everything = store.make_filter(())
     found: list[StoredMessage] = []
@@ -93,7 +93,7 @@ def _records(stream: Stream, have: int) -> tuple[bytes, int] | None:
 
 
 def _removed(stream: Stream, after: int, upto: int) -> list[StoredMessage]:
-    """Return what is left of messages whose ids still count: all of them, removed or not."""
+    """Return a message with only an id for each id that still counts, whether its message is removed or not."""
     dedupe = stream.dedupe
     first, end = _place_of(stream, after + 1), _place_of(stream, upto + 1)
     dump = dedupe.dump(first, end - first)
@@ -108,7 +108,7 @@ def _removed(stream: Stream, after: int, upto: int) -> list[StoredMessage]:
 
 
 def _place_of(stream: Stream, seq: int) -> int:
-    """Return how many ids are of messages before `seq`."""
+    """Return the number of ids that belong to messages before `seq`."""
     low, high = 0, len(stream.dedupe)
     while low < high:
         middle = (low + high) // 2
@@ -155,7 +155,7 @@ def _state_of(stream: Stream, applied: int) -> State:
 
 
 class OtherStore(PyjsError):
-    """After the copy the store is not what the state says: the copy begins again with an empty store."""
+    """After the copy the store does not match the state; the copy starts again with an empty store."""
 
 
 def put(store: StreamStore, message: StoredMessage) -> None:
@@ -170,11 +170,11 @@ def put(store: StreamStore, message: StoredMessage) -> None:
 
 
 def end_steps(store: StreamStore, state: State, deleted: memoryview[int]) -> Steps:
-    """Make the copy the replica that `state` says: what it has too much is removed in one change.
+    """Make the copy equal to `state`: remove the messages that are not in it, in one change.
 
     Raises:
-        OtherStore: it is another one.
-        StoreFailed: it is not written.
+        OtherStore: the copy does not match the state.
+        StoreFailed: the change was not written.
     """
     yield from _erase_steps(store, state, deleted)
     store.begin_copied_entry()
@@ -201,7 +201,7 @@ def end_steps(store: StreamStore, state: State, deleted: memoryview[int]) -> Ste
 
 
 def _erase_steps(store: StreamStore, state: State, deleted: memoryview[int]) -> Steps:
-    """Erase messages whose ids do not count any more: a start would learn the ids from their headers."""
+    """Erase removed messages whose ids no longer count: a start would read the ids from their headers."""
     kept, everything = set(sequences(state.kept)), store.make_filter(())
     front = []
     seq = store.catalogue.next_match(0, everything)
@@ -232,7 +232,7 @@ class Answer:
         self._deadline_ns = 0
 
     def steps(self, send: Callable[[int], object]) -> Generator[Step, None, tuple[Kind, int, bytes] | None]:
-        """Ask by `send`, which gets the number of the question; return kind, `upto` and data, or None."""
+        """Call `send` with the number of the question; return kind, `upto` and data of the answer, or None."""
         self._number = (self._number + 4) & 0xFFFFFFFF
         self._pieces.clear()
         send(self._number)
@@ -246,13 +246,13 @@ class Answer:
         return pieces[0].kind, pieces[0].upto, b"".join(piece.data for piece in pieces)
 
     def pause(self, ns: int) -> Steps:
-        """Wait."""
+        """Wait for `ns` nanoseconds."""
         self._deadline_ns = self._turn.now + ns
         while self._turn.now < self._deadline_ns:
             yield self._park
 
     def came(self, piece: Piece) -> None:
-        """Take a piece."""
+        """Store a piece, and wake the chore when the answer is complete."""
         if piece.number == self._number:
             self._pieces[piece.place] = piece
             self._deadline_ns = max(self._deadline_ns, self._turn.now + ANSWER_NS)

@@ -1,8 +1,8 @@
-"""The members of a stream's group follow the metadata, by changes that its leader proposes one after the other.
+"""The members of a stream's group, adapted to the metadata by changes that its leader proposes one after the other.
 
-A new replica is a learner until it has all messages and nearly the whole log, and becomes a voter then; only after
-that others go. A leader that has to go hands the lead over first. A replica that is no longer wanted stays until the
-group has let it go: it sees that in its own log, or hears it from the leader.
+A new replica is a learner until it has all messages and nearly the whole log. Then it becomes a voter, and only after
+that others are removed. A leader that must be removed transfers its leadership first. A replica that is no longer
+wanted stays until the group has removed it: it sees that in its own log, or learns it from the leader.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Machine(Protocol):
 
 
 def regroup_steps(machine: Machine, consensus: Consensus, node: int, silent: Container[int]) -> Steps:
-    """Bring the group to the replicas of the metadata, while this node leads; `silent` nodes do not answer."""
+    """Adapt the members of the group to the metadata while this node leads; `silent` nodes do not answer."""
     group = machine.assignment.group
     while machine.leads:
         with suppress(KeyError, RaftError):  # it is closed, or another change is under way
@@ -77,7 +77,7 @@ def _wanted(assignment: Assignment) -> set[int]:
 
 
 def _next_changes(machine: Machine, found: GroupStatus, node: int) -> Generator[Step, None, Changes | None]:
-    """Return the next changes, none to wait; None: the group is as the metadata says."""
+    """Return the next changes, [] to wait, or None if the group matches the metadata."""
     if is_settled(machine.assignment, found):
         return None
     wanted = _wanted(machine.assignment)
@@ -107,7 +107,7 @@ def _ask(machine: Machine, node: int, number: int) -> None:
 
 
 def _heir(assignment: Assignment, found: GroupStatus, node: int, silent: Container[int]) -> int:
-    """Return the node that leads instead of this one, which is removed; 0: none of them answers."""
+    """Return the next leader in place of this node, which must be removed; 0: no other voter answers."""
     wanted = _wanted(assignment)
     heirs = [
         (each.lag or 0, each.node)
@@ -120,7 +120,7 @@ def _heir(assignment: Assignment, found: GroupStatus, node: int, silent: Contain
 def leave_steps(
     machine: Machine, consensus: Consensus, node: int, wanted: Callable[[], Assignment | None]
 ) -> Steps:
-    """Wait until the group has let the replica on this node go, or `wanted` has no stream any more."""
+    """Wait until the group has removed the replica on this node, or `wanted` returns None."""
     group = machine.assignment.group
     at = 0
     while (current := wanted()) is not None:

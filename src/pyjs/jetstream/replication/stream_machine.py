@@ -1,12 +1,12 @@
-"""The state machine of a replicated stream: between the consensus of the node and the replica.
+"""The state machine of a replicated stream: it connects the consensus of the node with the replica.
 
-The leader's stream listens to its subjects, the others do not. A replica whose store fails hands the lead over and is
+Only the leader's stream subscribes to its subjects. A replica whose store fails transfers its leadership and is
 opened again (streams.py).
 
-The log of the group may begin after any entry whose effects are durable in the store. Its state there is a marker of
-a few bytes, and the consumers (consumer_snapshots.py): the store has the messages. A replica that finds less in its
-store than the marker says is behind: it copies the messages of another replica (catch_up.py), and leads only when it
-has them.
+The log of the group may begin after any entry whose effects are durable in the store. Its snapshot is a marker of a
+few bytes and the consumers (consumer_snapshots.py): the messages are in the store. A replica whose store has applied
+fewer entries than the marker requires is behind: it copies the messages of another replica (catch_up.py), and does
+not lead before it has them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _BASE = 3  # the stream had messages before it had replicas
 
 
 class BadMarker(PyjsError):
-    """The state of a stream's log is not what this version writes."""
+    """The snapshot or an entry of a stream's log has an unknown format."""
 
 
 class Owner(Protocol):
@@ -66,13 +66,13 @@ class Owner(Protocol):
     lost: list[Stream]
 
     def mend_steps(self, machine: StreamMachine) -> Steps:
-        """Open a replica again that has failed."""
+        """Open a failed replica again."""
 
     def hand_over(self, machine: StreamMachine, node: int = 0) -> None:
-        """Let another replica lead: the one on a node, or the one that has most of the log."""
+        """Transfer the leadership to the replica on `node`, or (0) to the one that has most of the log."""
 
     def regroup(self, machine: StreamMachine) -> None:
-        """Bring the group to the replicas of the metadata."""
+        """Adapt the members of the group to the metadata."""
 
     def sources(self, machine: StreamMachine) -> Sequence[int]:
         """Return the nodes to copy from, the best one first."""
@@ -113,7 +113,7 @@ class StreamMachine:
         self._consumers = ConsumerSnapshots()
 
     def end(self) -> None:
-        """Lead no more, and copy nothing: the replica is closed or removed."""
+        """Stop leading and copying: the replica is closed or removed."""
         self.follow()
         if self.catch_up is not None:
             self.catch_up.cancel()
@@ -145,7 +145,7 @@ class StreamMachine:
             raise self.replica.stopped
 
     def role(self, term: int, role: Role, leader: int) -> None:
-        """Lead or follow."""
+        """Start to lead or to follow."""
         if leader != self.leader:
             turn = self.stream.turn
             self.leader, self.leader_since_ns = leader, turn.now + turn.skew
@@ -173,7 +173,7 @@ class StreamMachine:
         self._owner.regroup(self)
 
     def follow(self) -> None:
-        """Lead no more."""
+        """Stop leading."""
         if self.leads:
             self.leads = False
             self.replica.follow()
@@ -188,7 +188,7 @@ class StreamMachine:
     def durable(self) -> int:
         """Return the last entry whose effects are all durable; begin to sync later ones."""
         if self.catch_up is not None:
-            return self.replica.index  # what was held is in no store yet
+            return self.replica.index  # held entries are in no store yet
         store = self.stream.store
         if not isinstance(store, FileStore) or store.synced_index == self.replica.index:
             if self._consumers.index != self.replica.index:
@@ -199,7 +199,7 @@ class StreamMachine:
         return self._consumers.index
 
     def _sync_steps(self) -> Steps:
-        """Begin a sync, after the commit of what was applied in this turn."""
+        """Begin a sync, after the commit of the entries applied in this turn."""
         yield from ()
         self._consumers.begin(self.replica)
         job = None if self.stream.closed else self.stream.begin_sync()
@@ -209,23 +209,23 @@ class StreamMachine:
             self.stream.turn.jobs.append(StoreSync(self, job))
 
     def sync_ended(self) -> None:
-        """Note that a sync of `durable` has ended."""
+        """Handle the end of the sync that `durable` began."""
         self._is_syncing = False
         store = self.stream.store
         if isinstance(store, FileStore):
             self._consumers.ended(store.synced_index)
 
     def snapshot(self) -> bytes | None:
-        """Return the marker and the consumers: the messages are in the store, or must be copied.
+        """Return the marker and the consumers; the messages are in the store, or must be copied.
 
-        None: an operation that takes steps is not applied yet.
+        Returns None while an operation is applied in steps.
         """
         if self.replica.is_working:
             return None
         return _MARKER.pack(_VERSION, self.stream.store.last_seq) + self._consumers.encode(self.replica)
 
     def install(self, index: int, data: bytes) -> None:
-        """Begin after entry `index`; the store has it, or this replica is behind.
+        """Continue after entry `index`; if the store has not applied it, begin to copy.
 
         Raises:
             BadMarker: a newer version wrote the marker.
@@ -248,7 +248,7 @@ class StreamMachine:
         return self._owner.sources(self)
 
     def hand_over(self, node: int) -> None:
-        """Let the replica on another node lead, which has all messages."""
+        """Transfer the leadership to the replica on another node, which has all messages."""
         self._owner.hand_over(self, node)
 
     def send(self, node: int, parts: Sequence[bytes]) -> None:
@@ -256,14 +256,14 @@ class StreamMachine:
         self._owner.send(node, parts)
 
     def answers(self) -> Iterator[Answer]:
-        """Yield what may wait for an answer of another replica."""
+        """Yield the questions that may wait for an answer of another replica."""
         yield self.poll
         yield self.leaving
         if self.catch_up is not None:
             yield self.catch_up.answer
 
     def caught_up(self, stream: Stream, consumers: bytes) -> None:
-        """Go on with the copy and its consumers, and apply what was held."""
+        """Continue with the copied stream and its consumers; apply the held entries."""
         assert self.catch_up is not None
         held, self.catch_up = self.catch_up.held, None
         self.attach(stream)
@@ -274,17 +274,17 @@ class StreamMachine:
             self._lead()
 
     def give_up(self, last_seq: int) -> None:
-        """Let all replicas begin again after `last_seq`: none of them has the messages of a memory stream.
+        """Make all replicas of a memory stream begin empty after `last_seq`: none of them has its messages.
 
-        It is an entry, so that they do it at the same place, whatever each of them has.
+        This proposes an entry, so that all replicas do it at the same point of the log.
         """
         self._consensus.propose(self.group, _NOTE.pack(_AFRESH, last_seq))
 
     def _take_note(self, index: int, term: int, time_ns: int, payload: bytes) -> None:
-        """Apply an entry that is not the replica's.
+        """Apply an entry about the group: the sequence with which its log begins, or a new empty beginning.
 
         Raises:
-            BadMarker: no leader proposes such an entry.
+            BadMarker: the entry has an unknown kind.
         """
         kind, last_seq = _NOTE.unpack(payload) if len(payload) == _NOTE.size else (0, 0)
         if kind == _BASE and self.catch_up is not None:
@@ -322,7 +322,7 @@ class StreamMachine:
         return self._consensus.propose(self.group, payload, proposal)
 
     def stopped(self, error: Exception) -> None:
-        """Note that the replica applies nothing more."""
+        """Handle a replica that has stopped applying entries."""
         if not self.stream.closed:
             self._fail_reads()
             self.stream.turn.go_on(self._owner.mend_steps(self))
@@ -336,14 +336,14 @@ class StreamMachine:
             yield from js.files.change(config, stream.created_ns, stream.store, js.shared.metadata)
 
     def configured(self, old: StreamConfig) -> None:
-        """Apply what else the new configuration of the stream means."""
+        """Apply the parts of a new configuration that are outside of the replica."""
         if self.stream.config != old:
             streams.reconfigured(self.js, self.stream, old, leads=self.leads)
 
     def _settle_config(self) -> None:
         """Propose the configuration of the metadata, before any message, if the stream has another one.
 
-        It is the first entry of every stream: replicas may have been opened with a later one.
+        The first entry of every stream is its configuration, since replicas may have been opened with a later one.
         """
         steps = self.configure_steps()
         for step in steps:
@@ -355,7 +355,7 @@ class StreamMachine:
         return self.stream.config.same_as(self.assignment.config)
 
     def configure_steps(self) -> Steps:
-        """Bring the configuration of the metadata to all replicas; the next leader tries again if it fails here."""
+        """Propose the configuration of the metadata for all replicas; if that fails, the next leader tries again."""
         if self.replica.index and self._has_config:
             return
         try:
@@ -366,7 +366,7 @@ class StreamMachine:
     # -- reads -------------------------------------------------------------------------------------------------
 
     def current_steps(self) -> Steps:
-        """Wait until everything that was committed before is applied here.
+        """Wait until every entry committed before the call is applied here.
 
         Raises:
             ApiError: this node does not lead, or may not do so any more.
@@ -392,7 +392,7 @@ class StreamMachine:
 
 
 def _result(steps: Generator[Step, None, Stream]) -> Stream:
-    """Return the result of steps that wait for nothing."""
+    """Run steps that never wait; return their result."""
     while True:
         try:
             next(steps)
@@ -402,7 +402,7 @@ def _result(steps: Generator[Step, None, Stream]) -> Stream:
 
 
 def _rest(first: Step, steps: Steps) -> Steps:
-    """Go on with steps after their first one."""
+    """Yield the first step, then the remaining ones."""
     yield first
     yield from steps
 
@@ -423,6 +423,6 @@ class StoreSync(Job):
         self._error = self._job()
 
     def finish(self, failure: Exception | None) -> None:
-        """Give the result to the stream, in a turn."""
+        """Pass the result to the stream, in a turn."""
         self._stream.finish_sync(self._error if failure is None else failure)
         self._machine.sync_ended()

@@ -1,10 +1,10 @@
 """The replicated streams of a node, of all accounts.
 
-The metadata of the cluster says which of them are here; its keeper calls `open_steps`, `change_steps` and
-`drop_steps`, one after the other for each stream, with exclusive access to it. A stored replica waits in
-`JetStream.parked` until then: it is of the assigned stream if both were created at the same time.
+The metadata of the cluster assigns them to this node. The keeper calls `open_steps`, `change_steps` and `drop_steps`,
+one at a time for each stream, with exclusive access to it. Until then a stored replica is in `JetStream.parked`; it
+belongs to the assigned stream if both have the same creation time.
 
-A replica that fails, such as on a full disk, hands the lead over, and is opened again from its files after a while.
+A replica that fails, such as on a full disk, transfers its leadership, and is opened again from its files later.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ STANDS = 4  # attempts
 
 
 class Metadata(Protocol):
-    """What is known of the cluster."""
+    """The metadata of the cluster."""
 
     @property
     def state(self) -> MetaState:
@@ -58,7 +58,7 @@ class Metadata(Protocol):
 
 
 class ReplicaLost(PyjsError):
-    """The log of this server may have forgotten what the replica has promised: it must come back as another one."""
+    """The log of this server may have lost votes or entries of the replica: it must return as a new peer."""
 
 
 class ReplicatedStreams:
@@ -101,7 +101,7 @@ class ReplicatedStreams:
         return machine is not None and machine.leads
 
     def leader_of(self, stream: Stream) -> int:
-        """Return the number of the node that leads a stream, 0: none is known."""
+        """Return the number of the node that leads a stream, or 0 if none is known."""
         machine = self._machine_of(stream)
         return 0 if machine is None else machine.leader
 
@@ -113,7 +113,7 @@ class ReplicatedStreams:
         return stream_cluster(self._metadata.state, self._cluster, machine.assignment, status, account)
 
     def current_steps(self, stream: Stream) -> Steps:
-        """Wait until everything that was committed before is applied here.
+        """Wait until every entry committed before the call is applied here.
 
         Raises:
             ApiError: this node does not lead, or may not do so any more.
@@ -145,7 +145,7 @@ class ReplicatedStreams:
     # -- other nodes: Replicas, in front of the consensus ------------------------------------------------------
 
     def receive(self, node: int, data: bytes) -> None:
-        """Take a batch from another node: of a copy, or for the consensus.
+        """Handle a batch from another node: of a copy, or for the consensus.
 
         Raises:
             ValueError: it is damaged.
@@ -176,7 +176,7 @@ class ReplicatedStreams:
             self._peers.send(node, parts)
 
     def _has_let_go(self, machine: StreamMachine | None, node: int) -> bool:
-        """Return whether a node has no replica of a stream any more that this node leads."""
+        """Return whether this node leads the stream, and its group has removed the replica on `node`."""
         if machine is None or not machine.leads or node in machine.assignment.nodes:
             return False
         with suppress(KeyError, RaftError):
@@ -184,12 +184,12 @@ class ReplicatedStreams:
         return False
 
     def node_silent(self, node: int) -> None:
-        """Note that a node does not answer."""
+        """Record that a node does not answer."""
         self._silent.setdefault(node, self._shared.clock.now_ns())
         self._consensus.node_silent(node)
 
     def node_heard(self, node: int) -> None:
-        """Note that a node answers again."""
+        """Record that a node answers again."""
         self._silent.pop(node, None)
         self._consensus.node_heard(node)
 
@@ -198,7 +198,7 @@ class ReplicatedStreams:
         self._peers.send(node, parts)
 
     def sources(self, machine: StreamMachine) -> list[int]:
-        """Return the nodes that may have what a replica here lacks: the leader, then the others."""
+        """Return the nodes from which a replica can copy: the leader, then the others."""
         others = [node for node in machine.assignment.nodes if node not in (self._node, machine.leader)]
         known = [machine.leader] if machine.leader not in (0, self._node) else []
         return [node for node in [*known, *others] if node not in self._silent]
@@ -206,10 +206,10 @@ class ReplicatedStreams:
     # -- the metadata ------------------------------------------------------------------------------------------
 
     def open_steps(self, js: JetStream, assignment: Assignment) -> Steps:
-        """Open the replica of a stream here: a new one, or what the store and the log have.
+        """Open the replica of a stream: the stored one, or a new one.
 
         Raises:
-            ApiError, PyjsError, OSError: it cannot be opened; what is stored stays.
+            ApiError, PyjsError, OSError: it cannot be opened; its files stay.
         """
         key = js.account.name, assignment.name
         before = self._machines.get(key)
@@ -236,7 +236,7 @@ class ReplicatedStreams:
     def _attached_steps(
         self, js: JetStream, assignment: Assignment, *, offered: bool
     ) -> Generator[Step, None, Stream]:
-        """Return the open stream of a replica; after a failure the next attempt finds what is stored."""
+        """Return the open stream of a replica; after a failure the next attempt reads its files again."""
         key, name = (js.account.name, assignment.name), assignment.name
         parked = yield from self._stored_steps(js, assignment)
         is_new = parked is None
@@ -272,7 +272,7 @@ class ReplicatedStreams:
         return parked
 
     def _stand_steps(self, machine: StreamMachine) -> Steps:
-        """Let the first replica of a new stream lead: it does not wait until it misses a leader."""
+        """Start an election of the first replica of a new stream, without waiting for the election timeout."""
         for _ in range(STANDS):
             yield partial(self._wake_later, machine.stream.turn, STAND_NS)
             if machine.leader or self._machine_of(machine.stream) is not machine:
@@ -281,10 +281,10 @@ class ReplicatedStreams:
                 self._consensus.campaign(machine.group)
 
     def _conf_of(self, js: JetStream, assignment: Assignment) -> Conf | None:
-        """Return the members of a new group, without any for a replica that others add; None: the log has it.
+        """Return the members of a new group, or none if other replicas add this one; None: the log has the group.
 
         Raises:
-            ReplicaLost: the log may have had it.
+            ReplicaLost: the log may have lost the group.
         """
         incarnation = assignment.incarnation_on(self._node)
         stored = self._log.groups.get(assignment.group)
@@ -305,7 +305,7 @@ class ReplicatedStreams:
         return Conf([peer_id(each.node, each.incarnation) for each in assignment.replicas])
 
     def change_steps(self, js: JetStream, old: Assignment, new: Assignment) -> Steps:
-        """Follow a change of a stream: the leader brings a new configuration to all replicas."""
+        """Apply a changed assignment; the leader proposes a new configuration for all replicas."""
         machine = self._machines.get((js.account.name, new.name))
         if machine is None or old.incarnation_on(self._node) != new.incarnation_on(self._node):
             yield from self.open_steps(js, new)
@@ -316,7 +316,7 @@ class ReplicatedStreams:
             yield from machine.configure_steps()
 
     def regroup(self, machine: StreamMachine) -> None:
-        """Bring the group to the replicas of the metadata, if this node leads it."""
+        """Adapt the members of the group to the metadata, if this node leads it."""
         if machine.leads and machine.group not in self._regrouping:
             self._regrouping.add(machine.group)
             machine.stream.turn.go_on(self._regroup_steps(machine))
@@ -328,7 +328,7 @@ class ReplicatedStreams:
             self._regrouping.discard(machine.group)
 
     def drop_steps(self, js: JetStream, assignment: Assignment) -> Steps:
-        """Remove the replica of a stream from this node, with its files: now, or when its group has let it go."""
+        """Remove the replica of a stream and its files from this node: now, or once its group has removed it."""
         machine = self._machines.get((js.account.name, assignment.name))
         wanted = self._metadata.state.stream(js.account.name, assignment.name)
         if wanted is None or wanted.group != assignment.group:
@@ -353,7 +353,7 @@ class ReplicatedStreams:
         return self._machines.get((machine.js.account.name, machine.assignment.name)) is machine
 
     def _left(self, machine: StreamMachine) -> Assignment | None:
-        """Return the stream that a replica leaves; None: the stream or the replica is gone."""
+        """Return the stream that a replica leaves, or None if the stream or the replica is gone."""
         found = self._metadata.state.stream(machine.js.account.name, machine.assignment.name)
         return (
             found if found is not None and found.group == machine.group and self._is_here(machine) else None
@@ -383,13 +383,13 @@ class ReplicatedStreams:
     # -- failures ----------------------------------------------------------------------------------------------
 
     def fail(self, stream: Stream) -> None:
-        """Apply nothing more to a replica whose state is not to be trusted."""
+        """Stop a replica whose state is not reliable any more."""
         machine = self._machine_of(stream)
         assert machine is not None
         machine.replica.stop(StoreFailed(str(stream), "internal error"))
 
     def mend_steps(self, machine: StreamMachine) -> Steps:
-        """Open a replica again that has failed: after a while, and as often as needed."""
+        """Open a failed replica again after a pause; repeat until it succeeds."""
         js, stream = machine.js, machine.stream
         self._shared.log.error(
             f"The replica of {stream} has failed and is opened again soon: {machine.replica.stopped}"
@@ -425,7 +425,7 @@ class ReplicatedStreams:
         js.held.let_go(stream.name)
 
     def hand_over(self, machine: StreamMachine, node: int = 0) -> None:
-        """Let another replica lead: the one on a node, or the one that has most of the log."""
+        """Transfer the leadership to the replica on `node`, or (0) to the one that has most of the log."""
         with suppress(KeyError, RaftError):
             found = self._consensus.status(machine.group)
             heirs = [each for each in found.replicas if each.is_voter and each.node != self._node]
@@ -444,10 +444,10 @@ def _release(js: JetStream, parked: Parked) -> None:
 
 
 def _reopened_steps(js: JetStream, name: str) -> Generator[Step, None, Parked]:
-    """Return the replica that the files of a stream have.
+    """Return the replica in the files of a stream.
 
     Raises:
-        StoreFailed: they cannot be read now; they stay.
+        StoreFailed: the files cannot be read now; they stay.
     """
     for found in js.files.reopen_steps(name):
         if found is not None:

@@ -53,6 +53,14 @@ cdef class Evictions:
             return                      # the subject has no other message
         self.rollups.append((seq, subject))
 
+    def after_rollups(self, uint64_t seq) -> int:
+        """Return `seq`, or 0 if a queued roll-up of the whole stream removes that message."""
+        cdef uint64_t rollup
+        for rollup, subject in self.rollups:
+            if not subject and rollup > seq:
+                return 0
+        return seq
+
     cdef bint carry_out(self, StreamLimits limits) noexcept nogil:
         """Carry out the noted evictions, and the limits of the stream; return whether messages were removed."""
         cdef uint64_t before = self.store.catalogue.msgs

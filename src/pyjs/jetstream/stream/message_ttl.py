@@ -58,11 +58,16 @@ def is_marker(headers: bytes) -> bool:
 
 
 def with_least_ttl(headers: bytes, least_ns: int) -> bytes | None:
-    """Return `headers` with Nats-TTL raised to `least_ns` in whole seconds, or None if it is high enough."""
+    """Return `headers` with Nats-TTL raised to `least_ns` in whole seconds, or None if it is high enough.
+
+    The first TTL counts; a raised one replaces all of them, as in nats-server
+    (tests/conformance/scenarios/ttl/raised_in_several_headers.txt).
+    """
     least_ns -= least_ns % NS_PER_S
-    head, name, rest = headers.partition(b"\r\nNats-TTL:")
-    value, _, tail = rest.partition(b"\r\n")
+    _, name, rest = headers.partition(b"\r\nNats-TTL:")
+    value = rest.partition(b"\r\n")[0]
     ttl_ns = parse_ttl_ns(value.strip(b" ")) if name else None
     if not ttl_ns or ttl_ns == NEVER or ttl_ns >= least_ns:
         return None
-    return b"%b\r\n%bNats-TTL: %d\r\n\r\n" % (head, tail[:-2], least_ns // NS_PER_S)
+    others = (line for line in headers[:-2].split(b"\r\n") if not line.startswith(b"Nats-TTL:"))
+    return b"%bNats-TTL: %d\r\n\r\n" % (b"\r\n".join(others), least_ns // NS_PER_S)

@@ -105,7 +105,7 @@ def schedule_steps(Stream stream):
 
 
 cdef int learn_schedule(Stream stream, uint64_t seq, PubHeaders* h, Record* r) except -1:
-    """Note a schedule, or the next time of one; return its cost in plain messages."""
+    """Record a schedule, or its next time; return the cost, counted in plain messages."""
     if not ((h.schedule.n or h.schedule_next.n) and stream.limits.features & SCHEDULES):
         return 1
     stream.special.scheduling.learn(r.body[:r.header_len], seq, r.ts, stream.wall())
@@ -122,7 +122,7 @@ cdef int reserve(Stream stream, bytes ids, uint64_t count, uint64_t total) excep
 
 
 cdef uint64_t begin_learning(Stream stream, int64_t now_ns) except? 0:
-    """Return the first message to read, of the window or (for TTLs and schedules) of the stream, or 0."""
+    """Return the first message to read, or 0: of the whole stream for TTLs or schedules, otherwise of the window."""
     cdef uint64_t seq = 1
     if not stream.limits.features & (ALLOW_TTL | SCHEDULES):
         seq = stream.store.catalogue.seq_at(now_ns - stream.dedupe.window_ns)
@@ -147,7 +147,7 @@ cdef uint64_t learn(Stream stream, uint64_t seq, int64_t now_ns) except? 0:
 
 
 cdef int learn_from(Stream stream, uint64_t seq, int64_t horizon) except -1:
-    """Note id, TTL and schedule of one message; return its cost in plain messages."""
+    """Record id, TTL and schedule of one message; return the cost, counted in plain messages."""
     cdef PubHeaders h
     cdef Record r
     stream.dedupe.last_id_len = 0

@@ -283,10 +283,11 @@ cdef class Stream(Sink):
 
     cdef uint64_t last_seq_for(self, Msg* m, PubHeaders* h) noexcept nogil:
         """Return the last sequence of the subject that Nats-Expected-Last-Subject-Sequence refers to."""
-        if h.expected_last_subject.n == 0:
-            return self.store.catalogue.last_seq_of(m.subject, m.subject_len)
+        cdef uint64_t last = self.store.catalogue.last_seq_of(m.subject, m.subject_len)
         with gil:
-            return self.store.last_match(h.expected_last_subject.p[:h.expected_last_subject.n])
+            if h.expected_last_subject.n:
+                last = self.store.last_match(h.expected_last_subject.p[:h.expected_last_subject.n])
+            return self.evictions.after_rollups(last) if self.evictions.rollups else last
 
     cdef bint answered_as_duplicate(self, Msg* m, PubHeaders* h) noexcept nogil:
         cdef uint64_t seq = self.dedupe.seq_of(h.msg_id.p, h.msg_id.n, self.now())
@@ -382,7 +383,7 @@ cdef class Stream(Sink):
         return seq
 
     cdef int64_t next_ts(self) noexcept nogil:
-        """Return the time of the next message; times identify messages, and decrease only after the clock was set."""
+        """Return the time of the next message: unique, and lower than the last one only if the clock was set back."""
         cdef int64_t ts = self.wall(), last = self.store.catalogue.last_ts
         return last + 1 if ts <= last and (last < ts + STEP_NS or self.entry_ns) else ts
 

@@ -411,7 +411,7 @@ cdef class SegmentWriter:
             view.put(self.staging, self.written, self.staged)
 
     def cut(self, mark=False, unsynced=True) -> None:
-        """Truncate the file of the last segment after its records; with `mark`, it may end with a torn write.
+        """Truncate the file of the last segment after its records; `mark`: write the end mark of an encrypted file.
 
         Raises:
             OSError: the file keeps the space.

@@ -55,9 +55,9 @@ cdef class StoreSync:
         return job
 
     def again(self):
-        """Return a job for all writes, including those of the running job, and the files to give back after it.
+        """Return a second job, for all writes including those of the running job, and its files to give back.
 
-        So the caller need not wait for the thread of the running job.
+        With it the caller need not wait for the thread of the running job.
         """
         cdef SegmentFiles files = self.files
         taken, failure = files.handles.take(files.unsynced)

@@ -2,7 +2,8 @@
 
     <account>/tails     envelope of kind 6 *, each: {"streams": {file name of the stream: [number, index file]}}
 
-A separate file for each of thousands of streams would dominate the time of a stop, and opening them that of a start.
+With a separate file for each of thousands of streams, a stop would take most of its time to write them, and a start
+to open them.
 An entry is, byte for byte, the index file of segment `number` of its stream, encrypted if the stream is. A damaged
 part is left out: the next part is found by its magic, and the segments of the damaged part are read.
 

@@ -182,7 +182,7 @@ cdef void subject_index_remove(SubjectIndex* x, Subject* s) noexcept nogil:
 
 
 cdef uint32_t only_leaf(Branch* b) noexcept nogil:
-    """Return the only leaf at and below `b`, or 0 if there are more or none."""
+    """Return the only leaf at and below `b`, or 0 if there is none or more than one."""
     cdef uint32_t i
     if b.children.used == 0:
         return LEAF | (b.here - 1) if b.here else 0

@@ -3,8 +3,8 @@
 A mark follows first_seq and last_ts in a STATE record: term, index and time of the entry, the identity of the group
 that has the log, the time from which message ids count, then the last message id. It says that the effects of every
 entry up to it are in the records before it. Entries are applied again after a crash, so a start must not keep a part
-of one: `cut_steps` removes everything behind the last mark. A mark of another group says nothing: the stream was
-replicated before, and what was stored since then stays.
+of one: `cut_steps` removes everything after the last mark. A mark of another group does not count: the stream was
+replicated before, and messages stored since then stay.
 
 Invariant of a replicated stream: in each segment a mark precedes the first message, and a segment is sealed only
 after a mark that covers all of its records.
@@ -58,7 +58,7 @@ def read_mark(bytes state not None) -> EntryMark:
 
 
 def cut_steps(SegmentFiles files not None, uint64_t group):
-    """Remove what is behind the last mark of a group, unless there is none. Each step reads a segment.
+    """Remove everything after the last mark of a group, unless there is none. Each step reads a segment.
 
     Return the mark or None, and the numbers of the segments that were cut or removed.
 

@@ -23,14 +23,14 @@ KEPT = ".ids"
 
 
 def kept_path(str path) -> str:
-    """Return the name under which a retired segment stays."""
+    """Return the name to which a segment without live messages is renamed."""
     return f"{path[:-4]}{KEPT}"
 
 
 def headers_steps(SegmentFiles files not None, int64_t from_ns):
     """Return (sequence, time, headers) of the messages since `from_ns`, in order; each step reads a file.
 
-    Kept files without such messages, and unreadable ones, are removed.
+    `.ids` files without such messages, or that cannot be read, are removed.
     """
     names = [name for name in files.disk.list_dir(files.directory)
              if is_segment(name) or (name.endswith(KEPT) and is_segment(f"{name[:-4]}.seg"))]

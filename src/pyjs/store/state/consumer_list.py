@@ -153,7 +153,7 @@ def encode_entry(number: int, values: dict[str, Any], key: StreamKey | None) -> 
 
 
 def encode_list(first: int, entries: list[dict[str, Any]], key: StreamKey | None) -> bytes:
-    """Return the bytes of a whole file whose head has the number `first`."""
+    """Return a whole file as bytes: a head with the number `first`, then `entries`."""
     parts = [encode_entry(first, {"op": HEAD, "count": len(entries)}, key)]
     parts += [encode_entry(number, values, key) for number, values in enumerate(entries, first + 1)]
     return b"".join(parts)

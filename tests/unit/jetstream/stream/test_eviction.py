@@ -122,6 +122,43 @@ def test_a_limit_is_kept_before_the_ack_leaves(limits: dict[str, object]) -> Non
     assert js.api("STREAM.INFO.A")["state"]["messages"] == 2
 
 
+@pytest.mark.parametrize(
+    ("condition", "answer"),
+    [
+        (b"Nats-Expected-Last-Subject-Sequence: 0", (5, None)),
+        (b"Nats-Expected-Last-Subject-Sequence: 3", (0, "wrong last sequence: 0")),
+        (
+            b"Nats-Expected-Last-Subject-Sequence: 0\r\nNats-Expected-Last-Subject-Sequence-Subject: a.c",
+            (5, None),
+        ),
+        (
+            b"Nats-Expected-Last-Subject-Sequence: 4\r\nNats-Expected-Last-Subject-Sequence-Subject: a.*",
+            (5, None),
+        ),
+    ],
+)
+def test_a_condition_does_not_see_what_a_rollup_of_the_same_turn_removes(
+    condition: bytes, answer: tuple[int, str | None]
+) -> None:
+    # given
+    js, _ = started()
+    js.user.send(b"SUB in.1 9\r\n")
+    js.user.take()
+    rollup, condition = b"NATS/1.0\r\nNats-Rollup: all\r\n\r\n", b"NATS/1.0\r\n%b\r\n\r\n" % condition
+    sizes = [len(rollup), len(rollup) + 1, len(condition), len(condition) + 1]
+    # when
+    js.user.send(
+        b"PUB a.c in.1 1\r\n3\r\nHPUB a.b in.1 %d %d\r\n" % tuple(sizes[:2])
+        + rollup
+        + b"4\r\nHPUB a.c in.1 %d %d\r\n" % tuple(sizes[2:])
+        + condition
+        + b"5\r\n"
+    )
+    # then
+    *_, last = (json.loads(payload) for payload in js.user.payloads())
+    assert (last["seq"], last.get("error", {}).get("description")) == answer
+
+
 def test_the_removal_is_written_after_the_message_that_asks_for_it() -> None:
     js, disk = started(max_msgs_per_subject=1)
     writes: list[bytes] = []

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.jetstream.jsfixture import JetStreamFixture
 
 from pyjs.base.disk import OsDisk
-from pyjs.jetstream.stream.message_ttl import NEVER, is_marker, parse_ttl_ns
+from pyjs.jetstream.stream.message_ttl import NEVER, is_marker, parse_ttl_ns, with_least_ttl
 
 S = 1_000_000_000
 
@@ -188,3 +188,18 @@ def test_a_purge_of_a_key_value_client_is_a_marker() -> None:
     assert is_marker(b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\n\r\n")
     assert not is_marker(b"NATS/1.0\r\nKV-Operation: DEL\r\n\r\n")
     assert not is_marker(b"")
+
+
+@pytest.mark.parametrize(
+    ("given", "raised"),
+    [
+        (b"Nats-TTL: 5m\r\n", b"Nats-TTL: 3600\r\n"),
+        (b"A: 1\r\nNats-TTL: 5m\r\nB: 2\r\nNats-TTL: 2h\r\n", b"A: 1\r\nB: 2\r\nNats-TTL: 3600\r\n"),
+        (b"Nats-TTL: 5m\r\nnats-ttl: 3h\r\n", b"nats-ttl: 3h\r\nNats-TTL: 3600\r\n"),
+        (b"Nats-TTL: 2h\r\nNats-TTL: 5m\r\n", None),
+    ],
+)
+def test_a_raised_ttl_replaces_all_others(given: bytes, raised: bytes | None) -> None:
+    found = with_least_ttl(b"NATS/1.0\r\n%b\r\n" % given, 3600 * S)
+
+    assert found == (None if raised is None else b"NATS/1.0\r\n%b\r\n" % raised)

@@ -5,7 +5,7 @@
             | a header whose name does not begin with "Nats-"
     time  = "20YY-MM-DDThh:mm:ss" [ "." 1 to 9 digits ] "Z"
 
-All other forms, valid or not, are left to schedule.py; what is accepted here has the same meaning there.
+All other forms, valid or not, are left to schedule.py; a form accepted here has the same meaning there.
 
 Compiled: each publish of a schedule is checked here, and a start reads all stored ones (benchmarks/expiry.py).
 Source: ADR-51, see schedule.py; tests/unit/jetstream/stream/features/test_plain_schedules.py compares both.

@@ -104,7 +104,7 @@ cdef class Scheduling:
             self.learned[seq] = due.at_ns
 
     def begin_learning(self) -> None:
-        """Forget when schedules fire: the leader of a replicated stream reads that from the stored messages."""
+        """Forget the times of all schedules; the leader of a replicated stream reads them from the messages."""
         self.due.clear()
         self.learned, self.learning = {}, True
 

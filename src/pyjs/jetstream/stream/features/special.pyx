@@ -1,8 +1,9 @@
 """Publishes that need more than a check and an append: those of batches, counters and schedules.
 
 A stream's ingest passes a message here if its reply subject, a header or an option of the stream requires it; all
-other messages bypass this part. Batches come before any check of the ingest, counters after the conditions. A
-schedule gets its roll-up header and returns to the ingest; scheduling.pyx fires it.
+other messages bypass this part. Messages of batches are handled before the ingest checks anything, counters after it
+has checked the expectations in the headers. A schedule gets its roll-up header here and returns to the ingest;
+scheduling.pyx publishes it when it is due.
 
 Compiled because it stores and answers with the functions of the ingest (benchmarks/: JetStream async publish); the
 decisions are in plain Python beside it.
@@ -214,7 +215,7 @@ cdef class SpecialPublishes(Sink):
 
     # -- schedules -----------------------------------------------------------------------------------------------
     cdef void scheduled(self, Msg* m) except *:
-        """Handle a schedule, with the header by which it replaces earlier messages of its subject."""
+        """Ingest a schedule with a roll-up header added, so that it replaces earlier messages of its subject."""
         cdef PubHeaders h
         cdef PlainSchedule plain
         cdef bytes headers
@@ -270,7 +271,7 @@ cdef class SpecialPublishes(Sink):
 
     def last_seq_of(self, bytes subject) -> int:
         """Return the last sequence of a subject, which may have wildcards, or 0 if there is none."""
-        return self.stream.store.last_match(subject)
+        return self.stream.evictions.after_rollups(self.stream.store.last_match(subject))
 
     def totals(self) -> tuple:
         """Return last sequence, messages and bytes of the stream."""

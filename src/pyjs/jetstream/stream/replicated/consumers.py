@@ -16,7 +16,7 @@ committed removal implies that its acks are committed, and every replica removes
 
 A new leader opens each consumer with its committed state:
 
-- No message is passed over: if its delivery was not committed, it is delivered as if for the first time; if its ack
+- No message is skipped: if its delivery was not committed, it is delivered as if for the first time; if its ack
   was not committed, it is still pending.
 - Delivered again: pending messages, once their ack wait is over, with the committed number of deliveries; and
   messages whose delivery or ack the old leader could not commit. A double ack is answered only after its commit.
@@ -250,7 +250,7 @@ class ReplicatedConsumers:
     # -- snapshots -------------------------------------------------------------------------------------------
 
     def dump(self) -> bytes:
-        """Return what `load` restores: all consumers after the entry `index`."""
+        """Return all consumers after the entry `index`, for `load`."""
         consumers = [
             (each.name, each.created_ns, each.config_json, each.state, bytes(each.changes))
             for each in self.committed.values()

@@ -1,4 +1,4 @@
-"""Makes what a replica has applied durable, where something else may only become durable after it."""
+"""The wait for a sync of a replica's store, before something that depends on it becomes durable."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _StoreSync(Job):
         self._chore: Chore | None = None
 
     def park(self, chore: Chore) -> None:
-        """Begin, and keep the chore until the end."""
+        """Begin the sync; the chore waits for its end."""
         self._chore = chore
         self._stream.turn.jobs.append(self)
 
@@ -35,7 +35,7 @@ class _StoreSync(Job):
         self._error = self._job()
 
     def finish(self, failure: Exception | None) -> None:
-        """Give the result to the store, and wake the chore."""
+        """Pass the result to the store, and wake the chore."""
         self._stream.store.finish_sync(self._job, failure or self._error)
         self._stream.note_change()
         assert self._chore is not None
@@ -43,7 +43,7 @@ class _StoreSync(Job):
 
 
 def durable_steps(stream: Stream) -> Generator[Step]:
-    """Wait until everything that the store has written is durable, or the store has failed."""
+    """Wait until everything written by the store is durable, or the store has failed."""
     while not (stream.store.durable or stream.store.failed):
         job = stream.store.begin_sync()
         yield None if job is None else _StoreSync(stream, job).park  # None: one runs, which is soon over

@@ -231,7 +231,7 @@ cdef const char* operation_fault(Item* item) noexcept nogil:
 
 
 cdef const char* consumer_fault(Item* item) noexcept nogil:
-    """Return what is wrong with an item about a consumer, or NULL."""
+    """Return the fault of an item about a consumer, or NULL."""
     cdef uint32_t least = CREATED_SIZE
     if item.kind == ITEM_CONSUMER_CREATE:
         least = CREATED_SIZE + 4

@@ -38,7 +38,7 @@ class ProposedState:
         self._begin(data)
 
     def payload_of(self, data: bytes) -> bytes:
-        """Return the payload of a whole state, or of no change if `data` is empty, for a caller that waits for it."""
+        """Return the payload for `operate`: of a whole state, or without a change if `data` is empty."""
         if not data:
             return operation("consumer changes", self._created, self._name)
         self._begin(data)

@@ -14,9 +14,9 @@ An atomic batch is staged by the leader, and proposed as a whole by its last mes
 
 Evictions end each entry, not each turn: turns differ between replicas.
 
-The time of an entry is that of its leader's clock, and never before the entry before. So after a leader whose clock
-was ahead, time stands still until the clocks of the others are there: until then messages expire late, and ids count.
-In nats-server each message has its leader's time, so times go back.
+The time of an entry is that of its leader's clock, but never earlier than the time of the entry before it. So after a
+leader whose clock was ahead, time stands still until the clock of the new leader has reached it: until then, messages
+expire late and ids stay remembered. In nats-server each message has its leader's time, so times can go back.
 
 An entry that cannot be applied, or a store that fails, stops this replica: it is behind the others then, and never
 different. Compiled because every message of a replicated stream passes here (benchmarks/replica.py). Long because
@@ -160,7 +160,7 @@ cdef class Replica(Sink):
         return False
 
     cdef bint is_full(self, uint64_t size) noexcept nogil:
-        """Return whether so many more bytes are too many in flight; if nothing else is in flight, they never are."""
+        """Return whether `size` more bytes exceed the limit in flight; never if nothing else is in flight."""
         cdef uint64_t others = self.in_flight + self.buffer.used
         return others != 0 and others + size > self.in_flight_max
 
@@ -500,7 +500,7 @@ cdef class Replica(Sink):
     def config_steps(self, config):
         """Make a configuration durable, in steps, before the stream applies it.
 
-        What was applied before is made durable first: a start would apply it again under the new configuration.
+        Earlier entries are made durable first: otherwise a start would apply them again under the new configuration.
         """
         if self.owner is None:
             return
