@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+
+Filters = list[list[bytes]]  # as tokens
 
 
 def is_match(subject: list[bytes], wanted: list[bytes]) -> bool:
@@ -13,6 +16,17 @@ def is_match(subject: list[bytes], wanted: list[bytes]) -> bool:
         if at >= len(subject) or token not in (b"*", subject[at]):
             return False
     return len(subject) == len(wanted)
+
+
+def filters_of(subjects: Iterable[str]) -> Filters:
+    """Return filters in the form that is_any() needs."""
+    return [subject.encode().split(b".") for subject in subjects]
+
+
+def is_any(subject: bytes, filters: Filters) -> bool:
+    """Return whether a subject matches one of some filters."""
+    tokens = subject.split(b".")
+    return any(is_match(tokens, wanted) for wanted in filters)
 
 
 def is_subject(value: str) -> bool:

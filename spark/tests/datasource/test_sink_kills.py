@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from spark.tests.conftest import Filler, arrow_or_skip
-from spark.tests.support.places import PYTHONPATH
 from tests.conformance.harness.process import ServerProcess
-from tests.style.tree import ROOT
 
 arrow_or_skip()
 
 from spark.tests.support import sink_client  # needs pyarrow
+from spark.tests.support.forked import forked
 
 from pyjs_spark.nats.client import Client
 from pyjs_spark.nats.settings import ConnectSettings
@@ -38,22 +35,20 @@ def test_rows_of_a_writer_that_is_killed_are_stored_once(
 ) -> None:
     filler.create(duplicate_window=100_000_000)
     chance = random.Random(filler.name)
-    paths = os.pathsep.join([PYTHONPATH, str(ROOT)])
-    command = [sys.executable, "-m", "spark.tests.support.sink_client"]
-    command += [str(server.port), filler.name, str(tmp_path), str(BATCHES)]
     kills = 0
     while True:
-        process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": paths})
+        process = forked(sink_client.write, server.port, filler.name, tmp_path, BATCHES)
         # Killed when the stream has got so much further: a random place within a batch or between two.
         goal = last_seq(filler) + chance.randrange(1, sink_client.PARTITIONS * sink_client.ROWS)
-        while process.poll() is None and kills < KILLS and last_seq(filler) < goal:
+        while process.is_alive() and kills < KILLS and last_seq(filler) < goal:
             pass
-        if process.poll() is not None or kills == KILLS:
+        if not process.is_alive() or kills == KILLS:
             break
         process.kill()
-        process.wait()
+        process.join()
         kills += 1
-    assert process.wait(120) == 0
+    process.join(120)
+    assert process.exitcode == 0
 
     client = Client(ConnectSettings((f"nats://127.0.0.1:{server.port}",)))
     what = ReadRange(filler.name, 1, last_seq(filler) + 1, columns=("data",))

@@ -18,10 +18,10 @@ from pyjs_spark.decode import (
     entries,  # the pure one needs pyarrow
     hashing,  # the pure one needs pyarrow
 )
-from pyjs_spark.decode.entries import ALONE, CHAINED, DAMAGED, FULL, TAKEN, WRONG, Decoding
+from pyjs_spark.decode.entries import ALONE, CHAINED, DAMAGED, FULL, TAKEN, WRONG, Decoder
 from pyjs_spark_fast import entries as _entries
 
-MakeDecoder = Callable[..., Decoding]
+MakeDecoder = Callable[..., Decoder]
 ALL = ("seq", "ts_ns", "subject", "headers", "data", "size")
 FAR = 2**63 - 1
 KINDS: list[Any] = [entries.Decoder, _entries.Decoder]
@@ -43,8 +43,8 @@ def make(request: pytest.FixtureRequest) -> MakeDecoder:
         size_max: int = 1 << 20,
         low: int = 1,
         high: int = FAR,
-    ) -> Decoding:
-        decoder: Decoding = request.param(columns, headers, rows_max, size_max)
+    ) -> Decoder:
+        decoder: Decoder = request.param(columns, headers, rows_max, size_max)
         decoder.listen(low, high)
         return decoder
 

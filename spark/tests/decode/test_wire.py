@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from spark.tests.support.columns import readable, rows_of, slow_map, values
 
 from pyjs_spark.decode import wire
-from pyjs_spark.decode.wire import DONE, ENOUGH, FULL, GAP, NEED_MORE, OTHER, TOO_LARGE, Decoding
+from pyjs_spark.decode.wire import DONE, ENOUGH, FULL, GAP, NEED_MORE, OTHER, TOO_LARGE, Decoder
 from pyjs_spark_fast import wire as _wire
 
-MakeDecoder = Callable[..., Decoding]
+MakeDecoder = Callable[..., Decoder]
 ALL = ("seq", "ts_ns", "subject", "headers", "data", "size")
 SID = 7
 FAR = 2**62
@@ -32,8 +32,8 @@ def make(request: pytest.FixtureRequest) -> MakeDecoder:
         size_max: int = 1 << 20,
         high: int = FAR,
         next_seq: int = 1,
-    ) -> Decoding:
-        decoder: Decoding = request.param(columns, headers, rows_max, size_max)
+    ) -> Decoder:
+        decoder: Decoder = request.param(columns, headers, rows_max, size_max)
         decoder.listen(SID, high, next_seq)
         decoder.expect(1 << 40)
         return decoder
@@ -67,7 +67,7 @@ def frames(*messages: Message) -> bytes:
     return b"".join(message.frame(number) for number, message in enumerate(messages, 1))
 
 
-def feed(decoder: Decoding, data: bytes, start: int = 0) -> int:
+def feed(decoder: Decoder, data: bytes, start: int = 0) -> int:
     return decoder.decode(bytearray(data), start, len(data))
 
 

@@ -24,6 +24,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spark.tests.support.java import QUICK_PLANS
+
 import pyjs_spark
 from pyjs_spark.datasource.sessions import activate
 from pyjs_spark.lake import archive_query
@@ -35,15 +37,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-PARTITION_ROWS = 500
-BATCH_ROWS = 1000
+PARTITION_ROWS = 250
+BATCH_ROWS = 500
+EVERY = "1 second"  # a batch: small tables, and no query that asks the server a hundred times a second
 REST_ROWS = 20_000  # of a batch, when only the rest is to be done
-PAUSE_S = 0.2  # between two runs of a replay, which ends when it has all
+PAUSE_S = 1.0  # between two runs of a replay, which ends when it has all
+LOOK_S = 0.2  # between two looks at a query that begins
+SLOW_START = "Python worker failed to connect back"  # within ten seconds: machines are busy
 PASSES = (
+    SLOW_START,
     "ConnectionLost",
     "NotAcknowledged",
     "NoResponders",
-    "Python worker failed to connect back",  # within ten seconds: machines are busy
     "ReadStalled",
     "RequestTimeout",
     "ServerUnreachable",
@@ -63,8 +68,8 @@ def main() -> None:
         "spark.local.dir": str(folder / "local"),
         "spark.log.level": "ERROR",
         "spark.python.authenticate.socketTimeout": "120s",  # of a worker's first connection: machines are busy
-        "spark.sql.codegen.wholeStage": "false",  # nothing here runs long enough to be worth compiling
         "spark.sql.shuffle.partitions": "2",
+        **QUICK_PLANS,
     }
     spark = pyjs_spark.session("kills", said["master"], **settings)
     run_all(spark, said)
@@ -124,7 +129,7 @@ def run_query(start: Callable[..., StreamingQuery], *words: Any) -> None:
     with BEGINS:
         found = start(*words)
         while found.isActive and found.status["message"].startswith("Initializing"):
-            threading.Event().wait(PAUSE_S)
+            threading.Event().wait(LOOK_S)
     found.awaitTermination()
 
 
@@ -147,16 +152,14 @@ def query(spark: SparkSession, target: str, said: dict[str, Any]) -> StreamingQu
             rows.select("seq", "data").writeStream.format("parquet").option("path", str(folder / "files"))
         )
     writer = writer.option("checkpointLocation", str(folder / f"checkpoint-{target}"))
-    if said["once"]:
-        writer = writer.trigger(availableNow=True)
-    return writer.start()
+    return writer.trigger(**({"availableNow": True} if said["once"] else {"processingTime": EVERY})).start()
 
 
 def archive(spark: SparkSession, target: str, said: dict[str, Any]) -> StreamingQuery:
     """Start the archive as a query."""
     folder = Path(said["folder"])
     options = parse_options({"servers": said["servers"], "stream": "SOURCE"})
-    every = "" if said["once"] else "100 milliseconds"
+    every = "" if said["once"] else EVERY
     checkpoint = str(folder / f"checkpoint-{target}")
     lake = Lake(str(folder / target), target)
     return archive_query.start(spark, lake, options, PARTITION_ROWS, every=every, checkpoint=checkpoint)

@@ -19,7 +19,6 @@ import argparse
 import json
 import os
 import random
-import re
 import signal
 import subprocess
 import sys
@@ -33,7 +32,6 @@ from pathlib import Path
 from typing import Any
 
 from spark.tests.conftest import our_command_from_anywhere, peer_or_skip
-from spark.tests.kills.kill_driver import PARTITION_ROWS
 from spark.tests.support.archived import archived
 from spark.tests.support.java import QUICK_JAVA
 from spark.tests.support.places import PYTHONPATH
@@ -47,15 +45,15 @@ from pyjs_spark.nats.settings import ConnectSettings
 from pyjs_spark.read.pull import ReadRange, read_range
 
 CONFIG = 'jetstream: {store_dir: "<<store>>"}'
-BACKLOG = 3000  # messages that wait for the target that is ahead of the others
-LONGEST_S = 3.0  # from the moment when every target got on to the kill
+BACKLOG = 1000  # messages that wait for the target that is ahead of the others
+LONGEST_S = 2.0  # from the moment when every target got on to the kill
 START_S = 600.0  # targets that do not get on for so long fail the trial
 LOOK_S = 0.2  # between two looks at what was written: there is no event to wait for
-FILL_S = 1.0  # between two thousand messages for the source: the slow targets are not left far behind
+FILL_S = 1.0  # between two portions of messages for the source: the slow targets are not left far behind
+FILL_ROWS = 300  # of a portion
 TARGETS = ("stream", "files", "parquet", "delta", "iceberg", "replay")
 VICTIMS = ("executor", "server", "driver")  # the driver last: with it ends the Spark of a round
 WRITTEN = {"stream": "TARGET", "replay": "REPLAYED"}
-BEGUN = re.compile(r"(?:part-|seq=)(\d{19})-.*\.parquet")  # the first sequence of a file of an archive
 STREAMS: dict[str, dict[str, object]] = {
     "SOURCE": {"subjects": ["source.>"]},
     "TARGET": {"subjects": ["target.>"], "duplicate_window": 100_000_000},
@@ -89,22 +87,26 @@ class Trial:
         self._fill_s = time.monotonic() + FILL_S
         lines = [
             b"PUB source.x _INBOX.raw.f %d\r\n%d\r\n" % (len(str(number)), number)
-            for number in range(self.filled + 1, self.filled + 1001)
+            for number in range(self.filled + 1, self.filled + FILL_ROWS + 1)
         ]
         self._raw.send(b"".join(lines))
         acks = self._raw.frames()
         for _ in lines:
             assert b'"seq"' in next(acks)[3]
-        self.filled += 1000
+        self.filled += FILL_ROWS
 
     def copied(self, target: str) -> int:
-        """Return about how many messages a target has."""
+        """Return how many messages a target has, at least; the checkpoint knows it without a look at all files."""
         if target in WRITTEN:
             return int(self._raw.api(f"STREAM.INFO.{WRITTEN[target]}")["state"]["last_seq"])
-        names = [path.name for path in (self.folder / target).rglob("*.parquet")]
-        if target == "files":
-            return len(names) * PARTITION_ROWS
-        return max((int(match[1]) for match in map(BEGUN.fullmatch, names) if match), default=0)
+        folder = self.folder / f"checkpoint-{target}"
+        batch = max(
+            (int(path.name) for path in folder.glob("commits/*") if path.name.isdigit()), default=None
+        )
+        if batch is None:
+            return 0
+        offset = json.loads((folder / f"offsets/{batch}").read_text().splitlines()[-1])
+        return int(offset["streams"]["SOURCE"]["next"]) - 1
 
     def kill_once(self, victim: str, after_s: float) -> dict[str, Any]:
         """Kill one victim, `after_s` after every target got on since the last kill; return how far all got."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from multiprocessing import Pipe
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from spark.tests.conftest import Filler, arrow_or_skip, required
 from spark.tests.jvm.conftest import IS_MATRIX
 from spark.tests.support.archived import archive_here, here
 from spark.tests.support.iceberg_rest import RestCatalog
-from spark.tests.support.places import PYTHONPATH
 from tests.conformance.harness.process import ServerProcess
 
 arrow_or_skip()
@@ -28,6 +26,8 @@ if not required("spark"):
 import deltalake  # only where it is installed
 import pyarrow as pa
 from pyiceberg.catalog import load_catalog
+from spark.tests.support import archive_killed  # needs pyarrow
+from spark.tests.support.forked import forked
 
 from pyjs_spark.errors import DataLoss, OptionError, SparkError, SparkMissing
 from pyjs_spark.lake import lakes
@@ -285,29 +285,25 @@ def test_each_commit_is_of_one_part(archive: Archive, filler: Filler) -> None:
     assert archive.seqs() == list(range(1, 31))
 
 
-KILLED = """
-import json, os, signal, sys
-from pyjs_spark.options.reading import parse_options
-from pyjs_spark.lake import lakes
-root, kind, catalog, stream, servers, when = sys.argv[1:]
-lake, options = lakes.Lake(root, kind, json.loads(catalog)), parse_options({"stream": stream, "servers": servers})
-ranges = lakes.plan(lake, options, 5)
-def run(task, part):
-    found = [task(what) for what in part]
-    if when == str(part[0].low):
-        os.kill(os.getpid(), signal.SIGKILL)
-    return found
-print("begins", flush=True)
-lakes.write_parts(run, lake, options, ranges, 2)
-"""
+NEVER = -1
 
 
-def start_killed(archive: Archive, port: int, when: str) -> subprocess.Popen[bytes]:
-    """Start a run in a process that kills itself before it commits the part that begins at `when`."""
-    lake = (archive.lake.root, archive.lake.format, json.dumps(archive.lake.catalog))
-    argv = [*lake, archive.stream, f"nats://127.0.0.1:{port}", when]
-    env = {**os.environ, "PYTHONPATH": PYTHONPATH}
-    return subprocess.Popen([sys.executable, "-c", KILLED, *argv], env=env, stdout=subprocess.PIPE)
+def start_killed(archive: Archive, port: int, when: int) -> BaseProcess:
+    """Return a run, at its begin, that kills itself before it commits the part that begins at `when`."""
+    begun, begins = Pipe(duplex=False)
+    running = forked(
+        archive_killed.archive, archive.lake, archive.stream, f"nats://127.0.0.1:{port}", when, begins
+    )
+    begins.close()
+    begun.recv()
+    return running
+
+
+def killed(archive: Archive, port: int, when: int) -> int | None:
+    """Return the exit code of such a run."""
+    running = start_killed(archive, port, when)
+    running.join(60)
+    return running.exitcode
 
 
 def test_a_run_killed_between_write_and_commit_is_made_again(
@@ -316,7 +312,7 @@ def test_a_run_killed_between_write_and_commit_is_made_again(
     filler.create()
     filler.fill(32)
 
-    ends = [start_killed(archive, server.port, when).wait(60) for when in ("1", "21", "never")]
+    ends = [killed(archive, server.port, when) for when in (1, 21, NEVER)]
 
     assert ends == [-signal.SIGKILL, -signal.SIGKILL, 0]
     assert archive.seqs() == list(range(1, 33))
@@ -328,12 +324,10 @@ def test_a_run_killed_at_any_moment_is_made_again(
     filler.create()
     filler.fill(60)
     for moment_s in (0.03, 0.1, 0.25):
-        running = start_killed(archive, server.port, "never")
-        assert running.stdout is not None
-        running.stdout.readline()
+        running = start_killed(archive, server.port, NEVER)
         time.sleep(moment_s)  # the moment of the kill, nothing is waited for
         running.kill()
-        running.wait(60)
+        running.join(60)
 
     archive.run()
 

@@ -1,12 +1,11 @@
 """A sink without Spark, to be killed: writes batch after batch, each in three partitions, as a query would.
 
-`python -m spark.tests.support.sink_client <port> <stream> <folder> <batches>`. A file `commits/<batch>` is written
-behind each batch; a batch without one is written again by the next process, as Spark does after a crash.
+A file `<folder>/<batch>` is written behind each batch; a batch without one is written again by the next process, as
+Spark does after a crash.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,9 +29,8 @@ def rows(batch: int, part: int) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch([pa.array([b"%d" % n for n in range(low, low + PIECE)])], ["data"])
 
 
-def main() -> None:
+def write(port: int, stream: str, commits: Path, batches: int) -> None:
     """Write what is not committed."""
-    port, stream, folder, batches = sys.argv[1:]
     options = parse_sink_options(
         {
             "servers": f"nats://127.0.0.1:{port}",
@@ -41,17 +39,12 @@ def main() -> None:
             "maxInFlight": "64",
         }
     )
-    commits = Path(folder)
     client = Client(options.connect)
     run = new_attempt()
-    for batch in range(int(batches)):
+    for batch in range(batches):
         if (commits / str(batch)).exists():
             continue
         for part in range(PARTITIONS):
             place = SinkPart(stream.lower(), batch, part, run)
             Delivery(client, options, RowPlan(0, -1, -1, -1), place).write(rows(batch, part))
         (commits / str(batch)).touch()
-
-
-if __name__ == "__main__":
-    main()

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -65,25 +65,6 @@ UNFINISHED = 4  # flag of a record: the next one belongs to the same atomic batc
 CHAINED, ALONE = 1, 2  # checks of a decoder; 0: none
 UNSENDABLE = frozenset(b" \t\r\n")  # bytes that no subject has
 IN_RECORDS = frozenset(("subject", "headers", "data"))  # columns that no entry has
-
-
-class Decoding(wire.Batched, Protocol):
-    """The interface of both decoders."""
-
-    @property
-    def state(self) -> int:
-        """The reason why add() returned."""
-
-    def listen(self, low: int, high: int) -> None:
-        """Accept only sequences of [low, high)."""
-
-    def add(self, entries: object, start: int, data: object, base: int, check: int) -> int:
-        """Add rows for the entries from number `start` on; return the first one without a row (reason: `state`).
-
-        `data` has the records from offset `base` on, or is None if no column needs them. With `check` CHAINED the
-        checksum of each record is verified, using the 8 bytes before it; with ALONE only the record's own check, and
-        that the record fits its entry.
-        """
 
 
 def needs_records(columns: Sequence[str], headers: str) -> bool:
@@ -144,7 +125,12 @@ class Decoder:
         self._high = high
 
     def add(self, entries: object, start: int, data: object, base: int, check: int) -> int:
-        """Add rows for the entries from number `start` on; return the first entry without a row; see Decoding."""
+        """Add rows for the entries from number `start` on; return the first one without a row (reason: `state`).
+
+        `data` has the records from offset `base` on, or is None if no column needs them. With `check` CHAINED the
+        checksum of each record is verified, using the 8 bytes before it; with ALONE only the record's own check, and
+        that the record fits its entry.
+        """
         found: Any = np.frombuffer(entries, ENTRY)[start:]
         self.state = TAKEN
         count = self._fitting(found, self._in_order(found))

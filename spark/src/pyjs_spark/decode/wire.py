@@ -75,41 +75,6 @@ class Pumped(Protocol):
     def decode(self, data: bytearray, start: int, end: int) -> int: ...  # noqa: D102
 
 
-class Batched(Protocol):
-    """A producer of batches of rows: a decoder of deliveries, or of records (entries.py)."""
-
-    @property
-    def rows(self) -> int:
-        """The number of rows since the last take()."""
-
-    @property
-    def size(self) -> int:
-        """The size of these rows in bytes: subjects, headers and payloads."""
-
-    @property
-    def last_seq(self) -> int:
-        """The sequence of the last row, or of the last message skipped after it."""
-
-    def take(self) -> Taken:
-        """Return the rows as columns, and start a new batch."""
-
-
-class Decoding(Pumped, Batched, Protocol):
-    """The interface of both decoders."""
-
-    @property
-    def delivered(self) -> int:
-        """The number of deliveries of the current consumer."""
-
-    @property
-    def pending(self) -> int:
-        """The pending count of the last delivery."""
-
-    def listen(self, sid: int, high: int, next_seq: int) -> None: ...  # noqa: D102
-
-    def expect(self, count: int) -> None: ...  # noqa: D102
-
-
 class Rows:
     """Collects the rows of one batch after another as lists, and converts the lists to columns."""
 
@@ -185,9 +150,9 @@ class Decoder:
         self.sid = 0
         self.state = NEED_MORE
         self.need = 1
-        self.last_seq = 0
-        self.delivered = 0
-        self.pending = 0
+        self.last_seq = 0  # of the last row, or of the last message skipped after it
+        self.delivered = 0  # deliveries of the current consumer
+        self.pending = 0  # the pending count of the last delivery
         self._high = 0
         self._enough = 0
         self._frame = NEVER

@@ -230,15 +230,8 @@ def planned(holdings: Iterable[Holding], ranges: Iterable[ReadRange]) -> list[Pl
     for each in ranges:
         state = states[each.stream]
         count, total = each.high - each.low, state.end - state.first_seq
-        found.append(
-            Planned(
-                each.stream,
-                each.low,
-                each.high,
-                rows=-(-state.messages * count // total),
-                size=-(-state.size * count // total),
-            )
-        )
+        rows, size = (-(-whole * count // total) for whole in (state.messages, state.size))
+        found.append(Planned(each.stream, each.low, each.high, rows, size))
     return found
 
 

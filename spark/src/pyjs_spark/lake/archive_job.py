@@ -10,7 +10,7 @@ from pyjs_spark.errors import OptionError
 from pyjs_spark.exits import LOST
 from pyjs_spark.lake import archive, lakes
 from pyjs_spark.lake.archive import ArchiveProgress, Written, planned, progress
-from pyjs_spark.lake.jobs import STREAM, Job, JobKind, Key, Outcome, Session
+from pyjs_spark.lake.jobs import ROWS_PER_FILE, STREAM, Job, JobKind, Key, Outcome, Session
 from pyjs_spark.lake.tables.iceberg import check_own_catalog
 from pyjs_spark.lake.tables.table import FORMATS, Lake
 from pyjs_spark.options import uses
@@ -18,7 +18,6 @@ from pyjs_spark.options import values as option_values
 from pyjs_spark.read.ranges import ReadRange
 
 SHOWN = 20  # ranges that `explain` lists; --json has all
-ROWS_PER_FILE = 500_000
 FORMAT = Key(
     "format", "parquet (default), delta or iceberg", option_values.one_of(*FORMATS), default="parquet"
 )
@@ -122,12 +121,7 @@ KIND = JobKind(
         STREAM,
         Key("target", "folder or URI of the archive", is_positional=True, is_needed=True),
         FORMAT,
-        Key(
-            "rows_per_file",
-            f"ranges end at its multiples; default {ROWS_PER_FILE}",
-            option_values.count(high=1_000_000_000),
-            default=ROWS_PER_FILE,
-        ),
+        ROWS_PER_FILE,
     ),
     _run,
     _explain,

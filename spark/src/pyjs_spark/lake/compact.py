@@ -26,7 +26,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,7 @@ from pyjs_spark.errors import OptionError, SparkError, StreamMissing
 from pyjs_spark.lake import archive, frames
 from pyjs_spark.lake.archive import quoted
 from pyjs_spark.lake.files import file_system, uri, write_text
-from pyjs_spark.lake.jobs import STREAM, Job, JobKind, Key, Outcome, Session
+from pyjs_spark.lake.jobs import ROWS_PER_FILE, STREAM, Job, JobKind, Key, Outcome, Session
 from pyjs_spark.lake.tables.parquet import FILE, file_name, rows_in
 from pyjs_spark.options import uses
 from pyjs_spark.options import values as option_values
@@ -45,7 +45,6 @@ from pyjs_spark.read.plan import StreamState
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-ROWS_PER_FILE = 500_000
 EXCHANGE = 2  # RENAME_EXCHANGE
 AT_FDCWD = -100
 TIMES = "spark.sql.parquet.outputTimestampType"
@@ -308,11 +307,9 @@ def _folder(root: str, stream: str) -> Path:
 
 
 def _snapshot(spark: SparkSession, job: Job, state: StreamState) -> LatestSnapshot:
-    folder, columns = _folder(str(job["target"]), state.name), archive.COLUMNS
-    kept = [each for each in columns if each != "headers" or job.options.include_headers != "false"]
-    schema = ", ".join(
-        f"{name} {spark_type(name, job.options.include_headers)}" for name in ("stream", *kept)
-    )
+    folder, headers = _folder(str(job["target"]), state.name), job.options.include_headers
+    kept = archive.columns(headers)
+    schema = ", ".join(f"{name} {spark_type(name, headers)}" for name in ("stream", *kept))
     shutil.rmtree(folder / "_tmp", ignore_errors=True)  # the remains of a killed run
     (folder / "_tmp").mkdir(parents=True)
     ends = {state.name: (state.first_seq, state.end)}
@@ -352,7 +349,7 @@ def _check_job(job: Job) -> None:
 
 
 def _plan(job: Job) -> list[DayFiles]:
-    return plan(job["target"], job.options.streams, job["rows_per_file"] or ROWS_PER_FILE)
+    return plan(job["target"], job.options.streams, job["rows_per_file"] or ROWS_PER_FILE.default)
 
 
 def _run(job: Job, session: Session) -> Outcome:
@@ -398,11 +395,7 @@ KIND = JobKind(
         STREAM,
         Key("target", "folder of the archive, or of snapshots", is_positional=True, is_needed=True),
         Key("latest", "write a snapshot from the server", option_values.boolean, default=False),
-        Key(
-            "rows_per_file",
-            f"ranges end at its multiples; default {ROWS_PER_FILE}",
-            option_values.count(high=1_000_000_000),
-        ),
+        replace(ROWS_PER_FILE, default=None),  # so that one which was given is known
     ),
     _run,
     _explain,

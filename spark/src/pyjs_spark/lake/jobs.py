@@ -204,6 +204,12 @@ class JobKind:
         return Outcome([line], said)
 
 
+ROWS_PER_FILE = Key(
+    "rows_per_file",
+    f"ranges end at its multiples; default {option_values.RECORDS_PER_PARTITION}",
+    option_values.count(high=1_000_000_000),
+    default=option_values.RECORDS_PER_PARTITION,
+)
 STREAM = Key("stream", "name, comma list, or pattern with *", is_positional=True, is_needed=True)
 MASTER = Key(
     "master", "where Spark runs: default local[*]; sc://host:15002 is Spark Connect", default="local[*]"

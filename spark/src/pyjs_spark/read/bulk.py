@@ -31,7 +31,7 @@ import pyarrow as pa
 
 from pyjs_spark import fast, strict_json
 from pyjs_spark.decode import entries
-from pyjs_spark.decode.entries import ALONE, DAMAGED, ENTRY_SIZE, FULL, TAKEN, Decoding
+from pyjs_spark.decode.entries import ALONE, DAMAGED, ENTRY_SIZE, FULL, TAKEN
 from pyjs_spark.errors import ApiError, BulkRefused, ConnectionLost, ProtocolError, RequestTimeout, SparkError
 from pyjs_spark.nats.client import Client
 from pyjs_spark.read.batches import BatchMaker, decoded_columns
@@ -145,7 +145,7 @@ class _Read:
         self._is_consumed = is_consumed  # its consumers remove messages, which is not a loss
         self._patience = Patience(client, report)
         self._maker = BatchMaker(what)
-        self._decoder: Decoding = Decoder(
+        self._decoder = Decoder(
             decoded_columns(what.columns), what.headers, what.bulk_batch_rows, BATCH_SIZE_MAX
         )
         self._decoder.listen(what.low, what.high)

@@ -27,7 +27,7 @@ from pyjs_spark.nats.stored import Stored, stored
 from pyjs_spark.read.batches import BatchMaker, decoded_columns
 from pyjs_spark.read.lookup import NO_MESSAGE, stream_info
 from pyjs_spark.read.ranges import BATCH_SIZE_MAX, Losses, Patience, ReadRange, Report
-from pyjs_spark.subjects import is_match
+from pyjs_spark.subjects import filters_of, is_any
 from pyjs_spark.times import parse_rfc3339
 
 ANSWER_SIZE = 4 << 20  # bytes asked for in one batched answer
@@ -65,10 +65,9 @@ class _Read:
         self._losses = Losses(what, report)
         self._patience = Patience(client, report)
         self._next_seq = what.low
-        self._is_direct = False
         # The server filters by one subject; with more we get every message and choose.
         self._filter = what.subjects[0] if len(what.subjects) == 1 else ">"
-        self._chosen = [subject.encode().split(b".") for subject in what.subjects if len(what.subjects) > 1]
+        self._chosen = filters_of(what.subjects) if len(what.subjects) > 1 else []
 
     def messages(self) -> Iterator[Stored]:
         """Yield the messages of the range that are still there."""
@@ -84,7 +83,8 @@ class _Read:
                 self._next_seq = some[-1].seq + 1
             has_more = has_more and self._next_seq < self._what.high
             for message in some:
-                if message.seq < self._what.high and self._is_chosen(message.subject):
+                is_chosen = not self._chosen or is_any(message.subject, self._chosen)
+                if is_chosen and message.seq < self._what.high:
                     yield message
 
     def _get(self) -> tuple[bool, list[Stored]]:
@@ -122,12 +122,7 @@ class _Read:
     def _many(self) -> list[Stored]:
         """Return the messages in the next answer; none if only mirrors answer."""
         count = min(self._what.fetch_batch, ANSWER_COUNT, self._what.high - self._next_seq)
-        body = {
-            "seq": self._next_seq,
-            "next_by_subj": self._filter,
-            "batch": count,
-            "max_bytes": ANSWER_SIZE,
-        }
+        body = {"seq": self._next_seq, "next_by_subj": self._filter, "batch": count, "max_bytes": ANSWER_SIZE}
         subject = f"{self._client.settings.api_prefix}.DIRECT.GET.{self._what.stream}"
         wait_s = self._client.settings.timeout_s
         for _ in range(TRIES):
@@ -149,6 +144,3 @@ class _Read:
             raise
         headers, data = (base64.b64decode(found.get(name) or "") for name in ("hdrs", "data"))
         return [Stored(found["seq"], parse_rfc3339(found["time"]), found["subject"].encode(), headers, data)]
-
-    def _is_chosen(self, subject: bytes) -> bool:
-        return not self._chosen or any(is_match(subject.split(b"."), wanted) for wanted in self._chosen)

@@ -16,16 +16,7 @@ import pyarrow as pa
 
 from pyjs_spark import fast
 from pyjs_spark.decode import entries
-from pyjs_spark.decode.entries import (
-    CHAINED,
-    CHECKSUM_SIZE,
-    ERASED,
-    EXTENDED,
-    FULL,
-    RECORD_SIZE_MIN,
-    TAKEN,
-    Decoding,
-)
+from pyjs_spark.decode.entries import CHAINED, CHECKSUM_SIZE, ERASED, EXTENDED, FULL, RECORD_SIZE_MIN, TAKEN
 from pyjs_spark.read.batches import BatchMaker, decoded_columns
 from pyjs_spark.read.ranges import BATCH_SIZE_MAX, Losses, ReadRange, Report
 from pyjs_spark.store import snapshot
@@ -36,6 +27,7 @@ from pyjs_spark.store.image import Image, Unusable, open_image
 from pyjs_spark.store.place import StoreDirectory
 from pyjs_spark.store.purge import matching
 from pyjs_spark.store.snapshot import Snapshot
+from pyjs_spark.subjects import filters_of
 
 if fast.IS_THERE:
     from pyjs_spark_fast.entries import Decoder
@@ -78,8 +70,8 @@ class _Read:
         self._what = what
         self._losses = losses
         self._needs_records = entries.needs_records(what.columns, what.headers)
-        self._chosen = [subject.encode().split(b".") for subject in what.subjects]
-        self.decoder: Decoding = Decoder(
+        self._chosen = filters_of(what.subjects)
+        self.decoder = Decoder(
             decoded_columns(what.columns), what.headers, what.bulk_batch_rows, BATCH_SIZE_MAX
         )
         self.decoder.listen(what.low, what.high)

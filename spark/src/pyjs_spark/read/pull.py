@@ -27,7 +27,7 @@ from typing import Any
 import pyarrow as pa
 
 from pyjs_spark import fast
-from pyjs_spark.decode.wire import DONE, ENOUGH, FULL, GAP, NEED_MORE, TOO_LARGE, Decoding
+from pyjs_spark.decode.wire import DONE, ENOUGH, FULL, GAP, NEED_MORE, TOO_LARGE
 from pyjs_spark.errors import (
     AccessDenied,
     ApiError,
@@ -131,9 +131,7 @@ class PullRead:
         self._losses = Losses(what, report)
         self._patience = Patience(client, report)
         self._maker = BatchMaker(what)
-        self._decoder: Decoding = Decoder(
-            decoded_columns(what.columns), what.headers, what.batch_rows, BATCH_SIZE_MAX
-        )
+        self._decoder = Decoder(decoded_columns(what.columns), what.headers, what.batch_rows, BATCH_SIZE_MAX)
         self.next_seq = what.low  # after the last yielded row: the first of the next batch
         self._decoder.listen(0, what.high, what.low)
         self._consumer: _Consumer | None = None

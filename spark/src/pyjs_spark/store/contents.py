@@ -9,6 +9,8 @@ import numpy as np
 
 from pyjs_spark.decode.entries import ENTRY
 
+STATE, DELETES, FOOTER, META = 2, 3, 4, 5  # kinds of records that are no messages
+
 
 @dataclass(slots=True)
 class Contents:
@@ -22,14 +24,12 @@ class Contents:
     chain: int  # checksum of the last record
     is_sealed: bool
     floor: int  # messages below it were removed, in any segment; 0 if none were
-    first_ts: int
     last_ts: int
     messages: int
     message_bytes: int
     entries: Any  # of its messages, ascending, as ENTRY
     removals: Any  # the sequences in its DELETES records, as uint64
     names: list[bytes] | None = None  # by the entries' subject_id; None if that is not set
-    is_from_index: bool = False
 
     def summary(self) -> Contents:
         """Return a copy without the entries, which take the most memory."""

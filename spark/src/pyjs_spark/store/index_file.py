@@ -24,7 +24,7 @@ from pyjs_spark.decode.entries import (
     is_whole,
 )
 from pyjs_spark.decode.hashing import xxh64
-from pyjs_spark.store.contents import Contents
+from pyjs_spark.store.contents import DELETES, FOOTER, META, STATE, Contents
 from pyjs_spark.store.image import HEADER_SIZE, Image, header_in
 from pyjs_spark.store.keys import BLOCK_SIZES, StreamKey
 
@@ -34,7 +34,6 @@ VERSION = 1
 OUTER_SIZE = 32  # of the header of an encrypted file
 SUBJECT = np.dtype([(name, "<u4") for name in ("count", "first", "last", "name_at", "name_size", "spare")])
 SUBJECT_SIZE = 24
-KIND_STATE, KIND_DELETES, KIND_FOOTER, KIND_META = 2, 3, 4, 5
 FOOTER_SIZE = RECORD_SIZE_MIN + 48
 REMOVED_SEQ = (1 << 63) - 1  # without the bit that marks an overwritten message
 
@@ -49,7 +48,7 @@ def index_in(data: bytes, key: StreamKey | None) -> Contents | None:
     _, version, flags, base_seq, number, sealed, incarnation, end, chain, floor, *rest = HEADER.unpack_from(
         plain
     )
-    first_ts, last_ts, size, entry_size, entries, _, _, subject_size, subjects, names_size, removals, _ = rest
+    _, last_ts, size, entry_size, entries, _, _, subject_size, subjects, names_size, removals, _ = rest
     if version != VERSION or flags or (entry_size, subject_size) != (ENTRY_SIZE, SUBJECT_SIZE):
         return None
     fixed_size = HEADER.size + entries * ENTRY_SIZE + subjects * SUBJECT_SIZE + removals * 8
@@ -69,14 +68,12 @@ def index_in(data: bytes, key: StreamKey | None) -> Contents | None:
         chain=chain,
         is_sealed=bool(sealed),
         floor=floor,
-        first_ts=first_ts,
         last_ts=last_ts,
         messages=len(rows),
         message_bytes=size,
         entries=rows,
         removals=removed,
         names=names,
-        is_from_index=True,
     )
 
 
@@ -114,11 +111,11 @@ def _is_confirmed(index: Contents, image: Image) -> bool:
         while len(data) - at >= RECORD_SIZE_MIN:
             length, kind, _, _, seq, *_ = RECORD.unpack_from(data, at)
             body = data[at + RECORD.size : at + length - 8]
-            if not KIND_MESSAGE < kind <= KIND_META or not RECORD_SIZE_MIN <= length <= len(data) - at:
+            if not KIND_MESSAGE < kind <= META or not RECORD_SIZE_MIN <= length <= len(data) - at:
                 return False
-            if kind == KIND_STATE:
+            if kind == STATE:
                 floor = max(floor, int.from_bytes(body[:8], "little"))
-            elif kind == KIND_DELETES:
+            elif kind == DELETES:
                 removals += body[: len(body) // 8 * 8]
             next_seq = max(next_seq, seq + 1)
             at += length
@@ -130,7 +127,7 @@ def _is_confirmed(index: Contents, image: Image) -> bool:
 
 def _is_footer(tail: bytes, entries: int) -> bool:
     length, kind, *_ = RECORD.unpack_from(tail, 8)
-    if length != FOOTER_SIZE or kind != KIND_FOOTER or not is_whole(memoryview(tail), 8, length):
+    if length != FOOTER_SIZE or kind != FOOTER or not is_whole(memoryview(tail), 8, length):
         return False
     return int.from_bytes(tail[8 + RECORD.size + 16 : 8 + RECORD.size + 24], "little") == entries
 

@@ -19,7 +19,7 @@ from pyjs_spark.store.contents import Contents
 from pyjs_spark.store.directory import StreamPlace
 from pyjs_spark.store.envelope import purge_in
 from pyjs_spark.store.image import Image, Unusable
-from pyjs_spark.subjects import is_match
+from pyjs_spark.subjects import Filters, is_any
 
 NAME = "purge"
 
@@ -53,10 +53,10 @@ def purge_of(stream: StreamPlace) -> Purge | None:
     return Purge(*said)
 
 
-def matching(contents: Contents, rows: Any, image: Image, filters: list[list[bytes]]) -> Any:
-    """Return a mask of the entries whose subjects match one of `filters`, given as tokens."""
+def matching(contents: Contents, rows: Any, image: Image, filters: Filters) -> Any:
+    """Return a mask of the entries whose subjects match one of `filters`."""
     if contents.names is not None:
-        wanted = np.array([_is_chosen(name, filters) for name in contents.names], np.bool_)
+        wanted = np.array([is_any(name, filters) for name in contents.names], np.bool_)
         return wanted[rows["subject_id"]]
     data = image.read(0, image.size)
     begins = rows["offset"].astype(np.int64) + HEAD_SIZE + np.where(rows["flags"] & EXTENDED, 16, 0)
@@ -65,11 +65,6 @@ def matching(contents: Contents, rows: Any, image: Image, filters: list[list[byt
     for at, (begin, size) in enumerate(zip(begins.tolist(), rows["subject_len"].tolist(), strict=True)):
         name = data[begin : begin + size]
         if name not in known:
-            known[name] = _is_chosen(name, filters)
+            known[name] = is_any(name, filters)
         found[at] = known[name]
     return found
-
-
-def _is_chosen(name: bytes, filters: list[list[bytes]]) -> bool:
-    tokens = name.split(b".")
-    return any(is_match(tokens, wanted) for wanted in filters)

@@ -35,7 +35,7 @@ from pyjs_spark.decode.entries import (
     is_whole,
 )
 from pyjs_spark.decode.hashing import xxh64
-from pyjs_spark.store.contents import Contents, no_entries
+from pyjs_spark.store.contents import DELETES, FOOTER, META, STATE, Contents, no_entries
 from pyjs_spark.store.image import (
     HEADER_SIZE,
     PAGE_SIZE,
@@ -51,10 +51,6 @@ if fast.IS_THERE:
 else:
     walk = None  # type: ignore[assignment]
 
-STATE = 2
-DELETES = 3
-FOOTER = 4
-META = 5
 IS_EXTENDED = 1  # flags of a record
 IS_ERASED = 2
 FLAGS_ALL = 7
@@ -149,7 +145,6 @@ class _Scan:
             chain=self._chain,
             is_sealed=self.is_sealed,
             floor=self._floor,
-            first_ts=int(rows["ts"][0]) if len(rows) else 0,
             last_ts=self._last_ts,
             messages=self._messages,
             message_bytes=int(sizes),

@@ -26,6 +26,7 @@ from pyjs_spark.store.index_file import fits, index_in
 from pyjs_spark.store.purge import Purge, matching, purge_of
 from pyjs_spark.store.scan import scanned
 from pyjs_spark.store.tails import kept_index, kept_numbers, tails_signature
+from pyjs_spark.subjects import filters_of
 
 TRIES = 5  # attempts to read files that seem damaged, since a write may be in progress
 REMEMBERED_MAX = 100_000  # segments
@@ -162,7 +163,7 @@ class Snapshot:
         if not purge.subject:
             self.floor = max(self.floor, end_seq)
             return
-        filters = [purge.subject.encode().split(b".")]
+        filters = filters_of([purge.subject])
         for segment in self.segments:
             if segment.base_seq >= end_seq:
                 break

@@ -25,7 +25,7 @@ from pyjs_spark.errors import OptionError, ReplayDiffers
 from pyjs_spark.nats.client import Client
 from pyjs_spark.options.writing import EXACTLY_ONCE, SinkOptions
 from pyjs_spark.read import lookup
-from pyjs_spark.subjects import is_match
+from pyjs_spark.subjects import filters_of, is_any
 from pyjs_spark.times import parse_rfc3339
 from pyjs_spark.write.columns import RowPlan
 from pyjs_spark.write.marker import BEGUN, DONE, BatchMark, Marker, Progress, new_attempt
@@ -102,7 +102,7 @@ def look_at_target(client: Client, options: SinkOptions) -> Target:
         raise OptionError(f"{where} the stream acknowledges nothing (no_ack), so nobody knows what it stored")
     if config.get("sealed"):
         raise OptionError(f"{where} the stream is sealed; it takes no messages any more")
-    if options.subject and not _takes(subjects, options.subject):
+    if options.subject and not is_any(options.subject.encode(), filters_of(subjects)):
         raise OptionError(
             f"option subject={options.subject}: the stream {options.stream} takes {', '.join(subjects)}; "
             "name one of these, or another stream"
@@ -119,11 +119,6 @@ def look_at_target(client: Client, options: SinkOptions) -> Target:
         seen_at_s=time.monotonic(),
         keeps_subjects=not config.get("subject_transform"),
     )
-
-
-def _takes(subjects: Iterable[str], subject: str) -> bool:
-    tokens = subject.encode().split(b".")
-    return any(is_match(tokens, wanted.encode().split(b".")) for wanted in subjects)
 
 
 class Digest:

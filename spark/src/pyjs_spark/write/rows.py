@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from pyjs_spark.decode.frames import Cells, Columns, HeaderCells
 from pyjs_spark.errors import RowRefused
 from pyjs_spark.options.writing import FROM_HEADERS, SinkOptions, subject_fault
-from pyjs_spark.subjects import is_match
+from pyjs_spark.subjects import filters_of, is_any
 from pyjs_spark.write.columns import RowPlan
 
 HEADERS = pa.map_(pa.string(), pa.list_(pa.string()))
@@ -51,7 +51,7 @@ class RowReader:
         self._plan = plan
         self._options = options
         self._part = part
-        self._taken = [subject.encode().split(b".") for subject in stream_subjects]
+        self._taken = filters_of(stream_subjects)
         self._stream_subjects = ", ".join(stream_subjects)
         self._size_max = size_max
         self._own_size = own_size
@@ -115,8 +115,7 @@ class RowReader:
         wrong = subject_fault(subject)
         if wrong:
             return f"has {wrong}, which the subject of a message cannot have"
-        tokens = subject.encode().split(b".")
-        if any(is_match(tokens, wanted) for wanted in self._taken):
+        if is_any(subject.encode(), self._taken):
             return ""
         return f"is none of the stream {self._options.stream}, which takes {self._stream_subjects}"
 

@@ -51,14 +51,9 @@ from pyjs_spark.options import values as option_values
 from pyjs_spark.options.writing import KEY, KEY_HINT, SinkOptions, parse_sink_options
 
 ROWS_PER_BATCH = 1_000_000
-OWN = (
-    "stream",
-    "subject",
-    "sinkid",
-    "msgid",
-    "msgidcolumn",
-    "delivery",
-)  # options that the pipeline sets itself
+# Options that the pipeline sets itself.
+OWN = ("stream", "subject", "sinkid", "msgid", "msgidcolumn", "delivery")
+IDENTITY = ("stream", "target", "first_seq", "last_seq", "since_ns", "until_ns", "msg_ids")
 ID_MAX = 100  # the sink gets more after it
 
 
@@ -110,17 +105,8 @@ class Replay:
 
     def definition(self) -> dict[str, object]:
         """Return the identity of this replay; progress with another identity cannot be continued."""
-        return {
-            "stream": self.stream,
-            "target": self.target,
-            "map": [str(each) for each in self.maps],
-            "subjects": list(self.subjects),
-            "first_seq": self.first_seq,
-            "last_seq": self.last_seq,
-            "since_ns": self.since_ns,
-            "until_ns": self.until_ns,
-            "msg_ids": self.msg_ids,
-        }
+        lists = {"map": [str(each) for each in self.maps], "subjects": list(self.subjects)}
+        return {**lists, **{name: getattr(self, name) for name in IDENTITY}}
 
 
 def make(

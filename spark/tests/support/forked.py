@@ -1,0 +1,35 @@
+"""Processes to be killed, forked from one that has everything imported: a start takes milliseconds, not seconds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
+
+import pytest
+from spark.tests.support.places import PYTHONPATH
+from tests.style.tree import ROOT
+
+FORKS = get_context("forkserver")
+FORKS.set_forkserver_preload(
+    [
+        "deltalake.transaction",
+        "pyarrow.parquet",
+        "pyiceberg.catalog.sql",
+        "pyiceberg.io.pyarrow",
+        "pyjs_spark.lake.lakes",
+        "pyjs_spark.read.modes",
+        "spark.tests.support.sink_client",
+    ]
+)
+
+
+def forked(act: Callable[..., None], *args: object) -> BaseProcess:
+    """Start a process that calls a function of a module; a test does not wait for what a start imports."""
+    process = FORKS.Process(target=act, args=args, daemon=True)
+    with pytest.MonkeyPatch.context() as patch:
+        # Of the process that is forked, which starts before the first of the others.
+        patch.setenv("PYTHONPATH", os.pathsep.join([PYTHONPATH, str(ROOT)]))
+        process.start()
+    return process
