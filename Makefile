@@ -23,7 +23,7 @@ ARGS ?=
 WORKERS = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 WITHOUT_SPARK = tests raft/tests spark/tests/package/test_wheels.py
 
-.PHONY: help serve test cluster-faults cluster-jetstream spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench cluster-bench workers-bench startup scaling hostile assets connections doors-bench siege embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings history packaging schemas declarations fuzz soak crash sim asan lag clean
+.PHONY: help serve test cluster-faults cluster-jetstream spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench cluster-bench groups-bench workers-bench startup scaling hostile assets connections doors-bench siege embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings history packaging schemas declarations fuzz soak crash sim asan lag clean
 .PHONY: cluster raft-wheel raft-check sim-raft raft-bench consensus-bench node-log-bench
 .PHONY: preflight format lint types stubtest layers tidy share
 
@@ -87,7 +87,7 @@ soak: dev ## hours of fuzz and kill -9: ten million sequences, a thousand kills
 	PYJS_FUZZ_CASES=10000000 PYJS_FUZZ_SOCKET_CASES=2000000 PYJS_KILL_CYCLES=1000 $(PY) -m pytest --timeout 0 tests/fuzz tests/system/test_kill.py $(ARGS)
 
 cluster-jetstream: dev ## JetStream on three real servers: kill -9 of leaders, new starts (needs make cluster, and an idle machine)
-	PYJS_CLUSTER_PROCESSES=1 $(PY) -m pytest tests/system/test_cluster_jetstream.py tests/system/test_cluster_consumers.py $(ARGS)
+	PYJS_CLUSTER_PROCESSES=1 $(PY) -m pytest tests/system/test_cluster_jetstream.py tests/system/test_cluster_consumers.py tests/system/test_cluster_recipe.py $(ARGS)
 
 cluster-faults: dev ## a hundred leaves and joins of a cluster under load, dead connections, a full disk
 	PYJS_CLUSTER_CYCLES=$(or $(CYCLES),100) $(PY) -m pytest --timeout 0 tests/system/test_cluster_faults.py $(ARGS)
@@ -126,6 +126,9 @@ consensus-bench: build ## three nodes of a replicated group in one process: proc
 
 cluster-bench: build ## three servers of a cluster beside three nats-servers (ARGS="--rounds 5 --only reqrep")
 	$(PY) benchmarks/cluster.py $(ARGS)
+
+groups-bench: build ## 10,000 replicated streams on three servers: memory, idle, a lost server, lists (ARGS="lists --count 1000 --only peer")
+	$(PY) benchmarks/groups.py $(ARGS)
 
 workers-bench: build ## one process beside several workers of this server (ARGS="--workers 4 --clients 16")
 	$(PY) benchmarks/workers.py $(ARGS)

@@ -1,7 +1,9 @@
-"""The same requests to three nats-servers and to three of ours: the same answers, field by field."""
+"""The same requests to three nats-servers and to three of ours: the same answers and pages, field by field."""
 
 from __future__ import annotations
 
+import json
+import urllib.error
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -18,7 +20,7 @@ if not is_here():
 pytestmark = needs_peer
 
 COMMON = """
-jetstream { store_dir: "<<store>>", max_file_store: 1GB, max_memory_store: 100MB }
+jetstream { store_dir: "<<store>>", max_file_store: 1GB, max_memory_store: 100MB, limits { max_ha_assets: 4 } }
 accounts {
     A { users: [{user: a, password: a}], jetstream: enabled }
     SYS { users: [{user: s, password: s}] }
@@ -62,6 +64,7 @@ REQUESTS: list[tuple[str, object]] = [
     ("STREAM.PEER.REMOVE.R", {"peer": "zz"}),
     ("STREAM.PEER.REMOVE.R", {"peer": "a"}),
     ("STREAM.PEER.REMOVE.R", None),
+    ("STREAM.PEER.REMOVE.R", {"peer": ""}),
     ("STREAM.PEER.REMOVE.T", {"peer": "a"}),
     ("CONSUMER.LEADER.STEPDOWN.S.D", None),
     ("CONSUMER.DELETE.S.D", None),
@@ -72,6 +75,7 @@ REQUESTS: list[tuple[str, object]] = [
 # The same as the system account.
 OF_OPERATORS: list[tuple[str, object]] = [
     ("SERVER.REMOVE", {"peer": "zz"}),
+    ("SERVER.REMOVE", {"peer_id": "zz", "peer": "a"}),
     ("SERVER.REMOVE", None),
     ("SERVER.EVACUATE", {"peer": "zz"}),
     ("SERVER.EVACUATE", None),
@@ -136,3 +140,156 @@ def test_clients_get_the_same_answers(clusters: list[ThreeServers]) -> None:
 def test_operators_get_the_same_answers(clusters: list[ThreeServers]) -> None:
     theirs, mine = (play(servers, OF_OPERATORS, user="s", **{"pass": "s"}) for servers in clusters)
     assert [pair for pair in zip(mine, theirs, strict=True) if pair[0] != pair[1]] == []
+
+
+# -- what operators see ----------------------------------------------------------------------------------------
+
+MEMORY_CONSUMER = {"stream_name": "R", "config": {"name": "C", "durable_name": "C", "ack_policy": "explicit"}}
+PAGES = [
+    "/jsz",
+    "/jsz?acc=A",
+    "/jsz?streams=1&consumers=1&config=1&raft=1",
+    "/jsz?streams=1&stream-leader-only=1",
+    "/raftz?acc=X",
+    "/raftz?group=X",
+    "/healthz",
+    "/healthz?js-meta-only=1",
+    "/healthz?js-server-only=1",
+    "/healthz?js-enabled-only=1",
+    "/healthz?stream=R",
+    "/healthz?account=A",
+    "/healthz?account=X",
+    "/healthz?account=A&stream=R",
+    "/healthz?account=A&stream=R&consumer=C",
+    "/healthz?account=A&stream=X",
+    "/healthz?account=A&stream=X&details=1",
+    "/healthz?account=A&stream=R&consumer=X",
+    "/healthz?account=A&stream=X&consumer=X",
+]
+# Fields whose presence depends on the moment, or that only one of the two has.
+PASSING = {"last_active", "last_seen", "catching_up", "last_duration", "scrub", "lag", "offline", "last_time"}
+# A consumer of nats-server may have a leader of its own; this server compresses no messages.
+PASSING |= {"leader_since", "consumers_leader", "compress_ok", "voted_for"}
+
+
+@pytest.fixture
+def watched(clusters: list[ThreeServers]) -> Iterator[list[ThreeServers]]:
+    """Both clusters with the stream R and its consumer C."""
+    for servers in clusters:
+        ready(servers)
+        asker = Asker(servers.client("a"))
+        asker.ask("$JS.API.STREAM.CREATE.R", R)
+        asker.until("$JS.API.STREAM.INFO.R", lambda info: "leader" in info.get("cluster", {}))
+        asker.ask("$JS.API.CONSUMER.CREATE.R.C", MEMORY_CONSUMER)
+        asker.until("$JS.API.CONSUMER.INFO.R.C", lambda info: "leader" in info.get("cluster", {}))
+    yield clusters
+    for servers in clusters:
+        Asker(servers.client("a")).ask("$JS.API.STREAM.DELETE.R")
+        servers.release()
+
+
+def shape(value: object) -> object:
+    """Return the fields of a page in their order, and the kinds of their values."""
+    if isinstance(value, dict):
+        return [(key, shape(each)) for key, each in value.items() if key not in PASSING]
+    if isinstance(value, list):
+        return [shape(each) for each in value[:1]]
+    return type(value).__name__
+
+
+def seen(servers: ThreeServers, name: str, path: str) -> tuple[int, Any]:
+    """Return status and content of a page."""
+    try:
+        return 200, servers.page(name, path)
+    except urllib.error.HTTPError as error:
+        body = error.read().decode()
+        return error.code, json.loads(body) if body.startswith("{") else body
+
+
+def leader_of(servers: ThreeServers) -> str:
+    return str(servers.page("a", "/jsz")["meta_cluster"]["leader"])
+
+
+def shown(servers: ThreeServers) -> list[object]:
+    """Return what the leader of the stream R shows, and a page that only the leader of the metadata has."""
+    info = Asker(servers.client("a")).ask("$JS.API.STREAM.INFO.R")
+    pages: list[object] = []
+    for path in PAGES:
+        status, page = seen(servers, info["cluster"]["leader"], path)
+        pages.append((path, status, page if path.startswith("/healthz") or status != 200 else shape(page)))
+    follower = next(name for name in NAMES if name != leader_of(servers))
+    return [*pages, seen(servers, follower, "/jsz?leader-only=1")]
+
+
+def test_pages_have_the_same_fields(watched: list[ThreeServers]) -> None:
+    theirs, mine = map(shown, watched)
+    assert [pair for pair in zip(mine, theirs, strict=True) if pair[0] != pair[1]] == []
+
+
+def group_of(servers: ThreeServers, account: str) -> list[object]:
+    """Return the fields of a group of the account's streams, as each server shows it."""
+    found: list[object] = []
+    for name in NAMES:
+        _, page = seen(servers, name, f"/raftz?acc={account}")
+        key = next(key for key in page[account] if key.startswith(("S-", "_meta_")))
+        group = page[account][key]
+        names = sorted(peer["name"] for peer in group["peers"].values())
+        found.append((shape({**group, "peers": []}), group["size"], group["quorum_needed"], names))
+    return found
+
+
+@pytest.mark.parametrize("account", ["A", "SYS"])
+def test_groups_are_shown_alike(watched: list[ThreeServers], account: str) -> None:
+    theirs, mine = (group_of(servers, account) for servers in watched)
+    assert mine == theirs
+
+
+def told(servers: ThreeServers) -> list[object]:
+    """Return the kinds of fields of the answers to requests of the system account."""
+    asker = Asker(servers.client("b", user="s", **{"pass": "s"}))
+    answers = [
+        asker.ask("$SYS.REQ.SERVER.PING.JSZ", {"leader_only": True}),
+        asker.ask("$SYS.REQ.SERVER.PING.RAFTZ", {"account": "X"}),
+        asker.ask("$SYS.REQ.SERVER.PING.HEALTHZ", {"js-meta-only": True}),
+        asker.ask("$SYS.REQ.SERVER.PING.STATSZ", {"server_name": leader_of(servers)})["statsz"],
+    ]
+    return [(shape(answer.get("data")), shape(answer.get("jetstream"))) for answer in answers]
+
+
+def test_requests_of_the_system_account_have_the_same_fields(watched: list[ThreeServers]) -> None:
+    theirs, mine = map(told, watched)
+    assert [pair for pair in zip(mine, theirs, strict=True) if pair[0] != pair[1]] == []
+
+
+def test_too_many_replicated_streams_are_refused_alike(clusters: list[ThreeServers]) -> None:
+    requests: list[tuple[str, object]] = [
+        (f"STREAM.CREATE.N{number}", {"name": f"N{number}", "num_replicas": 1 if number == 6 else 3})
+        for number in range(8)
+    ]
+    requests += [(f"STREAM.DELETE.N{number}", None) for number in range(8)]
+    theirs, mine = (play(servers, requests) for servers in clusters)
+    assert [pair for pair in zip(mine, theirs, strict=True) if pair[0] != pair[1]] == []
+
+
+def announced(servers: ThreeServers) -> list[object]:
+    """Return the advisories of a consumer that is created in a stream with replicas, and of a new leader."""
+    asker = Asker(servers.client("a"))
+    found: list[object] = []
+    login: dict[str, Any] = {"user": "s", "pass": "s"}
+    watchers = [servers.client("b"), servers.client("c", **login)]
+    for watcher in watchers:
+        watcher.send(b"SUB $JS.EVENT.ADVISORY.CONSUMER.LEADER_ELECTED.> 1\r\n")
+        watcher.fence()
+    servers.settle(asker.client, watchers[0])
+    body = {"stream_name": "R", "config": {"name": "D", "durable_name": "D"}}
+    asker.ask("$JS.API.CONSUMER.CREATE.R.D", body)
+    for watcher in watchers:
+        watcher.wait_for_any()
+        frame = watcher.take()[0]
+        found.append((frame[0], shape(json.loads(frame[4]))))
+    return found
+
+
+def test_the_leader_of_a_new_consumer_is_announced_alike(watched: list[ThreeServers]) -> None:
+    theirs, mine = map(announced, watched)
+    assert mine == theirs

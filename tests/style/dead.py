@@ -47,11 +47,7 @@ FOR_TESTS = {
     ),
     **dict.fromkeys("compose_tokens verb_of".split(), "ack subjects and payloads, for their unit tests"),
 }
-NEXT = dict.fromkeys(
-    "is_stopped damages".split(),
-    "what operators see of groups, which comes next, shows it",
-)
-KNOWN: dict[str, str] = CALLED | NEXT | LAYOUT | FOR_TESTS
+KNOWN: dict[str, str] = CALLED | LAYOUT | FOR_TESTS
 
 BLOCK = re.compile(r"(?:cdef\s+|cpdef\s+)?(?:packed\s+)?(class|struct|union|enum)\b\s*(\w*)")
 DECLARED = re.compile(r"(?:cdef|cpdef)\s[^=(]*?\b(\w+)\s*\([^:]*$")  # a function in a .pxd

@@ -74,7 +74,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("streams",),
     ),
     "jetstream.member": (
-        ("announcing", "identity", "keeper", "meta_machine", "notes", "operators", "reporting", "waiters"),
+        ("announcing", "groups", "identity", "keeper", "meta_machine", "notes", "operators", "reporting", "waiters"),
         ("answering", "losses", "meta_group", "orders", "questions"),
         ("meta_requests",),
         ("member_node",),
@@ -96,7 +96,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("compaction",),
         ("consensus",),
     ),
-    "models": (("base",), ("config", "server"), ("answers", "requests", "advisories"), ("monitoring",)),
+    "models": (("base",), ("config", "server"), ("answers", "requests"), ("advisories",), ("monitoring",)),
     "server": (
         ("failures",),
         ("addresses", "announce", "lame_duck", "open_connections", "system", "threads", "trace"),

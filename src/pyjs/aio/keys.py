@@ -409,6 +409,8 @@ class JetStreamLimitsKeys(TypedDict, total=False):
     """The largest `max_ack_pending` of a consumer; 0 and -1: no bound."""
     max_request_batch: int
     """The largest `batch` of a pull request; 0 and -1: no bound."""
+    max_ha_assets: int
+    """In a cluster, the most streams with several replicas on this server; 0 and -1: no bound."""
     duplicate_window: Duration
     """The longest `duplicate_window` of a stream; 0: no bound."""
     default_max_consumers: int

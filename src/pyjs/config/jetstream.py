@@ -151,6 +151,12 @@ JETSTREAM_LIMITS = Table(
             check=_or_none,
         ),
         Key(
+            "max_ha_assets",
+            INT,
+            "In a cluster, the most streams with several replicas on this server; 0 and -1: no bound.",
+            check=_or_none,
+        ),
+        Key(
             "duplicate_window",
             DURATION,
             "The longest `duplicate_window` of a stream; 0: no bound.",
@@ -165,7 +171,6 @@ JETSTREAM_LIMITS = Table(
         ),
         Key("batch", Kind("map", _read_batch, "{}", JETSTREAM_BATCH), "Limits for batches."),
     ),
-    unsupported.JETSTREAM_LIMITS,
 )
 
 JETSTREAM = Table(

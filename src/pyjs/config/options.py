@@ -207,6 +207,7 @@ class JetStreamLimits:
 
     max_ack_pending: int = 0
     max_request_batch: int = 0
+    max_ha_assets: int = 0
     duplicate_window_ns: int = 0
     default_max_consumers: int = 1000  # of a stream without max_consumers; -1: no limit
     batch: BatchLimits = field(default_factory=BatchLimits)

@@ -47,8 +47,6 @@ JETSTREAM = (
     Unsupported(("info_queue_limit",), "API requests are answered as they are read, none is queued"),
 )
 
-JETSTREAM_LIMITS = (Unsupported(("max_ha_assets",), _NO_CLUSTER),)
-
 ACCOUNT = (Unsupported(("nkey",), "accounts are known by their names"),)
 
 ACCOUNT_LIMITS = (Unsupported(("max_leafnodes", "max_leafs"), "leafnode connections are not there yet"),)

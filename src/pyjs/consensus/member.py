@@ -72,6 +72,11 @@ class Member:
 
     # -- proposals and reads -----------------------------------------------------------------------------------
 
+    @property
+    def proposals(self) -> int:
+        """The number of proposals of this node without a result."""
+        return len(self._pending)
+
     def next_time_ns(self, wall_ns: int) -> int:
         """Return the time of the next entry."""
         return max(self.time_ns + 1, wall_ns)

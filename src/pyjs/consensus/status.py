@@ -36,6 +36,15 @@ class GroupStatus:
     last: int
     is_stopped: bool  # by a fault of its machine
     replicas: list[Replica]
+    voted_for: int  # number of the node in this term, 0: none
+    start: int  # index before the first entry of the log
+    log_size: int  # bytes of the log, about
+    proposals: int  # of this node, without a result
+    queued: int  # committed entries that are not applied yet
+
+    def lag_of(self, replica: Replica) -> int:
+        """Return how many committed entries a replica may lack; 0 where this node does not lead."""
+        return max(0, self.committed - (self.last - (replica.lag or 0)))
 
 
 def status_of(member: Member, found: Status) -> GroupStatus:
@@ -63,4 +72,9 @@ def status_of(member: Member, found: Status) -> GroupStatus:
         found.last,
         member.state is State.STOPPED,
         replicas,
+        node_of(found.vote),
+        found.start,
+        member.log_size,
+        member.proposals,
+        len(member.queue),
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import Field
 
+from pyjs.models.answers import Peer
 from pyjs.models.base import Answer, Duration, Time
 
 ADVISORY_PREFIX = "io.nats.jetstream.advisory.v1."
@@ -124,6 +125,48 @@ class GroupUnpinned(ConsumerAdvisory):
     reason: str = Field(description="`admin` or `timeout`.")
 
 
+class StreamQuorumLost(Advisory):
+    """A stream has no majority any more, and accepts nothing."""
+
+    account: str = Field(default="", description="Only for the system account.")
+    stream: str
+    replicas: list[Peer]
+
+
+class StreamLeader(StreamQuorumLost):
+    """Another server leads a stream."""
+
+    leader: str
+
+
+class ConsumerQuorumLost(StreamQuorumLost):
+    """The stream of a consumer has no majority any more."""
+
+    consumer: str
+
+
+class ConsumerLeader(StreamLeader):
+    """Another server leads a consumer."""
+
+    consumer: str
+
+
+class DomainLeader(Advisory):
+    """Another server leads the metadata of a cluster."""
+
+    leader: str = Field(description="A digest of its name.")
+    replicas: list[Peer]
+    cluster: str
+
+
+class ServerRemoved(Advisory):
+    """A server was removed from the cluster."""
+
+    server: str
+    server_id: str = Field(description="A digest of its name, as `peer` elsewhere.")
+    cluster: str
+
+
 class ConsumerAck(Nak):
     """The time that an acknowledgement took; a metric."""
 
@@ -141,6 +184,12 @@ ADVISORIES: dict[str, type[Advisory]] = {
     f"{ADVISORY_PREFIX}terminated": Terminated,
     f"{ADVISORY_PREFIX}consumer_group_pinned": GroupPinned,
     f"{ADVISORY_PREFIX}consumer_group_unpinned": GroupUnpinned,
+    f"{ADVISORY_PREFIX}stream_leader_elected": StreamLeader,
+    f"{ADVISORY_PREFIX}stream_quorum_lost": StreamQuorumLost,
+    f"{ADVISORY_PREFIX}consumer_leader_elected": ConsumerLeader,
+    f"{ADVISORY_PREFIX}consumer_quorum_lost": ConsumerQuorumLost,
+    f"{ADVISORY_PREFIX}domain_leader_elected": DomainLeader,
+    f"{ADVISORY_PREFIX}server_removed": ServerRemoved,
     f"{METRIC_PREFIX}consumer_ack": ConsumerAck,
 }
 

@@ -46,11 +46,27 @@ class Page(ApiAnswer):
     limit: int
 
 
+class Peer(Answer):
+    """A member of a replicated group."""
+
+    name: str
+    current: bool = Field(default=False, description="It has all committed entries, and answers.")
+    offline: bool = False
+    active: Duration = Field(default=0, description="Since it was heard last.")
+    lag: int = Field(default=0, description="Committed entries that it has not confirmed.")
+    peer: str = Field(default="", description="A digest of its name.")
+
+
 class Cluster(Answer):
-    """The server that leads a stream or consumer."""
+    """The server that leads a stream or consumer, and in a cluster its group."""
 
     name: str = ""
+    raft_group: str = ""
     leader: str = ""
+    leader_since: Time | None = None
+    system_account: bool = False
+    traffic_account: str = ""
+    replicas: list[Peer] = Field(default_factory=list, description="All but the leader.")
 
 
 class SequencePair(Answer):

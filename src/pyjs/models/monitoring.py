@@ -115,6 +115,9 @@ class Jsz(Page, JetStreamStats):
     lost_msgs: int = Field(default=0, description="Messages lost to damage; of this server.")
     lost_bytes: int = 0
     damaged: list[str] = Field(default_factory=list, description="Files that were set aside; of this server.")
+    log_damages: int = Field(
+        default=0, description="Damaged places in the log of the replicated groups; of this server."
+    )
     scrub: Scrub | None = None
 
 

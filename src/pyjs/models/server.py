@@ -476,6 +476,10 @@ class JetStreamLimitsOptions(Options):
     max_request_batch: int | None = Field(
         default=None, description="The largest `batch` of a pull request; 0 and -1: no bound."
     )
+    max_ha_assets: int | None = Field(
+        default=None,
+        description="In a cluster, the most streams with several replicas on this server; 0 and -1: no bound.",
+    )
     duplicate_window: Duration | None = Field(
         default=None, description="The longest `duplicate_window` of a stream; 0: no bound."
     )

@@ -6,17 +6,34 @@ Source: monitoring section of nats.docs; texts and statuses seen on nats-server 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.base.gotext import quoted
 from pyjs.monitor.arguments import Arguments
 from pyjs.monitor.json_text import JsonDict
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+    from typing import TypeAlias
+
+    from pyjs.jetstream.cluster.assignments import Assignment
     from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.jetstream.member.member_node import MemberNode
     from pyjs.monitor.state import Monitored
 
+    Accounts: TypeAlias = dict[str, JetStream]
+    Steps: TypeAlias = "Generator[None, None, Trouble | None]"
+
 UNAVAILABLE = "unavailable"
+STEP = 1000  # streams looked at in one turn: about a millisecond
+
+
+class Wanted(NamedTuple):
+    """What a request asks about; empty: everything."""
+
+    account: str
+    stream: str
+    consumer: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +49,8 @@ class Trouble:
     consumer: str = ""
 
 
-def healthz(monitored: Monitored, arguments: Arguments) -> tuple[int, JsonDict]:
-    """Return the HTTP status and the body.
+def healthz(monitored: Monitored, arguments: Arguments) -> Generator[None, None, tuple[int, JsonDict]]:
+    """Return the HTTP status and the body, in steps.
 
     Raises:
         BadArgument: an argument is invalid; the text is nats-server's.
@@ -42,18 +59,21 @@ def healthz(monitored: Monitored, arguments: Arguments) -> tuple[int, JsonDict]:
     server_only = arguments.flag("js-server-only")
     meta_only = arguments.flag("js-meta-only")
     details = arguments.flag("details")
-    account, stream, consumer = (arguments.text(name) for name in ("account", "stream", "consumer"))
-    trouble = _bad_request(account, stream, consumer)
+    wanted = Wanted(*(arguments.text(name) for name in ("account", "stream", "consumer")))
+    trouble = _bad_request(wanted)
     if trouble is None and not monitored.ready:
         trouble = Trouble(500, "error", "CONNECTION", "server is not ready for connections")
     if trouble is None and not server_only and monitored.options.runs_jetstream:
-        if monitored.node.jetstream is None:
+        jetstream = monitored.node.jetstream
+        if jetstream is None:
             trouble = Trouble(503, UNAVAILABLE, "JETSTREAM", "JetStream not enabled")
+        elif not enabled_only and jetstream.shared.member is None:
+            trouble = yield from _asset_trouble(jetstream.accounts, wanted)  # it has no metadata
         elif not enabled_only:
-            is_member = monitored.node.jetstream.shared.member is not None
-            trouble = _meta_trouble(monitored)
-            if trouble is None and not (meta_only and is_member):  # a single server has no metadata
-                trouble = _asset_trouble(monitored, account, stream, consumer)
+            assert jetstream.shared.member is not None
+            trouble = _meta_trouble(jetstream.shared.member)
+            if trouble is None and not meta_only:
+                trouble = yield from _member_trouble(jetstream.shared.member, jetstream.accounts, wanted)
     return _answer(trouble, details)
 
 
@@ -70,27 +90,18 @@ def _answer(trouble: Trouble | None, details: bool) -> tuple[int, JsonDict]:
     return trouble.http_status, {"status": "error", "errors": [error]}
 
 
-def _bad_request(account: str, stream: str, consumer: str) -> Trouble | None:
-    if stream and not account:
+def _bad_request(wanted: Wanted) -> Trouble | None:
+    if wanted.stream and not wanted.account:
         return Trouble(400, "error", "BAD_REQUEST", '"account" must not be empty when checking stream health')
-    if consumer and not stream:
+    if wanted.consumer and not wanted.stream:
         return Trouble(
             400, "error", "BAD_REQUEST", '"stream" must not be empty when checking consumer health'
         )
     return None
 
 
-def _accounts(monitored: Monitored) -> dict[str, JetStream]:
-    jetstream = monitored.node.jetstream
-    return jetstream.accounts if jetstream is not None else {}
-
-
-def _meta_trouble(monitored: Monitored) -> Trouble | None:
+def _meta_trouble(member: MemberNode) -> Trouble | None:
     """Return the problem of the cluster's metadata, or None."""
-    jetstream = monitored.node.jetstream
-    member = None if jetstream is None else jetstream.shared.member
-    if member is None:
-        return None
     text = ""
     if not member.machine.leader:
         text = "JetStream has not established contact with a meta leader"
@@ -99,34 +110,100 @@ def _meta_trouble(monitored: Monitored) -> Trouble | None:
     return Trouble(503, UNAVAILABLE, "JETSTREAM", text) if text else None
 
 
-def _asset_trouble(monitored: Monitored, account: str, stream: str, consumer: str) -> Trouble | None:
-    for name, engine in _accounts(monitored).items():
-        if account in ("", name):
-            for each in engine.streams.values():
-                if stream in ("", each.name) and each.store.failed:
+def _asset_trouble(accounts: Accounts, wanted: Wanted) -> Steps:
+    """Return what is wrong with the streams of a single server."""
+    trouble = yield from _stored_trouble(accounts, wanted)
+    return trouble or _missing(accounts, wanted)
+
+
+def _stored_trouble(accounts: Accounts, wanted: Wanted) -> Steps:
+    """Return what is wrong with the files of streams."""
+    for name, engine in list(accounts.items()):
+        if wanted.account in ("", name):
+            for at, each in enumerate(list(engine.streams.values())):
+                if at % STEP == STEP - 1:
+                    yield
+                if wanted.stream in ("", each.name) and each.store.failed:
                     text = f"JetStream stream '{name} > {each.name}' write error: {each.store.error}"
                     return Trouble(503, UNAVAILABLE, "STREAM", text, name, each.name)
             for gone in engine.unrecovered():
-                if stream in ("", gone):
+                if wanted.stream in ("", gone):
                     text = f"JetStream stream '{name} > {gone}' could not be recovered"
                     return Trouble(503, UNAVAILABLE, "STREAM", text, name, gone)
-    return _missing(monitored, account, stream, consumer)
-
-
-def _missing(monitored: Monitored, account: str, stream: str, consumer: str) -> Trouble | None:
-    if not account:
-        return None
-    engine = _accounts(monitored).get(account)
-    if engine is None or not engine.streams:  # as in nats-server: an account is found by its stored streams
-        return Trouble(404, UNAVAILABLE, "ACCOUNT", f"JetStream account {quoted(account)} not found", account)
-    if not stream:
-        return None
-    found = engine.streams.get(stream)
-    if found is None:
-        text = f"JetStream stream {quoted(stream)} not found on account {quoted(account)}"
-        return Trouble(404, UNAVAILABLE, "STREAM", text, account, stream)
-    if consumer and consumer not in found.consumers:
-        where = f"for stream {quoted(stream)} on account {quoted(account)}"
-        text = f"JetStream consumer {quoted(consumer)} not found {where}"
-        return Trouble(404, UNAVAILABLE, "CONSUMER", text, account, stream, consumer)
     return None
+
+
+def _member_trouble(member: MemberNode, accounts: Accounts, wanted: Wanted) -> Steps:
+    """Return what is wrong with the streams that the metadata has on this server."""
+    assigned = member.assigned_here(wanted.account, wanted.stream)
+    engine = accounts.get(wanted.account)
+    if wanted.account and not member.machine.state.accounts.get(wanted.account):
+        return _no_account(wanted.account)
+    if wanted.stream and not assigned:
+        return _no_stream(wanted.account, wanted.stream)
+    opened = None if engine is None else engine.streams.get(wanted.stream)
+    if wanted.consumer and opened is not None and wanted.consumer not in opened.consumers:
+        return _no_consumer(wanted)
+    trouble = yield from _stored_trouble(accounts, wanted)
+    if trouble is not None:
+        return trouble
+    for at, stream in enumerate(assigned):
+        if at % STEP == STEP - 1:
+            yield
+        reason = _why_not_current(member, accounts, stream)
+        if reason:
+            text = f"JetStream stream '{stream.account} > {stream.name}' is not current: {reason}"
+            return Trouble(503, UNAVAILABLE, "STREAM", text, stream.account, stream.name)
+    return None
+
+
+def _why_not_current(member: MemberNode, accounts: Accounts, assigned: Assignment) -> str:
+    """Return why the replica of a stream on this server is not well; "": it is.
+
+    A consumer is in the group of its stream, so what holds for the stream holds for it.
+    """
+    engine = accounts.get(assigned.account)
+    stream = None if engine is None else engine.streams.get(assigned.name)
+    if assigned.stored.offline:
+        return assigned.stored.offline
+    if stream is None:
+        return "stream not found"
+    if assigned.config.num_replicas == 1:
+        return ""
+    machine = None if member.replicated is None else member.replicated.machine_of(stream)
+    if machine is None:
+        return "group node missing"
+    if machine.catch_up is not None:
+        return "stream catching up"
+    is_led = machine.leader in member.online or machine.leader == member.node
+    return "" if is_led and machine.replica.stopped is None else "group node unhealthy"
+
+
+def _missing(accounts: Accounts, wanted: Wanted) -> Trouble | None:
+    """Return what a single server does not have."""
+    if not wanted.account:
+        return None
+    engine = accounts.get(wanted.account)
+    if engine is None or not engine.streams:  # as in nats-server: an account is found by its stored streams
+        return _no_account(wanted.account)
+    if not wanted.stream:
+        return None
+    found = engine.streams.get(wanted.stream)
+    if found is None:
+        return _no_stream(wanted.account, wanted.stream)
+    return _no_consumer(wanted) if wanted.consumer and wanted.consumer not in found.consumers else None
+
+
+def _no_account(account: str) -> Trouble:
+    return Trouble(404, UNAVAILABLE, "ACCOUNT", f"JetStream account {quoted(account)} not found", account)
+
+
+def _no_stream(account: str, stream: str) -> Trouble:
+    text = f"JetStream stream {quoted(stream)} not found on account {quoted(account)}"
+    return Trouble(404, UNAVAILABLE, "STREAM", text, account, stream)
+
+
+def _no_consumer(wanted: Wanted) -> Trouble:
+    where = f"for stream {quoted(wanted.stream)} on account {quoted(wanted.account)}"
+    text = f"JetStream consumer {quoted(wanted.consumer)} not found {where}"
+    return Trouble(404, UNAVAILABLE, "CONSUMER", text, *wanted)

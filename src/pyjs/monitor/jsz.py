@@ -21,7 +21,7 @@ from pyjs.node import API_LEVEL
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.jetstream.manage.engine import JetStream, Shared
     from pyjs.jetstream.stream.stream import Stream
     from pyjs.monitor.state import Monitored
 
@@ -47,6 +47,8 @@ class JszOptions:
     raft: bool = False
     offset: int = 0
     limit: int = LIMIT
+    leader_only: bool = False  # only the leader of the metadata answers
+    stream_leader_only: bool = False  # no streams that another server leads
 
 
 def jsz_options(arguments: Arguments) -> JszOptions:
@@ -60,19 +62,41 @@ def jsz_options(arguments: Arguments) -> JszOptions:
     config = arguments.flag("config")
     offset = max(arguments.integer("offset"), 0)
     limit = arguments.integer("limit")
-    arguments.flag("leader-only")  # this server is always the leader
+    leader_only = arguments.flag("leader-only")
     raft = arguments.flag("raft")
-    arguments.flag("stream-leader-only")
+    stream_leader_only = arguments.flag("stream-leader-only")
     streams = streams or consumers
     account = arguments.text("acc")
     accounts = accounts or (streams and not account)
-    return JszOptions(account, accounts, streams, consumers, config, raft, offset, limit or LIMIT)
+    return JszOptions(
+        account,
+        accounts,
+        streams,
+        consumers,
+        config,
+        raft,
+        offset,
+        limit or LIMIT,
+        leader_only,
+        stream_leader_only,
+    )
+
+
+class NotLeader(Exception):
+    """Only the leader of the metadata was asked, and this server is not."""
 
 
 def jsz(monitored: Monitored, options: JszOptions, now_ns: int) -> Generator[None, None, JsonDict]:
-    """Return the totals and the requested accounts, in steps."""
+    """Return the totals and the requested accounts, in steps.
+
+    Raises:
+        NotLeader: only the leader was asked.
+    """
     head: JsonDict = {"server_id": monitored.node.server_id, "now": time_text(now_ns)}
     jetstream = monitored.node.jetstream
+    member = None if jetstream is None else jetstream.shared.member
+    if options.leader_only and (jetstream is None or (member is not None and not member.machine.leads)):
+        raise NotLeader("filtered response: not leader")
     if jetstream is None:
         stats: JsonDict = dict.fromkeys(STATS, 0) | {"api": {"level": 0, "total": 0, "errors": 0}}
         disabled: JsonDict = {"disabled": True, "config": {"max_memory": 0, "max_storage": 0}}
@@ -82,8 +106,9 @@ def jsz(monitored: Monitored, options: JszOptions, now_ns: int) -> Generator[Non
     answer["limits"] = jetstream_limits(monitored)
     accounts = jetstream.accounts
     answer |= _totals(accounts, options)
-    if jetstream.shared.member is not None:
-        answer["meta_cluster"] = jetstream.shared.member.reports.meta()
+    if member is not None:
+        answer |= filled({"log_damages": member.log_damages})
+        answer["meta_cluster"] = member.reports.meta()
     if chosen := _chosen(accounts, options):
         answer["account_details"] = details = []
         for name in chosen:
@@ -92,6 +117,19 @@ def jsz(monitored: Monitored, options: JszOptions, now_ns: int) -> Generator[Non
         answer["scrub"] = jetstream.scrubber.report()
     answer["total"] = len(accounts)
     return answer
+
+
+def jetstream_block(monitored: Monitored) -> JsonDict:
+    """Return JetStream of the server as /varz shows it: its limits, its usage, and in a cluster the metadata."""
+    jetstream = monitored.node.jetstream
+    assert jetstream is not None
+    member = jetstream.shared.member
+    return {
+        "config": jetstream_config(monitored),
+        "stats": jetstream_stats(monitored),
+        **({} if member is None else {"meta": member.reports.meta()}),
+        "limits": jetstream_limits(monitored),
+    }
 
 
 def jetstream_stats(monitored: Monitored) -> JsonDict:
@@ -105,9 +143,14 @@ def jetstream_stats(monitored: Monitored) -> JsonDict:
         "reserved_memory": jetstream.memory.reserved,
         "reserved_storage": jetstream.storage.reserved,
         "accounts": len(jetstream.accounts),
-        "ha_assets": 0,  # replicated streams and consumers; a single server has none
+        "ha_assets": _num_groups(shared),
         "api": {"level": API_LEVEL, "total": shared.api_total, "errors": shared.api_errors},
     }
+
+
+def _num_groups(shared: Shared) -> int:
+    """Return the number of replicated groups on this server: the metadata and streams, with their consumers."""
+    return 0 if shared.replicated is None else 1 + len(shared.replicated.machines())
 
 
 def jetstream_config(monitored: Monitored) -> JsonDict:
@@ -132,6 +175,7 @@ def jetstream_limits(monitored: Monitored) -> JsonDict:
     bounds: JsonDict = {
         "max_request_batch": options.limits.max_request_batch,
         "max_ack_pending": options.limits.max_ack_pending,
+        "max_ha_assets": options.limits.max_ha_assets,
         "max_duplicate_window": options.limits.duplicate_window_ns,
     }
     return filled(bounds) | {"default_max_consumers": options.limits.default_max_consumers}
@@ -139,16 +183,29 @@ def jetstream_limits(monitored: Monitored) -> JsonDict:
 
 def _totals(accounts: dict[str, JetStream], options: JszOptions) -> JsonDict:
     streams = [stream for account in accounts.values() for stream in account.streams.values()]
+    led = [
+        stream
+        for account in accounts.values()
+        for stream in account.streams.values()
+        if leads(account, stream)
+    ]
     consumers = sum(len(stream.consumers) for stream in streams)
     totals: JsonDict = {"streams": len(streams)}
-    if options.raft and streams:
-        totals["streams_leader"] = len(streams)
+    if options.raft and led:
+        totals["streams_leader"] = len(led)
     totals["consumers"] = consumers
-    if options.raft and consumers:
-        totals["consumers_leader"] = consumers
+    led_consumers = sum(len(stream.consumers) for stream in led)
+    if options.raft and led_consumers:
+        totals["consumers_leader"] = led_consumers
     totals["messages"] = sum(stream.store.msgs for stream in streams)
     totals["bytes"] = sum(stream.store.bytes for stream in streams)
     return totals | _damage(accounts, streams)
+
+
+def leads(account: JetStream, stream: Stream) -> bool:
+    """Return whether this server leads a stream; it leads those without other replicas."""
+    replicated = account.shared.replicated
+    return replicated is None or not replicated.is_replica(stream) or replicated.leads(stream)
 
 
 def _damage(accounts: dict[str, JetStream], streams: list[Stream]) -> JsonDict:
@@ -189,6 +246,8 @@ def account_detail(
     if options.streams and account.streams:
         detail["stream_detail"] = streams = []
         for stream in list(account.streams.values()):
+            if options.stream_leader_only and not leads(account, stream):
+                continue
             streams.append((yield from _stream_detail(monitored, account, stream, options)))
             if len(streams) % STREAMS_STEP == 0:
                 yield
@@ -206,6 +265,7 @@ def _cluster_of(monitored: Monitored, account: JetStream, stream: Stream) -> Jso
 def _stream_detail(
     monitored: Monitored, account: JetStream, stream: Stream, options: JszOptions
 ) -> Generator[None, None, JsonDict]:
+    """Return a stream and, on request, its consumers, which only the server that leads it reports."""
     detail: JsonDict = {
         "name": stream.name,
         "created": time_text(stream.created_ns),
@@ -214,13 +274,32 @@ def _stream_detail(
     if options.config:
         detail["config"] = as_json(stream.config)
     detail["state"] = stream_state(stream)
+    member, groups = account.shared.member, []
     if options.consumers and stream.consumers:
         detail["consumer_detail"] = consumers = []
         for consumer in list(stream.consumers.values()):
             if not isinstance(consumer, Consumer):
                 continue  # it is open at the leader
-            shown = consumer_info(consumer, monitored.node.clock.now_ns(), listed=True, config=options.config)
+            shown = consumer_info(
+                consumer,
+                monitored.node.clock.now_ns(),
+                listed=True,
+                config=options.config,
+                cluster=None if member is None else member.reports.consumer(account, consumer),
+            )
+            if "cluster" in shown and "raft_group" in shown["cluster"]:
+                groups.append({"name": consumer.name, "raft_group": shown["cluster"]["raft_group"]})
             consumers.append(pretty_piece(shown, CONSUMER_DEPTH))
             if len(consumers) % CONSUMERS_STEP == 0:
                 yield
-    return detail | inflow_report(account, stream)
+    detail |= inflow_report(account, stream)
+    return detail | (_groups_of(detail, groups) if options.raft else {})
+
+
+def _groups_of(detail: JsonDict, consumers: list[JsonDict]) -> JsonDict:
+    """Return the names of the groups of a stream and its consumers; nothing for a single replica."""
+    cluster = detail["cluster"]
+    assert isinstance(cluster, dict)
+    if "raft_group" not in cluster:
+        return {}
+    return filled({"stream_raft_group": cluster["raft_group"], "consumer_raft_groups": [*consumers]})

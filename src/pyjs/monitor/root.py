@@ -16,6 +16,7 @@ LINKS = (
     ("gatewayz", "Gateways"),
     ("healthz", "Health Probe"),
 )
+GROUPS = ("raftz", "Replicated Groups")
 PAGE = """<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><title>pyjs-server</title>
@@ -30,7 +31,8 @@ PAGE = """<!doctype html>
 """
 
 
-def root_page(base_path: str) -> bytes:
-    """Return the page for a server whose paths are below `base_path`."""
-    items = "\n".join(f'<li><a href="{base_path}/{path}">{text}</a> /{path}</li>' for path, text in LINKS)
+def root_page(base_path: str, has_groups: bool = False) -> bytes:
+    """Return the page for a server whose paths are below `base_path`; `has_groups` adds /raftz."""
+    links = (*LINKS, GROUPS) if has_groups else LINKS
+    items = "\n".join(f'<li><a href="{base_path}/{path}">{text}</a> /{path}</li>' for path, text in links)
     return PAGE.format(version=__version__, items=items).encode()

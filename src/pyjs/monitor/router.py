@@ -15,7 +15,8 @@ from pyjs.monitor.arguments import TRUE, Arguments, BadArgument
 from pyjs.monitor.connz import connz, connz_options
 from pyjs.monitor.healthz import healthz
 from pyjs.monitor.json_text import JsonDict, compact_json, pretty_json, pretty_pieces
-from pyjs.monitor.jsz import jsz, jsz_options
+from pyjs.monitor.jsz import NotLeader, jsz, jsz_options
+from pyjs.monitor.raftz import NO_NODES, has_groups, raftz
 from pyjs.monitor.response import HTML_HEADERS, TEXT_HEADERS, Response, text_response
 from pyjs.monitor.root import root_page
 from pyjs.monitor.routez import routez
@@ -57,7 +58,7 @@ class Router:
             "/gatewayz": self._gatewayz,
             "/leafz": self._leafz,
             "/ipqueuesz": lambda arguments: _json({}),
-            "/raftz": lambda arguments: text_response(404, "No Raft nodes registered"),
+            "/raftz": self._raftz,
             "/debug/vars": lambda arguments: text_response(404, "not supported yet"),
             "/stacksz": lambda arguments: text_response(404, "not supported yet"),
         }
@@ -80,7 +81,7 @@ class Router:
             return text_response(400, str(error))
 
     def _root(self, arguments: Arguments) -> Response:
-        return Response(200, root_page(self._base), HTML_HEADERS)
+        return Response(200, root_page(self._base, has_groups(self._monitored)), HTML_HEADERS)
 
     def _varz(self, arguments: Arguments) -> Response:
         answer = varz(self._monitored, self._clock.now_ns())
@@ -99,10 +100,18 @@ class Router:
         return Response(200, body, rest=tuple(rest))
 
     def _jsz(self, arguments: Arguments) -> Generator[None, None, Response]:
-        return _json((yield from jsz(self._monitored, jsz_options(arguments), self._clock.now_ns())))
+        try:
+            return _json((yield from jsz(self._monitored, jsz_options(arguments), self._clock.now_ns())))
+        except NotLeader as error:
+            return text_response(400, str(error))
 
-    def _healthz(self, arguments: Arguments) -> Response:
-        status, body = healthz(self._monitored, arguments)
+    def _raftz(self, arguments: Arguments) -> Generator[None, None, Response]:
+        if not has_groups(self._monitored):
+            return text_response(404, NO_NODES)
+        return _json((yield from raftz(self._monitored, arguments.text("acc"), arguments.text("group"))))
+
+    def _healthz(self, arguments: Arguments) -> Generator[None, None, Response]:
+        status, body = yield from healthz(self._monitored, arguments)
         if "error" in body:
             self._log.warn(f"Healthcheck failed: {quoted(str(body['error']))}")
         elif status != 200:

@@ -11,7 +11,7 @@ from pyjs import __version__
 from pyjs.base.gotext import time_text, uptime_text
 from pyjs.claims.token import decode
 from pyjs.monitor.json_text import JsonDict, JsonValue, filled, number
-from pyjs.monitor.jsz import jetstream_config, jetstream_limits, jetstream_stats
+from pyjs.monitor.jsz import jetstream_block
 from pyjs.node import PEER_VERSION, python_version
 
 if TYPE_CHECKING:
@@ -83,13 +83,7 @@ def _blocks(monitored: Monitored) -> JsonDict:
     tls = monitored.options.tls
     jetstream: JsonDict = {}
     if monitored.node.jetstream is not None:
-        member = monitored.node.jetstream.shared.member
-        jetstream = {
-            "config": jetstream_config(monitored),
-            "stats": jetstream_stats(monitored),
-            **({} if member is None else {"meta": member.reports.meta()}),
-            "limits": jetstream_limits(monitored),
-        }
+        jetstream = jetstream_block(monitored)
     return {
         "cluster": _cluster(monitored),
         "gateway": {},

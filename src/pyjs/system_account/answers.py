@@ -26,13 +26,13 @@ from pyjs.monitor.healthz import healthz
 from pyjs.monitor.json_text import JsonDict, JsonValue, compact_json, filled
 from pyjs.monitor.jsz import (
     JszOptions,
+    NotLeader,
     account_detail,
-    jetstream_config,
-    jetstream_limits,
-    jetstream_stats,
+    jetstream_block,
     jsz,
     jsz_options,
 )
+from pyjs.monitor.raftz import raftz
 from pyjs.monitor.routez import route_counters, routes_page
 from pyjs.monitor.subsz import subsz
 from pyjs.monitor.varz import FEATURE_FLAGS, varz
@@ -80,7 +80,7 @@ class Answers:
             "PROFILEZ": lambda given: _at_once({"profile": None, "error": NOT_A_PROFILE}),
             "EXPVARZ": self._expvarz,
             "IPQUEUESZ": lambda given: _at_once({}),
-            "RAFTZ": lambda given: _at_once({}),
+            "RAFTZ": lambda given: raftz(self.monitored, given.get("account", ""), given.get("group", "")),
             "STATZ": self._statz,
             "INFO": self._account_info,
         }
@@ -111,6 +111,8 @@ class Answers:
             return self.statistics()
         try:
             data = yield from self._pages[name](given)
+        except NotLeader:  # the leader answers
+            return None
         except BadArgument as error:
             return self._composed({"data": None, "error": {"code": 500, "description": str(error)}})
         return None if data.get("account_statz") == [] else self._composed({"data": data})
@@ -236,11 +238,9 @@ class Answers:
             answer["routes"] = [route_counters(route) for route in cluster.routes.values()]
         answer["active_servers"] = 1 if cluster is None else 1 + len(cluster.routes)
         if self.monitored.node.jetstream is not None:
-            answer["jetstream"] = {
-                "config": jetstream_config(self.monitored),
-                "stats": jetstream_stats(self.monitored),
-                "limits": jetstream_limits(self.monitored),
-            }
+            block = answer["jetstream"] = jetstream_block(self.monitored)
+            assert isinstance(block["config"], dict)
+            del block["config"]["store_dir"]
         return answer | {"gomaxprocs": page["gomaxprocs"]}
 
     def _routez(self, given: Given) -> Data:
@@ -280,8 +280,8 @@ class Answers:
         )
 
     def _healthz(self, given: Given) -> Data:
-        status, page = healthz(self.monitored, arguments_of("HEALTHZ", given))
-        return _at_once({"status": page.pop("status"), "status_code": status} | page)
+        status, page = yield from healthz(self.monitored, arguments_of("HEALTHZ", given))
+        return {"status": page.pop("status"), "status_code": status} | page
 
     def _expvarz(self, given: Given) -> Data:
         raise BadArgument(NOT_AN_EXPVAR)

@@ -592,6 +592,7 @@ NODE_EFFECTS: dict[str, list[Effect]] = {
     "jetstream.limits/max_request_batch": [
         limits("max_request_batch: 5", api(stream(), consumer(max_batch=6)))
     ],
+    "jetstream.limits/max_ha_assets": [limits("max_ha_assets: 5", jsz("limits"))],
     "jetstream.limits/duplicate_window": [
         limits("duplicate_window: 1s", api(stream(duplicate_window=10_000_000_000)))
     ],

@@ -8,6 +8,8 @@ nats-server 2.15.1.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyjs.base.bounds import INT64
 from pyjs.base.gotext import ZERO_TIME, moment_text
 from pyjs.jetstream import errcodes
@@ -41,10 +43,12 @@ from pyjs.jetstream.names import identity
 from pyjs.jetstream.rules.consumer import search_filters
 from pyjs.jetstream.stream.features.headers import value_of, value_or_none
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 NAMES_PAGE = 1024
 LIST_PAGE = 256
 IDENTITY = b"Nats-Stream-Identity"
-AFTER_CLUSTER = ("push_bound", "paused", "ts")  # fields of a consumer's info
 LIST_STEP = 16  # consumers reported in one turn: half a millisecond
 
 
@@ -76,21 +80,38 @@ def create_durable(call: ApiCall) -> Steps:
     return (yield from _alone(call, request._replace(config=changed(request.config, name=name))))
 
 
-def info(call: ApiCall) -> JsonDict:
+def info(call: ApiCall) -> JsonDict | Steps:
     """Return the info of one consumer."""
     call.require_empty()
-    return _report(call, _consumer(call))
+    return _when_current(call, lambda: _report(call, _consumer(call)))
 
 
-def names(call: ApiCall) -> JsonDict:
+def names(call: ApiCall) -> JsonDict | Steps:
     """Return the names of a stream's consumers, one page per request."""
-    found, offset = _page(call)
-    page = found[offset : offset + NAMES_PAGE]
-    return {"total": len(found), "offset": offset, "limit": NAMES_PAGE, "consumers": page}
+
+    def page() -> JsonDict:
+        found, offset = _page(call)
+        shown = found[offset : offset + NAMES_PAGE]
+        return {"total": len(found), "offset": offset, "limit": NAMES_PAGE, "consumers": shown}
+
+    return _when_current(call, page)
+
+
+def _when_current(call: ApiCall, report: Callable[[], JsonDict]) -> JsonDict | Steps:
+    """Return a report; of a replicated stream when this server has all that was committed before the request."""
+    if not call.is_replicated:
+        return report()
+
+    def steps() -> Steps:
+        yield from call.current_stream()
+        return report()
+
+    return steps()
 
 
 def list_consumers(call: ApiCall) -> Steps:
     """Return the infos of a stream's consumers, one page per request."""
+    yield from call.current_stream()
     found, offset = _page(call)
     page: list[JsonDict] = []
     everyone = call.stream().consumers
@@ -167,14 +188,9 @@ def reset(call: ApiCall) -> MaybeSteps:
 
 def _report(call: ApiCall, consumer: Consumer, *, listed: bool = False) -> JsonDict:
     """Return the info of a consumer, in a cluster with its `cluster`."""
-    info = consumer_info(consumer, call.js.shared.clock.now_ns(), listed=listed)
-    member = call.js.shared.member
-    if member is None:
-        return info
-    names = list(info)
-    at = next(place for place, name in enumerate(names) if name in AFTER_CLUSTER)
-    before, after = ({name: info[name] for name in part} for part in (names[:at], names[at:]))
-    return before | {"cluster": member.reports.consumer(call.js, consumer)} | after
+    js = call.js
+    cluster = None if js.shared.member is None else js.shared.member.reports.consumer(js, consumer)
+    return consumer_info(consumer, js.shared.clock.now_ns(), listed=listed, cluster=cluster)
 
 
 def _check_names(call: ApiCall, request: CreateRequest, name: str) -> None:

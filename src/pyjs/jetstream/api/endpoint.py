@@ -72,6 +72,12 @@ class ApiCall:
         yield from replicated.current_steps(stream)
         return self.stream()
 
+    @property
+    def is_replicated(self) -> bool:
+        """Whether the stream of the first argument has replicas on other servers. Raises ApiError: as `stream`."""
+        replicated = self.js.shared.replicated
+        return replicated is not None and replicated.is_replica(self.stream())
+
     def require_empty(self) -> None:
         """Refuse a request with a payload.
 

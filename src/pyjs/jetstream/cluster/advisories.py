@@ -51,6 +51,13 @@ def consumer_leader(stream: str, consumer: str, leader: str, replicas: Rows, acc
     return Advisory(subject, f"{KIND}.consumer_leader_elected", _for(account) | fields)
 
 
+def consumer_quorum_lost(stream: str, consumer: str, replicas: Rows, account: str = "") -> Advisory:
+    """Return the advisory of a consumer whose stream has lost its majority; arguments as for `stream_leader`."""
+    fields = {"stream": stream, "consumer": consumer, "replicas": replicas}
+    subject = f"{PREFIX}.CONSUMER.QUORUM_LOST.{stream}.{consumer}"
+    return Advisory(subject, f"{KIND}.consumer_quorum_lost", _for(account) | fields)
+
+
 def meta_leader(leader: str, replicas: Rows, cluster: str) -> Advisory:
     """Return the advisory of the metadata's new leader, for the system account."""
     # nats-server shows the digest of the leader's name here, and its name in the advisories of streams.

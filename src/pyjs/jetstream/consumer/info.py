@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
 
 def consumer_info(
-    consumer: Consumer, now_ns: int, *, listed: bool = False, config: bool = True
+    consumer: Consumer,
+    now_ns: int,
+    *,
+    listed: bool = False,
+    config: bool = True,
+    cluster: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the ConsumerInfo; `listed` omits the server's version from its metadata."""
     acks, requests = consumer.acks, consumer.requests
@@ -44,6 +49,8 @@ def consumer_info(
         del out["config"]
     else:
         out["config"] = _config(consumer, listed)
+    if cluster is not None:
+        out["cluster"] = cluster
     if consumer.push is not None and consumer.push.bound:
         out["push_bound"] = True
     if consumer.paused_until > now_ns:

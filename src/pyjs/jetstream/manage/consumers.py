@@ -306,6 +306,8 @@ def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Generator[
         with _coming(js, stream, name, config):
             consumer = yield from replicated_consumers.create(stream, name, config, created_ns, start)
         _take_count(consumer, counted)
+        if js.shared.member is not None:
+            js.shared.member.announcer.leads_consumer(stream, consumer.name, consumer.config)
     else:
         consumer = yield from _new(js, stream, name, config, created_ns, start, counted)
     consumer.events.send("created", js.shared.clock.wall_ns(), action="create")

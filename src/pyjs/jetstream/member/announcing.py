@@ -1,24 +1,49 @@
-"""Advisories of this server's part in the cluster: it leads the metadata, or a stream.
+"""Advisories of this server's part in the cluster: it leads the metadata or a stream, or a majority is lost.
 
 The account of a stream gets the advisory; so does the system account, with the name of the account added. The new
-leader sends them, each only while it has a subscriber.
+leader sends them, or the one that had to step down, each only while it has a subscriber. A consumer has the leader of
+its stream.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyjs.base.nuid import short_hash
 from pyjs.jetstream import advisories
-from pyjs.jetstream.cluster.advisories import Advisory, meta_leader, stream_leader
+from pyjs.jetstream.cluster.advisories import (
+    Advisory,
+    consumer_leader,
+    consumer_quorum_lost,
+    meta_leader,
+    server_removed,
+    stream_leader,
+    stream_quorum_lost,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from pyjs.core.account import Account
     from pyjs.core.host import Host
+    from pyjs.jetstream.cluster.advisories import Rows
+    from pyjs.jetstream.config.consumer import ConsumerConfig
     from pyjs.jetstream.member.member_node import MemberNode
     from pyjs.jetstream.stream.stream import Stream
+
+
+def _name_in(row: dict[str, Any]) -> str:
+    return str(row["name"])
+
+
+def _consumers(stream: Stream) -> list[str]:
+    """Return the names of the consumers that have replicas."""
+    if stream.replica is None:
+        return []
+    committed = stream.replica.consumers.committed
+    return [name for name, each in committed.items() if each.config.num_replicas != 1]
 
 
 class Announcer:
@@ -31,24 +56,61 @@ class Announcer:
     def leads_metadata(self) -> None:
         """Announce that this server leads the metadata."""
         name = self._member.options.cluster.name
-        rows = self._with_leader(self._member.reports.meta().get("replicas", []))
+        rows = self._with_me(self._member.reports.meta().get("replicas", []))
         self._send(self._host.system_account, meta_leader(self._host.server_name, rows, name))
 
     def leads_stream(self, stream: Stream) -> None:
-        """Announce that this server leads a stream."""
-        js = self._member.accounts.get(stream.account.name)
-        if js is None or js.streams.get(stream.name) is not stream:
-            return
-        rows = self._with_leader(self._member.reports.stream(js, stream).get("replicas", []))
-        leader, account = self._host.server_name, stream.account
-        self._send(account, stream_leader(stream.name, leader, rows))
-        self._send(self._host.system_account, stream_leader(stream.name, leader, rows, account.name))
+        """Announce that this server leads a stream, and with it its consumers."""
+        leader = self._host.server_name
+        self._tell(stream, lambda rows, of: stream_leader(stream.name, leader, rows, of))
+        for name in _consumers(stream):
+            self._tell_consumer_leader(stream, name)
 
-    def _with_leader(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def leads_consumer(self, stream: Stream, name: str, config: ConsumerConfig) -> None:
+        """Announce that this server leads a new consumer of a stream that it leads."""
+        if config.num_replicas != 1:
+            self._tell_consumer_leader(stream, name)
+
+    def _tell_consumer_leader(self, stream: Stream, name: str) -> None:
+        leader = self._host.server_name
+        self._tell(stream, lambda rows, of: consumer_leader(stream.name, name, leader, rows, of))
+
+    def lost_stream(self, stream: Stream) -> None:
+        """Announce that a stream has no majority, if this server leads it no more because of that."""
+        machine = None if self._member.replicated is None else self._member.replicated.machine_of(stream)
+        if machine is None or machine.leader:
+            return
+        replicas = machine.assignment.nodes
+        if 2 * sum(node == self._member.node or node in self._member.online for node in replicas) > len(
+            replicas
+        ):
+            return
+        self._tell(stream, lambda rows, of: stream_quorum_lost(stream.name, rows, of))
+        for name in _consumers(stream):
+            self._tell(stream, partial(consumer_quorum_lost, stream.name, name))
+
+    def removed_server(self, name: str) -> None:
+        """Announce that a server was removed from the cluster."""
+        removed = server_removed(name, short_hash(name), self._member.options.cluster.name)
+        self._send(self._host.system_account, removed)
+
+    def _with_me(self, rows: Rows) -> Rows:
         """Return the rows of all members: those of the others, and this server's."""
         name = self._host.server_name
-        mine = {"name": name, "current": True, "active": 0, "peer": short_hash(name)}
-        return sorted([*rows, mine], key=lambda row: str(row["name"]))
+        mine = [{"name": name, "current": True, "active": 0, "peer": short_hash(name)}]
+        return sorted([*rows, *([] if any(row["name"] == name for row in rows) else mine)], key=_name_in)
+
+    def _tell(self, stream: Stream, make: Callable[[Rows, str], Advisory]) -> None:
+        """Send an advisory to the account of a stream, and to the system account with the name of that account."""
+        account, system = stream.account, self._host.system_account
+        js, subject = self._member.accounts.get(account.name), make([], "").subject.encode()
+        is_heard = account.has_interest(subject) or (system is not None and system.has_interest(subject))
+        if not is_heard or js is None or js.streams.get(stream.name) is not stream:
+            return  # nobody listens, or it was closed meanwhile
+        rows = self._with_me(self._member.reports.stream(js, stream).get("replicas", []))
+        if account is not system:
+            self._send(account, make(rows, ""))
+        self._send(system, make(rows, account.name))
 
     def _send(self, account: Account | None, advisory: Advisory) -> None:
         subject = advisory.subject.encode()

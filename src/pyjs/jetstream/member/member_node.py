@@ -27,6 +27,7 @@ from pyjs.jetstream.cluster.servers import Server
 from pyjs.jetstream.member import notes
 from pyjs.jetstream.member.announcing import Announcer
 from pyjs.jetstream.member.answering import Desk
+from pyjs.jetstream.member.groups import Groups
 from pyjs.jetstream.member.identity import StoreIdentity
 from pyjs.jetstream.member.keeper import Keeper
 from pyjs.jetstream.member.losses import Losses
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from pyjs.consensus.status import GroupStatus
     from pyjs.core.chore import Step
     from pyjs.core.host import Host
+    from pyjs.jetstream.cluster.assignments import Assignment
     from pyjs.jetstream.cluster.entries import Entry
     from pyjs.jetstream.cluster.state import Applied
     from pyjs.jetstream.manage.engine import JetStream, Shared
@@ -82,8 +84,10 @@ class MemberNode:
 
     def __init__(self, host: Host, options: Options, carrier: Carrier) -> None:
         self.options = options  # effective ones, as they were at the start
+        self.server_name = host.server_name
         self.node = number_of(host.server_name)
         self.online: set[int] = set()  # other servers that answer
+        self._silent: dict[int, int] = {}  # others that do not answer any more, and since when
         self.accounts: dict[str, JetStream] = {}  # of the server's JetStream
         self._host = host
         self._carrier = carrier
@@ -112,10 +116,10 @@ class MemberNode:
             self.questions,
             self.tell,
         )
-        self.reports, self.operators = Reports(self), Operators(self)
+        self.reports, self.groups, self.operators = Reports(self), Groups(self), Operators(self)
         self.requests = MetaRequests(self)
         self.desk = Desk(self.node, self.machine, self._keeper, self.requests, self.waiters, host.turn_state)
-        self._announcer = Announcer(self, host)
+        self.announcer = Announcer(self, host)
         self._led_metadata = False  # announced
         self._log: NodeLog | None = None  # None: not recovered yet, or closed
         self.consensus: Consensus | None = None
@@ -257,14 +261,16 @@ class MemberNode:
         if self.machine.leads != self._led_metadata:
             self._led_metadata = self.machine.leads
             if self._led_metadata:
-                self._announcer.leads_metadata()
+                self.announcer.leads_metadata()
         replicated = self.replicated
         if replicated is None or not (replicated.led or replicated.lost):
             return
         led, replicated.led[:] = replicated.led[:], []
-        replicated.lost.clear()
+        lost, replicated.lost[:] = replicated.lost[:], []
+        for stream in lost:
+            self.announcer.lost_stream(stream)
         for stream in led:
-            self._announcer.leads_stream(stream)
+            self.announcer.leads_stream(stream)
         self.waiters.notify()
 
     # -- proposals ---------------------------------------------------------------------------------------------
@@ -352,6 +358,7 @@ class MemberNode:
         """Note that a server does not answer."""
         assert self.replicated is not None
         self.online.discard(node)
+        self._silent.setdefault(node, self._turn.now)
         self.replicated.node_silent(node)
         self.waiters.notify()
 
@@ -359,10 +366,16 @@ class MemberNode:
         """Note that a server answers."""
         assert self.replicated is not None
         self.online.add(node)
+        self._silent.pop(node, None)
         self.replicated.node_heard(node)
         self.waiters.notify()
 
     # -- reports -----------------------------------------------------------------------------------------------
+
+    def assigned_here(self, account: str = "", stream: str = "") -> list[Assignment]:
+        """Return the streams that the metadata has on this server: all, those of an account, or one."""
+        found = self.machine.state.streams() if not account else self.machine.state.accounts.get(account, ())
+        return [each for each in found if self.node in each.nodes and stream in ("", each.name)]
 
     def meta_status(self) -> GroupStatus | None:
         """Return the status of the metadata group on this server, or None if it is not open."""
@@ -380,6 +393,17 @@ class MemberNode:
             return self.consensus.status(group)
         return None
 
+    @property
+    def log_damages(self) -> int:
+        """The number of damaged places that were found in the log since the start."""
+        return 0 if self._log is None else self._log.damages
+
+    def last_term(self, group: int, last: int) -> int:
+        """Return the term of the last entry of a group's log; 0: it is not in the log yet."""
+        stored = None if self._log is None else self._log.groups.get(group)
+        return 0 if stored is None else stored.term_at(last)
+
     def quiet_ns(self, node: int) -> int:
         """Return the time since the last bytes from a server, or 0 if it is unknown."""
-        return self._carrier.quiet_ns(node)
+        since_ns = self._silent.get(node)
+        return self._carrier.quiet_ns(node) if since_ns is None else max(0, self._turn.now - since_ns)

@@ -45,6 +45,7 @@ class MetaMachine:
         self.leads = False  # and has applied everything of earlier terms
         self.leads_since_ns = 0  # when that began last
         self.leader = 0  # number of the server that leads, 0: none is known
+        self.leader_since_ns = 0  # on the wall clock; 0: there was none yet
         self.had_leader = False
         self.pending = 0  # proposals of this server without a result
         self.snapshot_ns = 0  # when the last snapshot was made or installed, by the time of its last entry
@@ -69,7 +70,8 @@ class MetaMachine:
         self.leads = role == Role.LEADER
         if self.leader and not leader:
             self._lost_ns = self._turn.now
-        self.leader = leader
+        if leader != self.leader:
+            self.leader, self.leader_since_ns = leader, self._turn.now + self._turn.skew
         self.had_leader |= leader != 0
         self._waiters.notify()
 

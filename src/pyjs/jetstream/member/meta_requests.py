@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pyjs.base.nuid import short_hash
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.api.account import info as account_info
 from pyjs.jetstream.api.endpoint import Counted
@@ -141,10 +142,11 @@ class MetaRequests:
         """Move a replica of a stream away from a server. Raises ApiError."""
         given = call.read_required(stream_requests.SERVER_REQUEST)
         account, name, wanted = call.js.account.name, call.args[0], given.get("peer", "")
-        servers = self._member.machine.state.servers.values()
+        errcodes.BAD_REQUEST.raise_if(not wanted)
 
         def decide() -> Entry:
-            node = next((each.node for each in servers if each.name == wanted), 0)
+            servers = self._member.machine.state.servers.values()
+            node = next((each.node for each in servers if wanted in (each.name, short_hash(each.name))), 0)
             return without_replica(self.field(), self._assigned(account, name), node)
 
         applied = yield from self._agree(decide)
@@ -177,7 +179,8 @@ class MetaRequests:
         """Return the servers, their load and the rules for placing streams."""
         member = self._member
         options = member.options.jetstream
-        rules = Rules(member.online | {member.node}, options.unique_tag.lower())
+        online, most = member.online | {member.node}, options.limits.max_ha_assets
+        rules = Rules(online, options.unique_tag.lower(), most)
         return field_of(member.machine.state, member.options.cluster.name, rules)
 
     def _assigned(self, account: str, name: str) -> Assignment:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjs.base.clock import NS_PER_MS
+from pyjs.base.nuid import short_hash
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.cluster.entries import AccountPurged, ServerEvacuating, ServerRemoved
 from pyjs.jetstream.cluster.moves import by_group, may_move, moves
@@ -95,7 +96,12 @@ class Operators:
         """
         if not self._member.machine.leads:
             return None
-        return (yield from self._done(ServerRemoved(self._named(body)), "success"))
+        node = self._named(body)
+        name = self._member.machine.state.servers[node].name
+        answer = yield from self._done(ServerRemoved(node), "success")
+        if answer is not None:
+            self._member.announcer.removed_server(name)
+        return answer
 
     def evacuate_server(self, body: bytes) -> Answer:
         """Move all streams of a server to others. Raises ApiError, as `remove_server`."""
@@ -104,11 +110,15 @@ class Operators:
         return (yield from self._done(ServerEvacuating(self._named(body), True), "success"))
 
     def _named(self, body: bytes) -> int:
-        """Return the server that a request names. Raises ApiError."""
+        """Return the server that a request names, or whose peer id it has. Raises ApiError."""
         errcodes.BAD_REQUEST.raise_if(not body)
-        name = stream_requests.read(body, stream_requests.SERVER_REQUEST, True).get("peer", "")
+        given = stream_requests.read(body, stream_requests.SERVER_REQUEST, True)
+        name, peer_id = given.get("peer", ""), given.get("peer_id", "")  # the id goes first
         servers = self._member.machine.state.servers.values()
-        found = next((each.node for each in servers if each.name == name), 0)
+        if peer_id:
+            found = next((each.node for each in servers if short_hash(each.name) == peer_id), 0)
+        else:
+            found = next((each.node for each in servers if each.name == name), 0)
         errcodes.CLUSTER_SERVER_NOT_MEMBER.raise_if(not found)
         return found
 

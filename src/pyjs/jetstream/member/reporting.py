@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyjs.jetstream.cluster.reports import (
@@ -32,45 +33,45 @@ class Reports:
 
     def meta(self) -> dict[str, Any]:
         """Return `meta_cluster`."""
-        machine, status = self._member.machine, self._member.meta_status()
-        replicas = [] if status is None else status.replicas
-        peers = tuple(
-            PeerStatus(
-                each.node,
-                each.node in self._member.online and not each.lag,
-                self._member.quiet_ns(each.node),
-                each.node not in self._member.online,
-                each.lag or 0,
-            )
-            for each in replicas
-            if each.node != self._member.node
-        )
-        voters = sum(each.is_voter for each in replicas)
+        member, machine = self._member, self._member.machine
+        status = member.meta_status()
+        replicas = [] if status is None else [(each, status.lag_of(each)) for each in status.replicas]
+        peers = tuple(self._peer(each.node, lag) for each, lag in replicas if each.node != member.node)
+        voters = sum(each.is_voter for each, _ in replicas)
         backlog = Backlog(voters, machine.pending, machine.entries, machine.size, machine.snapshot_ns)
         group = GroupStatus(machine.leader, 0, peers)
-        return meta_cluster(machine.state, self._member.options.cluster.name, group, backlog)
+        return meta_cluster(machine.state, member.options.cluster.name, group, backlog)
+
+    def _peer(self, node: int, lag: int) -> PeerStatus:
+        is_online = node in self._member.online
+        return PeerStatus(node, is_online and not lag, self._member.quiet_ns(node), not is_online, lag)
 
     def stream(self, js: JetStream, stream: Stream) -> dict[str, Any]:
         """Return the `cluster` object of an open stream."""
-        name = self._member.options.cluster.name
-        assigned = self._member.machine.state.stream(js.account.name, stream.name)
+        name, state = self._member.options.cluster.name, self._member.machine.state
+        assigned = state.stream(js.account.name, stream.name)
         if assigned is None:
             return {"name": name, "leader": js.shared.server_name}
-        replicated = js.shared.replicated
-        if replicated is not None and replicated.is_replica(stream):
-            fields: dict[str, Any] = replicated.cluster_fields(stream)
-            return fields | {"traffic_account": self._traffic}
-        return stream_cluster(
-            self._member.machine.state, name, assigned, GroupStatus(self._member.node), self._traffic
-        )
+        return stream_cluster(state, name, assigned, self._status(js, stream), self._traffic)
 
     def consumer(self, js: JetStream, consumer: Consumer) -> dict[str, Any]:
-        """Return the `cluster` object of an open consumer."""
-        name = self._member.options.cluster.name
-        stream = self._member.machine.state.stream(js.account.name, consumer.stream_name)
-        if stream is None:
+        """Return the `cluster` object of an open consumer, which is in the group of its stream."""
+        name, state = self._member.options.cluster.name, self._member.machine.state
+        assigned, stream = (
+            state.stream(js.account.name, consumer.stream_name),
+            js.streams.get(consumer.stream_name),
+        )
+        if assigned is None or stream is None:
             return {"name": name, "leader": js.shared.server_name}
         found = ConsumerName(consumer.name, consumer.config.num_replicas)
-        return consumer_cluster(
-            self._member.machine.state, name, stream, found, GroupStatus(self._member.node), self._traffic
-        )
+        return consumer_cluster(state, name, assigned, found, self._status(js, stream), self._traffic)
+
+    def _status(self, js: JetStream, stream: Stream) -> GroupStatus:
+        """Return the group of a stream; of a single replica, this server leads it."""
+        replicated, member = js.shared.replicated, self._member
+        machine = None if replicated is None else replicated.machine_of(stream)
+        if replicated is None or machine is None:
+            return GroupStatus(member.node)
+        found = replicated.group_status(machine)
+        peers = [replace(each, active_ns=member.quiet_ns(each.node)) for each in found.peers]
+        return replace(found, peers=tuple(peers))

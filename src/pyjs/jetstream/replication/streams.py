@@ -21,7 +21,7 @@ from pyjs.jetstream.config.choices import FILE
 from pyjs.jetstream.manage import streams
 from pyjs.jetstream.manage.parked import Parked
 from pyjs.jetstream.replication import copy_batch
-from pyjs.jetstream.replication.copy_batch import Ask, Kind
+from pyjs.jetstream.replication.copy_batch import ALL, Ask, Kind
 from pyjs.jetstream.replication.copying import serve
 from pyjs.jetstream.replication.membership import leave_steps, regroup_steps
 from pyjs.jetstream.replication.stream_machine import StreamMachine
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     Steps: TypeAlias = Generator[Step, None, None]
 
 RETRY_NS = 5 * NS_PER_S  # before a replica that has failed is opened again
+COPYING_NS = NS_PER_S  # after its last question a replica copies no more
 # Before the first replica of a new stream stands for election: the others open it too.
 STAND_NS = 30 * NS_PER_MS
 STANDS = 4  # attempts
@@ -86,6 +87,8 @@ class ReplicatedStreams:
         self._machines: dict[tuple[str, str], StreamMachine] = {}  # by account and stream
         self._regrouping: set[int] = set()  # groups whose members are being changed
         self._silent: dict[int, int] = {}  # nodes that do not answer, since when
+        # Replicas on other nodes that copy from here, by group and node: when one asked last, and what it had then.
+        self._copying: dict[tuple[int, int], tuple[int, int]] = {}
         # Replicas by account and stream that are not open after a failure: time of creation, 0: nothing is stored.
         self._shut: dict[tuple[str, str], int] = {}
 
@@ -93,24 +96,28 @@ class ReplicatedStreams:
 
     def is_replica(self, stream: Stream) -> bool:
         """Return whether a stream of this node has replicas on others."""
-        return self._machine_of(stream) is not None
+        return self.machine_of(stream) is not None
 
     def leads(self, stream: Stream) -> bool:
         """Return whether this node leads a stream."""
-        machine = self._machine_of(stream)
+        machine = self.machine_of(stream)
         return machine is not None and machine.leads
 
     def leader_of(self, stream: Stream) -> int:
         """Return the number of the node that leads a stream, or 0 if none is known."""
-        machine = self._machine_of(stream)
+        machine = self.machine_of(stream)
         return 0 if machine is None else machine.leader
 
     def cluster_fields(self, stream: Stream) -> dict[str, Any]:
         """Return the `cluster` object of a stream's info."""
-        machine = self._machine_of(stream)
+        machine = self.machine_of(stream)
         assert machine is not None
-        status, account = self._status(machine), machine.js.account.name
+        status, account = self.group_status(machine), machine.js.account.name
         return stream_cluster(self._metadata.state, self._cluster, machine.assignment, status, account)
+
+    def machines(self, account: str = "") -> list[StreamMachine]:
+        """Return the replicas of an account, or of all accounts."""
+        return [each for (name, _), each in self._machines.items() if account in ("", name)]
 
     def current_steps(self, stream: Stream) -> Steps:
         """Wait until every entry committed before the call is applied here.
@@ -118,29 +125,39 @@ class ReplicatedStreams:
         Raises:
             ApiError: this node does not lead, or may not do so any more.
         """
-        machine = self._machine_of(stream)
+        machine = self.machine_of(stream)
         if machine is not None:
             yield from machine.current_steps()
 
-    def _machine_of(self, stream: Stream) -> StreamMachine | None:
+    def machine_of(self, stream: Stream) -> StreamMachine | None:
+        """Return the replica of a stream on this node; None: the stream has no others."""
         machine = self._machines.get((stream.account.name, stream.name))
         return machine if machine is not None and machine.stream is stream else None
 
-    def _status(self, machine: StreamMachine) -> GroupStatus:
+    def group_status(self, machine: StreamMachine) -> GroupStatus:
+        """Return the group of a replica, as this node sees it: the other members, and this one without a leader."""
+        since_ns = machine.leader_since_ns if machine.leads else 0
         try:
             found = self._consensus.status(machine.group)
         except (KeyError, RaftError):  # it was closed because of damage
-            return GroupStatus(machine.leader, machine.leader_since_ns)
-        now_ns = self._shared.clock.now_ns()
-        peers = []
+            return GroupStatus(machine.leader, since_ns)
+        now_ns, peers = self._shared.clock.now_ns(), []
         for each in found.replicas:
-            lag = each.lag or 0
+            if each.node == self._node and machine.leader:
+                continue
+            lag = max(found.lag_of(each), self._copy_lag(machine, each.node, now_ns))
             silent_ns = now_ns - self._silent.get(each.node, now_ns)
-            if each.node != machine.leader:
-                is_current = found.last - lag >= found.committed
-                is_offline = each.node in self._silent
-                peers.append(PeerStatus(each.node, is_current, silent_ns, is_offline, lag))
-        return GroupStatus(machine.leader, machine.leader_since_ns, tuple(peers))
+            is_offline = each.node in self._silent
+            peers.append(PeerStatus(each.node, not (lag or is_offline), silent_ns, is_offline, lag))
+        return GroupStatus(machine.leader, since_ns, tuple(peers))
+
+    def _copy_lag(self, machine: StreamMachine, node: int, now_ns: int) -> int:
+        """Return how many sequences a replica on a node lacks that copies messages from here."""
+        asked_ns, have = self._copying.get((machine.group, node), (0, 0))
+        if now_ns - asked_ns > COPYING_NS or machine.stream.closed:
+            self._copying.pop((machine.group, node), None)
+            return 0
+        return max(1, machine.stream.store.last_seq - have)
 
     # -- other nodes: Replicas, in front of the consensus ------------------------------------------------------
 
@@ -165,6 +182,8 @@ class ReplicatedStreams:
 
     def _serve(self, node: int, machine: StreamMachine | None, question: Ask) -> None:
         stream, applied = None, 0
+        if machine is not None and machine.leads and question.have != ALL:
+            self._copying[question.group, node] = self._shared.clock.now_ns(), question.have
         if machine is not None and machine.catch_up is not None:
             self._peers.send(node, copy_batch.refusal(Kind.BEHIND, question.group, question.number))
             return
@@ -275,7 +294,7 @@ class ReplicatedStreams:
         """Start an election of the first replica of a new stream, without waiting for the election timeout."""
         for _ in range(STANDS):
             yield partial(self._wake_later, machine.stream.turn, STAND_NS)
-            if machine.leader or self._machine_of(machine.stream) is not machine:
+            if machine.leader or self.machine_of(machine.stream) is not machine:
                 return
             with suppress(RaftError):  # it is not durable yet
                 self._consensus.campaign(machine.group)
@@ -384,7 +403,7 @@ class ReplicatedStreams:
 
     def fail(self, stream: Stream) -> None:
         """Stop a replica whose state is not reliable any more."""
-        machine = self._machine_of(stream)
+        machine = self.machine_of(stream)
         assert machine is not None
         machine.replica.stop(StoreFailed(str(stream), "internal error"))
 

@@ -11,6 +11,7 @@ from tests.conformance.harness.process import peer_command
 from tests.unit.config.conftest import Load, Refusal
 
 from pyjs.config.errors import Place
+from pyjs.config.load import load_options
 from pyjs.config.options import Options, RouteUrl
 from pyjs.config.ports.cluster import UNFINISHED
 from pyjs.config.ports.replicated import check_replicated, expected_servers
@@ -91,3 +92,12 @@ def test_names_are_asked_for_with_the_switch(refusal: Refusal) -> None:
     text = refusal("cluster {port: 6222}\njetstream: true", environ={UNFINISHED: "1"})
     assert "requires `server_name`" in text
     assert "requires `cluster.name`" in text
+
+
+@pytest.mark.parametrize("name", ["a", "b", "c"])
+def test_the_example_of_three_servers_is_valid(name: str) -> None:
+    path = Path(__file__).resolve().parents[4] / "conf" / "cluster" / f"{name}.conf"
+    options = load_options(str(path), lambda each: Path(each).read_text(), {UNFINISHED: "1"}, {})
+    assert (options.server_name, options.jetstream.unique_tag, options.warnings.mistakes) == (name, "az:", ())
+    assert options.cluster.port in [route.port for route in options.cluster.routes]
+    assert expected_servers(options, own_routes=1) == 3

@@ -17,6 +17,7 @@ from tests.support.jetnet import TRIO, JetNet, JetServer
 from tests.support.simnet import LONG_NS
 
 from pyjs.base.clock import NS_PER_MS
+from pyjs.base.nuid import short_hash
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.member import answering
 from pyjs.jetstream.member.notes import Question, Reply
@@ -185,12 +186,14 @@ def test_nobody_steps_down_for_an_unknown_server(net: JetNet) -> None:
         finish(steps)
 
 
-def test_a_removed_server_leaves_the_metadata(net: JetNet) -> None:
+@pytest.mark.parametrize("by_id", [False, True])
+def test_a_removed_server_leaves_the_metadata(net: JetNet, by_id: bool) -> None:
     net.trio()
     leader = net.leader()
     lost = next(name for name in TRIO if name != leader.name)
     net.kill(lost).node.stop()
-    leader.node.turn_state.go_on(leader.member.operators.remove_server(json.dumps({"peer": lost}).encode()))
+    body = {"peer": "", "peer_id": short_hash(lost)} if by_id else {"peer": lost}
+    leader.node.turn_state.go_on(leader.member.operators.remove_server(json.dumps(body).encode()))
     leader.wake()
     net.run_until(lambda: len(leader.member.machine.state.servers) == 2)
     net.run_until(lambda: voters(leader) == 2)

@@ -51,6 +51,22 @@ def test_a_replica_that_was_away_for_long_copies_what_it_lacks(tmp_path: Path, s
     assert cluster.same()["range"][1] == 405
 
 
+def test_the_leader_reports_how_much_a_replica_lacks_that_copies(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, tuning=SHORT)
+    cluster.create()
+    away, leader = away_for_long(cluster), cluster.leader()
+
+    def row() -> Any:
+        rows = leader.replicated.cluster_fields(leader.stream)["replicas"]
+        return next(each for each in rows if each["name"] == f"n{away.number}")
+
+    cluster.start(away.number)
+    cluster.until(lambda: "offline" not in row() and row().get("lag", 0) > 100)
+    assert not row()["current"]
+    cluster.same()
+    cluster.until(lambda: row()["current"] and "lag" not in row())
+
+
 def removals(cluster: Cluster) -> None:
     """Remove messages of all kinds."""
     leader = cluster.leader()

