@@ -18,6 +18,7 @@ if not (is_here() and os.environ.get("PYJS_CLUSTER_PROCESSES")):
     # Elections take 0.3 s: where servers get no processor for so long, leaders change all the time.
     pytest.skip("three real processes: make cluster-jetstream", allow_module_level=True)
 
+pytestmark = pytest.mark.timeout(300)  # seconds: many starts of servers, on a busy machine
 JETSTREAM = 'jetstream { store_dir: "<<store>>", max_file_store: 1GB, max_memory_store: 100MB }'
 NEXT = "$JS.API.CONSUMER.MSG.NEXT.R.c"
 
@@ -60,12 +61,17 @@ def work(client: NodeClient, ends: Callable[[set[int]], bool]) -> tuple[set[int]
     return seen, confirmed
 
 
-def test_a_consumer_outlives_its_leader_and_new_starts(servers: ThreeServers) -> None:
-    asker = Asker(servers.client("a"))
+def create(asker: Asker) -> None:
+    """Create the stream and its consumer, or find them."""
     config = {"name": "R", "subjects": ["r.>"], "num_replicas": 3, "retention": "workqueue"}
     asker.until("$JS.API.STREAM.CREATE.R", lambda answer: "config" in answer, config)
     body = {"stream_name": "R", "config": {"durable_name": "c", "ack_policy": "explicit", "ack_wait": 10**9}}
     asker.until("$JS.API.CONSUMER.CREATE.R.c", lambda answer: "config" in answer, body)
+
+
+def test_a_consumer_outlives_its_leader_and_new_starts(servers: ThreeServers) -> None:
+    asker = Asker(servers.client("a"))
+    create(asker)
     for n in range(30):
         asker.until("r.x", lambda ack: "seq" in ack, {"n": n})
 
@@ -83,14 +89,14 @@ def test_a_consumer_outlives_its_leader_and_new_starts(servers: ThreeServers) ->
     servers.release()
     for name in left:
         servers.server(name).kill()
-    for name in NAMES:
-        servers.server(name).start()
+    servers.start_processes(*NAMES)
     found = info(servers, first)
     assert (found["num_pending"], found["num_ack_pending"]) == (0, 0)
     assert messages(Asker(servers.client("b"))) == 0
 
 
 def test_waiting_requests_are_told_of_the_change_of_the_leader(servers: ThreeServers) -> None:
+    create(Asker(servers.client("a")))
     before = info(servers, "a")["cluster"]["leader"]
     name = next(name for name in NAMES if name != before)
     client, asker = servers.client(name), Asker(servers.client(name))

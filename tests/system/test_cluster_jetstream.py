@@ -18,6 +18,7 @@ if not (is_here() and os.environ.get("PYJS_CLUSTER_PROCESSES")):
     # Elections take 0.3 s: where servers get no processor for so long, leaders change all the time.
     pytest.skip("three real processes: make cluster-jetstream", allow_module_level=True)
 
+pytestmark = pytest.mark.timeout(300)  # seconds: many starts of servers, on a busy machine
 JETSTREAM = 'jetstream { store_dir: "<<store>>", max_file_store: 1GB, max_memory_store: 100MB }'
 STREAMS = [f"S{number}" for number in range(6)]
 
@@ -99,8 +100,7 @@ def test_streams_of_one_replica_are_spread_and_outlive_their_leader_and_new_star
     servers.release()
     for name in NAMES:
         servers.server(name).kill()
-    for name in NAMES:
-        servers.server(name).start()
+    servers.start_processes(*NAMES)
     leader(servers, *NAMES)
     healthy(servers, *NAMES)
     for name in NAMES:
@@ -151,8 +151,7 @@ def test_a_replicated_stream_outlives_its_leader_and_new_starts(servers: ThreeSe
     servers.release()
     for name in left:
         servers.server(name).kill()
-    for name in NAMES:
-        servers.server(name).start()
+    servers.start_processes(*NAMES)
     leader(servers, *NAMES)
     for name in NAMES:
         stream_leader(servers, name, "R")
