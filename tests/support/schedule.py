@@ -21,11 +21,14 @@ LONG = (
     "tests/system/",
 )
 ONE_BY_ONE = ("tests/conformance/test_scenarios.py", *LONG)
+# The tests of these files share servers.
+TOGETHER = ("tests/system/test_cluster_consumers.py", "tests/system/test_cluster_jetstream.py")
 
 
 def group_of(nodeid: str) -> str:
     """Return the name that a test shares with the tests that run on the same worker."""
-    return nodeid if nodeid.startswith(ONE_BY_ONE) else nodeid.partition("::")[0]
+    is_alone = nodeid.startswith(ONE_BY_ONE) and not nodeid.startswith(TOGETHER)
+    return nodeid if is_alone else nodeid.partition("::")[0]
 
 
 def long_first(groups: Iterable[str]) -> list[str]:

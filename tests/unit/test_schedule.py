@@ -66,6 +66,7 @@ def test_two_workers_make_a_fixture_of_a_module_once(tmp_path: Path) -> None:
         ("tests/conformance/test_tls.py::test_a[x::y]", "tests/conformance/test_tls.py"),
         (SCENARIO, SCENARIO),
         ("tests/system/test_kill.py::test_a", "tests/system/test_kill.py::test_a"),
+        ("tests/system/test_cluster_consumers.py::test_a", "tests/system/test_cluster_consumers.py"),
     ],
 )
 def test_a_test_is_in_the_group_of_its_file_unless_it_takes_long(nodeid: str, group: str) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 
 from tests.conformance.harness.cluster import WAIT_S, NodeClient
 
+PATIENCE_S = 0.5  # before a request is made again; twice as much each time
+PATIENCE_MAX_S = 8.0
 _numbers = count(100)  # of requests; sids too
 
 
@@ -30,19 +32,28 @@ class Asker:
     def until(
         self, subject: str, holds: Callable[[dict[str, Any]], bool], body: object = None
     ) -> dict[str, Any]:
-        """Ask until the answer is right; while a leader changes, nobody answers."""
-        deadline = time.monotonic() + WAIT_S
+        """Ask until an answer is right; while a leader changes, nobody answers. A late answer counts too."""
+        deadline, patience_s = time.monotonic() + WAIT_S, PATIENCE_S
+        inboxes = []
         while time.monotonic() < deadline:
-            inbox, patience = self._send(subject, body), time.monotonic() + 0.5
-            while time.monotonic() < patience:
-                self.client.fence()
-                answer = self._answer(inbox)
-                if answer is not None and holds(answer):
+            inboxes.append(self._send(subject, body))
+            answers = self._answers(inboxes, time.monotonic() + patience_s)
+            for answer in answers:
+                if holds(answer):
                     return answer
-                if answer is not None:
-                    break
-                time.sleep(0.01)  # an answer that may not come has no event to wait for
+            if not answers:
+                patience_s = min(2 * patience_s, PATIENCE_MAX_S)
+            time.sleep(0.01)  # what the answer is about has no event to wait for
         raise AssertionError(f"{subject} never answered what was wanted")
+
+    def _answers(self, inboxes: list[bytes], until_s: float) -> list[dict[str, Any]]:
+        """Wait for an answer to any of some requests until a time; return those that came."""
+        while True:
+            self.client.fence()
+            found = [each for inbox in inboxes if (each := self._answer(inbox)) is not None]
+            if found or time.monotonic() > until_s:
+                return found
+            time.sleep(0.01)  # an answer that may not come has no event to wait for
 
     def _send(self, subject: str, body: object) -> bytes:
         number, data = next(_numbers), b"" if body is None else json.dumps(body).encode()

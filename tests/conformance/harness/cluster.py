@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -157,10 +158,15 @@ class ThreeServers:
 
     def start(self) -> None:
         """Start all, and wait until each knows the others."""
-        for server in self._servers.values():
-            server.start()
+        self.start_processes(*NAMES)
         for name in NAMES:
             self.wait_page(name, "/varz", lambda page: page["remotes"] == len(NAMES) - 1)
+
+    def start_processes(self, *names: str) -> None:
+        """Start some servers at the same time."""
+        with ThreadPoolExecutor() as pool:
+            for _ in pool.map(lambda name: self._servers[name].start(), names):
+                pass
 
     def server(self, name: str) -> ServerProcess:
         """Return a server."""

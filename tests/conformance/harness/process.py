@@ -57,8 +57,10 @@ class ServerProcess:
         may_fork: bool = False,
         name: str = "conformance",
         port: int = 0,
+        host: str = "127.0.0.1",
     ) -> None:
         self.port = port
+        self.host = host
         self.http_port = 0
         self._command = command
         self._config = config
@@ -125,10 +127,10 @@ class ServerProcess:
     def _spawn(self) -> None:
         if not self._is_fixed:
             self.port = free_port()
-        lines = [f'listen: "127.0.0.1:{self.port}"', f"server_name: {self.name}"]
+        lines = [f'listen: "{self.host}:{self.port}"', f"server_name: {self.name}"]
         if self._with_http:
             self.http_port = free_port()
-            lines.append(f'{self._http_key}: "127.0.0.1:{self.http_port}"')
+            lines.append(f'{self._http_key}: "{self.host}:{self.http_port}"')
         lines.append(self._config.replace("<<store>>", str(self._directory / "store")))
         config = self._directory / "server.conf"
         config.write_text("\n".join(lines) + "\n", "utf-8")

@@ -1,0 +1,151 @@
+"""The faults of a cycle: each strikes one server, or all, and is healed later."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from tests.conformance.harness.cluster import NAMES
+from tests.conformance.harness.process import ServerFailed
+from tests.failover.trio import Trio
+
+HOUR_NS = 3_600 * 10**9
+Act = Callable[[Trio, str, random.Random], Awaitable[None]]
+
+
+async def kill(trio: Trio, victim: str, _rng: random.Random) -> None:
+    """kill -9."""
+    trio.kill(victim)
+
+
+async def start(trio: Trio, victim: str, _rng: random.Random) -> None:
+    """Start the server again."""
+    await trio.start(victim)
+
+
+async def stop(trio: Trio, victim: str, _rng: random.Random) -> None:
+    """Stop the server as an operator does."""
+    await asyncio.to_thread(trio.servers[victim].stop)
+
+
+async def pause(trio: Trio, victim: str, _rng: random.Random) -> None:
+    """Let the server run no more."""
+    trio.servers[victim].signal("STOP")
+
+
+async def resume(trio: Trio, victim: str, _rng: random.Random) -> None:
+    """Let the server run again."""
+    trio.servers[victim].signal("CONT")
+
+
+async def isolate(trio: Trio, victim: str, _rng: random.Random) -> None:
+    """Cut the server off from the others, not from clients."""
+    assert trio.network is not None
+    trio.network.isolate(victim)
+
+
+async def mute(trio: Trio, victim: str, rng: random.Random) -> None:
+    """Drop what the server sends to the others, or what they send to it."""
+    assert trio.network is not None
+    is_deaf = rng.random() < 0.5
+    for other in NAMES:
+        if other != victim:
+            trio.network.cut(*((other, victim) if is_deaf else (victim, other)))
+
+
+async def split(trio: Trio, victim: str, rng: random.Random) -> None:
+    """Cut the connection to one of the others; the third server still hears both."""
+    assert trio.network is not None
+    other = rng.choice([name for name in NAMES if name != victim])
+    trio.network.cut(victim, other)
+    trio.network.cut(other, victim)
+
+
+async def mend(trio: Trio, _victim: str, _rng: random.Random) -> None:
+    """Drop nothing any more."""
+    assert trio.network is not None
+    trio.network.mend()
+
+
+async def cut_power(trio: Trio, _victim: str, _rng: random.Random) -> None:
+    """End all at once; what was not synced is lost."""
+    await asyncio.to_thread(trio.cut_power)
+
+
+async def start_all(trio: Trio, _victim: str, _rng: random.Random) -> None:
+    """Start all."""
+    await trio.start(*NAMES)
+
+
+async def jump(trio: Trio, victim: str, rng: random.Random) -> None:
+    """Move the time of day of the server, by up to an hour."""
+    trio.clocks[victim].step_clock(rng.randint(-HOUR_NS, HOUR_NS))
+
+
+async def stay(_trio: Trio, _victim: str, _rng: random.Random) -> None:
+    """Leave it so."""
+
+
+async def flip(trio: Trio, victim: str, rng: random.Random) -> None:
+    """Kill the server and flip a bit in one of its files."""
+    trio.kill(victim)
+    file = rng.choice(_files(trio.store(victim)))
+    data = bytearray(file.read_bytes())
+    at = rng.randrange(max(1, len(data.rstrip(b"\0"))))  # much of a file may be unused
+    data[at] ^= 1 << rng.randrange(8)
+    with file.open("r+b") as opened:
+        opened.seek(at)
+        opened.write(data[at : at + 1])
+    trio.damages.append(f"{victim}: flip {file.relative_to(trio.store(victim))} at {at} of {len(data)}")
+
+
+async def remove(trio: Trio, victim: str, rng: random.Random) -> None:
+    """Kill the server and remove one of its files."""
+    trio.kill(victim)
+    file = rng.choice(_files(trio.store(victim)))
+    file.unlink()
+    trio.damages.append(f"{victim}: remove {file.relative_to(trio.store(victim))}")
+
+
+async def start_damaged(trio: Trio, victim: str, _rng: random.Random) -> None:
+    """Start the server; one that refuses its store is given an empty one, as an operator would do."""
+    try:
+        await trio.start(victim)
+    except ServerFailed as error:
+        trio.refused_starts.append(f"{trio.damages[-1]}: {str(error).splitlines()[-8:]}")
+        trio.wipe(victim)
+        await trio.start(victim)
+
+
+def _files(store: Path) -> list[Path]:
+    """Return the files of a store that hold something."""
+    return sorted(path for path in store.rglob("*") if path.is_file() and path.stat().st_size)
+
+
+FAULTS: dict[str, tuple[Act, Act]] = {
+    "kill": (kill, start),
+    "stop": (stop, start),
+    "pause": (pause, resume),
+    "isolate": (isolate, mend),
+    "mute": (mute, mend),
+    "split": (split, mend),
+    "power": (cut_power, start_all),
+    "clock": (jump, stay),
+    "flip": (flip, start_damaged),
+    "remove": (remove, start_damaged),
+}
+NETWORK_FAULTS = ("isolate", "mute", "split")
+SILENT_FAULTS = ("clock",)  # after which the leader goes on
+EVERYONE = ("power",)
+
+
+def possible(wanted: list[str], trio: Trio) -> list[str]:
+    """Return which of the faults can be made here."""
+    lacks = {
+        *(NETWORK_FAULTS if trio.network is None else ()),
+        *(EVERYONE if len(trio.disks) < len(NAMES) else ()),
+        *(("clock",) if not trio.clocks else ()),
+    }
+    return [name for name in wanted if name not in lacks]

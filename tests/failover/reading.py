@@ -1,0 +1,66 @@
+"""Reading of a whole stream, through its leader or through any replica."""
+
+from __future__ import annotations
+
+import json
+
+from tests.crash.servers import stream_seq_of
+from tests.failover.link import Link
+
+BATCH = 1000
+WAIT_S = 20.0
+Stored = list[tuple[int, str, bytes]]  # seq, subject, payload
+
+
+async def messages(link: Link, stream: str, is_direct: bool = False) -> Stored:
+    """Return all messages of a stream.
+
+    `is_direct` reads what the replica has that answers, which is that of the server itself where the cluster
+    prefers it. Otherwise a consumer of the leader delivers them.
+    """
+    return await (_direct(link, stream) if is_direct else _consumed(link, stream))
+
+
+async def _direct(link: Link, stream: str) -> Stored:
+    found: Stored = []
+    while True:
+        body = json.dumps({"seq": found[-1][0] + 1 if found else 1, "batch": BATCH}).encode()
+        answers = await link.gather(
+            f"$JS.API.DIRECT.GET.{stream}".encode(), body, wait_s=WAIT_S, expected=BATCH + 1
+        )
+        ended = [each for each in answers if each.headers.startswith(b"NATS/1.0 204")]
+        some = [each for each in answers if b"Nats-Sequence" in each.headers]
+        for each in some:
+            named = dict(line.split(b": ", 1) for line in each.headers.split(b"\r\n") if b": " in line)
+            found.append((int(named[b"Nats-Sequence"]), named[b"Nats-Subject"].decode(), each.payload))
+        if not ended or not some or b"Nats-Num-Pending: 0" in ended[0].headers:
+            return found
+
+
+async def _consumed(link: Link, stream: str) -> Stored:
+    config = {"ack_policy": "none", "deliver_policy": "all", "inactive_threshold": 60_000_000_000}
+    made = await link.api(
+        f"CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": config}, wait_s=WAIT_S
+    )
+    assert "name" in made, made
+    found: Stored = []
+    pending = made["num_pending"]
+    while len(found) < pending:
+        batch = min(BATCH, pending - len(found))
+        body = json.dumps({"batch": batch, "no_wait": True}).encode()
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{made['name']}".encode()
+        answers = await link.gather(subject, body, wait_s=WAIT_S, expected=batch)
+        some = [each for each in answers if each.reply.startswith(b"$JS.ACK.")]
+        if not some:
+            break  # fewer than the consumer says: the caller sees the gap
+        found += ((stream_seq_of(each.reply), each.subject.decode(), each.payload) for each in some)
+    await link.api(f"CONSUMER.DELETE.{stream}.{made['name']}")
+    return found
+
+
+def values_by_register(stored: Stored, register: str = "") -> dict[str, dict[str, int]]:
+    """Return the sequences of all values, by register: the subject, or a given one for the whole stream."""
+    found: dict[str, dict[str, int]] = {}
+    for seq, subject, payload in stored:
+        found.setdefault(register or subject, {})[payload.decode()] = seq
+    return found
