@@ -38,6 +38,8 @@ def difference(old: MetaState, new: MetaState) -> list[Change]:
     after = {(each.account, each.name, each.created_ns): each for each in new.streams()}
     gone = [StreamChange(before[key], None) for key in before.keys() - after.keys()]
     gone.sort(key=lambda change: change.old.group if change.old else 0)
-    other = [StreamChange(before.get(key), after[key]) for key in sorted(after, key=lambda key: after[key].group)]
+    other = [
+        StreamChange(before.get(key), after[key]) for key in sorted(after, key=lambda key: after[key].group)
+    ]
     changes: list[Change] = [*servers, *gone, *other]
     return [change for change in changes if change.old != change.new]

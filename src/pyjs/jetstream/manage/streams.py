@@ -189,6 +189,7 @@ def make_replica(js: JetStream, stream: Stream, group: int) -> Generator[Step, N
     Raises:
         StoreFailed: it cannot be opened again; its files stay.
     """
+    _end_copies(js, stream)
     _close(js, stream, "shutdown")
     store = stream.store
     if isinstance(store, FileStore):
@@ -238,9 +239,7 @@ def open_replica(
     return stream
 
 
-def make_single(
-    js: JetStream, stream: Stream, memory: list[StoredConsumer]
-) -> Generator[Step, None, Stream]:
+def make_single(js: JetStream, stream: Stream, memory: list[StoredConsumer]) -> Generator[Step, None, Stream]:
     """Open a replica again as a stream without others, which it is in its files already.
 
     `memory` has its consumers without files.
@@ -250,6 +249,7 @@ def make_single(
     """
     config, name, store = replace(stream.config, num_replicas=1), stream.name, stream.store
     ids = KnownIds(stream.dedupe.dump(0, len(stream.dedupe)), len(stream.dedupe), stream.dedupe.last_msg_id)
+    _end_copies(js, stream)
     _close(js, stream, "shutdown")
     if isinstance(store, FileStore):
         store.close()
@@ -267,6 +267,14 @@ def make_single(
 def listen(js: JetStream, stream: Stream, *, on: bool) -> None:
     """Subscribe a stream to its subjects, or end that: of all replicas only the leader takes messages."""
     _subscribe(js, stream, stream.config.subjects if on else ())
+
+
+def _end_copies(js: JetStream, stream: Stream) -> None:
+    """Stop copying into a stream and out of it, before it is closed and opened again."""
+    if js.inflows:
+        from pyjs.jetstream.mirror import sourcing
+
+        sourcing.closing(js, stream)
 
 
 def copy_origins(js: JetStream, stream: Stream, *, on: bool) -> None:

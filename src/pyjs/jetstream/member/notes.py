@@ -293,17 +293,7 @@ class Refused:
 
 
 Note: TypeAlias = (
-    Saying
-    | Description
-    | Order
-    | Question
-    | Reply
-    | Welcome
-    | Answered
-    | Loss
-    | Ended
-    | Restored
-    | Refused
+    Saying | Description | Order | Question | Reply | Welcome | Answered | Loss | Ended | Restored | Refused
 )
 _KINDS: dict[type, Kind] = {
     Saying: Kind.SAYING,

@@ -44,9 +44,7 @@ WAIT_NS = 10 * NS_PER_S  # for the metadata, and for the group of the stream
 class Restores:
     """The streams that are built from archives on one server."""
 
-    def __init__(
-        self, member: MemberNode, keeper: Keeper, tell_leader: Callable[[Restored], None]
-    ) -> None:
+    def __init__(self, member: MemberNode, keeper: Keeper, tell_leader: Callable[[Restored], None]) -> None:
         self._member = member
         self._keeper = keeper
         self._tell_leader = tell_leader
@@ -81,9 +79,7 @@ class Restores:
         found = member.machine.state.stream(note.account, name)
         if found is not None and found.created_ns == note.created_ns:
             return  # it was told twice
-        refused = Refused(
-            note.account, name, note.created_ns, error.code, error.err_code, error.description
-        )
+        refused = Refused(note.account, name, note.created_ns, error.code, error.err_code, error.description)
         if note.node == member.node:
             self.refused(refused)
         else:

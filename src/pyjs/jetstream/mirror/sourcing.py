@@ -136,6 +136,9 @@ class Inflow:
             (lambda: js.files.open_positions(stream.name)) if kept else None, js.shared.log
         )
         self._loaded = False
+        self._recreated: set[bytes] = (
+            set()
+        )  # sources whose origin is another stream than that of their position
         self.is_mirrored = False  # a mirror that has all, or nearly all, messages of its origin
 
     def configure(self, config: StreamConfig) -> None:
@@ -179,7 +182,9 @@ class Inflow:
             link = ConsumerLink(self._js, source, copier, self._begin)
             ConsumerFeed(copier, link, source.consumer.name.encode())
         elif self._js.shared.member is not None and self._is_here(source):
-            ConsumerFeed(copier, OriginLink(self._js, source, copier, self, partial(self._is_kept, source)), b"")
+            ConsumerFeed(
+                copier, OriginLink(self._js, source, copier, self, partial(self._is_kept, source)), b""
+            )
         origin, _, rest = key.partition(b" ")
         copier.describe(origin + b" ", b" " + rest + b" ")
         copier.stored = self._positions.known.get(key, (0, b""))[0]
@@ -215,7 +220,7 @@ class Inflow:
         if self._replica is not None:
             yield from self._replica.operate(operation("positions", pack_positions({})))
             committed, known = self._replica.consumers.positions, self._positions.known
-            known.update(committed)
+            known.update({key: place for key, place in committed.items() if key not in self._recreated})
             if new := {key: place for key, place in known.items() if key not in committed}:
                 # The stream had no other replicas before, or its copies alone show how far they go.
                 yield from self._replica.operate(operation("positions", pack_positions(new)))
@@ -236,7 +241,12 @@ class Inflow:
         start_ns = source.opt_start_time_ns
         if start_ns is not None:
             start_ns = max(wrapped_ns(start_ns), store.last_ts)
-        elif not source.opt_start_seq and store.first_seq > 1 and store.last_ts and not ident:
+        elif (
+            not source.opt_start_seq
+            and store.first_seq > 1
+            and store.last_ts
+            and copy.key not in self._recreated
+        ):
             start_ns = store.last_ts  # messages copied before may be removed already
         return Place(source.opt_start_seq, start_ns, ident)
 
@@ -245,6 +255,7 @@ class Inflow:
         copy = self._copy_of.get(copier)
         if copy is not None:
             self._positions.known[copy.key] = (0, b"")
+            self._recreated.add(copy.key)
             copier.stored = 0
 
     def begin_steps(self, copier: Copier, delivered: int, ident: bytes) -> Generator[Step, None, None]:
@@ -437,6 +448,7 @@ class Inflow:
             done.append((copier, generation, seq))
             if not copier.mirrors:
                 moved[copy.key] = seq, self._positions.known[copy.key][1]
+                self._recreated.discard(copy.key)
         if moved or not replica.collects:
             replica.add_changes("positions", b"", pack_positions(moved))
         replica.when_applied(partial(self._applied, done))

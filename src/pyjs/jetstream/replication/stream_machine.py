@@ -94,7 +94,9 @@ class StreamMachine:
         self.leads = False
         self.is_elected = False  # it should lead, even if it cannot
         self.memory: list[StoredConsumer] = []  # of a stream that had no other replicas, without files
-        self.is_adopting = False  # consumers of a stream that had no other replicas are being brought into the group
+        self.is_adopting = (
+            False  # consumers of a stream that had no other replicas are being brought into the group
+        )
         self.catch_up: CatchUp | None = None  # None: it has everything that the log has not
         self.leader = 0  # number of a node, 0: none is known
         self.leader_since_ns = 0  # on the wall clock
@@ -184,9 +186,7 @@ class StreamMachine:
     def _adopt_steps(self) -> Steps:
         self.is_adopting = True
         try:
-            yield from adopt_steps(
-                self.js, self.stream, resources_of(self.js, self.stream), self.memory
-            )
+            yield from adopt_steps(self.js, self.stream, resources_of(self.js, self.stream), self.memory)
             self.memory = []
         finally:
             self.is_adopting = False

@@ -21,7 +21,9 @@ BODY: dict[str, Any] = {"name": "R", "subjects": ["r.>"], "num_replicas": 3}
 def scaled(net: JetNet, replicas: int, **more: Any) -> dict[str, Any]:
     """Change the number of replicas; return the answer."""
     client = net.living()[-1].client()
-    (answer,) = net.answers(client, "STREAM.UPDATE.R", {**BODY, "num_replicas": replicas, **more}, wait_ms=4000)
+    (answer,) = net.answers(
+        client, "STREAM.UPDATE.R", {**BODY, "num_replicas": replicas, **more}, wait_ms=4000
+    )
     assert answer.get("config", {}).get("num_replicas") == replicas, answer
     return answer
 

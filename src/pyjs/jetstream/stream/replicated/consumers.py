@@ -78,7 +78,9 @@ def deletion(name: str, created_ns: int) -> bytes:
 
 def pack_positions(positions: dict[bytes, tuple[int, bytes]]) -> bytes:
     """Return the body of an item with the positions of sources."""
-    packed: bytes = msgpack.packb([part for name, (seq, ident) in positions.items() for part in (name, seq, ident)])
+    packed: bytes = msgpack.packb(
+        [part for name, (seq, ident) in positions.items() for part in (name, seq, ident)]
+    )
     return packed
 
 
