@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyjs.base.clock import NS_PER_S
+from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.core.sink import Request
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.api import audit
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 WORDS = "STREAM.RESTORE"
 TELL_NS = NS_PER_S
+LOOK_NS = 10 * NS_PER_MS  # nobody tells that a configuration is applied
 WAIT_NS = 10 * NS_PER_S  # for the metadata, and for the group of the stream
 
 
@@ -124,7 +125,9 @@ class Restores:
                 if (yield from member.waiters.until(lambda: self._is_decided(key, note), TELL_NS)):
                     break
             self._check(key, note)
-            yield from member.waiters.until(lambda: self._is_open(key, config), WAIT_NS)
+            for _ in range(WAIT_NS // LOOK_NS):
+                if (yield from member.waiters.until(lambda: self._is_open(key, config), LOOK_NS)):
+                    break
             stream = member.accounts[key.account].streams.get(key.name)
             errcodes.STREAM_RESTORE.raise_if(stream is None, err="the stream is not open yet")
             assert stream is not None
