@@ -69,13 +69,13 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "jetstream.replication": (
         ("copy_batch", "consumer_snapshots"),
         ("copying",),
-        ("catch_up", "membership"),
+        ("catch_up", "membership", "single"),
         ("stream_machine",),
         ("streams",),
     ),
     "jetstream.member": (
         ("announcing", "groups", "identity", "keeper", "meta_machine", "notes", "operators", "reporting", "waiters"),
-        ("answering", "losses", "meta_group", "orders", "questions"),
+        ("answering", "losses", "meta_group", "orders", "questions", "restores"),
         ("meta_requests",),
         ("member_node",),
     ),

@@ -41,6 +41,7 @@ cdef class StreamStore:
     cdef public int64_t ids_from                # ids of earlier messages do not count any more; does not decrease
     cdef public bint has_ids                    # ids count: the headers of removed messages are kept
     cdef readonly bytes applied_id              # Nats-Msg-Id of the last message then, see Dedupe.last_msg_id
+    cdef readonly uint64_t group                # identity of the log of a replica; 0: it is none
 
     # -- message path ------------------------------------------------------------------------------------------
     cdef uint64_t append(self, Msg* m, int64_t ts) noexcept nogil   # returns its sequence; 0: refused (failed store)

@@ -347,6 +347,15 @@ cdef class StreamStore:
     def keep_headers(self) -> None:
         """Keep the headers of removed messages until an entry tells for how long: a copy of a replica begins."""
 
+    def replicate(self, uint64_t group) -> None:
+        """Make this open store that of a replica, which has applied no entry.
+
+        `group` is the identity of its log, which no earlier group of the stream had; never 0.
+        """
+        self.group = group
+        self.ids_from = 0
+        self.applied_index, self.applied_term, self.applied_ns, self.applied_id = 0, 0, 0, b""
+
     def begin_copied_entry(self) -> None:
         """Begin the last change of a copy: with `end_copied_entry` all of it is stored, or nothing."""
         self.begin_entry(0)

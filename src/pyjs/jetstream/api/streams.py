@@ -130,13 +130,13 @@ def purge(call: ApiCall) -> Steps:
     return {"success": True, "purged": purged}
 
 
-def snapshot(call: ApiCall) -> JsonDict:
+def snapshot(call: ApiCall) -> Steps:
     """Begin to send an archive of a stream."""
     # Imported lazily, in 5 ms: most servers send no archive.
     from pyjs.jetstream.transfer.snapshot import Flow, Snapshot
 
     errcodes.BAD_REQUEST.raise_if(is_empty(call.body))
-    stream = call.stream()
+    stream = yield from call.current_stream()
     given = call.read(stream_requests.SNAPSHOT_REQUEST)
     deliver = given.get("deliver_subject", "").encode()
     if not is_valid_subject(deliver) or subject_has_wildcard(deliver):

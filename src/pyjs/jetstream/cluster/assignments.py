@@ -50,7 +50,9 @@ class Assignment:
     """A stream and its servers."""
 
     account: str
-    group: int  # never used again; a stream that is created again has another one
+    # Never used again: a stream that is created again has another one, and so has one whose replicas were reduced to
+    # one, as soon as the old group has ended.
+    group: int
     revision: int  # index of the entry that changed it last
     created_ns: int
     replicas: tuple[Replica, ...]  # the first one should lead at the beginning

@@ -21,7 +21,7 @@ class ServerChange(NamedTuple):
 
 
 class StreamChange(NamedTuple):
-    """A stream that was created (no `old`), deleted (no `new`), or changed; both have the same group."""
+    """A stream that was created (no `old`), deleted (no `new`), or changed, such as from one group to another."""
 
     old: Assignment | None
     new: Assignment | None
@@ -34,9 +34,12 @@ def difference(old: MetaState, new: MetaState) -> list[Change]:
     """Return the changes from one state to another: first servers, then deleted streams, then the other streams."""
     nodes = sorted({*old.servers, *new.servers})
     servers = [ServerChange(old.servers.get(node), new.servers.get(node)) for node in nodes]
-    before = {each.group: each for each in old.streams()}
-    after = {each.group: each for each in new.streams()}
-    gone = [StreamChange(before[group], None) for group in sorted(before.keys() - after.keys())]
-    other = [StreamChange(before.get(group), after[group]) for group in sorted(after)]
+    before = {(each.account, each.name, each.created_ns): each for each in old.streams()}
+    after = {(each.account, each.name, each.created_ns): each for each in new.streams()}
+    gone = [StreamChange(before[key], None) for key in before.keys() - after.keys()]
+    gone.sort(key=lambda change: change.old.group if change.old else 0)
+    other = [
+        StreamChange(before.get(key), after[key]) for key in sorted(after, key=lambda key: after[key].group)
+    ]
     changes: list[Change] = [*servers, *gone, *other]
     return [change for change in changes if change.old != change.new]

@@ -47,6 +47,8 @@ class Kind(IntEnum):
     STREAM_DELETED = 7
     ACCOUNT_PURGED = 8
     REPLICA_LOST = 9
+    GROUP_ENDED = 10
+    STREAM_RESTORED = 11
 
 
 class UnknownEntry(PyjsError):
@@ -140,6 +142,33 @@ class StreamCreated:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamRestored:
+    """A server has built a stream from an archive; other replicas copy it."""
+
+    account: str
+    stored: StoredConfig
+    node: int
+    created_ns: int
+    bounds: Bounds = Bounds()
+
+    def fields(self) -> list[Any]:
+        """Return the values to pack."""
+        return [
+            self.account,
+            self.stored.values,
+            self.node,
+            self.created_ns,
+            *_bounds_row(self.bounds),
+        ]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the entry in a row. Raises BadRow."""
+        account, stored, node = row.text("account"), take_config(row), row.number("node", 1, NODE_MAX)
+        return cls(account, stored, node, row.signed("created"), _take_bounds(row))
+
+
+@dataclass(frozen=True, slots=True)
 class StreamUpdated:
     """A client updates a stream; the proposer has compared the new configuration with that of `revision`."""
 
@@ -209,6 +238,25 @@ class ReplicaLost:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupEnded:
+    """The only replica that a stream is to have is the only member of its group: it can go on without the group."""
+
+    account: str
+    name: str
+    group: int
+    revision: int
+
+    def fields(self) -> list[Any]:
+        """Return the values to pack."""
+        return [self.account, self.name, self.group, self.revision]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the entry in a row. Raises BadRow."""
+        return cls(row.text("account"), row.text("name"), *_take_seen(row))
+
+
+@dataclass(frozen=True, slots=True)
 class StreamDeleted:
     """A client deletes a stream."""
 
@@ -247,9 +295,11 @@ Entry: TypeAlias = (
     | ServerRemoved
     | ServerEvacuating
     | StreamCreated
+    | StreamRestored
     | StreamUpdated
     | StreamMoved
     | ReplicaLost
+    | GroupEnded
     | StreamDeleted
     | AccountPurged
 )
@@ -258,9 +308,11 @@ KINDS: dict[type, Kind] = {
     ServerRemoved: Kind.SERVER_REMOVED,
     ServerEvacuating: Kind.SERVER_EVACUATING,
     StreamCreated: Kind.STREAM_CREATED,
+    StreamRestored: Kind.STREAM_RESTORED,
     StreamUpdated: Kind.STREAM_UPDATED,
     StreamMoved: Kind.STREAM_MOVED,
     ReplicaLost: Kind.REPLICA_LOST,
+    GroupEnded: Kind.GROUP_ENDED,
     StreamDeleted: Kind.STREAM_DELETED,
     AccountPurged: Kind.ACCOUNT_PURGED,
 }

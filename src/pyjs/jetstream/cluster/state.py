@@ -24,6 +24,7 @@ from pyjs.jetstream.cluster.changes import ServerChange, StreamChange
 from pyjs.jetstream.cluster.entries import (
     AccountPurged,
     Bounds,
+    GroupEnded,
     ReplicaLost,
     ServerDescribed,
     ServerEvacuating,
@@ -31,6 +32,7 @@ from pyjs.jetstream.cluster.entries import (
     StreamCreated,
     StreamDeleted,
     StreamMoved,
+    StreamRestored,
     StreamUpdated,
     decode,
 )
@@ -172,7 +174,8 @@ class MetaState:
         """Give new incarnations to the replicas on a server that came back with an empty store."""
         for old in sorted(self.streams(), key=attrgetter("group")):
             if old.incarnation_on(node):
-                yield self.put(replace(old.regrouped(old.nodes, node), revision=self.index), old)
+                new = self._on(old.nodes, old, lost=node)
+                yield self.put(replace(new, revision=self.index), old)
 
     def _server_removed(self, entry: ServerRemoved, time_ns: int) -> Applied:
         old = self.servers.pop(entry.node, None)
@@ -201,6 +204,17 @@ class MetaState:
         new = Assignment(entry.account, group, self.index, time_ns, replicas, 1, entry.stored)
         return Applied(Outcome.DONE, (self.put(new, None),), stream=new)
 
+    def _stream_restored(self, entry: StreamRestored, time_ns: int) -> Applied:
+        existing = self.stream(entry.account, entry.stored.config.name)
+        errcodes.STREAM_NAME_EXIST_RESTORE_FAILED.raise_if(existing is not None)
+        self.check_create(entry.account, entry.stored, entry.bounds)
+        if not self._are_there((entry.node,)):
+            return STALE
+        group, self.next_group = self.next_group, self.next_group + 1
+        replicas = (Replica(entry.node, 1),)
+        new = Assignment(entry.account, group, self.index, entry.created_ns, replicas, 1, entry.stored)
+        return Applied(Outcome.DONE, (self.put(new, None),), stream=new)
+
     def _stream_updated(self, entry: StreamUpdated, time_ns: int) -> Applied:
         seen = Seen(entry.account, entry.stored.config.name, entry.group, entry.revision)
         old = self._as_seen(seen)
@@ -213,13 +227,32 @@ class MetaState:
         old = self._as_seen(Seen(entry.account, entry.name, entry.group, entry.revision))
         if old is None or not self._are_there(entry.nodes, old):
             return STALE
-        return self._changed(old, old.regrouped(entry.nodes))
+        return self._changed(old, self._on(entry.nodes, old))
 
     def _replica_lost(self, entry: ReplicaLost, time_ns: int) -> Applied:
         old = self._as_seen(Seen(entry.account, entry.name, entry.group, entry.revision))
         if old is None or entry.node not in old.nodes:
             return STALE
-        return self._changed(old, old.regrouped(old.nodes, entry.node))
+        return self._changed(old, self._on(old.nodes, old, lost=entry.node))
+
+    def _group_ended(self, entry: GroupEnded, time_ns: int) -> Applied:
+        old = self._as_seen(Seen(entry.account, entry.name, entry.group, entry.revision))
+        if old is None or old.config.num_replicas > 1:
+            return STALE
+        return self._changed(old, self._without_group(old, old.nodes[0]))
+
+    def _on(self, nodes: tuple[int, ...], old: Assignment, lost: int = 0) -> Assignment:
+        """Return a stream on other servers, or with another replica on server `lost`."""
+        if old.config.num_replicas > 1:
+            return old.regrouped(nodes, lost)
+        if nodes == old.nodes and not lost:
+            return old
+        return self._without_group(old, nodes[0])
+
+    def _without_group(self, old: Assignment, node: int) -> Assignment:
+        """Return a stream of one replica that is in no group, with a number for the group that it may get."""
+        group, self.next_group = self.next_group, self.next_group + 1
+        return replace(old, group=group, replicas=(Replica(node, 1),), newest=1)
 
     def _changed(self, old: Assignment, new: Assignment) -> Applied:
         if new == old:
@@ -260,6 +293,8 @@ class MetaState:
             add_load(self.load, old.config, old.nodes, -1)
         add_load(self.load, new.config, new.nodes)
         self.accounts.setdefault(new.account, AccountStreams()).put(new)
+        if old is not None:
+            self.uneven.discard(old.group)
         if len(new.replicas) == new.config.num_replicas:
             self.uneven.discard(new.group)
         else:
@@ -285,9 +320,11 @@ _APPLY: dict[type, Callable[[MetaState, Any, int], Applied]] = {
     ServerRemoved: MetaState._server_removed,
     ServerEvacuating: MetaState._server_evacuating,
     StreamCreated: MetaState._stream_created,
+    StreamRestored: MetaState._stream_restored,
     StreamUpdated: MetaState._stream_updated,
     StreamMoved: MetaState._stream_moved,
     ReplicaLost: MetaState._replica_lost,
+    GroupEnded: MetaState._group_ended,
     StreamDeleted: MetaState._stream_deleted,
     AccountPurged: MetaState._account_purged,
 }

@@ -233,6 +233,17 @@ def open_stored(js: JetStream, stream: Stream, stored: StoredConsumer) -> None:
     _open(js, stream, _restored(js, stream, stored))
 
 
+def in_memory(stream: Stream) -> list[StoredConsumer]:
+    """Return the consumers of an open stream that have no files."""
+    return [
+        StoredConsumer(
+            each.name, each.config, each.created_ns, consumer_record.snapshot_of(each), (), (), None
+        )
+        for each in stream.consumers.values()
+        if isinstance(each, Consumer) and each.keeper.file is None
+    ]
+
+
 def _restored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consumer:
     """Return a consumer with its stored state; without a readable state it restarts at the first message.
 
@@ -295,7 +306,7 @@ def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Generator[
         consumer_rules.check_workqueue(config, stream.claims.tree)
     if len(config.durable_name) > consumer_rules.NAME_SIZE_MAX:
         raise errcodes.CONSUMER_NAME_TOO_LONG.error(max=consumer_rules.NAME_SIZE_MAX)
-    if len(config.name) > consumer_rules.NAME_SIZE_MAX and _is_durable(stream, config):
+    if len(config.name) > consumer_rules.NAME_SIZE_MAX and is_durable(stream, config):
         raise errcodes.CONSUMER_CREATE.error(err="error creating store for consumer")
     name = config.durable_name or config.name or _new_name(js, stream)
     config = consumer_rules.mortal(config)
@@ -428,7 +439,7 @@ def _new(
 ) -> Generator[Step, None, Consumer]:
     """Create a consumer on this server, and its files; open it."""
     file = None
-    if _is_durable(stream, config):
+    if is_durable(stream, config):
         file = yield from _new_file(js, stream, name, config, created_ns, start)
     consumer = Consumer(resources_of(js, stream), config, name, created_ns, file)
     consumer.begin(start, written=True)
@@ -440,7 +451,8 @@ def _new(
     return consumer
 
 
-def _is_durable(stream: Stream, config: ConsumerConfig) -> bool:
+def is_durable(stream: Stream, config: ConsumerConfig) -> bool:
+    """Return whether a consumer of a stream without replicas is stored in files."""
     return not (config.direct or config.mem_storage or stream.config.storage == MEMORY)
 
 
@@ -494,7 +506,7 @@ def _write_config(
     Raises:
         ApiError: 10012, the write failed and nothing was changed; 10014, the consumer was deleted meanwhile.
     """
-    if not _is_durable(stream, config):
+    if not is_durable(stream, config):
         return
     claims = stream.claims if stream.config.retention == WORKQUEUE else None
     if claims is not None:

@@ -13,7 +13,7 @@ from pyjs.base.disk import Disk, is_shortage
 from pyjs.base.errors import NONSENSE, CorruptRecord, PyjsError, StoreFailed
 from pyjs.base.log import Log
 from pyjs.jetstream.config.consumer import ConsumerConfig, from_json
-from pyjs.jetstream.config.declared import as_json, from_meta, to_meta
+from pyjs.jetstream.config.declared import as_json, from_meta
 from pyjs.jetstream.config.level import level_problem
 from pyjs.jetstream.config.offline import NewerConsumer, Offline, offline_stream
 from pyjs.jetstream.config.stream import StreamConfig
@@ -27,7 +27,7 @@ from pyjs.jetstream.files.consumer_files import (
 from pyjs.jetstream.files.stored_purge import PurgeFile
 from pyjs.jetstream.files.stream_changes import NamesChange, StreamCreation, StreamUpdate
 from pyjs.jetstream.files.tails import TailIndexes
-from pyjs.jetstream.manage.segments import codec, seal_age_ns, segment_size
+from pyjs.jetstream.manage.segments import codec, seal_age_ns, segment_size, stream_values
 from pyjs.store.crypt.keys import KeyRing, Locked, StreamKey
 from pyjs.store.file.store import FileStore
 from pyjs.store.format.layout import (
@@ -133,9 +133,9 @@ class AccountFiles:
     # -- streams -------------------------------------------------------------------------------------------
 
     def create(
-        self, config: StreamConfig, created_ns: int, metadata: MetadataWriter
+        self, config: StreamConfig, created_ns: int, metadata: MetadataWriter, group: int = 0
     ) -> Generator[Step, None, StreamStore]:
-        """Create the directory of a new stream; return its empty store when that is durable.
+        """Create the directory of a new stream, or replica; return its empty store when that is durable.
 
         Raises:
             StoreFailed: it cannot be written, or another directory is in its place.
@@ -145,7 +145,7 @@ class AccountFiles:
         self._forget(directory)
         if self._stores.key_ring is not None:
             self._keys[directory] = self._stores.key_ring.new_key()
-        meta = self._encoded(directory, _stream_values(config, created_ns))
+        meta = self._encoded(directory, stream_values(config, created_ns, group))
         change = StreamCreation(directory, meta, self._anchored)
         try:
             yield from metadata.commit(change)
@@ -157,7 +157,7 @@ class AccountFiles:
                 self._log.warn(f"  {directory} belonged to nothing and is set aside as {change.aside}")
         self._anchored = True
         try:
-            store = self._new_store(directory, config, created_ns)
+            store = self._new_store(directory, config, created_ns, group)
             for _ in store.recover_steps():
                 pass
             self._complete(store, config, meta)
@@ -228,7 +228,8 @@ class AccountFiles:
             StoreFailed: the old configuration may still be stored.
         """
         directory = self.directory_of(config.name)
-        change = StreamUpdate(directory, self._encoded(directory, _stream_values(config, created_ns)))
+        values = stream_values(config, created_ns, store.group)
+        change = StreamUpdate(directory, self._encoded(directory, values))
         yield from metadata.commit(change)
         self._configure(store, config, change.data)
 
@@ -241,7 +242,7 @@ class AccountFiles:
         directory = self.directory_of(config.name)
         assert isinstance(store, FileStore)
         try:
-            meta = self._save(directory, _stream_values(config, created_ns))
+            meta = self._save(directory, stream_values(config, created_ns, store.group))
         except OSError as error:
             raise _failed(directory, error) from error
         self._configure(store, config, meta)
@@ -349,7 +350,7 @@ class AccountFiles:
             path = f"'{self._account} > {config.name}'"
             self._log.info(f"  Starting restore for stream {path}")
             meta = encode(KIND_STREAM, self._generations[directory], values, self._keys.get(directory))
-            store = self._new_store(directory, config, created_ns)
+            store = self._new_store(directory, config, created_ns, int(values.get("group", 0)))
             for _ in store.recover_steps():
                 yield None
             self._complete(store, config, meta)
@@ -397,7 +398,7 @@ class AccountFiles:
         store.release()
         self._leave(self.directory_of(config.name), "Stream", error, config)
 
-    def _new_store(self, directory: str, config: StreamConfig, created_ns: int) -> FileStore:
+    def _new_store(self, directory: str, config: StreamConfig, created_ns: int, group: int) -> FileStore:
         """Return a store for a directory that has not been read yet."""
         size, key = segment_size(config), self._keys.get(directory)
         return FileStore(
@@ -411,7 +412,7 @@ class AccountFiles:
             files=self._stores.open_files,
             stored_tail=self.tails.of(directory.rpartition("/")[2]),
             views=self._stores.views,
-            replicated=created_ns if config.num_replicas > 1 else 0,
+            replicated=group,
         )
 
     def _complete(self, store: FileStore, config: StreamConfig, meta: bytes) -> None:
@@ -784,11 +785,6 @@ class AccountFiles:
             file.closed = True
             for name in file.live:
                 self._states.pop((directory, name), None)
-
-
-def _stream_values(config: StreamConfig, created_ns: int) -> dict[str, Any]:
-    values: dict[str, Any] = {"created_ns": created_ns, "config": to_meta(config)}
-    return values | {"codec": "zstd"} if codec(config) else values
 
 
 def _check_place(directory: str, name: str) -> None:

@@ -22,7 +22,7 @@ from pyjs.jetstream.stream.replicated.consumers import CommittedConsumer
 from pyjs.jetstream.stream.replicated.proposed_state import ProposedState
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
     from pyjs.core.chore import Step
     from pyjs.jetstream.config.consumer import ConsumerConfig
@@ -158,22 +158,30 @@ def reopen(js: JetStream, stream: Stream, consumer: Consumer) -> None:
     js.account.turn.go_on(steps())
 
 
-def adopt_steps(js: JetStream, stream: Stream, resources: Resources) -> Generator[Step, None, None]:
-    """Bring the stored consumers of a stream that had no other replicas into its group, and remove their files."""
-    for stored in js.files.recover_consumers(stream.name) if stream.config.storage == FILE else ():
+def adopt_steps(
+    js: JetStream, stream: Stream, resources: Resources, memory: Sequence[StoredConsumer]
+) -> Generator[Step, None, None]:
+    """Bring the consumers of a stream that had no other replicas into its group, and remove their files.
+
+    `memory` has those without files.
+    """
+    files = js.files.recover_consumers(stream.name) if stream.config.storage == FILE else ()
+    for stored in (*files, *memory):
         try:
-            state = _stored_state(stream, stored, resources._replace(metadata=None))
+            state = stored_state(stream, stored, resources._replace(metadata=None))
             made = entries.creation(stored.name, stored.created_ns, stored.config, state)
             yield from _replica(stream).operate(made)
         except (errcodes.ApiError, *NONSENSE, PyjsError) as error:
             js.shared.log.error(f"Consumer '{stored.name}' of {stream} is not in its group: {error}")
             if not _is_there(stream, stored):
                 continue
+        if stored.file is None:
+            continue
         with suppress(StoreFailed):  # the next leader tries again
             yield from js.shared.metadata.commit(js.files.removed_consumer(stream.name, stored.name))
 
 
-def _stored_state(stream: Stream, stored: StoredConsumer, resources: Resources) -> bytes:
+def stored_state(stream: Stream, stored: StoredConsumer, resources: Resources) -> bytes:
     """Return the state in the files of a consumer; without a readable one it begins again."""
     if stored.snapshot is None:
         return consumer_record.first_state(Start(max(1, stream.store.first_seq)))

@@ -1,13 +1,16 @@
-"""The segments of a stream's store, derived from its configuration: their size, age and compression."""
+"""The files of a stream, derived from its configuration: its metadata, and size, age and compression of segments."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from pyjs.jetstream.config.choices import LIMITS, S2
+from pyjs.jetstream.config.declared import to_meta
 from pyjs.store.format.outer_header import CODEC_ZSTD
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from pyjs.jetstream.config.stream import StreamConfig
 
 SEGMENT_SIZE_MAX = 8 << 20
@@ -32,3 +35,11 @@ def seal_age_ns(config: StreamConfig) -> int:
 def codec(config: StreamConfig) -> int:
     """Return the compression of a stream's sealed segments, or 0 if there is none."""
     return CODEC_ZSTD if config.compression == S2 else 0
+
+
+def stream_values(config: StreamConfig, created_ns: int, group: int) -> dict[str, Any]:
+    """Return the stored metadata of a stream; `group` is the identity of the log of a replica."""
+    values: dict[str, Any] = {"created_ns": created_ns, "config": to_meta(config)}
+    if config.num_replicas > 1:
+        values["group"] = group
+    return values | {"codec": "zstd"} if codec(config) else values

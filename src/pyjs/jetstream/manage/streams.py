@@ -9,6 +9,7 @@ Source: nats.docs "JetStream"; order of checks probed on nats-server 2.15.1.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,7 +27,7 @@ from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.files.removals import MemoryRelease
 from pyjs.jetstream.manage import consumers
 from pyjs.jetstream.manage.expiry import Expiry
-from pyjs.jetstream.manage.parked import Parked
+from pyjs.jetstream.manage.parked import KnownIds, Parked
 from pyjs.jetstream.manage.purging import drop_steps, lower_limits
 from pyjs.jetstream.manage.reservations import Reservation
 from pyjs.jetstream.manage.store_probe import StoreProbe
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
 
     from pyjs.core.chore import Step
     from pyjs.jetstream.manage.engine import JetStream
-    from pyjs.jetstream.manage.parked import KnownIds
+    from pyjs.jetstream.manage.persist import StoredConsumer
     from pyjs.jetstream.mirror.sourcing import Inflow
     from pyjs.store.format.tail_file import Tail, Tails
 
@@ -171,21 +172,24 @@ def create_assigned(js: JetStream, config: StreamConfig, created_ns: int) -> Gen
 # -- replicas ---------------------------------------------------------------------------------------------------
 
 
-def new_replica(js: JetStream, config: StreamConfig, created_ns: int) -> Generator[Step, None, Parked]:
+def new_replica(
+    js: JetStream, config: StreamConfig, created_ns: int, group: int
+) -> Generator[Step, None, Parked]:
     """Create the empty replica of a stream on this server; return it when its directory is durable.
 
     Raises:
         StoreFailed: the directory cannot be written.
     """
-    return Parked(config, created_ns, (yield from _new_store(js, config, created_ns)))
+    return Parked(config, created_ns, (yield from _new_store(js, config, created_ns, group)))
 
 
-def make_replica(js: JetStream, stream: Stream) -> Generator[Step, None, Parked]:
+def make_replica(js: JetStream, stream: Stream, group: int) -> Generator[Step, None, Parked]:
     """Close an open stream that gets more replicas; return its store, in which everything is durable.
 
     Raises:
         StoreFailed: it cannot be opened again; its files stay.
     """
+    _end_copies(js, stream)
     _close(js, stream, "shutdown")
     store = stream.store
     if isinstance(store, FileStore):
@@ -193,11 +197,11 @@ def make_replica(js: JetStream, stream: Stream) -> Generator[Step, None, Parked]
         for found in js.files.reopen_steps(stream.name):
             if found is not None:
                 config, created_ns, store = found
-                assert isinstance(store, FileStore)
-                store.replicate(created_ns)
+                store.replicate(group)
                 return Parked(config, created_ns, store)
             yield None
         raise StoreFailed(str(stream), "its files cannot be read")
+    store.replicate(group)
     return Parked(stream.config, stream.created_ns, store)
 
 
@@ -235,9 +239,50 @@ def open_replica(
     return stream
 
 
+def make_single(js: JetStream, stream: Stream, memory: list[StoredConsumer]) -> Generator[Step, None, Stream]:
+    """Open a replica again as a stream without others, which it is in its files already.
+
+    `memory` has its consumers without files.
+
+    Raises:
+        StoreFailed: it cannot be opened again; its files stay.
+    """
+    config, name, store = replace(stream.config, num_replicas=1), stream.name, stream.store
+    ids = KnownIds(stream.dedupe.dump(0, len(stream.dedupe)), len(stream.dedupe), stream.dedupe.last_msg_id)
+    _end_copies(js, stream)
+    _close(js, stream, "shutdown")
+    if isinstance(store, FileStore):
+        store.close()
+        js.files.save_window(name, window_parts(stream, PART_IDS) if len(stream.dedupe) else None)
+        yield from reopen_steps(js, name)
+    else:
+        yield from open_restored(js, config, store, stream.created_ns, ids)
+    if name not in js.streams:
+        raise StoreFailed(str(stream), "its files cannot be read")
+    for stored in memory:
+        consumers.open_stored(js, js.streams[name], stored)
+    return js.streams[name]
+
+
 def listen(js: JetStream, stream: Stream, *, on: bool) -> None:
     """Subscribe a stream to its subjects, or unsubscribe it; of all replicas, only the leader is subscribed."""
     _subscribe(js, stream, stream.config.subjects if on else ())
+
+
+def _end_copies(js: JetStream, stream: Stream) -> None:
+    """Stop copying into a stream and out of it, before it is closed and opened again."""
+    if js.inflows:
+        from pyjs.jetstream.mirror import sourcing
+
+        sourcing.closing(js, stream)
+
+
+def copy_origins(js: JetStream, stream: Stream, *, on: bool) -> None:
+    """Start the mirror or sources of a stream, or stop them: of all replicas only the leader copies."""
+    if js.inflows or stream.config.mirror or stream.config.sources:
+        from pyjs.jetstream.mirror import sourcing
+
+        (sourcing.changed if on else sourcing.stop_copying)(js, stream)
 
 
 def reconfigured(js: JetStream, stream: Stream, old: StreamConfig, *, leads: bool) -> None:
@@ -247,6 +292,7 @@ def reconfigured(js: JetStream, stream: Stream, old: StreamConfig, *, leads: boo
     _set_subjects(js, stream)
     if leads:
         listen(js, stream, on=True)
+        copy_origins(js, stream, on=True)
         tell(js, stream.name, "modify")
     if js.observer is not None:
         js.observer.stream_changed(stream, old)
@@ -265,13 +311,13 @@ def check_restored(js: JetStream, config: StreamConfig) -> None:
 
 
 def open_restored(
-    js: JetStream, config: StreamConfig, store: StreamStore, created_ns: int
+    js: JetStream, config: StreamConfig, store: StreamStore, created_ns: int, ids: KnownIds | None = None
 ) -> Generator[Step, None, Stream]:
-    """Open a memory stream that was built from an archive."""
+    """Open a memory stream that was built from an archive, or was a replica, whose `ids` are known."""
     stream = _open(js, config, store, created_ns)
     _subscribe(js, stream, config.subjects)
     stream.evictions.trim_subjects(config.max_msgs_per_subject)
-    yield from relearn_steps(stream, js.shared.clock.now_ns())
+    yield from relearn_steps(stream, js.shared.clock.now_ns()) if ids is None else copied_steps(stream, *ids)
     _join(js, stream)
     if js.observer is not None:
         js.observer.stream_opened(stream, recovered=False)
@@ -555,13 +601,16 @@ def tell(js: JetStream, name: str, action: str) -> None:
     advisories.publish_stream_action(js.account, shared.rng, name, action, now_ns, shared.options.domain)
 
 
-def _new_store(js: JetStream, config: StreamConfig, created_ns: int) -> Generator[Step, None, StreamStore]:
-    """Return the store of a new stream when its directory is durable."""
+def _new_store(
+    js: JetStream, config: StreamConfig, created_ns: int, group: int = 0
+) -> Generator[Step, None, StreamStore]:
+    """Return the store of a new stream, or of a replica in `group`, when its directory is durable."""
     store: StreamStore
     if config.storage == MEMORY:
         store = MemStore()
+        store.replicate(group)
     else:
-        store = yield from js.files.create(config, created_ns, js.shared.metadata)
+        store = yield from js.files.create(config, created_ns, js.shared.metadata, group)
         try:
             _check_running(js)
         except ApiError:

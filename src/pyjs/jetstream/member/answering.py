@@ -121,14 +121,16 @@ class Desk:
             return Place.ELSEWHERE
         if not self._keeper.is_settled(Key(stream.account, stream.name)):
             return Place.UNKNOWN
-        if stream.config.num_replicas == 1:
-            return Place.HERE
         opened, replicated = router.js.streams.get(args[0]), router.js.shared.replicated
+        is_replica = opened is not None and replicated is not None and replicated.is_replica(opened)
+        if stream.config.num_replicas == 1 and not is_replica:
+            return Place.HERE
         if opened is None or replicated is None:
             return Place.ELSEWHERE
         if replicated.leads(opened):
             return Place.HERE
-        return Place.ELSEWHERE if replicated.leader_of(opened) else Place.UNKNOWN
+        # A leader that is no replica any more hands the lead over.
+        return Place.ELSEWHERE if replicated.leader_of(opened) in stream.nodes else Place.UNKNOWN
 
     def _of_leader(self) -> Place:
         if self._machine.leads:

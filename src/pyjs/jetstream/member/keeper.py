@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.member.losses import Losses
     from pyjs.jetstream.member.meta_machine import MetaMachine
     from pyjs.jetstream.member.waiters import Waiters
+    from pyjs.jetstream.transfer.building import StreamBuild
 
 RETRY_NS = 2 * NS_PER_S
 BUSY_MAX = 256  # streams that are opened or changed at once
@@ -80,6 +81,7 @@ class Keeper:
         self._opened: dict[Key, Assignment] = {}  # replicated streams
         self._strange: set[Key] = set()  # reported
         self._failed_last: dict[Key, str] = {}  # the logged text
+        self.builds: dict[Key, StreamBuild] = {}  # complete streams from archives
         self.failures: dict[Key, ApiError] = {}  # why the last attempt failed; it is tried again
 
     def begin(self) -> None:
@@ -204,9 +206,16 @@ class Keeper:
         yield from self._remove(js, key, wanted)
         if wanted is None:
             return
-        if wanted.config.num_replicas > 1:
+        build = self.builds.get(key)
+        if build is not None and build.created_ns == wanted.created_ns and key.name not in js.streams:
+            yield from self.builds.pop(key).add_steps()
+        replicated = js.shared.replicated
+        if replicated is not None:
+            yield from replicated.single_steps(js, wanted)
+        if wanted.config.num_replicas > 1 or (replicated is not None and replicated.has_group(js, wanted)):
             yield from self._replicate(js, key, wanted)
             return
+        self._opened.pop(key, None)
         from pyjs.jetstream.manage import streams  # imported with the first stream
 
         found = js.streams.get(key.name)
@@ -221,7 +230,11 @@ class Keeper:
         """Remove a stream that an entry has removed; report one that is here for an unknown reason."""
         gone = [(each, old) for each, old in self._removed.items() if each[0] == key]
         for each, old in gone:
-            if wanted is None or old.created_ns != wanted.created_ns:
+            is_other = wanted is not None and (
+                old.created_ns != wanted.created_ns
+                or (old.group != wanted.group and wanted.incarnation_on(self._node) > 1)
+            )
+            if wanted is None or is_other:
                 yield from self._remove_one(js, key, old)
             del self._removed[each]
         left, replicated = js.streams.get(key.name), js.shared.replicated
@@ -231,7 +244,7 @@ class Keeper:
 
     def _remove_one(self, js: JetStream, key: Key, old: Assignment) -> Generator[Step, None, None]:
         replicated = js.shared.replicated
-        if old.config.num_replicas > 1 and replicated is not None:
+        if replicated is not None and (old.config.num_replicas > 1 or replicated.has_group(js, old)):
             self._opened.pop(key, None)
             yield from replicated.drop_steps(js, old)
             return
@@ -250,7 +263,7 @@ class Keeper:
         try:
             if self._losses.is_ahead(wanted):
                 raise ReplicaLost(f"the replica of stream {key.name!r} in the log is a newer one")
-            if opened is None:
+            if opened is None or opened.group != wanted.group:
                 yield from replicated.open_steps(js, wanted)
             elif opened.revision != wanted.revision:
                 yield from replicated.change_steps(js, opened, wanted)

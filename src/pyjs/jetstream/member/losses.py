@@ -1,8 +1,8 @@
 """Replicas of this server that must return as new peers, because the log may have lost their votes or entries.
 
-The server reports them to the leader of the metadata until the metadata gives them new incarnations. If the log may
-have lost whole groups, this doubt ends when every replica of this server is in the log: by then, lost ones have
-returned.
+The server reports them to the leader of the metadata until the metadata gives them new incarnations, and likewise a
+group that is not needed any more. If the log may have lost whole groups, this doubt ends when every replica of this
+server is in the log: by then, lost ones have returned.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyjs.base.clock import NS_PER_S
 from pyjs.consensus.engine import incarnation_of
-from pyjs.jetstream.member.notes import Loss
+from pyjs.jetstream.member.notes import Ended, Loss
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -29,18 +29,24 @@ class Losses:
     """The lost replicas of one server."""
 
     def __init__(
-        self, node: int, machine: MetaMachine, waiters: Waiters, tell_leader: Callable[[Loss], None]
+        self, node: int, machine: MetaMachine, waiters: Waiters, tell_leader: Callable[[Loss | Ended], None]
     ) -> None:
         self._node = node
         self._machine = machine
         self._waiters = waiters
         self._tell_leader = tell_leader
         self._found: dict[int, Assignment] = {}  # by group
+        self._ended: dict[int, Assignment] = {}  # streams that need their groups no more
         self.log: NodeLog | None = None  # set when it is recovered
 
     def add(self, stream: Assignment) -> None:
         """Add a replica that cannot be opened because the log may have lost it."""
         self._found[stream.group] = stream
+        self._waiters.notify()
+
+    def end_group(self, stream: Assignment) -> None:
+        """Take a stream whose only replica is the only member of its group."""
+        self._ended[stream.group] = stream
         self._waiters.notify()
 
     def is_ahead(self, stream: Assignment) -> bool:
@@ -49,16 +55,28 @@ class Losses:
         return stored is not None and incarnation_of(stored.peer) > stream.incarnation_on(self._node)
 
     def tell_steps(self) -> Generator[Step, None, None]:
-        """Report lost replicas to the leader of the metadata until they are replaced; never ends."""
+        """Report to the leader of the metadata until it has changed the streams; never ends."""
         while True:
-            yield from self._waiters.until(lambda: self._machine.leader and self._found)
-            for stream in list(self._found.values()):
-                if self._machine.state.stream(stream.account, stream.name) == stream:
-                    name, revision = stream.name, stream.revision
-                    self._tell_leader(Loss(stream.account, name, stream.group, revision, self._node))
-                else:
-                    del self._found[stream.group]
-            yield from self._waiters.until(lambda: not self._found, TELL_NS)
+            yield from self._waiters.until(lambda: self._machine.leader and (self._found or self._ended))
+            for stream in self._present(self._found):
+                place = stream.account, stream.name, stream.group, stream.revision
+                self._tell_leader(Loss(*place, self._node))
+            for stream in self._present(self._ended):
+                self._tell_leader(Ended(stream.account, stream.name, stream.group, stream.revision))
+            told = {**self._found, **self._ended}
+            yield from self._waiters.until(lambda told=told: self._is_news(told), TELL_NS)  # type: ignore[misc]
+
+    def _is_news(self, told: dict[int, Assignment]) -> bool:
+        """Return whether there is more to tell than was told, or nothing."""
+        now = {**self._found, **self._ended}
+        return not now or any(told.get(group) != stream for group, stream in now.items())
+
+    def _present(self, streams: dict[int, Assignment]) -> list[Assignment]:
+        """Return the streams that have not changed since; forget the others."""
+        for group, stream in list(streams.items()):
+            if self._machine.state.stream(stream.account, stream.name) != stream:
+                del streams[group]
+        return list(streams.values())
 
     def doubt_steps(self, is_idle: Callable[[], bool]) -> Generator[Step, None, None]:
         """End the doubt of the log when it has every replica of this server and no stream has work left."""

@@ -21,7 +21,7 @@ from pyjs.consensus.engine import RaftError, Refused
 from pyjs.consensus.log.node_log import FILE_SIZE, NodeLog
 from pyjs.consensus.names import number_of
 from pyjs.consensus.seams import Peers
-from pyjs.jetstream.cluster.entries import VERSION, ReplicaLost, encode
+from pyjs.jetstream.cluster.entries import VERSION, GroupEnded, ReplicaLost, encode
 from pyjs.jetstream.cluster.fields import BadRow
 from pyjs.jetstream.cluster.servers import Server
 from pyjs.jetstream.member import notes
@@ -38,6 +38,7 @@ from pyjs.jetstream.member.operators import Operators
 from pyjs.jetstream.member.orders import Orders
 from pyjs.jetstream.member.questions import Questions
 from pyjs.jetstream.member.reporting import Reports
+from pyjs.jetstream.member.restores import WORDS, Restores
 from pyjs.jetstream.member.waiters import Waiters
 from pyjs.jetstream.replication.streams import ReplicatedStreams
 
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from pyjs.consensus.status import GroupStatus
     from pyjs.core.chore import Step
     from pyjs.core.host import Host
+    from pyjs.core.sink import Turn
     from pyjs.jetstream.cluster.assignments import Assignment
     from pyjs.jetstream.cluster.entries import Entry
     from pyjs.jetstream.cluster.state import Applied
@@ -94,7 +96,7 @@ class MemberNode:
         self._turn = host.turn_state
         self.waiters = Waiters(host.turn_state, host.timers)
         self.machine = MetaMachine(self.waiters, host.turn_state)
-        self._losses = Losses(self.node, self.machine, self.waiters, self._tell_loss)
+        self._losses = Losses(self.node, self.machine, self.waiters, self._tell_leader)
         self._keeper = Keeper(
             self.node,
             self.machine,
@@ -117,6 +119,7 @@ class MemberNode:
             self.tell,
         )
         self.reports, self.groups, self.operators = Reports(self), Groups(self), Operators(self)
+        self.restores = Restores(self, self._keeper, self._tell_restored)
         self.requests = MetaRequests(self)
         self.desk = Desk(self.node, self.machine, self._keeper, self.requests, self.waiters, host.turn_state)
         self.announcer = Announcer(self, host)
@@ -263,7 +266,13 @@ class MemberNode:
             if self._led_metadata:
                 self.announcer.leads_metadata()
         replicated = self.replicated
-        if replicated is None or not (replicated.led or replicated.lost):
+        if replicated is None:
+            return
+        for gone in replicated.take_lost_replicas():
+            self._losses.add(gone)
+        for alone in replicated.take_ended():
+            self._losses.end_group(alone)
+        if not (replicated.led or replicated.lost):
             return
         led, replicated.led[:] = replicated.led[:], []
         lost, replicated.lost[:] = replicated.lost[:], []
@@ -317,13 +326,26 @@ class MemberNode:
         """Send a note to another server; it is lost if there is no connection."""
         self._carrier.send_note(node, notes.encode(note))
 
-    def _tell_loss(self, loss: notes.Loss) -> None:
-        """Report a lost replica to the leader of the metadata, which may be this server."""
+    def _tell_leader(self, note: notes.Loss | notes.Ended) -> None:
+        """Report a lost replica or an ended group to the leader of the metadata, which may be this server."""
         if not self.machine.leads:
-            self.tell(self.machine.leader, loss)
+            self.tell(self.machine.leader, note)
             return
-        entry = ReplicaLost(loss.account, loss.stream, loss.group, loss.revision, loss.node)
+        place = note.account, note.stream, note.group, note.revision
+        entry = ReplicaLost(*place, note.node) if isinstance(note, notes.Loss) else GroupEnded(*place)
         self._turn.go_on(self.propose(entry))
+
+    def _tell_restored(self, note: notes.Restored) -> None:
+        """Report a stream that was built to the leader of the metadata, which may be this server."""
+        if self.machine.leads:
+            self.restores.take(note)
+        else:
+            self.tell(self.machine.leader, note)
+
+    @property
+    def turn(self) -> Turn:
+        """What runs the chores of this server."""
+        return self._turn
 
     def receive(self, node: int, data: bytes) -> None:
         """Handle a batch of replicated groups. Raises ValueError: it is damaged."""
@@ -342,11 +364,17 @@ class MemberNode:
         elif isinstance(note, notes.Description) and note.server.node == node:
             self.group.described(note.server)
         elif isinstance(note, notes.Order):
-            self.orders.take(note)
+            (self.restores.begin if note.words == WORDS else self.orders.take)(note)
+        elif isinstance(note, notes.Restored) and self.machine.leads:
+            self.restores.take(note)
+        elif isinstance(note, notes.Refused):
+            self.restores.refused(note)
         elif isinstance(note, notes.Answered):
             self.orders.answered(note)
         elif isinstance(note, notes.Loss) and note.node == node and self.machine.leads:
-            self._tell_loss(note)
+            self._tell_leader(note)
+        elif isinstance(note, notes.Ended) and self.machine.leads:
+            self._tell_leader(note)
         elif isinstance(note, notes.Question):
             self.questions.asked(node, note)
         elif isinstance(note, notes.Welcome):

@@ -26,6 +26,8 @@ from pyjs.jetstream.config.choices import FILE
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.member.notes import Order
 from pyjs.jetstream.member.questions import streams_report, usage_report
+from pyjs.jetstream.member.restores import WORDS
+from pyjs.jetstream.rules import sources as source_rules
 from pyjs.jetstream.rules import stream as stream_rules
 from pyjs.subjects.overlap import first_overlap
 
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.manage.engine import JetStream
     from pyjs.jetstream.member.member_node import MemberNode
 
-PASSED_ON = ("STREAM.CREATE", "STREAM.UPDATE", "STREAM.DELETE")
+PASSED_ON = ("STREAM.CREATE", "STREAM.UPDATE", "STREAM.DELETE", "STREAM.RESTORE")
 SUMMED = ("memory", "storage", "reserved_memory", "reserved_storage", "consumers")
 
 
@@ -87,6 +89,8 @@ class MetaRequests:
         stream_rules.check_create(config)
         _check_tier(js, config)
         config = yield from self._checked(js, config, request.pedantic)
+        if config.mirror or config.sources:
+            source_rules.check_filters(config)
         stored, bounds = stored_config(config), bounds_of(js, config)
 
         def decide() -> Entry | Assignment:
@@ -119,8 +123,8 @@ class MetaRequests:
             state.state.check_update(account, new, bounds)
             nodes = updated_nodes(self.field(), old, new.config, self._leader_of(js, old))
             errcodes.STREAM_UPDATE.raise_if(
-                nodes != old.nodes and len(nodes) == 1,
-                err="this version moves no stream to a single replica",
+                nodes != old.nodes and len(old.nodes) == len(nodes) == 1,
+                err="this version moves no stream of a single replica",
             )
             return StreamUpdated(account, old.group, old.revision, new, nodes, bounds)
 
@@ -153,9 +157,31 @@ class MetaRequests:
         return None if applied is None else {"success": True}
 
     def _restore(self, call: ApiCall) -> MaybeSteps:
-        """Refuse a restore: the client would have to send the archive to the server chosen for the stream."""
-        yield None
-        raise errcodes.STREAM_RESTORE.error(err="a cluster takes no archives yet")
+        """Let a server receive an archive, which answers. Raises ApiError."""
+        member, request = self._member, call.request
+        node = yield from member.restores.place(call)
+        subject = request.subject.decode("utf-8", "replace")
+        place = call.args[0], member.machine.state.next_group, 0, 1
+        order = Order(call.js.account.name, WORDS, *place, subject, request.reply, request.payload)
+        if node == member.node:
+            member.restores.begin(order)
+        else:
+            member.tell(node, order)
+
+    def check_restored(self, js: JetStream, config: StreamConfig) -> Generator[Step, None, StreamConfig]:
+        """Return the configuration of a stream to restore, with defaults. Raises ApiError."""
+        account, state = js.account.name, self._member.machine.state
+        config = yield from self._checked(js, config.with_required_level(), False)
+        _check_tier(js, config)
+        existing = state.stream(account, config.name)
+        errcodes.STREAM_NAME_EXIST_RESTORE_FAILED.raise_if(existing is not None)
+        state.check_create(account, stored_config(config), bounds_of(js, config))
+        return config
+
+    def bounds(self, account: str, config: StreamConfig) -> Bounds:
+        """Return the limits of an account for a stream."""
+        js = self._member.accounts.get(account)
+        return Bounds() if js is None else bounds_of(js, config)
 
     def _checked(
         self, js: JetStream, config: StreamConfig, pedantic: bool
@@ -171,8 +197,6 @@ class MetaRequests:
         config = stream_rules.check(config, js.options, js.limits, pedantic, find, within)
         if config.num_replicas > 1 and js.shared.replicated is None:
             raise errcodes.STREAM_CREATE.error(err="this version has no streams with more than one replica")
-        if config.mirror or config.sources:
-            raise errcodes.STREAM_CREATE.error(err="a cluster has no mirrors and no sources yet")
         return config
 
     def field(self) -> Field:

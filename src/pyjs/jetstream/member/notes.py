@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
-from pyjs.jetstream.cluster.assignments import GROUP_MAX, INDEX_MAX, REPLICAS_MAX
+from pyjs.jetstream.cluster.assignments import (
+    GROUP_MAX,
+    INDEX_MAX,
+    REPLICAS_MAX,
+    StoredConfig,
+    take_config,
+)
 from pyjs.jetstream.cluster.bootstrap import WORD_SIZE_MAX, Word, decode_word
 from pyjs.jetstream.cluster.fields import Row, pack, unpack
 from pyjs.jetstream.cluster.servers import INCARNATION_MAX, NODE_MAX, Server, take_server
@@ -34,6 +40,9 @@ class Kind(IntEnum):
     WELCOME = 6
     ANSWERED = 7
     LOSS = 8
+    ENDED = 9
+    RESTORED = 10
+    REFUSED = 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +225,76 @@ class Loss:
         )
 
 
-Note: TypeAlias = Saying | Description | Order | Question | Reply | Welcome | Answered | Loss
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A server tells the leader of the metadata that a stream needs its group no more, as `entries.GroupEnded`."""
+
+    account: str
+    stream: str
+    group: int
+    revision: int
+
+    def fields(self) -> list[Any]:
+        """Return what is packed."""
+        return [self.account, self.stream, self.group, self.revision]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the note in a row. Raises BadRow."""
+        return cls(
+            row.text("account"),
+            row.text("stream"),
+            row.number("group", 1, GROUP_MAX),
+            row.number("revision", 1, INDEX_MAX),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A server tells the leader of the metadata that it has built a stream from an archive."""
+
+    account: str
+    stored: StoredConfig
+    node: int
+    created_ns: int
+
+    def fields(self) -> list[Any]:
+        """Return what is packed."""
+        return [self.account, self.stored.values, self.node, self.created_ns]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the note in a row. Raises BadRow."""
+        account, stored = row.text("account"), take_config(row)
+        return cls(account, stored, row.number("node", 1, NODE_MAX), row.signed("created"))
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The leader of the metadata does not take a stream that was built from an archive."""
+
+    account: str
+    stream: str
+    created_ns: int
+    code: int
+    err_code: int
+    description: str
+
+    def fields(self) -> list[Any]:
+        """Return what is packed."""
+        return [self.account, self.stream, self.created_ns, self.code, self.err_code, self.description]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the note in a row. Raises BadRow."""
+        account, stream, created_ns = row.text("account"), row.text("stream"), row.signed("created")
+        code, err_code = row.number("code", 100, 999), row.number("err_code", 1, 99999)
+        return cls(account, stream, created_ns, code, err_code, row.text("description"))
+
+
+Note: TypeAlias = (
+    Saying | Description | Order | Question | Reply | Welcome | Answered | Loss | Ended | Restored | Refused
+)
 _KINDS: dict[type, Kind] = {
     Saying: Kind.SAYING,
     Description: Kind.DESCRIPTION,
@@ -226,6 +304,9 @@ _KINDS: dict[type, Kind] = {
     Welcome: Kind.WELCOME,
     Answered: Kind.ANSWERED,
     Loss: Kind.LOSS,
+    Ended: Kind.ENDED,
+    Restored: Kind.RESTORED,
+    Refused: Kind.REFUSED,
 }
 _TYPES: dict[int, type[Note]] = {kind: made for made, kind in _KINDS.items()}
 

@@ -89,7 +89,7 @@ class ConsumerLink:
 
     def answer(self, reply: bytes, cseq: int, seq: int) -> None:
         """Acknowledge the deliveries up to these sequences."""
-        self._js.account.send(reply, b"", _PROGRESS % (cseq, seq))
+        self._js.account.send(reply, b"", progress(cseq, seq))
 
     def close(self) -> None:
         """End the link."""
@@ -192,6 +192,11 @@ class ConsumerLink:
             self._ask()
         else:
             self._call_at(due_ns, self._watch)
+
+
+def progress(cseq: int, seq: int) -> bytes:
+    """Return the headers that acknowledge the deliveries up to these sequences."""
+    return _PROGRESS % (cseq, seq)
 
 
 def read_heartbeat(headers: bytes) -> tuple[int, bytes]:

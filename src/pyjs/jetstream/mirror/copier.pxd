@@ -1,17 +1,11 @@
 """Copies messages of one stream into another, a bounded number per turn."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from pyjs.jetstream.stream.pub_headers cimport PubHeaders
 from pyjs.jetstream.stream.stream cimport Stream
 from pyjs.jetstream.stream.stream_consumer cimport StreamConsumer
 from pyjs.store.index.filter cimport StoreFilter
 from pyjs.store.store cimport Record
 from pyjs.wire.ops cimport Msg
-
-cdef enum:                                  # results of a copy
-    REFUSED = 0
-    STORED = 1
-    SKIPPED = 2                             # a duplicate, or a message without interest
 
 cdef class Copier(StreamConsumer):
     cdef readonly Stream target
@@ -26,6 +20,8 @@ cdef class Copier(StreamConsumer):
     cdef uint64_t generation                # raised when the position is reset: earlier syncs then say nothing
     cdef uint64_t at                        # next seq of the origin to look at
     cdef uint64_t copied                    # seq of the last copied message
+    cdef uint64_t seq                       # of the message that is being copied, in the origin
+    cdef int64_t ts                         # its time
     cdef StoreFilter wanted                 # `filters` over the origin
     cdef list transforms                    # subjects.transform.SubjectTransform
     cdef bint renames                       # `transforms` is not empty
@@ -38,6 +34,7 @@ cdef class Copier(StreamConsumer):
     cdef const char* ident_text
     cdef size_t head_len, tail_len, ident_len
     cdef bint queued                        # in Turn.consumers
+    cdef bint noted                         # the owner was told of copies of its feed since the last commit
     cdef readonly object feed               # durable.ConsumerFeed: copies its deliveries; None: reads `origin`
     cdef char* scratch                      # buffer for a message with changed headers
     cdef size_t scratch_room
@@ -48,9 +45,7 @@ cdef class Copier(StreamConsumer):
     cdef int mirror(self, Msg* m, Record* r) noexcept nogil
     cdef int source(self, Msg* m, Record* r) noexcept nogil
     cdef int take(self, Msg* m) noexcept nogil
-    cdef int keep(self, Msg* m, PubHeaders* h) noexcept nogil
-    cdef void after(self, Msg* m, uint64_t seq, object ttl, object rollup) noexcept
-    cdef int keep_counted(self, Msg* m, PubHeaders* h) noexcept
+    cdef int propose(self, Msg* m) noexcept nogil
     cdef int take_renamed(self, Msg* m) noexcept
     cdef bytes renamed(self, const char* subject, uint32_t n)
     cdef int reserve(self, size_t n) noexcept nogil

@@ -8,6 +8,8 @@ Only committed messages of the origin are copied. A copy is safe (`kept`) once t
 `sync_interval` is met; only then may an interest or workqueue origin remove the message. All copiers of a turn share
 one budget, so that many copiers do not delay other work; a copier that got no share goes first in the next turn.
 
+If the target has several replicas, its leader proposes the copies, and they are safe when their entry is applied.
+
 Does not find origins or store positions (sourcing.py).
 Compiled because every mirrored message passes here (benchmarks/: JetStream mirror).
 Source: nats.docs "Source and Mirror Streams"; headers and refusals probed on nats-server 2.15.1
@@ -15,13 +17,12 @@ Source: nats.docs "Source and Mirror Streams"; headers and refusals probed on na
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
-from libc.string cimport memchr, memcmp, memcpy, memset
+from libc.string cimport memchr, memcmp, memcpy
 
 from pyjs.base.grow cimport grow
-from pyjs.jetstream.stream.limits cimport (
-    ALLOW_ROLLUP, ALLOW_TTL, COUNTS, DISCARD_NEW, DISCARD_NEW_PER_SUBJECT, HOLDS, SEALED,
-)
-from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
+from pyjs.jetstream.stream.copies cimport REFUSED, STORED, SKIPPED, keep_copy
+from pyjs.jetstream.stream.limits cimport DISCARD_NEW, DISCARD_NEW_PER_SUBJECT, HOLDS, SEALED
+from pyjs.jetstream.stream.replicated.replica cimport Replica
 from pyjs.jetstream.stream.stream cimport Stream
 from pyjs.jetstream.stream.stream_consumer cimport StreamConsumer
 from pyjs.store.index.sequences cimport index_live, index_prev_live
@@ -30,8 +31,6 @@ from pyjs.wire.compose cimport compose
 from pyjs.wire.ops cimport Msg
 
 from functools import partial
-
-from pyjs.jetstream.errcodes import ApiError
 
 cdef extern from "string.h" nogil:
     const void* memmem(const void* haystack, size_t n, const void* needle, size_t m)
@@ -96,6 +95,7 @@ cdef class Copier(StreamConsumer):
     cdef void start_at(self, uint64_t position) noexcept:
         """Set all positions to `position`, even of another origin; results of running syncs are ignored."""
         self.copied = self.written = self.kept = position
+        self.noted = False
         self.generation += 1
 
     def detach(self) -> None:
@@ -118,8 +118,27 @@ cdef class Copier(StreamConsumer):
             self.queued = True
             self.target.turn.consumers.append(self)
 
+    @property
+    def proposed(self) -> tuple:
+        """What `applied` needs for the copies made so far; the owner is told of later ones."""
+        self.noted = False
+        return self.generation, self.copied
+
+    def applied(self, uint64_t generation, uint64_t seq) -> None:
+        """Note that the copies up to `seq` that were proposed in a generation are stored on most replicas."""
+        if generation == self.generation and seq > self.written:
+            self.written = seq
+            self.durable(generation, seq, None)
+
+    def drop(self) -> None:
+        """Take no more copies until the position is set again: copies that were proposed may be lost."""
+        self.generation += 1
+        self.noted, self.blocked = False, True
+        self.wake(0)
+
     def committed(self) -> bool:
         """Note that the target has committed; return whether the commit had a message of this copier."""
+        self.noted = False
         if self.copied == self.written:
             return False
         self.written = self.copied
@@ -150,7 +169,7 @@ cdef class Copier(StreamConsumer):
             self.target.aging.passed_seq = 0
         self.copied = self.written
         self.at = self.written + 1
-        self.blocked = True
+        self.noted, self.blocked = False, True
 
     def lag(self) -> int:
         """Return the lag behind the origin in messages, as nats-server counts it: fetched messages do not count."""
@@ -235,8 +254,11 @@ cdef class Copier(StreamConsumer):
         cdef Msg m
         cdef int result
         compose(&m, r.subject, r.subject_len, r.body, r.header_len, r.size)
+        self.seq, self.ts = r.seq, r.ts
         if not self.mirrors:
             return self.source(&m, r)
+        if self.target.replica is not None:
+            return self.mirror(&m, r)
         self.target.stamp = r.ts
         result = self.mirror(&m, r)
         self.target.stamp = 0
@@ -246,11 +268,12 @@ cdef class Copier(StreamConsumer):
         cdef size_t n
         if r.seq <= self.target.store.catalogue.last_seq:
             return SKIPPED
-        if self.target.limits.features & (DISCARD_NEW | DISCARD_NEW_PER_SUBJECT) \
-                and self.target.limits_refused(m, False):
-            return REFUSED      # before the gap is applied: the message may be gone when there is space
-        if self.target.store.skip_to(r.seq - 1) != 0:
-            return REFUSED
+        if self.target.replica is None:
+            if self.target.limits.features & (DISCARD_NEW | DISCARD_NEW_PER_SUBJECT) \
+                    and self.target.limits_refused(m, False):
+                return REFUSED      # before the gap is applied: the message may be gone when there is space
+            if self.target.store.skip_to(r.seq - 1) != 0:
+                return REFUSED
         if r.header_len:
             if self.reserve(r.size + 2) != 0:
                 return REFUSED
@@ -295,65 +318,20 @@ cdef class Copier(StreamConsumer):
 
     cdef int take(self, Msg* m) noexcept nogil:
         """Store a message that its origin has checked."""
-        cdef PubHeaders h
         if (self.renames or self.target.transform is not None) and not m.aliased:
             with gil:
                 return self.take_renamed(m)
+        if self.target.replica is not None:
+            return self.propose(m)
+        return keep_copy(self.target, m, self.mirrors, False)
+
+    cdef int propose(self, Msg* m) noexcept nogil:
+        """Propose a copy to the other replicas of the target."""
         if self.target.limits.features & SEALED or self.target.size_refused(m):
             return REFUSED
-        memset(&h, 0, sizeof(h))
-        if m.header_len:
-            scan_pub_headers(m.body, m.header_len, &h)
-        if h.msg_id.n and self.target.dedupe.window_ns and not self.mirrors \
-                and self.target.dedupe.seq_of(h.msg_id.p, h.msg_id.n, self.target.turn.now):
-            return SKIPPED
-        if self.target.limits.features & COUNTS and not self.mirrors:
-            with gil:
-                return self.keep_counted(m, &h)
-        return self.keep(m, &h)
-
-    cdef int keep(self, Msg* m, PubHeaders* h) noexcept nogil:
-        """Store a message that is no duplicate."""
-        cdef uint64_t seq, before = self.target.staged_bytes
-        cdef bint lives, rolls_up, ends
-        lives = h.ttl.n != 0 and self.target.limits.features & ALLOW_TTL != 0
-        rolls_up = h.rollup.n != 0 and self.target.limits.features & ALLOW_ROLLUP != 0
-        ends = h.schedule_next.n != 0 and self.target.limits.features & ALLOW_ROLLUP != 0
-        seq = self.target.keep_or_skip(m, rolls_up)
-        if seq == 0:
+        if not (<Replica> self.target.replica).collect_copy(m, self.mirrors, self.seq, self.ts):
             return REFUSED
-        if h.msg_id.n:
-            self.target.remember_id(h, seq)
-        else:
-            self.target.dedupe.last_id_len = 0
-        if ends:
-            with gil:
-                self.target.special.note_schedule(m.body[:m.header_len], seq)
-        if lives or rolls_up:
-            with gil:
-                self.after(m, seq, h.ttl.p[:h.ttl.n] if lives else None,
-                           h.rollup.p[:h.rollup.n] if rolls_up else None)
-        return STORED if self.target.staged_bytes != before else SKIPPED
-
-    cdef void after(self, Msg* m, uint64_t seq, object ttl, object rollup) noexcept:
-        """Apply the TTL and roll-up headers of the message that was just stored."""
-        if ttl is not None:
-            self.target.aging.lifetimes.add(seq, ttl, self.target.store.catalogue.last_ts)
-        if rollup is not None and rollup.lower() in (b"sub", b"all"):
-            self.target.evictions.note_rollup(m.subject[:m.subject_len], rollup, seq)
-
-    cdef int keep_counted(self, Msg* m, PubHeaders* h) noexcept:
-        """Store a message whose value changes the counter of its subject."""
-        cdef uint64_t last_seq = self.target.store.catalogue.last_seq_of(m.subject, m.subject_len)
-        cdef bytes body
-        try:
-            headers, payload, _ = self.target.special.count(
-                last_seq, m.body[:m.header_len], m.body[m.header_len:m.size])
-        except ApiError:
-            return REFUSED              # as in nats-server, it is tried again
-        body = headers + payload
-        m.body, m.header_len, m.size = body, <uint32_t> len(headers), <uint32_t> len(body)
-        return self.keep(m, h)
+        return STORED
 
     cdef int take_renamed(self, Msg* m) noexcept:
         """Store a message under its transformed subject."""

@@ -15,7 +15,8 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcmp, memset
 
 from pyjs.core.sink cimport Sink
-from pyjs.jetstream.mirror.copier cimport REFUSED, STORED, Copier
+from pyjs.jetstream.mirror.copier cimport Copier
+from pyjs.jetstream.stream.copies cimport REFUSED, STORED
 from pyjs.jetstream.stream.limits cimport HOLDS
 from pyjs.store.store cimport Record
 from pyjs.subjects.routes cimport Target
@@ -82,6 +83,11 @@ cdef class ConsumerFeed(Sink):
         self.asked = b""
         self.listens = True
 
+    def expect(self, bytes consumer not None) -> None:
+        """Take deliveries of another consumer from the next `open` on."""
+        self.consumer = self.consumer_text = consumer
+        self.consumer_len = len(consumer)
+
     def pause(self) -> None:
         """Take no deliveries until `open`."""
         self.listens = False
@@ -114,7 +120,7 @@ cdef class ConsumerFeed(Sink):
                 if self.copier.mirrors or d.cseq > self.cseq:
                     self.miss()
                 return
-            if self.copier.target.limits.features & HOLDS:
+            if self.copier.target.limits.features & HOLDS and self.copier.target.replica is None:
                 with gil:
                     self.copier.target.finish_batch()
             if self.copy_delivery(m, d) == REFUSED:
@@ -140,10 +146,11 @@ cdef class ConsumerFeed(Sink):
         return result
 
     cdef void note_copied(self, uint64_t seq) noexcept nogil:
-        cdef bint first = self.copier.copied == self.copier.written
+        cdef bint noted = self.copier.noted
         self.copier.copied = seq
+        self.copier.noted = True
         self.copier.target.mark_dirty()
-        if first:
+        if not noted:
             with gil:
                 self.copier.owner.has_copied(self.copier)
                 self.copier.wake(0)

@@ -5,6 +5,9 @@ waits for a missing origin. An origin that was deleted and created again is reco
 then starts as configured, a mirror continues after its own last message. The position of a mirror is its last
 sequence; the positions of sources are stored (positions.py).
 
+In a cluster an origin is read by a consumer (origin_link.py), wherever it is. If the copying stream has several
+replicas, their leader copies, and proposes with its copies how far they go.
+
 Imported by the first stream that copies. An origin with an API prefix is found only if that is the prefix of this
 server's own domain: a single server has no other.
 
@@ -15,27 +18,35 @@ Source: nats.docs "Source and Mirror Streams", ADR-10; probed on nats-server 2.1
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyjs.base.bounds import wrapped_ns
 from pyjs.base.errors import StoreFailed
 from pyjs.base.nuid import short_hash
 from pyjs.jetstream import errcodes
-from pyjs.jetstream.config.choices import FILE
+from pyjs.jetstream.config.choices import FILE, LIMITS
 from pyjs.jetstream.config.declared import as_json
 from pyjs.jetstream.config.stream import StreamConfig, StreamSource
 from pyjs.jetstream.mirror.consumer_link import ConsumerLink
 from pyjs.jetstream.mirror.copier import Copier, last_sources
 from pyjs.jetstream.mirror.durable import ConsumerFeed
+from pyjs.jetstream.mirror.origin_link import OriginLink, Place
 from pyjs.jetstream.mirror.positions import Positions
 from pyjs.jetstream.names import identity
 from pyjs.jetstream.stream.publish_errors import store_error
+from pyjs.jetstream.stream.replicated import operations
+from pyjs.jetstream.stream.replicated.consumers import pack_positions
+from pyjs.jetstream.stream.replicated.payload import operation
+from pyjs.jetstream.stream.replicated.replica import Replica
 from pyjs.subjects.transform import open_transform
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from typing import Any
 
     from pyjs.base.timers import Timer
+    from pyjs.core.chore import Step
     from pyjs.jetstream.manage.engine import JetStream
     from pyjs.jetstream.mirror.positions import Position
     from pyjs.jetstream.stream.stream import Stream
@@ -66,12 +77,12 @@ def changed(js: JetStream, stream: Stream) -> None:
     elif stream.config.mirror or stream.config.sources:
         inflow.configure(stream.config)
     else:
-        _close(js, stream)
+        stop_copying(js, stream)
 
 
 def closing(js: JetStream, stream: Stream) -> None:
     """Stop copying into the stream and out of it."""
-    _close(js, stream)
+    stop_copying(js, stream)
     for inflow in js.copied_by.get(stream.name, ()):
         inflow.disconnect(stream)
 
@@ -86,7 +97,8 @@ def stop(js: JetStream) -> None:
     js.inflows.clear()
 
 
-def _close(js: JetStream, stream: Stream) -> None:
+def stop_copying(js: JetStream, stream: Stream) -> None:
+    """Stop copying into the stream."""
     inflow = js.inflows.pop(stream.name, None)
     if inflow is not None:
         inflow.close()
@@ -121,15 +133,20 @@ class Inflow:
         self._blocked: list[Copier] = []  # copiers whose message was refused since the last commit
         self._origins: set[str] = set()
         self._timer: Timer | None = None
+        self._replica = stream.replica if isinstance(stream.replica, Replica) else None
         kept = stream.config.storage == FILE
         self._positions = Positions(
             (lambda: js.files.open_positions(stream.name)) if kept else None, js.shared.log
         )
         self._loaded = False
+        self._recreated: set[bytes] = (
+            set()
+        )  # sources whose origin is another stream than that of their position
         self.is_mirrored = False  # a mirror that has all, or nearly all, messages of its origin
 
     def configure(self, config: StreamConfig) -> None:
         """Apply `config`; unchanged sources continue without interruption."""
+        self.offering()
         sources = (config.mirror,) if config.mirror else config.sources
         wanted = {key_of(source): source for source in sources}
         for key in [key for key in self._copies if key not in wanted]:
@@ -167,6 +184,10 @@ class Inflow:
         if source.consumer is not None:
             link = ConsumerLink(self._js, source, copier, self._begin)
             ConsumerFeed(copier, link, source.consumer.name.encode())
+        elif self._js.shared.member is not None and self._is_here(source):
+            ConsumerFeed(
+                copier, OriginLink(self._js, source, copier, self, partial(self._is_kept, source)), b""
+            )
         origin, _, rest = key.partition(b" ")
         copier.describe(origin + b" ", b" " + rest + b" ")
         copier.stored = self._positions.known.get(key, (0, b""))[0]
@@ -181,6 +202,86 @@ class Inflow:
                 positions.true_at = 0
         positions.known.update(last_sources(store, positions.true_at, keys))
         positions.true_at = store.last_seq
+        if self._replica is not None:  # what was committed is exact
+            positions.known.update(self._replica.consumers.positions)
+
+    def _is_kept(self, source: StreamSource) -> bool:
+        """Return whether an origin removes messages that no consumer needs."""
+        member = self._js.shared.member
+        assert member is not None
+        origin = member.machine.state.stream(self._js.account.name, source.name)
+        return origin is not None and origin.config.retention != LIMITS
+
+    # -- origins on any server: origin_link.Target -----------------------------------------------------------
+
+    def settled_steps(self) -> Generator[Step, None, None]:
+        """Wait until every copy that was proposed is stored or lost.
+
+        Raises:
+            ApiError: nothing more can be copied here.
+        """
+        if self._replica is not None:
+            yield from self._replica.operate(operation("positions", pack_positions({})))
+            committed, known = self._replica.consumers.positions, self._positions.known
+            known.update({key: place for key, place in committed.items() if key not in self._recreated})
+            if new := {key: place for key, place in known.items() if key not in committed}:
+                # The stream had no other replicas before, or its copies alone show how far they go.
+                yield from self._replica.operate(operation("positions", pack_positions(new)))
+        else:
+            self._stream.commit_now()
+
+    def place_of(self, copier: Copier) -> Place:
+        """Return where a copier goes on."""
+        copy, store = self._copy_of[copier], self._stream.store
+        source = copy.source
+        if copier.mirrors:
+            if store.msgs or store.first_seq:
+                return Place(store.last_seq + 1, None, b"")
+            return Place(source.opt_start_seq, source.opt_start_time_ns, b"")
+        seq, ident = self._positions.known.get(copy.key, (0, b""))
+        if seq:
+            return Place(seq + 1, None, ident)
+        start_ns = source.opt_start_time_ns
+        if start_ns is not None:
+            start_ns = max(wrapped_ns(start_ns), store.last_ts)
+        elif (
+            not source.opt_start_seq
+            and store.first_seq > 1
+            and store.last_ts
+            and copy.key not in self._recreated
+        ):
+            start_ns = store.last_ts  # messages copied before may be removed already
+        return Place(source.opt_start_seq, start_ns, ident)
+
+    def recreated(self, copier: Copier) -> None:
+        """Forget the position of a source: its origin is another stream now."""
+        copy = self._copy_of.get(copier)
+        if copy is not None:
+            self._positions.known[copy.key] = (0, b"")
+            self._recreated.add(copy.key)
+            copier.stored = 0
+
+    def begin_steps(self, copier: Copier, delivered: int, ident: bytes) -> Generator[Step, None, None]:
+        """Open a copier for the messages after `delivered` of the origin `ident`.
+
+        Raises:
+            ApiError, StoreFailed: it cannot be opened now.
+        """
+        copy, store = self._copy_of.get(copier), self._stream.store
+        if copier.mirrors and delivered > store.last_seq:
+            if self._replica is not None:
+                yield from self._replica.operate(operations.skip(delivered))
+            else:
+                store.skip_seqs_to(delivered)
+                self._stream.note_change()
+        if copy is None or copier.feed is None:
+            return  # closed meanwhile
+        if copier.mirrors:
+            copier.feed.open(store.last_seq, b"")
+            return
+        seq = max(self._positions.known.get(copy.key, (0, b""))[0], delivered)
+        self._positions.known[copy.key] = (seq, ident)
+        copier.feed.open(seq, b" " + ident)
 
     # -- origins -------------------------------------------------------------------------------------------
 
@@ -335,9 +436,40 @@ class Inflow:
             if self._stream.config.mirror_direct and self._js.observer is not None:
                 self._js.observer.stream_changed(self._stream, self._stream.config)
 
+    def offering(self) -> None:
+        """Add to the payload of this turn how far the copies in it go."""
+        replica = self._replica
+        if replica is None or not self._moved:
+            return
+        copiers, self._moved = self._moved, []
+        done, moved = [], {}
+        for copier in copiers:
+            copy = self._copy_of.get(copier)
+            if copy is None:
+                continue
+            generation, seq = copier.proposed
+            done.append((copier, generation, seq))
+            if not copier.mirrors:
+                moved[copy.key] = seq, self._positions.known[copy.key][1]
+                self._recreated.discard(copy.key)
+        if moved or not replica.collects:
+            replica.add_changes("positions", b"", pack_positions(moved))
+        replica.when_applied(partial(self._applied, done))
+
+    def _applied(self, done: list[tuple[Copier, int, int]], _: None) -> None:
+        """Note that copies are stored on most replicas."""
+        for copier, generation, seq in done:
+            copy = self._copy_of.get(copier)
+            copier.applied(generation, seq)
+            if copy is not None and not copier.mirrors:
+                known, ident = self._positions.known[copy.key]
+                self._positions.known[copy.key] = max(known, seq), ident
+
     def committed(self) -> None:
         """Store the positions of the sources, and retry refused messages."""
         self._wake_blocked()
+        if self._replica is not None:
+            return
         copiers, self._moved = self._moved, []
         moved: dict[bytes, Position] = {}
         for copier in copiers:
@@ -348,7 +480,12 @@ class Inflow:
             self._positions.save(self._stream.store.last_seq, moved)
 
     def lost(self) -> None:
-        """Copy again, once there is space, the messages that could not be stored."""
+        """Copy again, once there is space, the messages that could not be stored, or whose proposal was lost."""
+        if self._replica is not None:
+            self._moved = []
+            for copier in self._copy_of:
+                copier.drop()
+            return
         if not self._stream.config.mirror:
             self._learn_positions(set(self._copies))  # an earlier write of the turn may have stored some
         for copy in self._copies.values():
@@ -358,6 +495,7 @@ class Inflow:
 
     def close(self) -> None:
         """Stop copying."""
+        self.offering()
         self._stream.inflow = None
         for copy in self._copies.values():
             copy.copier.detach()

@@ -172,7 +172,8 @@ class CatchUp:
                     return Parked(*found)
                 yield None
             raise StoreFailed(js.files.directory_of(self._name), "it cannot be read")
-        found = yield from streams.new_replica(js, assignment.config, assignment.created_ns)
+        config, created_ns, group = assignment.config, assignment.created_ns, assignment.group
+        found = yield from streams.new_replica(js, config, created_ns, group)
         self.is_dropped = False
         return found
 

@@ -11,6 +11,7 @@ not lead before it has them.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from struct import Struct
 from typing import TYPE_CHECKING, Protocol
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.cluster.assignments import Assignment
     from pyjs.jetstream.config.stream import StreamConfig
     from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.jetstream.manage.persist import StoredConsumer
     from pyjs.jetstream.stream.stream import Stream
     from pyjs.store.store import SyncJob
 
@@ -91,6 +93,10 @@ class StreamMachine:
         self.replica: Replica
         self.leads = False
         self.is_elected = False  # it should lead, even if it cannot
+        self.memory: list[StoredConsumer] = []  # of a stream that had no other replicas, without files
+        self.is_adopting = (
+            False  # consumers of a stream that had no other replicas are being brought into the group
+        )
         self.catch_up: CatchUp | None = None  # None: it has everything that the log has not
         self.leader = 0  # number of a node, 0: none is known
         self.leader_since_ns = 0  # on the wall clock
@@ -166,16 +172,30 @@ class StreamMachine:
         if self.replica.index == 0 and self.stream.store.last_seq:
             self._consensus.propose(self.group, _NOTE.pack(_BASE, self.stream.store.last_seq))
         self._settle_config()
-        resources = resources_of(self.js, self.stream)
-        self.stream.turn.go_on(adopt_steps(self.js, self.stream, resources))
+        self.stream.turn.go_on(self._adopt_steps())
         streams.listen(self.js, self.stream, on=True)
+        streams.copy_origins(self.js, self.stream, on=True)
         self._owner.led.append(self.stream)
         self._owner.regroup(self)
+
+    def lead_again(self) -> None:
+        """Lead if the group wants it."""
+        if self.is_elected:
+            self._lead()
+
+    def _adopt_steps(self) -> Steps:
+        self.is_adopting = True
+        try:
+            yield from adopt_steps(self.js, self.stream, resources_of(self.js, self.stream), self.memory)
+            self.memory = []
+        finally:
+            self.is_adopting = False
 
     def follow(self) -> None:
         """Stop leading."""
         if self.leads:
             self.leads = False
+            streams.copy_origins(self.js, self.stream, on=False)
             self.replica.follow()
             streams.listen(self.js, self.stream, on=False)
             self._owner.lost.append(self.stream)
@@ -307,6 +327,7 @@ class StreamMachine:
         if not self.stream.closed:
             streams.abandon(self.js, self.stream, StoreFailed(str(self.stream), "its messages are lost"))
         store = MemStore()
+        store.replicate(self.group)
         store.begin_copied_entry()
         store.skip_seqs_to(last_seq)
         store.end_copied_entry(index, term, time_ns, 0, b"")
@@ -351,15 +372,19 @@ class StreamMachine:
             return
 
     @property
-    def _has_config(self) -> bool:
-        return self.stream.config.same_as(self.assignment.config)
+    def _config(self) -> StreamConfig:
+        """The configuration of the metadata; as long as the stream has a group it has several replicas."""
+        config = self.assignment.config
+        if config.num_replicas > 1:
+            return config
+        return replace(config, num_replicas=max(2, self.stream.config.num_replicas))
 
     def configure_steps(self) -> Steps:
         """Propose the configuration of the metadata for all replicas; if that fails, the next leader tries again."""
-        if self.replica.index and self._has_config:
+        if self.replica.index and self.stream.config.same_as(self._config):
             return
         try:
-            yield from self.replica.operate(operations.configure(self.assignment.config))
+            yield from self.replica.operate(operations.configure(self._config))
         except ApiError as error:
             self.js.shared.log.warn(f"The configuration of {self.stream} is not changed yet: {error}")
 

@@ -10,6 +10,7 @@ A replica that fails, such as on a full disk, transfers its leadership, and is o
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,14 +19,14 @@ from pyjs.base.errors import PyjsError, StoreFailed
 from pyjs.consensus.engine import Conf, RaftError, incarnation_of, peer_id
 from pyjs.jetstream.cluster.reports import GroupStatus, PeerStatus, stream_cluster
 from pyjs.jetstream.config.choices import FILE
-from pyjs.jetstream.manage import streams
+from pyjs.jetstream.manage import consumers, streams
 from pyjs.jetstream.manage.parked import Parked
 from pyjs.jetstream.replication import copy_batch
 from pyjs.jetstream.replication.copy_batch import ALL, Ask, Kind
 from pyjs.jetstream.replication.copying import serve
-from pyjs.jetstream.replication.membership import leave_steps, regroup_steps
+from pyjs.jetstream.replication.membership import is_settled, leave_steps, regroup_steps
+from pyjs.jetstream.replication.single import finish_steps, single_steps
 from pyjs.jetstream.replication.stream_machine import StreamMachine
-from pyjs.store.file.store import FileStore
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -77,6 +78,10 @@ class ReplicatedStreams:
     ) -> None:
         self.led: list[Stream] = []  # streams that this node leads since their owner last looked
         self.lost: list[Stream] = []  # streams that it led before
+        # What the metadata is to be told: replicas whose log may have lost what they promised, and streams whose only
+        # replica is the only member of its group.
+        self.lost_replicas: list[Assignment] = []
+        self.ended: list[Assignment] = []
         self._node = node
         self._cluster = cluster
         self._shared = shared
@@ -240,15 +245,18 @@ class ReplicatedStreams:
         if alone is not None:
             # It had no other replica: its group begins with this one, which has all messages.
             self._shut[key] = assignment.created_ns
-            js.parked[assignment.name] = yield from streams.make_replica(js, alone)
-        has_members = bool((conf or self._log.groups[assignment.group].conf).voters)
-        machine.attach((yield from self._attached_steps(js, assignment, offered=has_members)))
+            machine.memory = consumers.in_memory(alone)
+            js.parked[assignment.name] = yield from streams.make_replica(js, alone, assignment.group)
+        voters = (conf or self._log.groups[assignment.group].conf).voters
+        machine.attach((yield from self._attached_steps(js, assignment, offered=bool(voters))))
         self._machines[key] = machine
         incarnation = assignment.incarnation_on(self._node)
         self._consensus.open(assignment.group, assignment.raft_group, machine, conf, incarnation)
-        is_first = assignment.nodes[0] == self._node or (conf is not None and len(conf.voters) == 1)
-        if conf is not None and conf.voters and is_first:
+        is_first = conf is not None and assignment.nodes[0] == self._node
+        if len(voters) == 1 or (voters and is_first):
             machine.stream.turn.go_on(self._stand_steps(machine))
+        if incarnation_of(self._log.groups[assignment.group].peer) > incarnation > 0:
+            self.lost_replicas.append(assignment)  # the metadata does not know this peer
         if incarnation == 0:
             machine.stream.turn.go_on(self._leave_steps(machine))
 
@@ -260,7 +268,8 @@ class ReplicatedStreams:
         parked = yield from self._stored_steps(js, assignment)
         is_new = parked is None
         if parked is None:
-            parked = yield from streams.new_replica(js, assignment.config, assignment.created_ns)
+            config, created_ns, group = assignment.config, assignment.created_ns, assignment.group
+            parked = yield from streams.new_replica(js, config, created_ns, group)
         self._shut[key] = assignment.created_ns
         try:
             stream = yield from streams.open_replica(js, parked, recovered=not is_new, offered=offered)
@@ -282,9 +291,10 @@ class ReplicatedStreams:
         is_shut = self._shut.get((js.account.name, name)) == assignment.created_ns
         if parked is None and is_shut and assignment.config.storage == FILE:
             parked = yield from _reopened_steps(js, name)
-            if isinstance(parked.store, FileStore) and parked.config.num_replicas == 1:
-                parked.store.replicate(parked.created_ns)
-        if parked is not None and parked.created_ns != assignment.created_ns:
+            if parked.config.num_replicas == 1:
+                parked.store.replicate(assignment.group)
+        place = assignment.created_ns, assignment.group
+        if parked is not None and (parked.created_ns, parked.store.group) != place:
             self._shared.log.warn(f"Stream {name!r} is another one than that in the store")
             _release(js, parked)
             return None
@@ -345,6 +355,61 @@ class ReplicatedStreams:
             yield from regroup_steps(machine, self._consensus, self._node, self._silent)
         finally:
             self._regrouping.discard(machine.group)
+        with suppress(KeyError, RaftError):  # it is closed
+            found = self._consensus.status(machine.group)
+            if (
+                machine.leads
+                and machine.assignment.config.num_replicas == 1
+                and is_settled(machine.assignment, found)
+            ):
+                self.ended.append(machine.assignment)
+
+    def has_group(self, js: JetStream, assignment: Assignment) -> bool:
+        """Return whether a replica of the stream's group is or was on this server."""
+        machine = self._machines.get((js.account.name, assignment.name))
+        parked = js.parked.get(assignment.name)
+        return (
+            (machine is not None and machine.group == assignment.group)
+            or (parked is not None and parked.store.group == assignment.group)
+            or assignment.group in self._log.groups
+        )
+
+    def single_steps(self, js: JetStream, assignment: Assignment) -> Steps:
+        """Let the replica of a group that has ended go on alone; other streams stay as they are.
+
+        Raises:
+            ApiError, PyjsError, OSError: it cannot be done now.
+        """
+        group = self._ended_group(js, assignment)
+        if not group:
+            return
+        key, old = (js.account.name, assignment.name), replace(assignment, group=group)
+        if key not in self._machines:
+            yield from self.open_steps(js, old)
+        machine = self._machines[key]
+        yield from finish_steps(machine)
+        yield from single_steps(machine, partial(self._end_group, machine))
+
+    def _end_group(self, machine: StreamMachine) -> None:
+        """Close a group, and remove its log."""
+        del self._machines[machine.js.account.name, machine.assignment.name]
+        self._consensus.remove(machine.group)
+
+    def _ended_group(self, js: JetStream, assignment: Assignment) -> int:
+        """Return the former group of a stream whose first replica is here; 0: there is none."""
+        if assignment.incarnation_on(self._node) != 1:
+            return 0  # this server has got its replica later
+        machine, parked = (
+            self._machines.get((js.account.name, assignment.name)),
+            js.parked.get(assignment.name),
+        )
+        if machine is not None:
+            group, created_ns = machine.group, machine.assignment.created_ns
+        elif parked is not None:
+            group, created_ns = parked.store.group, parked.created_ns
+        else:
+            return 0
+        return group if group != assignment.group and created_ns == assignment.created_ns else 0
 
     def drop_steps(self, js: JetStream, assignment: Assignment) -> Steps:
         """Remove the replica of a stream and its files from this node: now, or once its group has removed it."""
@@ -401,6 +466,16 @@ class ReplicatedStreams:
 
     # -- failures ----------------------------------------------------------------------------------------------
 
+    def take_lost_replicas(self) -> list[Assignment]:
+        """Return the replicas that must come back as other peers, once."""
+        found, self.lost_replicas = self.lost_replicas, []
+        return found
+
+    def take_ended(self) -> list[Assignment]:
+        """Return the streams that need their group no more, once."""
+        found, self.ended = self.ended, []
+        return found
+
     def fail(self, stream: Stream) -> None:
         """Stop a replica whose state is not reliable any more."""
         machine = self.machine_of(stream)
@@ -418,6 +493,9 @@ class ReplicatedStreams:
             yield partial(self._wake_later, stream.turn, RETRY_NS)
             try:
                 yield from js.gates.within(stream.name, True, lambda: self._reopen_steps(machine))
+                return
+            except ReplicaLost:
+                self.lost_replicas.append(machine.assignment)
                 return
             except (PyjsError, OSError, MemoryError) as error:
                 self._shared.log.error(f"The replica of {stream} is not open, it is tried again: {error}")

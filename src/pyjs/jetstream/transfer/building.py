@@ -23,12 +23,15 @@ from pyjs.jetstream.transfer.writing import StreamWriter
 from pyjs.store.store import StreamStore
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
+    from typing import TypeAlias
 
     from pyjs.core.chore import Chore, Step
     from pyjs.core.sink import Turn
     from pyjs.jetstream.manage.engine import JetStream
     from pyjs.jetstream.manage.persist import AccountFiles
+
+    Join: TypeAlias = Callable[["StreamBuild"], Generator[Step, None, Stream]]
 
 
 class _Sync(Job):
@@ -60,9 +63,12 @@ class _Sync(Job):
 class StreamBuild:
     """One stream under construction; it must be closed in any case."""
 
-    def __init__(self, js: JetStream, config: StreamConfig) -> None:
+    def __init__(self, js: JetStream, config: StreamConfig, join: Join | None = None) -> None:
+        """Begin; in a cluster `join` gives the complete stream to it."""
         self._js = js
+        self._join = join
         self.config = config
+        self.created_ns = js.shared.clock.wall_ns()  # in a cluster
         self._files: AccountFiles | None = None  # of the hidden directory; None: a memory stream
         self._writer: StreamWriter | None = None
         self._counted = 0  # bytes added to the usage of account and server
@@ -70,6 +76,8 @@ class StreamBuild:
     def begin(self, created_ns: int = 0) -> Generator[Step, None, None]:
         """Create the store of a stream created at `created_ns` (0: now). Raises StoreFailed."""
         js, now_ns = self._js, self._js.shared.clock.wall_ns()
+        if self._join is not None:
+            created_ns = self.created_ns
         limits, consumers_max = consumers.limits_of(js), self.config.max_consumers
         if consumers_max <= 0:
             consumers_max = js.limits.max_consumers
@@ -126,8 +134,10 @@ class StreamBuild:
         self.commit()
         if self._files is not None:
             yield from self._sync()
+        if self._join is not None:
+            return (yield from self._join(self))
         name = self.config.name
-        return (yield from self._js.gates.within(name, True, self._add_to_account))
+        return (yield from self._js.gates.within(name, True, self.add_steps))
 
     def _sync(self) -> Generator[Step, None, None]:
         turn = self._js.account.turn
@@ -141,7 +151,18 @@ class StreamBuild:
         if job.failure is not None:
             raise StoreFailed(self.config.name, str(job.failure)) from job.failure
 
-    def _add_to_account(self) -> Generator[Step, None, Stream]:
+    @property
+    def account(self) -> str:
+        """The name of the account."""
+        return self._js.account.name
+
+    def add_steps(self) -> Generator[Step, None, Stream]:
+        """Open the complete stream in its place; the caller has exclusive access to it.
+
+        Raises:
+            ApiError: the name was taken meanwhile, or the stream is refused.
+            StoreFailed: it cannot be opened, and is removed.
+        """
         js, config, writer = self._js, self.config, self.writer
         if config.name in js.streams or config.name in js.held or js.account.jetstream is not js:
             raise errcodes.STREAM_NAME_EXIST_RESTORE_FAILED.error()

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.config.stream import StreamConfig
     from pyjs.jetstream.manage.engine import JetStream
     from pyjs.jetstream.stream.stream import Stream
+    from pyjs.jetstream.transfer.building import Join
 
 STALL_NS = 5 * NS_PER_S
 QUEUED_MAX = 64 << 20  # bytes of chunks that wait; a client that waits for answers sends much less
@@ -55,8 +56,12 @@ class Input(Enum):
 class Restore:
     """One restore."""
 
-    def __init__(self, js: JetStream, config: StreamConfig, client: dict[str, object] | None) -> None:
+    def __init__(
+        self, js: JetStream, config: StreamConfig, client: dict[str, object] | None, join: Join | None = None
+    ) -> None:
+        """Create a restore; in a cluster `join` gives the complete stream to it."""
         self._js = js
+        self._join = join
         self._config = config
         self._client = client
         self._subject = f"$JS.SNAPSHOT.RESTORE.{config.name}.{nuid(js.shared.rng)}"
@@ -81,7 +86,7 @@ class Restore:
 
     def _steps(self) -> Iterator[Step]:
         """Build the stream, answer and publish the advisory; remove everything after an error."""
-        build = StreamBuild(self._js, self._config)
+        build = StreamBuild(self._js, self._config, self._join)
         try:
             stream = yield from self._build(build)
         except (BadArchive, StoreFailed, ApiError, OSError, MemoryError, *NONSENSE) as error:

@@ -26,7 +26,6 @@ cdef class FileStore(StreamStore):
     cdef readonly SegmentReader reader
     cdef readonly Examiner examiner
     cdef Eraser eraser
-    cdef readonly uint64_t group            # identity of the log of a replica; 0: it is none
     cdef readonly uint64_t synced_index     # a replica: the last entry whose effects are all durable; 0: none
     cdef uint64_t syncing_index             # the same, once the running sync has ended
     cdef readonly list set_aside            # paths of segments that were set aside, by this or an earlier start

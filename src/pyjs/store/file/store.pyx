@@ -106,13 +106,9 @@ cdef class FileStore(StreamStore):
         self.files.ids_from = 0
 
     def replicate(self, uint64_t group) -> None:
-        """Record marks from now on: the stream of this open store becomes a replica, and has applied no entry.
-
-        `group` is the identity of its log, which no earlier group of the stream had; never 0.
-        """
-        self.group = group
-        self.ids_from = self.synced_index = self.syncing_index = 0
-        StreamStore.end_entry(self, 0, 0, 0, b"")
+        """Record marks from now on, too."""
+        StreamStore.replicate(self, group)
+        self.synced_index = self.syncing_index = 0
         self.writer.entries, self.writer.mark = ALL_MARKED, EntryMark(0, 0, 0, b"", group, 0)
         self.writer.staged_index = self.writer.kept_index = 0
         self.writer.begin_segment()     # in it a mark precedes the first message

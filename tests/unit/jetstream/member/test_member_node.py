@@ -311,14 +311,6 @@ def test_a_stream_gets_more_replicas_with_everything_it_has(net: JetNet) -> None
     assert net.publish(net.living()[0], "s", 1) == [7]
 
 
-def test_no_replica_becomes_the_only_one_yet(net: JetNet) -> None:
-    servers = net.trio()
-    body: dict[str, object] = {"name": "R", "subjects": ["r"], "num_replicas": 2}
-    net.answers(servers[0].client(), "STREAM.CREATE.R", body, wait_ms=2000)
-    answer = net.ask(servers[1].client(), "STREAM.UPDATE.R", {**body, "num_replicas": 1})
-    assert "to a single replica" in answer["error"]["description"]
-
-
 def test_the_leader_of_a_stream_steps_down(net: JetNet) -> None:
     servers = net.trio()
     body = {"name": "R", "subjects": ["r.>"], "num_replicas": 3}

@@ -23,6 +23,8 @@ A new leader opens each consumer with its committed state:
 - Lost: waiting pull requests, which get 409 Leadership Change; the pin of a priority group, so the next request
   gets a new one; and the time of the last activity, so `inactive_threshold` starts again.
 
+The positions of the stream's sources are here, too: they are committed and restored in the same way.
+
 Knows nothing of the meaning of changes and states; jetstream/manage/replicated_consumers.py opens consumers.
 """
 
@@ -74,6 +76,20 @@ def deletion(name: str, created_ns: int) -> bytes:
     return operation("consumer deleted", CREATED.pack(created_ns), name.encode())
 
 
+def pack_positions(positions: dict[bytes, tuple[int, bytes]]) -> bytes:
+    """Return the body of an item with the positions of sources."""
+    packed: bytes = msgpack.packb(
+        [part for name, (seq, ident) in positions.items() for part in (name, seq, ident)]
+    )
+    return packed
+
+
+def read_positions(body: bytes) -> dict[bytes, tuple[int, bytes]]:
+    """Return the positions of sources in an item."""
+    parts = iter(msgpack.unpackb(body))
+    return {name: (seq, ident) for name, seq, ident in zip(parts, parts, parts, strict=True)}
+
+
 # -- the consumers ----------------------------------------------------------------------------------------------
 
 
@@ -120,6 +136,8 @@ class ReplicatedConsumers:
     def __init__(self, stream: Stream) -> None:
         self.index = 0  # of the last entry applied to the consumers
         self.committed: dict[str, CommittedConsumer] = {}
+        # How far sources were copied: by name, the sequence in the origin and the identity of the origin.
+        self.positions: dict[bytes, tuple[int, bytes]] = {}
         self.open: dict[str, StreamConsumer] = {}  # where this replica leads
         self.opener: Opener | None = None  # set before the stream leads
         self._stream = stream
@@ -141,6 +159,9 @@ class ReplicatedConsumers:
         """
         if self._has_entry:
             return
+        if kind == "positions":
+            self.positions |= read_positions(body)
+            return
         if kind == "consumer created":
             self._create(name.decode(), body)
             return
@@ -156,7 +177,7 @@ class ReplicatedConsumers:
             return
         self.begin(index)
         for kind, name, _, body in items_of(payload):
-            if kind.startswith("consumer"):
+            if kind == "positions" or kind.startswith("consumer"):
                 try:
                     self.apply(kind, name, body)
                 except errcodes.ApiError:
@@ -255,7 +276,7 @@ class ReplicatedConsumers:
             (each.name, each.created_ns, each.config_json, each.state, bytes(each.changes))
             for each in self.committed.values()
         ]
-        data: bytes = msgpack.packb((VERSION, self.index, consumers))
+        data: bytes = msgpack.packb((VERSION, self.index, consumers, pack_positions(self.positions)))
         return data
 
     def load(self, data: bytes) -> None:
@@ -267,13 +288,15 @@ class ReplicatedConsumers:
         Raises:
             ValueError: it is not a dump, or a newer version wrote it.
         """
-        version, index, consumers = msgpack.unpackb(data)
+        version, *rest = msgpack.unpackb(data)
         if version != VERSION:
             raise ValueError(f"the consumers have version {version}, and this server knows {VERSION}")
+        index, consumers, positions = rest
         self.follow()
         for name in list(self.committed):
             self._stream.remove_consumer(name, for_good=False)
         self.committed.clear()
+        self.positions = read_positions(positions)
         self.index = index
         for name, created_ns, config, state, changes in consumers:
             consumer = CommittedConsumer(name, created_ns, config, state)

@@ -1,10 +1,11 @@
 """The payload of an entry: messages, or one operation. payload.pyx describes the format."""
-from libc.stdint cimport uint8_t, uint16_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef enum:
     PAYLOAD_VERSION = 1
     PAYLOAD_HEADER_SIZE = 8
     ITEM_HEADER_SIZE = 12
+    COPY_TAIL_SIZE = 16             # behind a mirrored message: its sequence and time
     PAYLOAD_SIZE_MAX = 68091904     # bytes: one message of any size fits; the same as in consensus/batch.py
 
 cdef enum ItemKind:
@@ -22,6 +23,9 @@ cdef enum ItemKind:
     ITEM_CONSUMER_DELETE = 12
     ITEM_CONSUMER_CHANGES = 13  # the kinds from here on may be together with messages
     ITEM_CONSUMER_STATE = 14
+    ITEM_MIRRORED = 15          # a message of a mirror's origin
+    ITEM_SOURCED = 16           # a copy of a source, with the header that names its origin
+    ITEM_POSITIONS = 17         # how far sources were copied
 
 cdef packed struct ItemHeader:
     uint32_t size               # of the whole item
@@ -47,6 +51,8 @@ cdef class PayloadBuffer:
 
     cdef int add(self, int kind, const char* subject, size_t subject_len, const char* body, size_t header_len,
                  size_t size) noexcept nogil                    # -1: no room; nothing is added
+    cdef int add_mirrored(self, const char* subject, size_t subject_len, const char* body, size_t header_len,
+                          size_t size, uint64_t seq, int64_t ts) noexcept nogil     # as `add`
     cdef int begin_batch(self, const char* id, size_t n, size_t* at) noexcept nogil
     cdef void end_batch(self, size_t at) noexcept nogil
     cdef int reserve(self, size_t size) noexcept nogil

@@ -21,15 +21,18 @@
 | 12 consumer deleted | its name | created i64 |
 | 13 consumer changes | its name | created i64, changes (jetstream/consumer/acks/log.pyx) |
 | 14 consumer state | its name | created i64, state (jetstream/consumer/record.py) |
+| 15 mirrored | its subject | headers, payload, seq u64, time i64 |
+| 16 sourced | its subject | headers, payload |
+| 17 positions | | msgpack list: name of a source, sequence in its origin, identity of the origin; and so on |
 
-`created` tells a consumer from an earlier one of the same name. A payload is empty, or has messages, batches, and
-changes and states of consumers, or one item of another kind. Reply subjects are not in it: only the
+`created` tells a consumer from an earlier one of the same name. A payload is empty, or has messages, batches, copies,
+positions, and changes and states of consumers, or one item of another kind. Reply subjects are not in it: only the
 leader that proposed it answers.
 
 The whole payload is checked before any part of it is applied. Knows nothing of streams. Compiled because every
 message of a replicated stream passes here (benchmarks/replica.py).
 """
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
@@ -49,7 +52,8 @@ ITEM_NAMES = {
     ITEM_CONFIG: "configuration", ITEM_EXPIRE: "expiry", ITEM_REMOVE: "removal", ITEM_SKIP: "skip",
     ITEM_FIRE: "schedules", ITEM_CONSUMER_CREATE: "consumer created", ITEM_CONSUMER_CONFIG: "consumer configured",
     ITEM_CONSUMER_DELETE: "consumer deleted", ITEM_CONSUMER_CHANGES: "consumer changes",
-    ITEM_CONSUMER_STATE: "consumer state",
+    ITEM_CONSUMER_STATE: "consumer state", ITEM_MIRRORED: "mirrored", ITEM_SOURCED: "sourced",
+    ITEM_POSITIONS: "positions",
 }
 KINDS = {name: kind for kind, name in ITEM_NAMES.items()}
 
@@ -90,6 +94,18 @@ cdef class PayloadBuffer:
         memcpy(p + ITEM_HEADER_SIZE + subject_len, body, size)
         self.used += whole
         self.items += 1
+        return 0
+
+    cdef int add_mirrored(self, const char* subject, size_t subject_len, const char* body, size_t header_len,
+                          size_t size, uint64_t seq, int64_t ts) noexcept nogil:
+        cdef size_t whole = ITEM_HEADER_SIZE + subject_len + size
+        if self.reserve(whole + COPY_TAIL_SIZE) != 0 \
+                or self.add(ITEM_MIRRORED, subject, subject_len, body, header_len, size) != 0:
+            return -1
+        (<ItemHeader*> (self.data + self.used - whole)).size = <uint32_t> (whole + COPY_TAIL_SIZE)
+        memcpy(self.data + self.used, &seq, 8)
+        memcpy(self.data + self.used + 8, &ts, 8)
+        self.used += COPY_TAIL_SIZE
         return 0
 
     cdef int reserve(self, size_t size) noexcept nogil:
@@ -223,11 +239,30 @@ cdef const char* operation_fault(Item* item) noexcept nogil:
         fits = item.size > 0 and item.size % 16 == 0
     elif ITEM_CONSUMER_CREATE <= item.kind <= ITEM_CONSUMER_STATE:
         return consumer_fault(item)
+    elif item.kind == ITEM_MIRRORED:
+        return mirrored_fault(item)
+    elif item.kind == ITEM_SOURCED:
+        return message_fault(item)
+    elif item.kind == ITEM_POSITIONS:
+        fits = item.size > 0
     else:
         return b"an unknown kind"
     if not fits or item.header_len or (item.subject_len and item.kind != ITEM_PURGE):
         return b"an operation of a wrong size"
     return NULL
+
+
+cdef const char* mirrored_fault(Item* item) noexcept nogil:
+    """Return what is wrong with a mirrored message, or NULL."""
+    cdef uint64_t seq = 0
+    cdef int64_t ts = 0
+    if item.size < COPY_TAIL_SIZE or item.size - COPY_TAIL_SIZE < item.header_len:
+        return b"a mirrored message of a wrong size"
+    memcpy(&seq, item.body + item.size - COPY_TAIL_SIZE, 8)
+    memcpy(&ts, item.body + item.size - 8, 8)
+    if not 0 < seq <= SEQ_MAX or ts <= 0:
+        return b"a mirrored message without sequence or time"
+    return message_fault(item)
 
 
 cdef const char* consumer_fault(Item* item) noexcept nogil:

@@ -1,4 +1,6 @@
 """The state that the leader keeps for each proposed payload."""
+from libc.stdint cimport uint64_t
+
 from pyjs.wire.ops cimport Msg
 
 cdef class Proposal:
@@ -7,6 +9,7 @@ cdef class Proposal:
     cdef public size_t size     # bytes of the payload
     cdef public object outcome  # Outcome, if a chore waits for it; None: nobody does
     cdef readonly list calls    # called when the entry is applied; not if the proposal is lost
+    cdef uint64_t copies        # of mirrors and sources that are in it
     cdef readonly set changed   # names of the consumers whose changes are in it
 
     cdef int add_reply(self, Msg* m) noexcept nogil         # -1: out of memory

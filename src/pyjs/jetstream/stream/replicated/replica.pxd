@@ -29,8 +29,12 @@ cdef class Replica(Sink):
     cdef readonly object consumers      # consumers.ReplicatedConsumers
     cdef object running         # outcome of the running operation, on the leader; None: nobody waits
     cdef list removals          # acknowledged messages to remove
+    cdef uint64_t copies        # of mirrors and sources, collected or in flight
 
     cdef bint refused(self, Msg* m) noexcept nogil
+    cdef bint collect_copy(self, Msg* m, bint mirrored, uint64_t seq, int64_t ts) noexcept nogil
+    cdef bint copies_reached(self, Msg* m) noexcept nogil
+    cdef void apply_copy(self, Item* item) noexcept nogil
     cdef void collect_batched(self, Msg* m) noexcept
     cdef void collect_transformed(self, Msg* m) noexcept
     cdef bint collect(self, Msg* m) noexcept nogil

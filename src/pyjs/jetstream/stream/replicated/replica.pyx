@@ -27,11 +27,12 @@ from libc.string cimport memcmp, memcpy
 
 from pyjs.jetstream.stream.features.batches cimport AtomicBatch
 from pyjs.jetstream.stream.features.special cimport SpecialPublishes
-from pyjs.jetstream.stream.limits cimport SCHEDULES
+from pyjs.jetstream.stream.copies cimport keep_copy
+from pyjs.jetstream.stream.limits cimport DISCARD_NEW, DISCARD_NEW_PER_SUBJECT, SCHEDULES, SEALED
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.jetstream.stream.replicated.payload cimport (
-    ITEM_BATCH, ITEM_CONSUMER_CHANGES, ITEM_HEADER_SIZE, ITEM_MESSAGE, PAYLOAD_HEADER_SIZE, PAYLOAD_SIZE_MAX,
-    next_item, payload_fault,
+    COPY_TAIL_SIZE, ITEM_BATCH, ITEM_CONSUMER_CHANGES, ITEM_HEADER_SIZE, ITEM_MESSAGE, ITEM_MIRRORED, ITEM_SOURCED,
+    PAYLOAD_HEADER_SIZE, PAYLOAD_SIZE_MAX, next_item, payload_fault,
 )
 from pyjs.subjects.routes cimport Target
 from pyjs.wire.compose cimport compose
@@ -142,6 +143,44 @@ cdef class Replica(Sink):
         self.proposal.used = replies        # a reply too many would get the answer to the next message
         return not self.stream.refuse(m, 10023, 0)
 
+    cdef bint collect_copy(self, Msg* m, bint mirrored, uint64_t seq, int64_t ts) noexcept nogil:
+        """Add a copy of a message of another stream to the payload of this turn; return False if there is no room.
+
+        `seq` and `ts` are those of the message in the origin.
+        """
+        cdef uint64_t size = ITEM_HEADER_SIZE + m.subject_len + m.size + COPY_TAIL_SIZE
+        cdef int failed
+        if not self.leads or self.stopping or PAYLOAD_HEADER_SIZE + size > PAYLOAD_SIZE_MAX or self.is_full(size) \
+                or (self.server.max >= 0 and self.server.used > self.server.max) or self.copies_reached(m):
+            return False
+        if self.account.max >= 0 \
+                and self.account.used + <int64_t> (self.in_flight + self.buffer.used + size) > self.account.max:
+            return False
+        if mirrored:
+            failed = self.buffer.add_mirrored(m.subject, m.subject_len, m.body, m.header_len, m.size, seq, ts)
+        else:
+            failed = self.buffer.add(ITEM_SOURCED, m.subject, m.subject_len, m.body, m.header_len, m.size)
+        if failed != 0:
+            return False
+        self.copies += 1
+        self.proposal.copies += 1
+        if self.buffer.used > COLLECTED_MAX:
+            self.stream.turn.pressure = True
+        return True
+
+    cdef bint copies_reached(self, Msg* m) noexcept nogil:
+        """Return whether discard new refuses another copy, if all copies in flight are stored."""
+        cdef int64_t max_msgs = self.stream.limits.max_msgs, max_bytes = self.stream.limits.max_bytes
+        cdef uint64_t size = self.in_flight + self.buffer.used + m.size + m.subject_len + RECORD_OVERHEAD
+        if not self.stream.limits.features & (DISCARD_NEW | DISCARD_NEW_PER_SUBJECT):
+            return False
+        if max_msgs > 0 and self.stream.limits.max_msgs_per_subject <= 0 \
+                and self.stream.store.catalogue.msgs + self.copies >= <uint64_t> max_msgs:
+            return True
+        if max_bytes > 0 and self.stream.store.catalogue.bytes + size > <uint64_t> max_bytes:
+            return True
+        return self.stream.limits.reached(self.stream.store.catalogue, m, False) != 0
+
     cdef bint refused(self, Msg* m) noexcept nogil:
         """Return whether this node cannot take the message; if so, answer it."""
         cdef uint64_t size = ITEM_HEADER_SIZE + m.subject_len + m.size
@@ -219,6 +258,8 @@ cdef class Replica(Sink):
     def offer(self) -> bool:
         """Propose the collected messages; return whether the stream may commit applied entries."""
         cdef Proposal proposal
+        if self.leads and self.stream.inflow is not None:
+            self.stream.inflow.offering()       # adds how far the copies in it go
         if self.buffer.used:
             payload, proposal = self.buffer.take(), self.proposal
             self.proposal = Proposal()
@@ -240,9 +281,12 @@ cdef class Replica(Sink):
     def dropped(self, Proposal proposal not None) -> None:
         """Handle a lost proposal: no answer is sent, since the outcome is unknown."""
         self.in_flight -= min(proposal.size, self.in_flight)
+        self.copies -= min(proposal.copies, self.copies)
         proposal.size = 0
         if self.leads:
             self.consumers.lost(proposal.changed)
+            if proposal.copies and self.stream.inflow is not None:
+                self.stream.inflow.lost()
         if proposal.outcome is not None:
             proposal.outcome.settle(None, errcodes.INSUFFICIENT_RESOURCES.error())
 
@@ -340,6 +384,7 @@ cdef class Replica(Sink):
         """Stop proposing; drop collected messages that are not proposed yet."""
         self.leads = False
         self.buffer.clear()
+        self.copies -= min(self.proposal.copies, self.copies)
         self.proposal, self.removals = Proposal(), []
         self.consumers.follow()
         self.stream.expiry.cancel()
@@ -399,6 +444,7 @@ cdef class Replica(Sink):
             raise error
         if proposal is not None:
             self.in_flight -= min(proposal.size, self.in_flight)
+            self.copies -= min(proposal.copies, self.copies)
             proposal.size = 0
         self.proposed = proposal is not None
         self.consumers.begin(index)
@@ -455,6 +501,9 @@ cdef class Replica(Sink):
         cdef Item item
         cdef Msg m
         while next_item(p, n, &at, &item):
+            if item.kind == ITEM_MIRRORED or item.kind == ITEM_SOURCED:
+                self.apply_copy(&item)
+                continue
             if item.kind != ITEM_MESSAGE:
                 with gil:
                     if item.kind == ITEM_BATCH:
@@ -468,8 +517,26 @@ cdef class Replica(Sink):
             self.stream.ingest(&m)
         return 0
 
+    cdef void apply_copy(self, Item* item) noexcept nogil:
+        """Store a copy of a mirror or source."""
+        cdef bint mirrored = item.kind == ITEM_MIRRORED
+        cdef uint32_t size = item.size - (COPY_TAIL_SIZE if mirrored else 0)
+        cdef uint64_t seq = 0
+        cdef int64_t ts = 0
+        cdef Msg m
+        if mirrored:
+            memcpy(&seq, item.body + size, 8)
+            memcpy(&ts, item.body + size + 8, 8)
+            if self.stream.limits.features & SEALED or seq <= self.stream.store.catalogue.last_seq \
+                    or self.stream.store.skip_to(seq - 1) != 0:
+                return                          # an earlier leader has proposed it, too
+        compose(&m, item.subject, item.subject_len, item.body, item.header_len, size)
+        self.stream.stamp = ts
+        keep_copy(self.stream, &m, mirrored, True)
+        self.stream.stamp = 0
+
     cdef int apply_change(self, Item* item) except -1:
-        """Apply changes of a consumer."""
+        """Apply changes of a consumer, or positions of sources."""
         self.consumers.apply(ITEM_NAMES[item.kind], item.subject[:item.subject_len], item.body[:item.size])
         return 0
 

@@ -1,0 +1,136 @@
+"""A stream whose replicas were reduced to one goes on without a group.
+
+The leader of the group makes itself its only member (membership.py), and the metadata is told. It gives the stream the
+number of a group that has no log yet; as soon as that is known here, the replica becomes a stream as on a single
+server. Its configuration says so last: a start before that finds the replica and its group, and does all of it again.
+A later group of the stream has another number, so no other server confuses it with the old one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from pyjs.base.clock import NS_PER_MS, NS_PER_S
+from pyjs.base.errors import StoreFailed
+from pyjs.jetstream.config.choices import FILE
+from pyjs.jetstream.manage import streams
+from pyjs.jetstream.manage.consumers import is_durable, resources_of
+from pyjs.jetstream.manage.persist import StoredConsumer
+from pyjs.jetstream.manage.replicated_consumers import stored_state
+from pyjs.jetstream.mirror.positions import Positions
+from pyjs.jetstream.stream.replicated.durable import durable_steps
+from pyjs.jetstream.stream.replicated.payload import operation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from typing import TypeAlias
+
+    from pyjs.core.chore import Step
+    from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.jetstream.replication.copying import Answer
+    from pyjs.jetstream.stream.replicated.replica import Replica
+    from pyjs.jetstream.stream.stream import Stream
+
+    Steps: TypeAlias = Generator[Step, None, None]
+
+PAUSE_NS = 20 * NS_PER_MS
+LEAD_NS = 5 * NS_PER_S  # for the election of the only member
+
+
+class Machine(Protocol):
+    """The replica: stream_machine.StreamMachine."""
+
+    js: JetStream
+    stream: Stream
+    replica: Replica
+    leads: bool
+    is_adopting: bool
+    poll: Answer
+
+    def end(self) -> None:
+        """Lead no more."""
+
+    def lead_again(self) -> None:
+        """Lead if the group wants it."""
+
+
+def finish_steps(machine: Machine) -> Steps:
+    """Apply everything that was proposed, and take no more messages.
+
+    Raises:
+        ApiError: the outcome of what was proposed last is unknown.
+    """
+    turn = machine.stream.turn
+    deadline_ns = turn.now + LEAD_NS
+    while (not machine.leads and turn.now < deadline_ns) or machine.is_adopting:
+        yield from machine.poll.pause(PAUSE_NS)
+    if machine.leads:
+        streams.listen(machine.js, machine.stream, on=False)
+        yield from machine.replica.operate(operation("expiry"))
+    else:
+        machine.js.shared.log.error(
+            f"The group of {machine.stream} has no leader: the stream goes on with what it has applied"
+        )
+
+
+def single_steps(machine: Machine, end_group: Callable[[], None]) -> Steps:
+    """Make a replica that has finished a stream without others; `end_group` removes the log of its group.
+
+    Raises:
+        StoreFailed: its files cannot be written, and it leads again; or they cannot be read, and stay.
+    """
+    machine.end()
+    try:
+        memory = yield from _store_steps(machine)
+    except BaseException:
+        machine.lead_again()
+        raise
+    end_group()
+    yield from streams.make_single(machine.js, machine.stream, memory)
+
+
+def _store_steps(machine: Machine) -> Generator[Step, None, list[StoredConsumer]]:
+    """Make everything durable, at last that there is one replica; return the consumers that are in memory only.
+
+    Raises:
+        StoreFailed: it cannot be written.
+    """
+    js, stream = machine.js, machine.stream
+    yield from durable_steps(stream)
+    if stream.store.failed:
+        raise stream.store.error or StoreFailed(str(stream), "it has failed")
+    if stream.config.storage == FILE:
+        for _ in js.files.recover_consumers(stream.name):
+            yield None  # those that an earlier attempt has stored are stored again
+    memory = yield from _keep_steps(machine)
+    positions = machine.replica.consumers.positions
+    if stream.config.storage == FILE and positions:
+        file = Positions(partial(js.files.open_positions, stream.name), js.shared.log)
+        file.save(stream.store.last_seq, positions)
+    if stream.config.storage == FILE:
+        single = replace(stream.config, num_replicas=1)
+        yield from js.files.change(single, stream.created_ns, stream.store, js.shared.metadata)
+    return memory
+
+
+def _keep_steps(machine: Machine) -> Generator[Step, None, list[StoredConsumer]]:
+    """Store the committed consumers; return those that are in memory only.
+
+    Raises:
+        StoreFailed: they cannot be written.
+    """
+    js, stream = machine.js, machine.stream
+    memory: list[StoredConsumer] = []
+    resources = resources_of(js, stream)._replace(metadata=None)
+    for each in list(machine.replica.consumers.committed.values()):
+        changes = (bytes(each.changes),)
+        found = StoredConsumer(each.name, each.config, each.created_ns, each.state, changes, (), None)
+        state = stored_state(stream, found, resources)
+        if is_durable(stream, each.config):
+            change = js.files.new_consumer(stream.name, each.name, each.config, each.created_ns, state)
+            yield from js.shared.metadata.commit(change)
+        else:
+            memory.append(found._replace(snapshot=state, deltas=()))
+    return memory

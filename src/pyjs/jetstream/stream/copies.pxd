@@ -1,0 +1,14 @@
+"""Copies of messages of other streams."""
+from libc.stdint cimport uint64_t
+
+from pyjs.jetstream.stream.pub_headers cimport PubHeaders
+from pyjs.jetstream.stream.stream cimport Stream
+from pyjs.wire.ops cimport Msg
+
+cdef enum:                                  # results of a copy
+    REFUSED = 0
+    STORED = 1
+    SKIPPED = 2                             # a duplicate, or a message without interest
+
+# Store a copy. `applied`: its entry is applied on every replica, and the leader has checked that there is room.
+cdef int keep_copy(Stream target, Msg* m, bint mirrors, bint applied) noexcept nogil

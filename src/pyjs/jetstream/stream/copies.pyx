@@ -1,0 +1,92 @@
+"""Stores copies of messages of other streams, which have checked them.
+
+A mirror or source stores a copy at once. If its stream has several replicas it proposes the copy, and each replica
+stores it when the entry is applied. Nothing that depends on the state of the stream refuses it then, since the leader
+could not copy it again in its place: the leader has checked the limits before.
+
+Compiled because every copied message passes here (benchmarks/: JetStream mirror).
+"""
+from libc.stdint cimport uint32_t
+from libc.string cimport memset
+
+from pyjs.jetstream.stream.limits cimport ALLOW_ROLLUP, ALLOW_TTL, COUNTS, KEEPS_INTEREST, SEALED
+from pyjs.jetstream.stream.pub_headers cimport scan_pub_headers
+from pyjs.jetstream.stream.retention cimport skip_unwanted
+
+from pyjs.base.bounds import SEQ_MAX
+from pyjs.jetstream.errcodes import ApiError
+
+cdef uint64_t LAST_SEQ = SEQ_MAX
+
+
+cdef int keep_copy(Stream target, Msg* m, bint mirrors, bint applied) noexcept nogil:
+    cdef PubHeaders h
+    if target.limits.features & SEALED or (not applied and target.size_refused(m)):
+        return REFUSED
+    memset(&h, 0, sizeof(h))
+    if m.header_len:
+        scan_pub_headers(m.body, m.header_len, &h)
+    if h.msg_id.n and target.dedupe.window_ns and not mirrors \
+            and target.dedupe.seq_of(h.msg_id.p, h.msg_id.n, target.now()):
+        return SKIPPED
+    if target.limits.features & COUNTS and not mirrors:
+        with gil:
+            return keep_counted(target, m, &h, applied)
+    return keep(target, m, &h, applied)
+
+
+cdef int keep(Stream target, Msg* m, PubHeaders* h, bint applied) noexcept nogil:
+    """Store a message that is no duplicate."""
+    cdef uint64_t seq, before = target.staged_bytes
+    cdef bint lives, rolls_up, ends
+    lives = h.ttl.n != 0 and target.limits.features & ALLOW_TTL != 0
+    rolls_up = h.rollup.n != 0 and target.limits.features & ALLOW_ROLLUP != 0
+    ends = h.schedule_next.n != 0 and target.limits.features & ALLOW_ROLLUP != 0
+    seq = append(target, m) if applied else target.keep_or_skip(m, rolls_up)
+    if seq == 0:
+        return REFUSED
+    if h.msg_id.n:
+        target.remember_id(h, seq)
+    else:
+        target.dedupe.last_id_len = 0
+    if ends:
+        with gil:
+            target.special.note_schedule(m.body[:m.header_len], seq)
+    if lives or rolls_up:
+        with gil:
+            after(target, m, seq, h.ttl.p[:h.ttl.n] if lives else None,
+                  h.rollup.p[:h.rollup.n] if rolls_up else None)
+    return STORED if target.staged_bytes != before else SKIPPED
+
+
+cdef uint64_t append(Stream target, Msg* m) noexcept nogil:
+    """Store a message of an entry, whatever the limits; return its sequence, or 0 if the store has failed."""
+    if target.store.catalogue.last_seq >= LAST_SEQ:
+        return 0
+    if target.limits.features & KEEPS_INTEREST and not target.interest.wanted(m.subject, m.subject_len):
+        return skip_unwanted(target.store, m, target.wall(), True)
+    if target.republisher is None:
+        return target.keep(m)
+    with gil:
+        return target.keep_and_republish(m)
+
+
+cdef void after(Stream target, Msg* m, uint64_t seq, object ttl, object rollup) noexcept:
+    """Apply the TTL and roll-up headers of the message that was just stored."""
+    if ttl is not None:
+        target.aging.lifetimes.add(seq, ttl, target.store.catalogue.last_ts)
+    if rollup is not None and rollup.lower() in (b"sub", b"all"):
+        target.evictions.note_rollup(m.subject[:m.subject_len], rollup, seq)
+
+
+cdef int keep_counted(Stream target, Msg* m, PubHeaders* h, bint applied) noexcept:
+    """Store a message whose value changes the counter of its subject."""
+    cdef uint64_t last_seq = target.store.catalogue.last_seq_of(m.subject, m.subject_len)
+    cdef bytes body
+    try:
+        headers, payload, _ = target.special.count(last_seq, m.body[:m.header_len], m.body[m.header_len:m.size])
+    except ApiError:
+        return REFUSED              # as in nats-server, it is tried again; not once it is applied
+    body = headers + payload
+    m.body, m.header_len, m.size = body, <uint32_t> len(headers), <uint32_t> len(body)
+    return keep(target, m, h, applied)

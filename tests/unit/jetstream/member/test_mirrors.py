@@ -1,0 +1,271 @@
+"""Mirrors and sources on three servers: their origins are anywhere, and leaders are lost."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+from raft.tests.conftest import is_here
+
+if not is_here():
+    pytest.skip("the consensus engine is not here (make cluster)", allow_module_level=True)
+
+from tests.support.jetnet import TRIO, JetNet, JetServer
+
+from pyjs.base.clock import NS_PER_MS
+
+
+def create(net: JetNet, name: str, **options: Any) -> None:
+    body = {"name": name, **options}
+    (answer,) = net.answers(net.living()[0].client(), f"STREAM.CREATE.{name}", body, wait_ms=2000)
+    assert "config" in answer, answer
+
+
+def info(net: JetNet, name: str) -> dict[str, Any]:
+    """Return the info of a stream; while it has no leader it has no messages."""
+    found = net.answers(net.living()[0].client(), f"STREAM.INFO.{name}")
+    return found[0] if found and "state" in found[0] else {"state": {"messages": -1, "last_seq": 0}}
+
+
+def until_messages(net: JetNet, name: str, count: int, seconds: int = 30) -> dict[str, Any]:
+    """Wait until a stream has so many messages; return its info."""
+    for _ in range(10 * seconds):
+        found = info(net, name)
+        if found["state"]["messages"] >= count:
+            break
+    assert found["state"]["messages"] == count, found
+    return found
+
+
+def leader(net: JetNet, name: str) -> str:
+    for _ in range(100):
+        found: str = info(net, name).get("cluster", {}).get("leader", "")
+        if found:
+            return found
+    raise AssertionError("no leader")
+
+
+def messages(net: JetNet, name: str) -> list[dict[str, Any]]:
+    """Return all messages of a stream."""
+    client, found = net.living()[0].client(), []
+    state = info(net, name)["state"]
+    for seq in range(state["first_seq"], state["last_seq"] + 1):
+        answer = net.ask(client, f"STREAM.MSG.GET.{name}", {"seq": seq})
+        if "message" in answer:
+            found.append(answer["message"])
+    return found
+
+
+def origins(net: JetNet, name: str) -> list[tuple[str, int]]:
+    """Return origin and sequence of each copy."""
+    found = []
+    for message in messages(net, name):
+        headers = base64.b64decode(message["hdrs"]).decode()
+        fields = headers.partition("Nats-Stream-Source: ")[2].split("\r\n")[0].split(" ")
+        found.append((fields[0], int(fields[1])))
+    return found
+
+
+def again(net: JetNet, name: str) -> None:
+    """Start a server that was killed."""
+    net.begin(name)
+    net.ready()
+    net.run(1000 * NS_PER_MS)
+
+
+def server_with(net: JetNet, *names: str) -> JetServer:
+    """Return a server that leads none of these streams."""
+    led = {leader(net, name) for name in names}
+    return next(server for server in net.living() if server.name not in led)
+
+
+@pytest.mark.parametrize(("origin", "copy"), [(1, 1), (1, 3), (3, 1), (3, 3)])
+def test_a_mirror_has_what_its_origin_has(net: JetNet, origin: int, copy: int) -> None:
+    servers = net.trio()
+    create(net, "O", subjects=["o.>"], num_replicas=origin)
+    create(net, "OTHER", subjects=["x"])  # so that streams of one replica are on different servers
+    net.publish(servers[0], "o.a")
+    assert net.ask(servers[0].client(), "STREAM.MSG.DELETE.O", {"seq": 3})["success"]
+    create(net, "M", num_replicas=copy, mirror={"name": "O"})
+    until_messages(net, "M", 4)
+    net.publish(servers[1], "o.b")
+
+    found = until_messages(net, "M", 9)
+
+    assert found["mirror"]["name"] == "O"
+    assert found["mirror"]["lag"] == 0
+    assert "error" not in found["mirror"]
+    assert messages(net, "M") == messages(net, "O")
+    assert net.ask(servers[0].client(), "CONSUMER.NAMES.O")["consumers"] == []
+    assert all(server.errors() == [] for server in servers)
+
+
+def test_a_mirror_outlives_its_leaders_and_those_of_its_origin(net: JetNet) -> None:
+    servers = net.trio()
+    create(net, "O", subjects=["o.>"], num_replicas=3)
+    create(net, "M", num_replicas=3, mirror={"name": "O"})
+    count = 0
+    for name in ("M", "O", "M", "O"):
+        count += len(net.publish(net.living()[0], "o.a"))
+        lost = leader(net, name)
+        net.crash(lost)
+        net.run(1500 * NS_PER_MS)
+        count += len(net.publish(net.living()[0], "o.a"))
+        until_messages(net, "M", count)
+        again(net, lost)
+    assert count == 40
+    assert messages(net, "M") == messages(net, "O")
+    assert len(servers) == 3
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_sources_are_copied_once_whatever_leader_is_lost(net: JetNet, replicas: int) -> None:
+    net.trio()
+    create(net, "A", subjects=["a.>"])
+    create(net, "B", subjects=["b.>"], num_replicas=3)
+    create(net, "S", num_replicas=replicas, sources=[{"name": "A"}, {"name": "B", "filter_subject": "b.x"}])
+    count = {"A": 0, "B": 0}
+    for round_ in range(3):
+        count["A"] += len(net.publish(net.living()[0], "a.x", 4))
+        count["B"] += len(net.publish(net.living()[1], "b.x", 3))
+        net.publish(net.living()[1], "b.y", 1)
+        if replicas == 3 or round_ == 1:
+            lost = leader(net, "S")
+            net.crash(lost)
+            net.run(1500 * NS_PER_MS)
+            again(net, lost)
+    until_messages(net, "S", sum(count.values()))
+    net.run(3000 * NS_PER_MS)
+    copies = origins(net, "S")
+    assert len(set(copies)) == len(copies) == sum(count.values())
+    assert [seq for name, seq in copies if name == "A"] == list(range(1, count["A"] + 1))
+    seqs = [seq for name, seq in copies if name == "B"]
+    assert seqs == sorted(seqs)
+
+
+def test_copies_that_are_gone_are_not_made_again_by_the_next_leader(net: JetNet) -> None:
+    net.trio()
+    create(net, "A", subjects=["a.>"])
+    create(net, "S", num_replicas=3, sources=[{"name": "A"}])
+    net.publish(net.living()[0], "a.x", 6)
+    until_messages(net, "S", 6)
+    assert net.ask(net.living()[0].client(), "STREAM.PURGE.S")["purged"] == 6
+    net.crash(leader(net, "S"))
+    net.run(1500 * NS_PER_MS)
+    net.publish(net.living()[0], "a.x", 1)
+    until_messages(net, "S", 1)
+    net.run(3000 * NS_PER_MS)
+    assert origins(net, "S") == [("A", 7)]
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_an_origin_keeps_messages_until_they_are_copied(net: JetNet, replicas: int) -> None:
+    net.trio()
+    create(net, "O", subjects=["o.>"], num_replicas=replicas, retention="workqueue")
+    net.publish(net.living()[0], "o.a", 5)
+    create(net, "S", num_replicas=3, sources=[{"name": "O"}])
+    until_messages(net, "S", 5)
+    until_messages(net, "O", 0)
+    net.crash(leader(net, "S"))
+    net.publish(net.living()[0], "o.a", 5)
+    net.run(1500 * NS_PER_MS)
+    found = until_messages(net, "S", 5 + info(net, "O")["state"]["last_seq"] - 5)
+    assert found["state"]["messages"] >= 5
+    copies = origins(net, "S")
+    assert len(set(copies)) == len(copies)
+
+
+def test_a_missing_origin_is_copied_once_it_is_there_and_again_when_it_is_another_one(net: JetNet) -> None:
+    net.trio()
+    create(net, "S", num_replicas=3, sources=[{"name": "A"}])
+    net.run(2000 * NS_PER_MS)
+    assert info(net, "S")["sources"][0]["error"]["err_code"] == 10059
+    create(net, "A", subjects=["a.>"])
+    net.publish(net.living()[0], "a.x", 3)
+    until_messages(net, "S", 3)
+    assert net.ask(net.living()[0].client(), "STREAM.DELETE.A")["success"]
+    create(net, "A", subjects=["a.>"])
+    net.publish(net.living()[0], "a.x", 2)
+    until_messages(net, "S", 5, seconds=60)
+    assert origins(net, "S") == [("A", 1), ("A", 2), ("A", 3), ("A", 1), ("A", 2)]
+
+
+def test_a_full_stream_goes_on_when_it_has_room(net: JetNet) -> None:
+    net.trio()
+    create(net, "A", subjects=["a.>"])
+    create(net, "S", num_replicas=3, sources=[{"name": "A"}], max_msgs=3, discard="new")
+    net.publish(net.living()[0], "a.x", 5)
+    until_messages(net, "S", 3)
+    net.run(3000 * NS_PER_MS)
+    assert info(net, "S")["state"]["messages"] == 3
+    assert net.ask(net.living()[0].client(), "STREAM.PURGE.S")["purged"] == 3
+    until_messages(net, "S", 2)
+    assert origins(net, "S") == [("A", 4), ("A", 5)]
+
+
+def test_all_replicas_of_a_copy_are_equal_after_new_starts(net: JetNet) -> None:
+    net.trio()
+    create(net, "A", subjects=["a.>"], num_replicas=3)
+    create(net, "S", num_replicas=3, sources=[{"name": "A"}])
+    net.publish(net.living()[0], "a.x", 8)
+    until_messages(net, "S", 8)
+    for name in TRIO:
+        net.crash(name)
+    for name in TRIO:
+        net.begin(name)
+    net.ready()
+    net.run(2000 * NS_PER_MS)
+    net.publish(net.living()[0], "a.x", 2)
+    until_messages(net, "S", 10)
+    net.run(2000 * NS_PER_MS)
+    assert origins(net, "S") == [("A", seq) for seq in range(1, 11)]
+    found = []
+    for server in net.living():
+        assert server.node.jetstream is not None
+        store = server.node.jetstream.accounts["$G"].streams["S"].store
+        copies = [store.get(seq) for seq in range(1, 11)]
+        found.append([(each.ts, each.subject, each.headers, each.payload) for each in copies if each])
+    assert found[0] == found[1] == found[2]
+    assert len(found[0]) == 10
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_source_is_added_and_removed_by_an_update(net: JetNet, replicas: int) -> None:
+    net.trio()
+    create(net, "A", subjects=["a.>"])
+    create(net, "B", subjects=["b.>"])
+    net.publish(net.living()[0], "a.x", 2)
+    net.publish(net.living()[0], "b.x", 2)
+    create(net, "S", num_replicas=replicas, sources=[{"name": "A"}])
+    until_messages(net, "S", 2)
+    for sources, count in (([{"name": "A"}, {"name": "B"}], 4), ([{"name": "B"}], 5)):
+        body = {"name": "S", "num_replicas": replicas, "sources": sources}
+        (answer,) = net.answers(net.living()[1].client(), "STREAM.UPDATE.S", body, wait_ms=2000)
+        assert "config" in answer, answer
+        until_messages(net, "S", 4)
+        if count == 5:
+            net.publish(net.living()[0], "a.x", 1)
+            net.publish(net.living()[0], "b.x", 1)
+            until_messages(net, "S", 5)
+    assert origins(net, "S") == [("A", 1), ("A", 2), ("B", 1), ("B", 2), ("B", 3)]
+
+
+def test_positions_of_sources_stay_when_the_number_of_replicas_changes(net: JetNet) -> None:
+    net.trio()
+    create(net, "A", subjects=["a.>"])
+    body: dict[str, Any] = {"name": "S", "num_replicas": 3, "sources": [{"name": "A"}]}
+    create(net, **body)
+    count = 0
+    for replicas in (1, 3):
+        net.publish(net.living()[0], "a.x", 3)
+        count += 3
+        until_messages(net, "S", 3)
+        net.ask(net.living()[0].client(), "STREAM.PURGE.S")
+        changed = {**body, "num_replicas": replicas}
+        (answer,) = net.answers(net.living()[1].client(), "STREAM.UPDATE.S", changed, wait_ms=4000)
+        assert answer["config"]["num_replicas"] == replicas
+        net.run(2000 * NS_PER_MS)
+    net.publish(net.living()[0], "a.x", 1)
+    until_messages(net, "S", 1)
+    assert origins(net, "S") == [("A", count + 1)]
