@@ -74,7 +74,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("streams",),
     ),
     "jetstream.member": (
-        ("announcing", "groups", "identity", "keeper", "meta_machine", "notes", "operators", "reporting", "waiters"),
+        ("announcing", "identity", "keeper", "meta_machine", "notes", "operators", "reporting", "waiters"),
         ("answering", "losses", "meta_group", "orders", "questions", "restores"),
         ("meta_requests",),
         ("member_node",),

@@ -27,7 +27,6 @@ from pyjs.jetstream.cluster.servers import Server
 from pyjs.jetstream.member import notes
 from pyjs.jetstream.member.announcing import Announcer
 from pyjs.jetstream.member.answering import Desk
-from pyjs.jetstream.member.groups import Groups
 from pyjs.jetstream.member.identity import StoreIdentity
 from pyjs.jetstream.member.keeper import Keeper
 from pyjs.jetstream.member.losses import Losses
@@ -118,7 +117,7 @@ class MemberNode:
             self.questions,
             self.tell,
         )
-        self.reports, self.groups, self.operators = Reports(self), Groups(self), Operators(self)
+        self.reports, self.operators = Reports(self), Operators(self)
         self.restores = Restores(self, self._keeper, self._tell_restored)
         self.requests = MetaRequests(self)
         self.desk = Desk(self.node, self.machine, self._keeper, self.requests, self.waiters, host.turn_state)
