@@ -38,6 +38,7 @@ class NoLog:
     """A log that forgets."""
 
     boot = 1
+    is_doubtful = False
 
     def __init__(self) -> None:
         self.groups: dict[int, Any] = {}
@@ -53,8 +54,13 @@ class NoLog:
         """Return none."""
         return []
 
-    def write(self, write: Write, payloads: Sequence[bytes]) -> None:
+    def write(self, write: Write, payloads: Sequence[bytes]) -> bool:
         """Forget."""
+        return True
+
+    def stage_commits(self) -> bool:
+        """Stage nothing."""
+        return False
 
     def point(self, group: int, index: int, term: int, conf: Conf, state: bytes) -> None:
         """Note the start."""
@@ -115,6 +121,10 @@ class Node:
     def dropped(self, proposal: object) -> None:
         """Never happens."""
         raise AssertionError(proposal)
+
+    def durable(self) -> int:
+        """Return the last entry: the log may be cut at any time."""
+        return self.count
 
     def snapshot(self) -> bytes:
         """Return the state."""

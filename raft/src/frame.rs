@@ -23,6 +23,7 @@ pub const REJECT: u8 = 1;
 pub const CONTEXT: u8 = 2;
 pub const TRANSFER: u8 = 4;
 pub const SLEEP: u8 = 8;
+pub const QUIET: u8 = 16;
 
 /// The mark of a vote request that a leader has asked for. It is the engine's own text.
 const CAMPAIGN_TRANSFER: &[u8] = b"CampaignTransfer";
@@ -57,7 +58,7 @@ const fn kind(code: u8, name: &'static str, message: MessageType, fields: u16, f
 }
 
 const KINDS: [Kind; 12] = [
-    kind(1, "append", MessageType::MsgAppend, TERM | INDEX | LOG_TERM | COMMIT, 0),
+    kind(1, "append", MessageType::MsgAppend, TERM | INDEX | LOG_TERM | COMMIT, QUIET),
     kind(2, "append response", MessageType::MsgAppendResponse, TERM | INDEX | LOG_TERM | COMMIT | HINT, REJECT),
     kind(3, "vote request", MessageType::MsgRequestVote, TERM | INDEX | LOG_TERM | COMMIT | COMMIT_TERM, TRANSFER),
     kind(4, "vote response", MessageType::MsgRequestVoteResponse, TERM | COMMIT | COMMIT_TERM, REJECT),
@@ -88,11 +89,12 @@ pub fn node_of(peer: u64) -> u32 {
 
 /// Appends the frames of a message to `out`: one, or several where it has too many entries for one.
 ///
+/// Of `flags`, SLEEP and QUIET are set in frames of a kind that knows them.
 /// Fails, and appends nothing, for a message that never leaves a node or that no node would take.
-pub fn encode(out: &mut Vec<u8>, group: u64, message: &Message, sleep: bool) -> Result<(), String> {
+pub fn encode(out: &mut Vec<u8>, group: u64, message: &Message, flags: u8) -> Result<(), String> {
     let start = out.len();
     // On an error the frames before it, of other groups, stay whole.
-    check_numbers(message).and_then(|()| encode_all(out, group, message, sleep)).inspect_err(|_| out.truncate(start))
+    check_numbers(message).and_then(|()| encode_all(out, group, message, flags)).inspect_err(|_| out.truncate(start))
 }
 
 fn check_numbers(message: &Message) -> Result<(), String> {
@@ -103,11 +105,11 @@ fn check_numbers(message: &Message) -> Result<(), String> {
     all.into_iter().try_for_each(|value| check_number(*value, "a number"))
 }
 
-fn encode_all(out: &mut Vec<u8>, group: u64, message: &Message, sleep: bool) -> Result<(), String> {
+fn encode_all(out: &mut Vec<u8>, group: u64, message: &Message, flags: u8) -> Result<(), String> {
     let kind = kind_of_message(message.get_msg_type())
         .ok_or_else(|| format!("a message of type {:?} never leaves its node", message.get_msg_type()))?;
     if kind.message != MessageType::MsgAppend {
-        return encode_one(out, group, kind, message, &[], sleep);
+        return encode_one(out, group, kind, message, &[], flags);
     }
     if let Some(entry) = message.entries.iter().zip(message.index + 1..).find(|(entry, at)| entry.index != *at) {
         return Err(format!("entry {} at the place of {}", entry.0.index, entry.1));
@@ -120,10 +122,10 @@ fn encode_all(out: &mut Vec<u8>, group: u64, message: &Message, sleep: bool) -> 
             head.index = message.index + (at * ENTRIES_MAX) as u64;
             head.log_term = items[at * ENTRIES_MAX - 1].term;
         }
-        encode_one(out, group, kind, &head, part, sleep)?;
+        encode_one(out, group, kind, &head, part, flags & !QUIET)?;
     }
     if items.is_empty() {
-        encode_one(out, group, kind, message, &[], sleep)?;
+        encode_one(out, group, kind, message, &[], flags)?;
     }
     Ok(())
 }
@@ -134,14 +136,11 @@ fn encode_one(
     kind: &Kind,
     message: &Message,
     items: &[Item],
-    sleep: bool,
+    asked: u8,
 ) -> Result<(), String> {
     let start = out.len();
     out.resize(start + HEADER_SIZE, 0);
-    let mut flags = if message.reject { REJECT } else { 0 };
-    if sleep && kind.flags & SLEEP != 0 {
-        flags |= SLEEP;
-    }
+    let mut flags = asked & kind.flags & (SLEEP | QUIET) | if message.reject { REJECT } else { 0 };
     let mut count = items.len();
     let mut numbers = [
         group,
@@ -292,6 +291,9 @@ fn read(bytes: &[u8], kind: &Kind) -> Result<Frame, String> {
     read_numbers(bytes, kind, &mut message)?;
     read_context(bytes, kind, &mut message)?;
     let rest = &bytes[HEADER_SIZE..];
+    if flags & QUIET != 0 && count != 0 {
+        return Err(format!("flags {flags:#04x}, {count} entries need an answer"));
+    }
     match kind.message {
         MessageType::MsgAppend => read_entries(rest, count, &mut message)?,
         MessageType::MsgSnapshot => read_snapshot(rest, count, &mut message)?,

@@ -9,7 +9,7 @@ use raft::eraftpb::{ConfState, HardState, Message, MessageType};
 use raft::{Changer, Config, Progress, ProgressState, RawNode, SnapshotStatus, StateRole, Storage};
 
 use crate::entry::{conf_change_of, item_of_entry, Item, CHANGE, DESCRIPTOR_SIZE};
-use crate::frame::{check_size, node_of, Frame, SLEEP};
+use crate::frame::{check_size, node_of, Frame, QUIET, SLEEP};
 use crate::log::{Log, ENTRY_COST};
 
 /// Entries that the engine puts into a message at once; it may join messages.
@@ -87,6 +87,9 @@ pub struct Group {
     sleepers: Vec<u64>,  // peers that have answered that they sleep
     unheard: u32,        // looks at a sleeping follower since its leader said something
     unstored: u32,       // readies handed out and not stored
+    is_prompt: bool,     // a leader tells its peers at once what is committed
+    told: u64,           // commit index of the newest append that has left
+    ripe: u64,           // commit index of a tick ago
     is_doubtful: bool,   // it may lack entries that it has answered for
     floor: (u64, u64),   // in doubt: term and index of the last entry that who is elected must have
     installing: Option<Installing>,
@@ -132,6 +135,9 @@ impl Group {
             sleepers: Vec::new(),
             unheard: 0,
             unstored: 0,
+            is_prompt: true,
+            told: 0,
+            ripe: 0,
             is_doubtful: false,
             floor: NOBODY,
             installing: None,
@@ -179,9 +185,24 @@ impl Group {
             if self.asleep {
                 return;
             }
+            self.tell_commit();
         }
         self.raw.tick();
         self.mark();
+    }
+
+    /// Tells the peers of a leader that is not prompt what has been committed for a tick, if no append has told them.
+    fn tell_commit(&mut self) {
+        let ripe = std::mem::replace(&mut self.ripe, self.raw.raft.raft_log.committed);
+        if !self.is_prompt && self.told < ripe {
+            self.raw.raft.bcast_append();
+        }
+    }
+
+    /// Decides whether peers are told at once what is committed, or by the next append or within two ticks.
+    pub fn set_prompt(&mut self, is_prompt: bool) {
+        self.is_prompt = is_prompt;
+        self.raw.skip_bcast_commit(!is_prompt);
     }
 
     fn count_quiet(&mut self, silent: &impl Fn(u64) -> bool) {
@@ -199,8 +220,25 @@ impl Group {
         }
     }
 
+    /// Returns the flags of a message beside those that it has itself.
+    pub fn flags_of(&self, message: &Message) -> u8 {
+        let sleep = if self.asks_for_sleep() { SLEEP } else { 0 };
+        sleep | if self.is_known(message) { QUIET } else { 0 }
+    }
+
+    /// Tells whether a message is an append whose acceptance would say nothing new: it only tells what is committed.
+    fn is_known(&self, message: &Message) -> bool {
+        let is_told = |progress: &Progress| {
+            progress.state == ProgressState::Replicate && progress.matched >= message.index
+        };
+        message.get_msg_type() == MessageType::MsgAppend
+            && message.entries.is_empty()
+            && self.is_leader()
+            && self.raw.raft.prs().get(message.to).is_some_and(is_told)
+    }
+
     /// Tells whether heartbeats and their answers carry the flag for sleep now.
-    pub fn asks_for_sleep(&self) -> bool {
+    fn asks_for_sleep(&self) -> bool {
         if self.is_leader() {
             self.quiet > self.timing.sleep
         } else {
@@ -260,6 +298,7 @@ impl Group {
         let Frame { flags, mut message, .. } = frame;
         let (kind, from, term, commit) = (message.get_msg_type(), message.from, message.term, message.commit);
         let is_sleep = flags & SLEEP != 0;
+        let waiting = self.raw.raft.msgs.len();
         if self.installing.is_some() && is_for_the_log(kind) {
             return; // its sender repeats it
         }
@@ -288,10 +327,23 @@ impl Group {
         }
         // The engine refuses answers of peers that it does not know; nobody waits for that.
         let _ = self.raw.step(message);
+        if flags & QUIET != 0 {
+            self.keep_quiet(waiting);
+        }
         if is_sleep && !silent(from) {
             self.take_sleep(kind, from, term, commit);
         }
         self.mark();
+    }
+
+    /// Drops the answer to an append, after so many other messages, that its sender need not have.
+    fn keep_quiet(&mut self, waiting: usize) {
+        let messages = &mut self.raw.raft.msgs;
+        if messages.len() == waiting + 1
+            && messages.last().is_some_and(|one| one.get_msg_type() == MessageType::MsgAppendResponse && !one.reject)
+        {
+            messages.pop();
+        }
     }
 
     fn take_sleep(&mut self, kind: MessageType, from: u64, term: u64, commit: u64) {
@@ -521,6 +573,8 @@ impl Group {
         found.role = ready.ss().map(|soft| (self.raw.raft.term, soft.raft_state as u8, soft.leader_id));
         found.messages = ready.take_messages();
         found.messages.iter_mut().for_each(|message| self.put_entries_in_place(message));
+        let appends = found.messages.iter().filter(|message| message.get_msg_type() == MessageType::MsgAppend);
+        self.told = appends.map(|message| message.commit).fold(self.told, u64::max);
         found.answers = ready.take_persisted_messages();
         // Of a leader that has lost the lead in this turn: its log may have changed since.
         found.answers.retain(is_in_place);

@@ -288,6 +288,13 @@ impl Groups {
         Ok(context)
     }
 
+    pub fn set_prompt(&mut self, id: u64, is_prompt: bool) -> Result<(), Failure> {
+        self.call(id, |group| {
+            group.set_prompt(is_prompt);
+            Ok(())
+        })
+    }
+
     pub fn set_doubtful(&mut self, id: u64, is_doubtful: bool) -> Result<(), Failure> {
         self.call(id, |group| {
             group.set_doubtful(is_doubtful);
@@ -338,6 +345,11 @@ impl Groups {
     }
 
     // -- output -------------------------------------------------------------------------------------------------------
+
+    /// Tells whether `ready` would find something.
+    pub fn has_ready(&self) -> bool {
+        !self.queue.is_empty()
+    }
 
     /// Hands out everything that the groups have ready.
     pub fn ready(&mut self) -> Turn {
@@ -418,10 +430,11 @@ impl Groups {
 
     fn send(&mut self, slot: usize, messages: &[Message], batches: &mut Batches) {
         let Some(group) = self.slots[slot].as_ref() else { return };
-        let (id, sleep) = (group.id, group.asks_for_sleep());
+        let id = group.id;
         for message in messages {
+            let flags = group.flags_of(message);
             let batch = batches.entry(node_of(message.to)).or_default();
-            if let Err(text) = frame::encode(&mut batch.bytes, id, message, sleep) {
+            if let Err(text) = frame::encode(&mut batch.bytes, id, message, flags) {
                 batches.retain(|_, batch| !batch.bytes.is_empty());
                 return self.quarantine(slot, &text);
             }
@@ -446,11 +459,20 @@ impl Groups {
     }
 }
 
-/// Returns index, group, term and descriptor of each entry with a payload in a batch, for its check before `step`.
-pub fn payloads_of(bytes: &[u8]) -> Result<Vec<(u64, u64, u64, [u8; DESCRIPTOR_SIZE])>, String> {
+/// Returns group, index, term and descriptor of each entry with a payload in a batch, for its check before `step`.
+///
+/// All frames must be from peers on `node`, but for questions that a follower passes on; 0 is any node.
+pub fn payloads_of(bytes: &[u8], node: u32) -> Result<Vec<(u64, u64, u64, [u8; DESCRIPTOR_SIZE])>, String> {
     let mut found = Vec::new();
-    for one in frame::decode_all(bytes)? {
-        if one.message.get_msg_type() != MessageType::MsgAppend {
+    let mut at = 0;
+    while at < bytes.len() {
+        let (one, size) = frame::decode(&bytes[at..]).map_err(|text| format!("frame at byte {at}: {text}"))?;
+        let (kind, sender) = (one.message.get_msg_type(), node_of(one.message.from));
+        if node != 0 && sender != node && kind != MessageType::MsgReadIndex {
+            return Err(format!("frame at byte {at}: from node {sender} in a batch of node {node}"));
+        }
+        at += size;
+        if kind != MessageType::MsgAppend {
             continue;
         }
         for one_entry in one.message.entries.iter() {

@@ -213,6 +213,10 @@ impl Groups {
         Ok(all.into_iter().map(|(id, descriptor)| self.inner.propose(id, descriptor)).collect())
     }
 
+    fn has_ready(&self) -> bool {
+        self.inner.has_ready()
+    }
+
     fn ready(&mut self, py: Python<'_>) -> PyResult<Ready> {
         let turn = self.inner.ready();
         let writes = turn.writes.into_iter().map(|write| write_of(py, write)).collect::<PyResult<Vec<_>>>()?;
@@ -266,6 +270,10 @@ impl Groups {
 
     fn campaign(&mut self, group: u64) -> PyResult<()> {
         Ok(self.inner.campaign(group)?)
+    }
+
+    fn set_prompt(&mut self, group: u64, prompt: bool) -> PyResult<()> {
+        Ok(self.inner.set_prompt(group, prompt)?)
     }
 
     fn set_doubtful(&mut self, group: u64, doubtful: bool) -> PyResult<()> {
@@ -374,10 +382,11 @@ fn batches_of(py: Python<'_>, batches: Batches) -> PyResult<Py<PyList>> {
     Ok(all.unbind())
 }
 
-/// Returns group, index, term and descriptor of each entry with a payload in a batch.
+/// Returns group, index, term and descriptor of each entry with a payload in a batch of a node.
 #[pyfunction]
-fn payloads_of(py: Python<'_>, frames: &[u8]) -> PyResult<Vec<(u64, u64, u64, Py<PyBytes>)>> {
-    let found = groups::payloads_of(frames).map_err(FrameError::new_err)?;
+#[pyo3(signature = (frames, node=0))]
+fn payloads_of(py: Python<'_>, frames: &[u8], node: u32) -> PyResult<Vec<(u64, u64, u64, Py<PyBytes>)>> {
+    let found = groups::payloads_of(frames, node).map_err(FrameError::new_err)?;
     let to_python = |(group, index, term, body): (u64, u64, u64, [u8; DESCRIPTOR_SIZE])| {
         (group, index, term, PyBytes::new(py, &body).unbind())
     };

@@ -229,6 +229,9 @@ class Groups:
     def propose(self, proposals: list[tuple[int, bytes]]) -> list[tuple[int, int] | None]:
         """Propose (group, descriptor); return index and term of each, None where this node does not lead."""
 
+    def has_ready(self) -> bool:
+        """Return whether `ready` may have something: without it, a turn has nothing to do for the engine."""
+
     def ready(self) -> Ready:
         """Return everything that the groups have ready."""
 
@@ -258,6 +261,13 @@ class Groups:
 
     def campaign(self, group: int) -> None:
         """Stand for election now."""
+
+    def set_prompt(self, group: int, prompt: bool) -> None:
+        """Decide when this node, where it leads, tells the others what is committed; after `open`: at once.
+
+        Otherwise the next append tells them, or one within two ticks. That halves the messages of an entry, and
+        followers apply it later.
+        """
 
     def set_doubtful(self, group: int, doubtful: bool) -> None:
         """Say whether this peer may lack entries that it has answered for, after `open` and before `step`.
@@ -303,9 +313,9 @@ class Groups:
     def entry(self, group: int, index: int) -> _Entry | None:
         """Return an entry of the log, committed or not."""
 
-def payloads_of(frames: bytes) -> list[tuple[int, int, int, bytes]]:
+def payloads_of(frames: bytes, node: int = 0) -> list[tuple[int, int, int, bytes]]:
     """Return group, index, term and descriptor of each entry with a payload in a batch.
 
     Raises:
-        FrameError: the batch is damaged.
+        FrameError: the batch is damaged, or a frame is not from a peer on `node` (0: any); a read request may be.
     """

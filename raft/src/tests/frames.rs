@@ -44,7 +44,7 @@ fn snapshot() -> Message {
 
 fn bytes_of(message: &Message) -> Vec<u8> {
     let mut out = Vec::new();
-    encode(&mut out, 3, message, false).expect("can be sent");
+    encode(&mut out, 3, message, 0).expect("can be sent");
     out
 }
 
@@ -124,7 +124,7 @@ fn a_long_message_is_split_into_frames_that_follow_each_other() {
 
 #[test]
 fn a_message_for_this_node_alone_is_not_written() {
-    let error = encode(&mut Vec::new(), 3, &message(MessageType::MsgPropose), false);
+    let error = encode(&mut Vec::new(), 3, &message(MessageType::MsgPropose), 0);
 
     assert_eq!(error.expect_err("is local"), "a message of type MsgPropose never leaves its node");
 }
@@ -150,10 +150,25 @@ fn a_message_that_no_node_would_take_leaves_the_batch_as_it_was() {
     for (message, text) in cases {
         let mut batch = good.clone();
 
-        assert_eq!(encode(&mut batch, 3, &message, false), Err(text.to_owned()));
+        assert_eq!(encode(&mut batch, 3, &message, 0), Err(text.to_owned()));
 
         assert!(batch == good, "{text}");
     }
+}
+
+#[test]
+fn only_an_append_without_entries_needs_no_answer() {
+    let flags = |message: &Message| {
+        let mut out = Vec::new();
+        encode(&mut out, 3, message, QUIET | SLEEP).expect("can be sent");
+        decode_all(&out).expect("is good")[0].flags
+    };
+
+    assert_eq!(flags(&append(0)), QUIET);
+    assert_eq!(flags(&message(MessageType::MsgHeartbeat)), SLEEP);
+    assert_eq!(flags(&message(MessageType::MsgAppendResponse)), 0);
+    let text = changed(&append(1), 10, &[QUIET]);
+    assert_eq!(text, "frame at byte 0: append: flags 0x10, 1 entries need an answer");
 }
 
 #[test]

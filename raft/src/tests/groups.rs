@@ -282,7 +282,7 @@ fn a_late_request_for_sleep_of_a_leader_that_is_gone_is_refused() {
     message.set_msg_type(raft::eraftpb::MessageType::MsgHeartbeat);
     (message.from, message.to, message.term, message.commit) = (peer(1), peer(2), 2, 2);
     let mut late = Vec::new();
-    crate::frame::encode(&mut late, GROUP, &message, true).expect("can be sent");
+    crate::frame::encode(&mut late, GROUP, &message, crate::frame::SLEEP).expect("can be sent");
     cluster.unreachable.push(1);
 
     cluster.of(2).node_silent(1).expect("is good");
@@ -341,7 +341,7 @@ fn a_question_of_the_leader_from_before_it_led_does_not_come_back_to_it() {
     entry.data = crate::frame::context_of_read(peer(2), 9).into();
     message.entries.push(entry);
     let mut question = Vec::new();
-    crate::frame::encode(&mut question, GROUP, &message, false).expect("can be sent");
+    crate::frame::encode(&mut question, GROUP, &message, 0).expect("can be sent");
 
     cluster.of(3).step(&question).expect("is good");
     assert!(cluster.of(3).ready().batches.is_empty());
@@ -422,7 +422,7 @@ fn a_panic_stays_in_its_group() {
     // It commits what this peer has lost: the engine panics there.
     (message.from, message.to, message.term, message.commit) = (peer(1), peer(2), 4, 900);
     let mut bytes = Vec::new();
-    crate::frame::encode(&mut bytes, 5, &message, false).expect("can be sent");
+    crate::frame::encode(&mut bytes, 5, &message, 0).expect("can be sent");
 
     groups.step(&bytes).expect("is good");
 
@@ -503,7 +503,7 @@ fn entries_for_a_peer_that_has_gone_back_in_the_same_turn_begin_where_they_belon
     (rejection.from, rejection.to, rejection.term, rejection.index) = (peer(2), peer(1), 2, 3);
     (rejection.reject, rejection.reject_hint, rejection.log_term) = (true, 2, 2);
     let mut bytes = answer[&1].bytes.clone();
-    crate::frame::encode(&mut bytes, GROUP, &rejection, false).expect("can be sent");
+    crate::frame::encode(&mut bytes, GROUP, &rejection, 0).expect("can be sent");
 
     cluster.of(1).step(&bytes).expect("is good");
     cluster.unreachable.clear();

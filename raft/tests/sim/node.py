@@ -103,6 +103,7 @@ class SimNode:
             start_term=files.start_term,
             entries=list(files.entries),
         )
+        self.engine.set_prompt(group, group % 2 == 1)
         self.applied[group] = files.start
         self.states[group] = files.state
         self.past[group, files.start] = files.state

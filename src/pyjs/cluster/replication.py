@@ -52,6 +52,7 @@ class Replication:
         self._consensus: Replicas | None = None
         self._notes: Notes | None = None
         self._connections: dict[int, Route] = {}  # by the number of the other server
+        self._nodes: dict[Route, int] = {}  # the same, the other way round
         self._is_stopped = False  # this server has left all groups
         self.dropped = 0  # batches for a server without a connection
 
@@ -78,7 +79,9 @@ class Replication:
         assert route.info is not None
         node = number_of(route.info.server_name)
         route.allow(PENDING_MAX)
+        self._nodes.pop(self._connections.get(node, route), None)
         self._connections[node] = route
+        self._nodes[route] = node
         if self._consensus is not None:
             self._consensus.node_heard(node)
 
@@ -88,7 +91,7 @@ class Replication:
             return
         node = number_of(route.info.server_name)
         if self._connections.get(node) is route:
-            del self._connections[node]
+            del self._connections[node], self._nodes[route]
             if self._consensus is not None:
                 self._consensus.node_silent(node)
 
@@ -112,9 +115,8 @@ class Replication:
         Raises:
             BadHello: it is damaged, or the connection has another purpose.
         """
-        assert route.info is not None
-        node = number_of(route.info.server_name)
-        if self._connections.get(node) is not route or self._consensus is None:
+        node = self._nodes.get(route)
+        if node is None or self._consensus is None:
             raise BadHello("a batch of replicated groups on a connection for something else")
         try:
             if self._notes is not None and data.startswith(NOTE):

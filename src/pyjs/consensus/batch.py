@@ -27,7 +27,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from pyjs.consensus import descriptor
 from pyjs.consensus.engine import FrameError, payloads_of
@@ -46,8 +46,6 @@ HEADER_SIZE = _HEADER.size
 _PLACE = Struct("<QQQ")
 _NAME = Struct("<QQ")
 _LAST = Struct("<4Q")
-_SENDER = Struct("<I5xB18xI")  # of a frame: size, kind, node of the peer it is from
-_READ_REQUEST = 11  # kind of a frame that a follower passes on
 
 
 class Kind(IntEnum):
@@ -62,12 +60,14 @@ class Kind(IntEnum):
     HAS = 7
 
 
+_FRAMES = int(Kind.FRAMES)
+
+
 class BadBatch(ValueError):
     """A batch is damaged and was refused as a whole; the text names the field."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frames:
+class Frames(NamedTuple):
     """Frames for the engine, and the payloads that must be staged before them."""
 
     frames: bytes
@@ -126,7 +126,7 @@ Batch: TypeAlias = Frames | Fetch | Part | Outcome | Lacks | Has
 
 def of_frames(frames: bytes, payloads: Sequence[bytes]) -> list[bytes]:
     """Return a batch of frames, in pieces."""
-    return [_HEADER.pack(VERSION, Kind.FRAMES, 0, len(frames)), frames, *payloads]
+    return [_HEADER.pack(VERSION, _FRAMES, 0, len(frames)), frames, *payloads]
 
 
 def of_fetch(group: int, index: int, offset: int) -> list[bytes]:
@@ -155,11 +155,11 @@ def of_has(group: int, peer: int, term: int, index: int) -> list[bytes]:
     return [_HEADER.pack(VERSION, Kind.HAS, 0, 0), _LAST.pack(group, peer, term, index)]
 
 
-def read(data: bytes) -> Batch:
+def read(data: bytes, node: int = 0) -> Batch:
     """Return the content of a batch; payloads match their descriptors.
 
     Raises:
-        BadBatch: it is damaged; no part of it may be used.
+        BadBatch: it is damaged, or a frame in it is not from a peer on `node` (0: any); no part of it may be used.
     """
     if not _HEADER.size <= len(data) <= SIZE_MAX:
         raise BadBatch(f"size: a batch of {len(data)} bytes, not {_HEADER.size} to {SIZE_MAX}")
@@ -168,8 +168,8 @@ def read(data: bytes) -> Batch:
         raise BadBatch(f"version: {version}, {VERSION} is known")
     if spare:
         raise BadBatch(f"spare bytes: {spare}, not 0")
-    if kind == Kind.FRAMES:
-        return _read_frames(data, frames_size)
+    if kind == _FRAMES:
+        return _read_frames(data, frames_size, node)
     if frames_size:
         raise BadBatch(f"bytes of the frames: {frames_size} in a batch of kind {kind}")
     if kind in (Kind.FETCH, Kind.PART, Kind.LACKS):
@@ -182,20 +182,6 @@ def read(data: bytes) -> Batch:
         return Has(*_LAST.unpack_from(data, _HEADER.size))
     group, index = _NAME.unpack_from(data, _HEADER.size)
     return Outcome(group, index, kind == Kind.DONE)
-
-
-def check_senders(frames: bytes, node: int) -> None:
-    """Check that frames, which were read before, are from peers on one node.
-
-    Raises:
-        BadBatch: one claims to be from another node.
-    """
-    at = 0
-    while at < len(frames):
-        size, kind, source = _SENDER.unpack_from(frames, at)
-        if source != node and kind != _READ_REQUEST:
-            raise BadBatch(f"frames: at byte {at}: from node {source} in a batch of node {node}")
-        at += size
 
 
 def _read_place(data: bytes, kind: int) -> Fetch | Part | Lacks:
@@ -211,13 +197,13 @@ def _read_place(data: bytes, kind: int) -> Fetch | Part | Lacks:
     return Part(group, index, offset, data[body:])
 
 
-def _read_frames(data: bytes, frames_size: int) -> Frames:
+def _read_frames(data: bytes, frames_size: int, node: int) -> Frames:
     at = _HEADER.size + frames_size
     if not 0 < frames_size <= len(data) - _HEADER.size:
         raise BadBatch(f"bytes of the frames: {frames_size} in a batch of {len(data)}")
     frames = data[_HEADER.size : at]
     try:
-        entries = payloads_of(frames)
+        entries = payloads_of(frames, node)
     except FrameError as error:
         raise BadBatch(f"frames: {error}") from None
     payloads: list[tuple[Key, bytes]] = []

@@ -47,7 +47,7 @@ from pyjs.consensus.member import Member, State, Unreadable
 from pyjs.consensus.outbox import Outbox
 from pyjs.consensus.payloads import Payloads
 from pyjs.consensus.reads import Reads
-from pyjs.consensus.snapshots import Snapshots
+from pyjs.consensus.snapshots import PartialWrite, Snapshots
 from pyjs.consensus.status import GroupStatus, status_of
 
 if TYPE_CHECKING:
@@ -80,16 +80,6 @@ class Tuning:
     election_ticks: int = 20
     heartbeat_ticks: int = 5
     log_size_max: int = 8 << 20  # bytes of one group's log, about, after which it is cut
-
-
-@dataclass(frozen=True, slots=True)
-class PartialWrite:
-    """A part of the changes of a group that the engine wants to be written."""
-
-    group: int
-    hard: tuple[int, int, int] | None = None
-    first: int = 0
-    entries: Sequence[tuple[int, int, bytes]] = ()
 
 
 class Condition(Enum):
@@ -214,6 +204,7 @@ class Consensus:
         )
         if is_unsure:
             self._doubts.begin(member.group, member.peer)
+        self._engine.set_prompt(member.group, member.is_prompt)
         member.vote = (term, vote)
         member.take_role(term, Role.FOLLOWER, 0)
         member.log_size = 0
@@ -298,6 +289,17 @@ class Consensus:
             self._mark()
         return is_asked
 
+    def set_prompt(self, group: int, is_prompt: bool) -> None:
+        """Decide whether followers are told at once what is committed, or by the next entry and at most 20 ms later.
+
+        Nobody may ask a follower that is not prompt for what a client has just written.
+        """
+        member = self._members.get(group)
+        if member is not None:
+            member.is_prompt = is_prompt
+            with suppress(RaftError):  # it waits to begin again
+                self._engine.set_prompt(group, is_prompt)
+
     def transfer(self, group: int, node: int) -> None:
         """Transfer the leadership to the replica on another node.
 
@@ -344,13 +346,16 @@ class Consensus:
         """
         if self.condition is not Condition.RUNNING:
             return
-        found = batch.read(data)
+        found = batch.read(data, node)
         if isinstance(found, Frames):
-            batch.check_senders(found.frames, node)
             for key, payload in found.payloads:
                 self._payloads.stage(key, payload)
             self._engine.step(found.frames)
-        elif isinstance(found, Fetch):
+            self._wake()
+            if self._engine.has_ready():
+                self._queue()
+            return
+        if isinstance(found, Fetch):
             self._snapshots.asked(node, found, self._turn.now)
         elif isinstance(found, Lacks):
             self._doubts.heard(node, found)
@@ -396,8 +401,9 @@ class Consensus:
 
     def _agree(self) -> None:
         """Report durable writes to the engine and take its output, until there is no more for now."""
-        self._report_durable()
-        installs = self._stage_installs()
+        if not self._durability.is_idle:
+            self._report_durable()
+        installs = self._stage_installs() if self._snapshots.whole else []
         for _ in range(ROUNDS):
             ready = self._engine.ready()
             self._outbox.send(ready.frames)
@@ -412,9 +418,10 @@ class Consensus:
                 self._durability.add(due, needs_sync=True)
             installs = []
             self._take(ready, writes)
-            self._report_durable()
-            if not ready.token:
-                break  # nothing was stored, so nothing new can be ready
+            if not self._durability.is_idle:
+                self._report_durable()
+            if not self._engine.has_ready():
+                break  # nothing was committed by what is stored
         self._durability.begin()
         self._find_lost()
 
@@ -436,11 +443,10 @@ class Consensus:
                 part, payloads = PartialWrite(group, hard), []
                 entries = []
             try:
-                self._log.write(part, payloads)
+                self._is_staged |= self._log.write(part, payloads)
             except CorruptRecord as error:
                 self._lose_damaged(member, error)
                 continue
-            self._is_staged = True
             if hard is not None and hard[:2] != member.vote:
                 member.vote = hard[:2]
                 has_vote = True
@@ -714,6 +720,10 @@ class Consensus:
     def _mark(self) -> None:
         """Request a turn, and tick faster again, since groups may have work."""
         self._queue()
+        self._wake()
+
+    def _wake(self) -> None:
+        """Tick faster again, since groups may have work."""
         if self._timer is None or self._rests:
             self._ticked_ns = self._turn.now
             self._arm(TICK_NS)
@@ -735,6 +745,7 @@ class Consensus:
         """Create the next file of the log in advance, and let groups in old files be compacted."""
         try:
             self._durability.look_ahead()
+            self._is_staged |= self._log.stage_commits()
             if self._doubts.are_over:
                 self._log.trust()
                 self._is_staged = True

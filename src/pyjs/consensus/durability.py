@@ -10,9 +10,8 @@ A sync is a job for a thread; while it runs, later writes gather for the next on
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.base.errors import StoreFailed
 from pyjs.core.job import Job, JobQueue
@@ -35,8 +34,7 @@ class Waits(Enum):
     REOPEN = "reopen"  # a group that is opened again with its written entries
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
+class Due(NamedTuple):
     """One entry of the queue."""
 
     kind: Waits

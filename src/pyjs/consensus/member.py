@@ -60,6 +60,7 @@ class Member:
         self.role = Role.FOLLOWER  # what the engine says; `leads` comes later
         self.leader = 0  # number of a node
         self.leads = False  # leads, and has applied everything of earlier terms
+        self.is_prompt = True  # where it leads, followers are told at once what is committed
         self.vote = (0, 0)  # term and vote, as written
         self.log_size = 0  # bytes in the log since its start, about
         self.compact_at = 0  # value of `log_size` from which the log is cut

@@ -18,6 +18,8 @@ from pyjs.consensus import batch, descriptor
 from pyjs.consensus.engine import node_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyjs.consensus.batch import Fetch, Outcome, Part
     from pyjs.consensus.engine import Point
     from pyjs.consensus.seams import Peers
@@ -54,6 +56,16 @@ class Incoming:
         return len(self.data) == self.wanted.size
 
 
+@dataclass(frozen=True, slots=True)
+class PartialWrite:
+    """A part of the changes of a group that the engine wants to be written: the rest waits for a snapshot."""
+
+    group: int
+    hard: tuple[int, int, int] | None = None
+    first: int = 0
+    entries: Sequence[tuple[int, int, bytes]] = ()
+
+
 class Snapshots:
     """All snapshots that this node is sending or receiving."""
 
@@ -76,7 +88,9 @@ class Snapshots:
 
     def offer(self, group: int, index: int, data: bytes, now_ns: int) -> None:
         """Store the data of a snapshot that was offered to the engine; peers may still fetch an older one."""
-        self._offers[group, index] = Offer(data, now_ns + REPORT_NS)
+        known = self._offers.get((group, index))
+        peers = {} if known is None else known.peers  # whose end must be reported, too
+        self._offers[group, index] = Offer(data, now_ns + REPORT_NS, peers)
 
     def sent(self, group: int, peer: int, index: int, now_ns: int) -> None:
         """Record that the engine has sent a snapshot frame to a peer."""

@@ -111,10 +111,15 @@ class MemoryLog:
         """Stage an end."""
         self._stage(lambda groups: groups.__delitem__(group))
 
-    def write(self, write: Write, payloads: Sequence[bytes]) -> None:
+    def write(self, write: Write, payloads: Sequence[bytes]) -> bool:
         """Stage a vote and entries."""
         group = write.group
         self._stage(lambda groups: groups.__setitem__(group, groups[group].written(write, payloads)))
+        return True
+
+    def stage_commits(self) -> bool:
+        """Stage nothing: `write` did."""
+        return False
 
     def point(self, group: int, index: int, term: int, conf: Members, state: bytes) -> None:
         """Stage another start."""

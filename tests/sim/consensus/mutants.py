@@ -34,7 +34,7 @@ class HastyConsensus(Consensus):
 class ForgetfulLog(MemoryLog):
     """Does not write for whom the node has voted."""
 
-    def write(self, write: Write, payloads: Sequence[bytes]) -> None:
+    def write(self, write: Write, payloads: Sequence[bytes]) -> bool:
         super().write(write, payloads)
         hard = self.groups[write.group].hard
         self._stage(
@@ -42,6 +42,7 @@ class ForgetfulLog(MemoryLog):
                 write.group, replace(groups[write.group], hard=(hard[0], 0, hard[2]))
             )
         )
+        return True
 
 
 class PointlessLog(MemoryLog):

@@ -200,6 +200,7 @@ class SimNode:
         else:
             self.consensus.open(group, f"g{group}", machine, conf, newest or 1)
         self.newest[group] = incarnation_of(self.peer(group))
+        self.consensus.set_prompt(group, group % 2 == 1)
 
     def end(self, *, power: bool) -> None:
         """End the process, by a kill or a power cut."""

@@ -164,10 +164,10 @@ def test_a_damaged_log_closes_its_group_and_acknowledges_nothing_of_it() -> None
     bad = hosts.leader(5)
     write = bad.log.write
 
-    def refuse(given: Write, payloads: Sequence[bytes]) -> None:
+    def refuse(given: Write, payloads: Sequence[bytes]) -> bool:
         if given.group == 5:
             raise CorruptRecord("/consensus/1", 4096, "the record of index 7 is damaged")
-        write(given, payloads)
+        return bool(write(given, payloads))
 
     bad.log.write = refuse
     bad.publish(5, b"x")

@@ -181,6 +181,16 @@ def test_an_older_snapshot_is_still_sent_beside_a_newer_one(pair: Pair) -> None:
     assert pair.receiver.data_of(5)[1] == DATA
 
 
+def test_a_peer_of_an_offer_that_is_made_again_is_still_given_up(pair: Pair) -> None:
+    pair.offer()
+    pair.way.clear()
+    pair.sender.offer(5, 9, DATA, pair.now)
+
+    pair.tick(REPORT_NS)
+
+    assert pair.sender.ended == [(5, PEER, False)]
+
+
 def test_an_offer_that_nobody_is_told_of_is_dropped(pair: Pair) -> None:
     pair.sender.offer(5, 9, DATA, 0)
     pair.tick(REPORT_NS)

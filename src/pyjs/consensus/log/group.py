@@ -44,6 +44,7 @@ class StoredGroup:
         "start",
         "start_term",
         "state",
+        "written_commit",
     )
 
     def __init__(self, number: int) -> None:
@@ -55,6 +56,7 @@ class StoredGroup:
         self.start_term = 0
         self.state = b""  # of the application at `start`
         self.hard = (0, 0, 0)  # term, vote, commit
+        self.written_commit = 0  # the commit index in its last record
         self.damage = ""  # a description of the loss; "": the group is intact
         self.seq = 0  # records that the group has had
         self.seen = 0  # while a log is read: the number of the last record that proves `seq`

@@ -124,6 +124,7 @@ class NodeLog:
         self._shelf = Shelf(disk, directory, file_size)
         self._end = Staging(self._shelf, self.groups, incarnation, file_size)
         self._files_max = FILES_FEW
+        self._late_commits: set[int] = set()  # groups whose commit index is newer than their last record
         self._counted_at = 0  # the newest file when that was computed
         self._written = 0
         self._job: SyncJob | None = None
@@ -249,10 +250,11 @@ class NodeLog:
         self._end.forget(group)
         del self.groups[group]
 
-    def write(self, write: Write, payloads: Sequence[bytes] = ()) -> None:
+    def write(self, write: Write, payloads: Sequence[bytes] = ()) -> bool:
         """Stage hard state and entries of a write, with a payload for each entry: b"" if it has none.
 
-        A snapshot in it is not staged: the caller calls `point` when its data is durable.
+        Return whether anything is staged: a commit index alone is part of the next record, or of `stage_commits`. A
+        snapshot in it is not staged: the caller calls `point` when its data is durable.
 
         Raises:
             CorruptRecord: the group is damaged.
@@ -260,10 +262,15 @@ class NodeLog:
         group = self._intact(write.group)
         end, entries = self._end, write.entries
         if write.hard is not None:
+            is_commit = not entries and group.hard[:2] == write.hard[:2]
             _check_hard(group.hard, write.hard)
             group.hard = write.hard
+            if is_commit:
+                assert group.hard[2] <= group.last
+                self._late_commits.add(group.number)
+                return False
         elif not entries:
-            return
+            return False
         if entries:
             assert len(payloads) == len(entries)
             assert group.start < write.first <= group.last + 1
@@ -274,6 +281,22 @@ class NodeLog:
             end.reserve(RECORD_SIZE_MIN)
             end.stage(group, WRITE, 0, group.last)
         assert group.hard[2] <= group.last
+        return True
+
+    def stage_commits(self) -> bool:
+        """Stage the commit indexes that no record has; return whether there are any.
+
+        A restart works without them, but applies the last entries only when a leader says that they are committed.
+        """
+        late, self._late_commits = self._late_commits, set()
+        is_staged = False
+        for number in late:
+            group = self.groups.get(number)
+            if group is not None and not group.damage and group.written_commit < group.hard[2]:
+                self._end.reserve(RECORD_SIZE_MIN)
+                self._end.stage(group, WRITE, 0, group.last)
+                is_staged = True
+        return is_staged
 
     def _stage_entries(
         self,
@@ -463,6 +486,7 @@ class NodeLog:
         assert self._job is None
         if self.error is None:
             try:
+                self.stage_commits()
                 self._sync_rest()
                 self._end.stage_census()
                 self._sync_rest()

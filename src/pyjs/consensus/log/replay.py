@@ -363,6 +363,7 @@ class Replay:
             self._lose_of(group, change.file, change.at, head, "it does not follow the records before it")
             return
         group.hard = (head.term, head.vote, head.commit)
+        group.written_commit = head.commit
         if head.kind == REMOVE:
             del self.groups[group.number]
         elif change.base is not None:

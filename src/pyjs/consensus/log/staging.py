@@ -138,6 +138,7 @@ class Staging:
     ) -> None:
         """Stage a record; `reserve` must have made room for it."""
         seq = group.seq = group.seq + 1
+        group.written_commit = group.hard[2]
         self._touched[group.number] = seq
         self._put(kind, flags, entry_kind, group.number, seq, group.hard, index, entry_term, body, payload)
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
     from typing import TypeAlias
 
+    from pyjs.base.timers import Timer
     from pyjs.consensus.consensus import Consensus
     from pyjs.core.chore import Step
     from pyjs.jetstream.cluster.assignments import Assignment
@@ -106,6 +107,7 @@ class StreamMachine:
         self.poll, self.leaving = Answer(turn, timers, 1), Answer(turn, timers, 2)
         self._reads: list[Outcome] = []  # reads that wait for the consensus
         self._is_syncing = False
+        self._hold: Timer | None = None  # ends the wait of messages for the entry before them
         self._consumers = ConsumerSnapshots()
 
     def __str__(self) -> str:
@@ -168,6 +170,7 @@ class StreamMachine:
         if self.leads or self.catch_up is not None or self.replica.stopped is not None:
             return
         self.leads = True
+        self._set_pace()
         self.replica.lead()
         if self.replica.index == 0 and self.stream.store.last_seq:
             self._consensus.propose(self.group, _NOTE.pack(_BASE, self.stream.store.last_seq))
@@ -342,6 +345,15 @@ class StreamMachine:
         """Propose an entry."""
         return self._consensus.propose(self.group, payload, proposal)
 
+    def held(self, until_ns: int) -> None:
+        """Let the stream commit again at a time, since messages wait for the entry before them."""
+        if self._hold is None:
+            self._hold = self.js.shared.timers.at(until_ns, self._release)
+
+    def _release(self) -> None:
+        self._hold = None
+        self.stream.note_change()
+
     def stopped(self, error: Exception) -> None:
         """Handle a replica that has stopped applying entries."""
         if not self.stream.closed:
@@ -359,7 +371,13 @@ class StreamMachine:
     def configured(self, old: StreamConfig) -> None:
         """Apply the parts of a new configuration that are outside of the replica."""
         if self.stream.config != old:
+            self._set_pace()
             streams.reconfigured(self.js, self.stream, old, leads=self.leads)
+
+    def _set_pace(self) -> None:
+        """Let followers apply at once what is committed only if clients may read it there."""
+        config = self.stream.config
+        self._consensus.set_prompt(self.group, config.allow_direct or config.mirror_direct)
 
     def _settle_config(self) -> None:
         """Propose the configuration of the metadata, before any message, if the stream has another one.

@@ -127,6 +127,43 @@ def test_without_changes_there_is_nothing_to_write_or_sync(node: Node) -> None:
     assert node.disk.calls == calls
 
 
+def test_a_commit_index_alone_is_written_with_the_next_record(node: Node) -> None:
+    node.create(7)
+    node.entry(7, 2)
+    synced(node.log)
+    calls = node.disk.calls
+    assert not node.log.write(Write(7, (1, 0, 2)))
+    node.log.flush()
+    assert node.disk.calls == calls
+
+    node.entry(7, 3)
+    synced(node.log)
+    assert not node.log.stage_commits()
+    assert node.killed().groups[7].hard == (1, 0, 2)
+
+
+def test_a_commit_index_that_no_record_has_is_staged_on_demand(node: Node) -> None:
+    node.create(7)
+    node.create(8)
+    node.entry(7, 2)
+    node.log.write(Write(7, (1, 0, 2)))
+    node.log.write(Write(8, (1, 0, 1)))
+    node.log.remove(8)
+
+    assert node.log.stage_commits()
+    assert not node.log.stage_commits()
+    synced(node.log)
+    assert node.killed().groups[7].hard == (1, 0, 2)
+
+
+def test_a_closed_log_has_every_commit_index(node: Node) -> None:
+    node.create(7)
+    node.entry(7, 2)
+    node.log.write(Write(7, (1, 0, 2)))
+    node.log.close()
+    assert node.open().groups[7].hard == (1, 0, 2)
+
+
 def test_a_sync_covers_what_was_written_when_it_began(node: Node) -> None:
     node.create(7)
     node.log.flush()

@@ -110,6 +110,7 @@ def test_a_gap_that_nothing_proves_durable_is_the_end() -> None:
     disk, log = filled()
     log.write(Write(1, (1, 0, 5)))
     log.write(Write(2, (1, 0, 5)))
+    assert log.stage_commits()
     log.flush()
     data = files_of(disk)[NAME]
     number = heads(data)[-1][1].number

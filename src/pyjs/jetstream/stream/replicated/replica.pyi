@@ -14,6 +14,7 @@ class Group(Protocol):
 
 @type_check_only
 class Owner(Protocol):
+    def held(self, until_ns: int) -> None: ...
     def keep_steps(self, config: StreamConfig) -> Generator[Step]: ...
     def configured(self, old: StreamConfig) -> None: ...
     def stopped(self, error: Exception) -> None: ...
@@ -25,6 +26,7 @@ class Replica(Sink):
     term: int
     stopped: Exception | None
     in_flight: int
+    hold_ns: int
     proposed: bool
     consumers: ReplicatedConsumers
     collects: bool
