@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from spark.tests.conftest import our_command_from_anywhere, peer_or_skip
 from spark.tests.kills.kill_driver import SLOW_START, take_back_last_commit
+from spark.tests.support.java import QUICK_JAVA, QUICK_PLANS
 from spark.tests.support.places import PYTHONPATH
 from tests.conformance.harness.process import ServerProcess
 from tests.support.raw import RawClient
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import DataStreamWriter
 
 CONFIG = 'jetstream: {store_dir: "<<store>>"}'
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class Restart:
@@ -47,7 +47,7 @@ class Restart:
         self._servers = f"nats://127.0.0.1:{port}"
         self._folder = folder
         self._messages = chance.randint(300, 900)
-        self._rows = chance.randint(40, self._messages)
+        self._rows = chance.randint(self._messages // 6, self._messages)  # of a batch
         self._stop_after = chance.randint(1, -(-self._messages // self._rows))  # batches
         self._partitions = chance.sample(range(1, 9), 2)
         self._slow_starts = 0
@@ -133,9 +133,11 @@ def session(cores: int) -> SparkSession:
     os.environ["PYTHONPATH"] = PYTHONPATH  # of the JVM, which hands it on
     settings = {
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": QUICK,
+        "spark.driver.extraJavaOptions": QUICK_JAVA,
         "spark.log.level": "ERROR",
         "spark.default.parallelism": str(cores),
+        "spark.ui.showConsoleProgress": "false",
+        **QUICK_PLANS,
     }
     return pyjs_spark.session("restarts", f"local[{cores}]", **settings)
 
