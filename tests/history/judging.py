@@ -22,7 +22,7 @@ KNOWN = {
     67: "max_bytes holds for an atomic batch as a whole; in nats-server after each message (docs/compatibility.md)",
     271: "after a refused batch, nats-server tells 4 as the last sequence of a stream whose last is 3",
     641: "after a reset, nats-server counts a message in num_pending that was deleted right after its publish",
-    1057: "ack policy all: nats-server takes a message for acknowledged if a later one is removed (docs/compatibility.md)",
+    1057: "ack policy all: if a message is removed, nats-server takes earlier ones for acknowledged",
     1061: "as 67",
 }
 CONFIG = 'jetstream { store_dir: "<<store>>", max_mem: 256MB, max_file: 1GB }\n'
