@@ -359,10 +359,10 @@ class _Maker:
         if chance < 0.5:
             return [Fetch(consumer, rng.choice((1, 3, 10)))]
         verbs = ("+ACK", "+ACK", "+ACK", "-NAK", "+TERM", "+WPI")
-        return [
-            Fetch(consumer, 5),
-            *(Ack(rng.randrange(4), rng.choice(verbs)) for _ in range(rng.randrange(3))),
-        ]
+        acks = [Ack(rng.randrange(4), rng.choice(verbs)) for _ in range(rng.randrange(3))]
+        # nats-server forgets the redelivery that a NAK asked for at the next purge or roll-up of any subject.
+        again = [Fetch(each, 5) for each in self.consumers] if any(ack.verb == "-NAK" for ack in acks) else []
+        return [Fetch(consumer, 5), *acks, *again]
 
     def _schedule(self) -> list[Operation]:
         rng = self.rng
