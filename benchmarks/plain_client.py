@@ -57,6 +57,17 @@ class PlainClient:
                 yield frame
                 count -= 1
 
+    def next_frame(self, timeout_s: float) -> tuple[bytes, bytes]:
+        """Return the next message. Raises TimeoutError: none came, and the connection goes on."""
+        self._socket.settimeout(timeout_s)
+        try:
+            return next(self.frames(1))
+        except TimeoutError:
+            self._frames = self._read()
+            raise
+        finally:
+            self._socket.settimeout(TIMEOUT_S)
+
     def request(self, subject: str, body: object = None) -> dict[str, Any]:
         """Return the answer to one API request."""
         return next(self.requests([(subject, body)]))
@@ -121,7 +132,7 @@ class PlainClient:
 
     def _read(self) -> Iterator[tuple[bytes, bytes] | None]:
         """Yield frames; None is a PONG."""
-        at, data = 0, b""
+        at, data = 0, self._data
         while True:
             frame = _FRAME.search(data, at)
             end = 0
@@ -129,6 +140,7 @@ class PlainClient:
                 size = int(frame[4] or frame[8] or 0)
                 end = frame.end() + (size + 2 if frame[4] or frame[8] else 0)
             if frame is None or end > len(data):
+                self._data = data[at:]  # after a timeout, for the next reader
                 more = self._socket.recv(1 << 20)
                 if not more:
                     raise Unexpected("the server closed the connection")

@@ -6,7 +6,7 @@ Source: monitoring section of nats.docs; paging, field order and omitted fields 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.base.gotext import time_text
 from pyjs.jetstream.config.choices import FILE, MEMORY
@@ -35,6 +35,13 @@ TOTALS = ("streams", "consumers", "messages", "bytes", "total")
 UINT64 = 1 << 64  # nats-server shows "no limit", -1, as an unsigned number
 
 
+class Led(NamedTuple):
+    """Whether a request asks leaders only."""
+
+    metadata: bool = False  # only the leader of the metadata answers
+    streams: bool = False  # no streams that another server leads
+
+
 @dataclass(frozen=True, slots=True)
 class JszOptions:
     """The options of a request."""
@@ -47,8 +54,7 @@ class JszOptions:
     raft: bool = False
     offset: int = 0
     limit: int = LIMIT
-    leader_only: bool = False  # only the leader of the metadata answers
-    stream_leader_only: bool = False  # no streams that another server leads
+    led: Led = Led()
 
 
 def jsz_options(arguments: Arguments) -> JszOptions:
@@ -64,7 +70,7 @@ def jsz_options(arguments: Arguments) -> JszOptions:
     limit = arguments.integer("limit")
     leader_only = arguments.flag("leader-only")
     raft = arguments.flag("raft")
-    stream_leader_only = arguments.flag("stream-leader-only")
+    led = Led(leader_only, arguments.flag("stream-leader-only"))
     streams = streams or consumers
     account = arguments.text("acc")
     accounts = accounts or (streams and not account)
@@ -77,8 +83,7 @@ def jsz_options(arguments: Arguments) -> JszOptions:
         raft,
         offset,
         limit or LIMIT,
-        leader_only,
-        stream_leader_only,
+        led,
     )
 
 
@@ -95,7 +100,7 @@ def jsz(monitored: Monitored, options: JszOptions, now_ns: int) -> Generator[Non
     head: JsonDict = {"server_id": monitored.node.server_id, "now": time_text(now_ns)}
     jetstream = monitored.node.jetstream
     member = None if jetstream is None else jetstream.shared.member
-    if options.leader_only and (jetstream is None or (member is not None and not member.machine.leads)):
+    if options.led.metadata and (jetstream is None or (member is not None and not member.machine.leads)):
         raise NotLeader("filtered response: not leader")
     if jetstream is None:
         stats: JsonDict = dict.fromkeys(STATS, 0) | {"api": {"level": 0, "total": 0, "errors": 0}}
@@ -246,7 +251,7 @@ def account_detail(
     if options.streams and account.streams:
         detail["stream_detail"] = streams = []
         for stream in list(account.streams.values()):
-            if options.stream_leader_only and not leads(account, stream):
+            if options.led.streams and not leads(account, stream):
                 continue
             streams.append((yield from _stream_detail(monitored, account, stream, options)))
             if len(streams) % STREAMS_STEP == 0:
