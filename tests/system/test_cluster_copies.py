@@ -1,4 +1,4 @@
-"""Copies of streams on three real servers of both kinds: mirrors, buckets, objects, archives, other numbers of replicas.
+"""Copies of streams on three real servers of both kinds: mirrors, buckets, objects, archives, numbers of replicas.
 
 A client library makes them as an application does, and leaders are killed meanwhile.
 """
@@ -220,7 +220,17 @@ def test_an_archive_is_restored_with_replicas_and_consumers(servers: ThreeServer
                 and all(each.current for each in info.cluster.replicas or [])
             ),
         )
-        await kill_leader(servers, js, "B")
+        first = (await js.stream_info("B")).cluster
+        assert first is not None
+
+        async def step_down() -> api.StreamInfo:
+            await client.request("$JS.API.STREAM.LEADER.STEPDOWN.B", b"", timeout=5)
+            await asyncio.sleep(1)  # for an election
+            return await js.stream_info("B")
+
+        await until(
+            step_down, lambda info: info.cluster and info.cluster.leader not in (None, "", first.leader)
+        )
         await put(js, "b.x", b"more")
         await messages_of(js, "B", 51)
 
