@@ -370,9 +370,9 @@ class MemberNode:
             self.restores.refused(note)
         elif isinstance(note, notes.Answered):
             self.orders.answered(note)
-        elif isinstance(note, notes.Loss) and note.node == node and self.machine.leads:
-            self._tell_leader(note)
-        elif isinstance(note, notes.Ended) and self.machine.leads:
+        elif (isinstance(note, notes.Loss) and note.node == node and self.machine.leads) or (
+            isinstance(note, notes.Ended) and self.machine.leads
+        ):
             self._tell_leader(note)
         elif isinstance(note, notes.Question):
             self.questions.asked(node, note)

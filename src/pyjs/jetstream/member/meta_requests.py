@@ -167,6 +167,7 @@ class MetaRequests:
             member.restores.begin(order)
         else:
             member.tell(node, order)
+        return None
 
     def check_restored(self, js: JetStream, config: StreamConfig) -> Generator[Step, None, StreamConfig]:
         """Return the configuration of a stream to restore, with defaults. Raises ApiError."""

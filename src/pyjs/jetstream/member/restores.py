@@ -1,9 +1,9 @@
 """Archives: a stream is built on one server, and then given to the cluster.
 
 The leader of the metadata chooses the server, which answers with the subject for the chunks. A stream is not in the
-metadata while it is being built. When it is complete and durable the leader is told, and the keeper of streams adds it
-to the account as soon as the metadata has it; its other replicas are added as to any stream that lacks some. It is
-created at the time of the restore, not when the archived stream was, so that it is no earlier stream of its name.
+metadata while it is being built. When it is complete and durable the leader is told, and the keeper of streams adds
+it to the account as soon as the metadata has it; its other replicas are added as to any stream that lacks some. It is
+created at the time of the restore, not when the archived stream was, so it is no earlier stream of its name.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.config.stream import StreamConfig
     from pyjs.jetstream.member.keeper import Keeper
     from pyjs.jetstream.member.member_node import MemberNode
-    from pyjs.jetstream.member.notes import Note, Order
+    from pyjs.jetstream.member.notes import Order
     from pyjs.jetstream.stream.stream import Stream
     from pyjs.jetstream.transfer.building import StreamBuild
 

@@ -34,7 +34,7 @@ cdef class Copier(StreamConsumer):
     cdef const char* ident_text
     cdef size_t head_len, tail_len, ident_len
     cdef bint queued                        # in Turn.consumers
-    cdef bint noted                         # the owner was told of copies of its feed since the last commit
+    cdef uint64_t noted                     # first copy of its feed that the owner was told of since the last commit
     cdef readonly object feed               # durable.ConsumerFeed: copies its deliveries; None: reads `origin`
     cdef char* scratch                      # buffer for a message with changed headers
     cdef size_t scratch_room

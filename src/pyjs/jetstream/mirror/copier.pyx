@@ -95,7 +95,7 @@ cdef class Copier(StreamConsumer):
     cdef void start_at(self, uint64_t position) noexcept:
         """Set all positions to `position`, even of another origin; results of running syncs are ignored."""
         self.copied = self.written = self.kept = position
-        self.noted = False
+        self.noted = 0
         self.generation += 1
 
     def detach(self) -> None:
@@ -121,7 +121,7 @@ cdef class Copier(StreamConsumer):
     @property
     def proposed(self) -> tuple:
         """What `applied` needs for the copies made so far; the owner is told of later ones."""
-        self.noted = False
+        self.noted = 0
         return self.generation, self.copied
 
     def applied(self, uint64_t generation, uint64_t seq) -> None:
@@ -133,12 +133,12 @@ cdef class Copier(StreamConsumer):
     def drop(self) -> None:
         """Take no more copies until the position is set again: copies that were proposed may be lost."""
         self.generation += 1
-        self.noted, self.blocked = False, True
+        self.noted, self.blocked = 0, True
         self.wake(0)
 
     def committed(self) -> bool:
         """Note that the target has committed; return whether the commit had a message of this copier."""
-        self.noted = False
+        self.noted = 0
         if self.copied == self.written:
             return False
         self.written = self.copied
@@ -169,7 +169,7 @@ cdef class Copier(StreamConsumer):
             self.target.aging.passed_seq = 0
         self.copied = self.written
         self.at = self.written + 1
-        self.noted, self.blocked = False, True
+        self.noted, self.blocked = 0, True
 
     def lag(self) -> int:
         """Return the lag behind the origin in messages, as nats-server counts it: fetched messages do not count."""

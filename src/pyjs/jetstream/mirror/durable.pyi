@@ -1,7 +1,7 @@
 from pyjs.core.sink import Sink
 from pyjs.jetstream.mirror.consumer_link import ConsumerLink
-from pyjs.jetstream.mirror.origin_link import OriginLink
 from pyjs.jetstream.mirror.copier import Copier
+from pyjs.jetstream.mirror.origin_link import OriginLink
 from pyjs.jetstream.stream.stream import Stream
 
 class ConsumerFeed(Sink):

@@ -146,9 +146,10 @@ cdef class ConsumerFeed(Sink):
         return result
 
     cdef void note_copied(self, uint64_t seq) noexcept nogil:
-        cdef bint noted = self.copier.noted
+        cdef bint noted = self.copier.noted != 0
         self.copier.copied = seq
-        self.copier.noted = True
+        if not noted:
+            self.copier.noted = seq
         self.copier.target.mark_dirty()
         if not noted:
             with gil:

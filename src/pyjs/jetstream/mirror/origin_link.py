@@ -1,11 +1,11 @@
 """The link of a mirror or source to its origin on any server of a cluster: a consumer of its own.
 
-The link creates the consumer by a request to the API of the account, which the server that leads the origin answers.
-The consumer pushes what follows the last message that was copied, and has the ack policy flow_control, so an interest
-or workqueue origin keeps each message until its copy is safe. After an error, a gap or silence the link creates another
-consumer; the one before goes when it was unused for a while. Before it asks, everything that was proposed is applied
-or lost, so the last message that was copied is known. States: idle, asked (until the answer), taking (subscribed),
-waiting (until the next request), closed.
+The link creates the consumer by a request to the API of the account; the server that leads the origin answers. The
+consumer pushes what follows the last message that was copied, and has the ack policy flow_control, so an interest or
+workqueue origin keeps each message until its copy is safe. After an error, a gap or silence the link creates another
+consumer; the one before is removed when it was unused for a while. Before a request, everything that was proposed is
+applied or lost, so the last message that was copied is known. States: idle, asked (until the answer), taking
+(subscribed), waiting (until the next request), closed.
 
 Knows nothing of messages (durable.pyx).
 Source: nats-server creates ephemeral push consumers for mirrors and sources in the same way, server/stream.go.

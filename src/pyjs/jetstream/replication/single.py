@@ -1,9 +1,9 @@
 """A stream whose replicas were reduced to one goes on without a group.
 
-The leader of the group makes itself its only member (membership.py), and the metadata is told. It gives the stream the
-number of a group that has no log yet; as soon as that is known here, the replica becomes a stream as on a single
+The leader of the group makes itself its only member (membership.py) and tells the metadata, which gives the stream
+the number of a group that has no log yet. As soon as that is known here, the replica becomes a stream as on a single
 server. Its configuration says so last: a start before that finds the replica and its group, and does all of it again.
-A later group of the stream has another number, so no other server confuses it with the old one.
+A later group of the stream has another number, so no server confuses its log with the old one.
 """
 
 from __future__ import annotations
