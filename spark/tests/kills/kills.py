@@ -35,7 +35,7 @@ from spark.tests.conftest import our_command_from_anywhere, peer_or_skip
 from spark.tests.support.archived import archived
 from spark.tests.support.java import QUICK_JAVA
 from spark.tests.support.places import PYTHONPATH
-from tests.conformance.harness.process import ServerProcess, free_port
+from tests.conformance.harness.process import ServerFailed, ServerProcess, free_port
 from tests.style.tree import ROOT
 from tests.support.raw import RawClient
 
@@ -48,6 +48,7 @@ CONFIG = 'jetstream: {store_dir: "<<store>>"}'
 BACKLOG = 1000  # messages that wait for the target that is ahead of the others
 LONGEST_S = 2.0  # from the moment when every target got on to the kill
 START_S = 600.0  # targets that do not get on for so long fail the trial
+STARTS = 5  # of a server that was killed
 LOOK_S = 0.2  # between two looks at what was written: there is no event to wait for
 FILL_S = 1.0  # between two portions of messages for the source: the slow targets are not left far behind
 FILL_ROWS = 300  # of a portion
@@ -152,7 +153,7 @@ class Trial:
         if victim == "server":
             self._raw.close()
             self._server.kill()
-            self._server.start()
+            self._start_server()
             self._raw = RawClient(self._server.port, timeout_s=60.0)
             return
         marks = {
@@ -168,6 +169,16 @@ class Trial:
             self._driver.kill()
             self._driver.wait()
             self._driver = None
+
+    def _start_server(self) -> None:
+        """Start the server again, as a service would, if a busy machine does not have it ready within a minute."""
+        for left in reversed(range(STARTS)):
+            try:
+                self._server.start()
+                return
+            except ServerFailed:
+                if not left:
+                    raise
 
     def finish(self) -> None:
         """Run the queries until all is copied, and their last batches again."""
