@@ -24,6 +24,7 @@ KNOWN = {
     641: "after a reset, nats-server counts a message in num_pending that was deleted right after its publish",
     1057: "ack policy all: if a message is removed, nats-server takes earlier ones for acknowledged",
     1061: "as 67",
+    1103: "at max_msgs, nats-server removes the oldest message before a schedule replaces one",
 }
 CONFIG = 'jetstream { store_dir: "<<store>>", max_mem: 256MB, max_file: 1GB }\n'
 
