@@ -3,9 +3,9 @@
 The link creates the consumer by a request to the API of the account; the server that leads the origin answers. The
 consumer pushes what follows the last message that was copied, and has the ack policy flow_control, so an interest or
 workqueue origin keeps each message until its copy is safe. After an error, a gap or silence the link creates another
-consumer; the one before is removed when it was unused for a while. Before a request, everything that was proposed is
-applied or lost, so the last message that was copied is known. States: idle, asked (until the answer), taking
-(subscribed), waiting (until the next request), closed.
+consumer; those before are deleted, or removed when they were unused for a while. Before a request, everything that
+was proposed is applied or lost, so the last message that was copied is known. States: idle, asked (until the answer),
+taking (subscribed), waiting (until the next request), closed.
 
 Knows nothing of messages (durable.pyx).
 Source: nats-server creates ephemeral push consumers for mirrors and sources in the same way, server/stream.go.
@@ -22,7 +22,7 @@ from pyjs.base.bounds import SEQ_MAX
 from pyjs.base.clock import NS_PER_S
 from pyjs.base.errors import NONSENSE, StoreFailed
 from pyjs.base.gotext import time_text
-from pyjs.base.nuid import nuid, token
+from pyjs.base.nuid import nuid, short_hash, token
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.mirror.consumer_link import ANSWER_NS, SILENT_NS, Link, progress
@@ -97,8 +97,10 @@ class OriginLink:
         self._state = Link.IDLE
         self._asked_ns = -BETWEEN_NS
         self._asked = 0  # number of the last request
+        self._prefix = f"{short_hash(copier.name)}-"  # of the names of its consumers
         self._name = ""  # of the consumer, and
         self._deliver = b""
+        self._listing: Subscription | None = None  # while it waits for the names of the others
         self._subscription: Subscription | None = None
         self._timer: Timer | None = None
 
@@ -124,6 +126,7 @@ class OriginLink:
     def close(self) -> None:
         """End the link."""
         self._leave(Link.CLOSED)
+        self._end_listing()
 
     # -- states --------------------------------------------------------------------------------------------
 
@@ -178,17 +181,21 @@ class OriginLink:
         yield from self._target.settled_steps()
         if asked != self._asked:
             return
-        rng, account, external = self._js.shared.rng, self._js.account, self._source.external
-        self._name, kind = token(rng, NAME_LENGTH), "M" if self._copier.mirrors else "S"
+        rng, account = self._js.shared.rng, self._js.account
+        self._name, kind = self._prefix + token(rng, NAME_LENGTH), "M" if self._copier.mirrors else "S"
         self._deliver = f"$JS.{kind}.{nuid(rng)}".encode()
         reply = f"$JSC.R.{nuid(rng)}".encode()
         self._subscription = account.subscribe_handler(reply, partial(self._on_answer, asked))
-        prefix = "$JS.API" if external is None else external.api.rstrip(".")
-        subject = f"{prefix}.CONSUMER.CREATE.{self._source.name}.{self._name}"
         place = self._target.place_of(self._copier)
         headers = b"NATS/1.0\r\n%b: %b\r\n\r\n" % (IDENTITY, place.ident) if place.ident else b""
         body = {"stream_name": self._source.name, "config": self._config(place), "action": "create"}
-        account.send(subject.encode(), orjson.dumps(body), headers, reply)
+        account.send(self._subject("CREATE", self._name), orjson.dumps(body), headers, reply)
+
+    def _subject(self, verb: str, name: str = "") -> bytes:
+        """Return the subject of a request about consumers of the origin."""
+        external = self._source.external
+        prefix = "$JS.API" if external is None else external.api.rstrip(".")
+        return f"{prefix}.CONSUMER.{verb}.{self._source.name}{'.' if name else ''}{name}".encode()
 
     def _config(self, place: Place) -> dict[str, Any]:
         """Return the configuration of the consumer."""
@@ -236,6 +243,31 @@ class OriginLink:
         self._leave(Link.TAKING)
         self._subscription = self._js.account.subscribe(self._deliver, feed)
         self._watch()
+        if self._is_kept():
+            self._list_others()
+
+    def _list_others(self) -> None:
+        """Ask for the names of the consumers of the origin: it keeps messages for earlier ones of this copy, too."""
+        self._end_listing()
+        reply = f"$JSC.R.{nuid(self._js.shared.rng)}".encode()
+        self._listing = self._js.account.subscribe_handler(reply, self._delete_others)
+        self._js.account.send(self._subject("NAMES"), b"", b"", reply)
+
+    def _end_listing(self) -> None:
+        if self._listing is not None:
+            self._js.account.unsubscribe(self._listing)
+            self._listing = None
+
+    def _delete_others(self, request: Request) -> None:
+        """Delete earlier consumers of this copy: the present one needs what they have not acknowledged."""
+        self._end_listing()
+        try:
+            names = [str(name) for name in orjson.loads(request.payload).get("consumers") or ()]
+        except NONSENSE:
+            return
+        for name in names:
+            if name.startswith(self._prefix) and name != self._name:
+                self._js.account.send(self._subject("DELETE", name), b"")
 
     def _delivered(self, payload: bytes) -> int:
         """Return the last sequence before the first one of the consumer. Raises ApiError: the answer is an error."""

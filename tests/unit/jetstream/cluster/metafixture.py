@@ -10,6 +10,7 @@ from pyjs.jetstream.cluster.entries import (
     AccountPurged,
     Bounds,
     Entry,
+    GroupEnded,
     ReplicaLost,
     ServerDescribed,
     ServerEvacuating,
@@ -118,6 +119,8 @@ def random_entry(chance: random.Random, state: MetaState) -> Entry:
         return StreamDeleted(old.account, old.name, group)
     if kind == 9:
         return StreamMoved(old.account, old.name, group, revision, nodes)
+    if kind == 10 and chance.random() < 0.5:
+        return GroupEnded(old.account, old.name, group, revision)
     if kind == 10:
         return ReplicaLost(old.account, old.name, group, revision, chance.choice(old.nodes))
     return StreamUpdated(old.account, group, revision, _random_config(chance, old.name, len(nodes)), nodes)

@@ -13,6 +13,7 @@ from pyjs.jetstream.cluster.entries import (
     AccountPurged,
     Bounds,
     Entry,
+    GroupEnded,
     ReplicaLost,
     ServerDescribed,
     ServerEvacuating,
@@ -20,6 +21,7 @@ from pyjs.jetstream.cluster.entries import (
     StreamCreated,
     StreamDeleted,
     StreamMoved,
+    StreamRestored,
     StreamUpdated,
     UnknownEntry,
     decode,
@@ -42,6 +44,8 @@ ENTRIES: list[Entry] = [
     StreamDeleted(A, "S", 4),
     AccountPurged(A),
     ReplicaLost(A, "S", 4, 9, 5),
+    GroupEnded(A, "S", 4, 9),
+    StreamRestored(A, stored("S", num_replicas=3), 5, 7, Bounds(5, 10, True)),
 ]
 
 

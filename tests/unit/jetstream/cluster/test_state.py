@@ -14,6 +14,7 @@ from pyjs.jetstream.cluster.changes import ServerChange, StreamChange
 from pyjs.jetstream.cluster.entries import (
     AccountPurged,
     Bounds,
+    GroupEnded,
     ReplicaLost,
     ServerDescribed,
     ServerEvacuating,
@@ -21,6 +22,7 @@ from pyjs.jetstream.cluster.entries import (
     StreamCreated,
     StreamDeleted,
     StreamMoved,
+    StreamRestored,
     UnknownEntry,
     encode,
 )
@@ -393,3 +395,32 @@ def _check_invariants(state: MetaState) -> None:
 
 def test_moves_name_a_stream_that_is_there() -> None:
     assert err_code(Meta(1).do(StreamMoved(A, "S", 1, 1, (1,)))) == 10059
+
+
+def test_a_stream_whose_group_has_ended_gets_the_number_of_another_one() -> None:
+    meta = Meta(1, 2, 3)
+    meta.create("S", 1, 2, 3)
+    three = meta.there("S")
+    assert meta.do(GroupEnded(A, "S", three.group, three.revision)).outcome is Outcome.STALE
+    meta.update("S", 2, num_replicas=1)
+    one = meta.there("S")
+    assert meta.do(GroupEnded(A, "S", one.group, three.revision)).outcome is Outcome.STALE
+    alone = meta.do(GroupEnded(A, "S", one.group, one.revision)).stream
+    assert alone is not None
+    assert alone.replicas == (Replica(2, 1),)
+    assert alone.group == meta.state.next_group - 1 > one.group
+    assert alone.created_ns == one.created_ns
+    meta.update("S", 2, 1, 3, num_replicas=3)
+    assert meta.there("S").replicas == (Replica(2, 1), Replica(1, 2), Replica(3, 2))
+    assert meta.there("S").group == alone.group
+
+
+def test_a_restored_stream_has_one_server_at_first_and_its_own_time() -> None:
+    meta = Meta(1, 2, 3)
+    done = meta.do(StreamRestored(A, stored("S", num_replicas=3), 2, 77))
+    assert done.stream is not None
+    assert (done.stream.nodes, done.stream.created_ns) == ((2,), 77)
+    assert meta.state.uneven == {done.stream.group}
+    assert err_code(meta.do(StreamRestored(A, stored("S"), 2, 78))) == 10130
+    assert err_code(meta.do(StreamRestored(A, stored("T", "S"), 2, 78))) == 10065
+    assert meta.do(StreamRestored(A, stored("T"), 9, 78)).outcome is Outcome.STALE

@@ -10,6 +10,7 @@ if not is_here():
 
 from tests.support.jetnet import JetNet
 
+from pyjs.base.clock import NS_PER_MS
 from pyjs.consensus.engine import Conf, peer_id
 
 
@@ -47,3 +48,26 @@ def test_a_replica_that_the_log_has_lost_comes_back_as_another_peer(
     log = again.member._log
     assert log is not None
     net.run_until(lambda: not log.lost_unknown)
+
+
+def test_a_replica_whose_log_is_found_damaged_when_it_is_mended_comes_back_as_another_peer(
+    net: JetNet,
+) -> None:
+    servers = net.trio()
+    body: dict[str, object] = {"name": "R", "subjects": ["r.>"], "num_replicas": 3}
+    net.answers(servers[0].client(), "STREAM.CREATE.R", body, wait_ms=2000)
+    net.publish(servers[0], "r.x")
+    leader = net.ask(servers[0].client(), "STREAM.INFO.R")["cluster"]["leader"]
+    broken = next(server for server in servers if server.name != leader)
+    log, replicated, jetstream = broken.member._log, broken.member.replicated, broken.node.jetstream
+    assert log is not None
+    assert replicated is not None
+    assert jetstream is not None
+    log.groups[1].damage = "a test has damaged it"
+    replicated.fail(jetstream.accounts["$G"].streams["R"])
+    net.run_until(lambda: incarnations(net, "R") == [1, 1, 2])
+    net.run_until(lambda: "R" in broken.streams)
+    net.run(3000 * NS_PER_MS)
+    assert net.publish(broken, "r.x", 1) == [6]
+    store = jetstream.accounts["$G"].streams["R"].store
+    net.run_until(lambda: store.last_seq == 6)

@@ -32,7 +32,7 @@ def until_messages(net: JetNet, name: str, count: int, seconds: int = 30) -> dic
     """Wait until a stream has so many messages; return its info."""
     for _ in range(10 * seconds):
         found = info(net, name)
-        if found["state"]["messages"] >= count:
+        if found["state"]["messages"] == count:
             break
     assert found["state"]["messages"] == count, found
     return found
@@ -157,6 +157,25 @@ def test_copies_that_are_gone_are_not_made_again_by_the_next_leader(net: JetNet)
     until_messages(net, "S", 1)
     net.run(3000 * NS_PER_MS)
     assert origins(net, "S") == [("A", 7)]
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_an_origin_with_interest_loses_what_every_leader_has_copied(net: JetNet, replicas: int) -> None:
+    net.trio()
+    create(net, "O", subjects=["o.>"], num_replicas=replicas, retention="interest")
+    create(net, "S", num_replicas=3, sources=[{"name": "O"}])
+    net.run(1000 * NS_PER_MS)
+    count = 0
+    for _ in range(2):
+        count += len(net.publish(server_with(net, "O"), "o.a", 4))
+        until_messages(net, "S", count)
+        until_messages(net, "O", 0)
+        client = net.living()[0].client()
+        assert net.ask(client, "STREAM.LEADER.STEPDOWN.S")["success"]
+        net.run(3000 * NS_PER_MS)
+    assert count == 8
+    assert origins(net, "S") == [("O", seq) for seq in range(1, 9)]
+    assert len(net.ask(net.living()[0].client(), "CONSUMER.NAMES.O")["consumers"]) == 1
 
 
 @pytest.mark.parametrize("replicas", [1, 3])

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import pytest
 
+from pyjs.jetstream.cluster.assignments import stored_config
 from pyjs.jetstream.cluster.bootstrap import Member, Membership, Word
 from pyjs.jetstream.cluster.fields import BadRow, pack
 from pyjs.jetstream.cluster.servers import Server
+from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.member.notes import (
     Answered,
     Description,
+    Ended,
     Loss,
     Note,
     Order,
     Question,
+    Refused,
     Reply,
+    Restored,
     Saying,
     Welcome,
     decode,
@@ -32,6 +37,9 @@ NOTES: list[Note] = [
     Welcome(2),
     Answered("$G", "S", b"_INBOX.\xff", 12),
     Loss("$G", "S", 5, 12, 7),
+    Ended("$G", "S", 5, 12),
+    Restored("$G", stored_config(StreamConfig(name="S")), 7, 12),
+    Refused("$G", "S", 12, 400, 10130, "it is there"),
 ]
 
 
