@@ -201,7 +201,7 @@ fn the_error_names_what_is_wrong() {
         (&append, 8, &[9], "version 9, this node knows 1"),
         (&append, 9, &[77], "kind 77 is not known"),
         (&append, 9, &[0], "kind 0 is not known"),
-        (&append, 10, &[REJECT], "append: flags 0x01, it knows 0x00"),
+        (&append, 10, &[REJECT], "append: flags 0x01, it knows 0x10"),
         (&append, 11, &[1], "append: byte 11 is 1, it is 0"),
         (&append, 12, &[3], "append: 3 entries in 112 bytes, they have 168"),
         (&append, 13, &[2], "append: 514 entries, 256 is the limit"),

@@ -10,8 +10,9 @@ A sync is a job for a thread; while it runs, later writes gather for the next on
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pyjs.base.errors import StoreFailed
 from pyjs.core.job import Job, JobQueue
@@ -34,7 +35,8 @@ class Waits(Enum):
     REOPEN = "reopen"  # a group that is opened again with its written entries
 
 
-class Due(NamedTuple):
+@dataclass(slots=True)  # one is made for every entry: a frozen one takes longer
+class Due:
     """One entry of the queue."""
 
     kind: Waits

@@ -269,8 +269,8 @@ cdef class Replica(Sink):
     cdef bint holds(self) except -1:
         """Return whether the collected messages wait for the end of what is in flight, for `hold_ns` at most.
 
-        An entry costs every replica the same, however few messages it has. Publishers that wait for answers are served
-        by fewer entries if all that came meanwhile is the next one.
+        An entry costs every replica the same, however few messages it has. Publishers that wait for answers are
+        served by fewer entries if all that came meanwhile is the next one.
         """
         cdef int64_t now = self.stream.turn.now
         if self.in_flight == 0 or self.buffer.used > HELD_MAX or self.owner is None:
