@@ -42,6 +42,9 @@ class Led(NamedTuple):
     streams: bool = False  # no streams that another server leads
 
 
+ANYBODY = Led()
+
+
 @dataclass(frozen=True, slots=True)
 class JszOptions:
     """The options of a request."""
@@ -54,7 +57,7 @@ class JszOptions:
     raft: bool = False
     offset: int = 0
     limit: int = LIMIT
-    led: Led = Led()
+    led: Led = ANYBODY
 
 
 def jsz_options(arguments: Arguments) -> JszOptions:

@@ -97,7 +97,10 @@ class MetaRequests:
             existing = self._member.machine.state.check_create(account, stored, bounds)
             if existing is not None:
                 return existing
-            return StreamCreated(account, stored, self.field().place(config), bounds)
+            nodes = self.field().place(config)
+            first = len(self._member.machine.state.accounts.get(account, ())) % len(nodes)
+            # The first one leads at the beginning: another one for each stream.
+            return StreamCreated(account, stored, nodes[first:] + nodes[:first], bounds)
 
         try:
             applied = yield from self._agree(decide)

@@ -326,6 +326,16 @@ def test_the_leader_of_a_stream_steps_down(net: JetNet) -> None:
     assert refused["error"]["err_code"] == 10005
 
 
+def test_streams_of_all_servers_are_led_by_different_ones(net: JetNet) -> None:
+    client = net.trio()[0].client()
+    leaders = set()
+    for name in ("A", "B", "C"):
+        body = {"name": name, "subjects": [name], "num_replicas": 3}
+        (answer,) = net.answers(client, f"STREAM.CREATE.{name}", body, wait_ms=1000)
+        leaders.add(answer["cluster"]["leader"])
+    assert leaders == {*TRIO}
+
+
 def test_the_only_replica_stays_the_leader(net: JetNet) -> None:
     client = net.trio()[0].client()
     net.create(client, "S")
