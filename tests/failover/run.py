@@ -318,8 +318,8 @@ def run(args: Namespace, scratch: Path, judge: Judge | None) -> dict[str, Any]:
         if args.keep and (broken or work.figures.violations):
             for name in trio.servers:
                 trio.servers[name].kill()
-            shutil.rmtree(args.keep, ignore_errors=True)
-            trio.keep(args.keep)
+            shutil.rmtree(args.keep / "servers", ignore_errors=True)
+            trio.keep(args.keep / "servers")
         trio.close()
     return {
         **work.figures.report(),
