@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from typing import Any
 
 from tests.crash.servers import stream_seq_of
 from tests.failover.link import Link
 
 BATCH = 1000
-WAIT_S = 20.0
+WAIT_S = 10.0
+TRIES = 10
 Stored = list[tuple[int, str, bytes]]  # seq, subject, payload
 
 
@@ -35,6 +38,18 @@ async def _direct(link: Link, stream: str) -> Stored:
             found.append((int(named[b"Nats-Sequence"]), named[b"Nats-Subject"].decode(), each.payload))
         if not ended or not some or b"Nats-Num-Pending: 0" in ended[0].headers:
             return found
+
+
+async def _consumer(link: Link, stream: str) -> dict[str, Any]:
+    """Make a consumer; while a leader changes, nobody answers."""
+    config = {"ack_policy": "none", "deliver_policy": "all", "inactive_threshold": 60_000_000_000}
+    made: dict[str, Any] = {}
+    for _ in range(TRIES):
+        made = await link.api(f"CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": config}, WAIT_S)
+        if "name" in made:
+            return made
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"no consumer of {stream}: {made}")
 
 
 async def _consumed(link: Link, stream: str) -> Stored:

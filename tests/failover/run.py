@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.conformance.harness.cluster import NAMES
+from tests.conformance.harness.process import ServerFailed
 from tests.failover import clients
 from tests.failover.clients import Shared, User
 from tests.failover.faults import EVERYONE, FAULTS, SILENT_FAULTS, possible
@@ -312,14 +313,14 @@ def run(args: Namespace, scratch: Path, judge: Judge | None) -> dict[str, Any]:
     broken = ""
     try:
         asyncio.run(work.go())
-    except (Broken, AssertionError, TimeoutError) as error:
+    except (Broken, AssertionError, ServerFailed, TimeoutError) as error:
         broken = f"{type(error).__name__}: {error}"
     finally:
         if args.keep and (broken or work.figures.violations):
             for name in trio.servers:
                 trio.servers[name].kill()
-            shutil.rmtree(args.keep, ignore_errors=True)
-            trio.keep(args.keep)
+            shutil.rmtree(args.keep / "servers", ignore_errors=True)
+            trio.keep(args.keep / "servers")
         trio.close()
     return {
         **work.figures.report(),

@@ -56,6 +56,7 @@ class World:
         # The node that may lose something, so that no other one may: with an interval by a power cut, by damage of
         # its log, or by a machine that fails for so long that its log is dropped.
         self.lossy = 0
+        self.is_excess = False  # a node has lost its log while another one was in doubt: nobody may lead then
         interval_ns = 20 * NS_PER_MS if self.is_early else 0
         tuning = Tuning(sync_interval_ns=interval_ns, log_size_max=rng.choice((600, 3000, 1 << 20)))
         numbers = range(1, count + 1)
@@ -216,6 +217,8 @@ class World:
             return False
         self.lossy = node.number
         self.judge.counts["doubts"] += by_power
+        others = [each for each in self.nodes.values() if each is not node]
+        self.is_excess |= not by_power and any(each.is_up and each.log.is_doubtful for each in others)
         return True
 
     def _may_lose_all(self) -> bool:
@@ -259,6 +262,9 @@ class World:
     def _check_end(self) -> None:
         for group in GROUPS:
             leaders = [node.number for node in self.nodes.values() if node.leads(group)]
+            if not leaders and self.is_excess:
+                self.judge.counts["leaderless"] += 1
+                continue  # after the power of all failed, and the log of one was lost: it must only not be wrong
             if len(leaders) != 1:
                 self.judge.fail(f"group {group}: leaders {leaders} at the end")
             conf = self.nodes[leaders[0]].consensus._engine.status(group).conf
