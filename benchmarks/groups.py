@@ -27,7 +27,7 @@ from plain_client import PlainClient, Unexpected
 from servers import RunningServer, ServerCommand, ServerFailed, find_peer, our_command, peer_command
 
 OUTSTANDING = 64
-SETTLE_S = 3.0  # groups fall asleep meanwhile
+SETTLE_S = 15.0  # groups fall asleep meanwhile
 IDLE_S = 10.0
 LOOK_S = 0.1
 WAIT_S = 120.0
