@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from spark.tests.conftest import Filler, arrow_or_skip, required
 from spark.tests.jvm.conftest import IS_MATRIX
-from spark.tests.support.archived import archive_here, here
+from spark.tests.support.archived import archive_here, archive_until, here
 from spark.tests.support.iceberg_rest import RestCatalog
 from tests.conformance.harness.process import ServerProcess
 
@@ -26,7 +26,6 @@ if not required("spark"):
 import deltalake  # only where it is installed
 import pyarrow as pa
 from pyiceberg.catalog import load_catalog
-from spark.tests.support import archive_killed  # needs pyarrow
 from spark.tests.support.forked import forked
 
 from pyjs_spark.errors import DataLoss, OptionError, SparkError, SparkMissing
@@ -291,9 +290,7 @@ NEVER = -1
 def start_killed(archive: Archive, port: int, when: int) -> BaseProcess:
     """Return a run, at its begin, that kills itself before it commits the part that begins at `when`."""
     begun, begins = Pipe(duplex=False)
-    running = forked(
-        archive_killed.archive, archive.lake, archive.stream, f"nats://127.0.0.1:{port}", when, begins
-    )
+    running = forked(archive_until, archive.lake, archive.stream, f"nats://127.0.0.1:{port}", when, begins)
     begins.close()
     begun.recv()
     return running

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from pyjs_spark.lake import lakes
 from pyjs_spark.lake.archive import TableFile, Written
 from pyjs_spark.lake.lakes import Lake, Task
-from pyjs_spark.options.reading import Options
+from pyjs_spark.options.reading import Options, parse_options
 from pyjs_spark.read.ranges import ReadRange
 
 
@@ -21,6 +24,21 @@ def archive_here(lake: Lake | str | Path, options: Options, rows_per_file: int =
     """Archive what is new, two ranges at a time; return the new files."""
     into = lake if isinstance(lake, Lake) else Lake(str(lake))
     return lakes.write_parts(here, into, options, lakes.plan(into, options, rows_per_file), 2)
+
+
+def archive_until(lake: Lake, stream: str, servers: str, when: int, begins: Connection) -> None:
+    """Archive what is new, and die before the commit of the part that begins at `when`; send None when it begins."""
+    options = parse_options({"stream": stream, "servers": servers})
+    ranges = lakes.plan(lake, options, 5)
+
+    def run(task: Task, part: Sequence[ReadRange]) -> list[list[TableFile]]:
+        found = here(task, part)
+        if when == part[0].low:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found
+
+    begins.send(None)
+    lakes.write_parts(run, lake, options, ranges, 2)
 
 
 def archived(lake: Lake, stream: str) -> list[int]:
