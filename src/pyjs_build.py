@@ -8,8 +8,7 @@ Each module contains PYJS_SOURCE_HASH (base/stamp.h), a digest of its own .pyx, 
 right digest is not compiled again, regardless of timestamps. tests/conftest.py compares the digests with the tree,
 so that no test runs on stale code.
 
-Environment: PYJS_CFLAGS adds flags to compiler and linker (the sanitizer build); PYJS_BUILD_CACHE names a folder
-outside the tree, from which a second checkout takes the modules that it has in common with the first (`.ci/build`).
+Environment: PYJS_CFLAGS adds flags to compiler and linker (the sanitizer build).
 """
 
 from __future__ import annotations
@@ -17,12 +16,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shlex
-import subprocess
 import sys
-import sysconfig
 import tempfile
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,7 +47,6 @@ WARNINGS = {"warn.maybe_uninitialized": True, "warn.unused": True, "warn.multipl
 WARNING = re.compile(r"warning: ([^:]+):")
 NO_WARNING = "Unused entry 'genexpr'"  # a generator expression is an entry that nobody could use
 MADE = Path("build/cython")  # the C files, and the warnings of each module
-UNUSED_DAYS = 14  # a module in the cache that no build has used for so long is removed
 COMPILE_ARGS = ["-O2", "-fno-strict-aliasing", "-g0"]  # Python's own flags ask for -g; a wheel is stripped
 STAMP_ARGS = ["-include", str(SRC / "pyjs" / "base" / "stamp.h")]
 # Cython's C causes many of these; a reader of the build could do nothing about them.
@@ -136,15 +130,10 @@ def collected_warnings(sources: Iterable[tuple[Path, Path]]) -> Iterator[None]:
     for pyx, src in sources:
         # A warning about a .pxd belongs to every module that may have read it.
         own = [line for line, path in lines if path == str(pyx) or not path.endswith(".pyx")]
-        write_warnings(module_name(pyx, src), source_hash(pyx, src), "".join(f"{line}\n" for line in own))
-
-
-def write_warnings(name: str, digest: str, text: str) -> None:
-    """Write Cython's warnings about a module, in place of those about an earlier source."""
-    for old in MADE.glob(f"{name}.*.warnings"):
-        old.unlink()
-    MADE.mkdir(parents=True, exist_ok=True)
-    (MADE / f"{name}.{digest}.warnings").write_text(text)
+        for old in MADE.glob(f"{module_name(pyx, src)}.*.warnings"):
+            old.unlink()
+        MADE.mkdir(parents=True, exist_ok=True)
+        warnings_file(pyx, src).write_text("".join(f"{line}\n" for line in own))
 
 
 def translate(extensions: list[Extension], nthreads: int, folder: Path = MADE) -> list[Extension]:
@@ -178,73 +167,6 @@ def extension(pyx: Path, src: Path = SRC) -> Extension:
     )
 
 
-def digest_of(ext: Extension) -> str:
-    """Return the digest of the source of `ext`."""
-    return dict(ext.define_macros)["PYJS_SOURCE_HASH"].strip('"')
-
-
-class ModuleCache:
-    """Compiled modules of all checkouts, by name and digest; a folder for each interpreter, Cython and compiler."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def take(self, name: str, digest: str, built: Path) -> bool:
-        """Copy a module and its warnings, if they are there; return whether they were."""
-        module, warnings = self._files(name, digest)
-        try:
-            data, told = module.read_bytes(), warnings.read_text()
-        except OSError:
-            return False
-        if digest.encode() not in data:
-            return False
-        os.utime(module)
-        os.utime(warnings)
-        write_warnings(name, digest, told)
-        built.parent.mkdir(parents=True, exist_ok=True)
-        built.write_bytes(data)
-        return True
-
-    def put(self, name: str, digest: str, built: Path) -> None:
-        """Keep a module that was just compiled, and its warnings."""
-        told = MADE / f"{name}.{digest}.warnings"
-        self._folder.mkdir(parents=True, exist_ok=True)
-        for file, data in zip(
-            self._files(name, digest), (built.read_bytes(), told.read_bytes()), strict=True
-        ):
-            part = file.with_suffix(f".{os.getpid()}")  # another checkout may read it at the same time
-            part.write_bytes(data)
-            part.replace(file)
-
-    def tidy(self) -> None:
-        """Remove files that no build has used for UNUSED_DAYS."""
-        oldest = time.time() - UNUSED_DAYS * 24 * 3600
-        for file in self._folder.parent.glob("*/*"):
-            if file.stat().st_mtime < oldest:
-                file.unlink(missing_ok=True)
-
-    def _files(self, name: str, digest: str) -> tuple[Path, Path]:
-        return self._folder / f"{name}.{digest}.so", self._folder / f"{name}.{digest}.warnings"
-
-
-def module_cache() -> ModuleCache | None:
-    """Return the cache that PYJS_BUILD_CACHE names, or None."""
-    root = os.environ.get("PYJS_BUILD_CACHE")
-    if not root:
-        return None
-    from Cython import __version__ as cython
-
-    names = ("CC", "CFLAGS", "CPPFLAGS", "LDFLAGS", "LDSHARED")
-    given = [(os.environ.get(name), sysconfig.get_config_var(name)) for name in names]
-    command = shlex.split(given[0][0] or given[0][1] or "cc")
-    try:
-        told = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    compiler = hashlib.sha256(repr((sys.version, cython, told, given)).encode()).hexdigest()[:16]
-    return ModuleCache(Path(root, compiler))
-
-
 class BuildExt(build_ext):
     """build_ext that compiles changed modules, in parallel, and explains a missing compiler."""
 
@@ -261,20 +183,19 @@ class BuildExt(build_ext):
 
     def build_extensions(self) -> None:
         """Compile the modules whose file does not contain the digest of their source."""
-        all_extensions, cache = self.extensions, module_cache()
-        self.extensions = [ext for ext in all_extensions if not self.is_current(ext, cache)]
+        all_extensions = self.extensions
+        self.extensions = [ext for ext in all_extensions if not self.is_current(ext)]
         if self.extensions:
             self.demand_compiler()
             self.make_c_files()
             self.force = True  # the digest has decided; timestamps must not override it
             super().build_extensions()
-            self.fill(cache)
         self.extensions = all_extensions
         self.force = True  # the copy into src/ (--inplace) must not depend on timestamps either
 
-    def is_current(self, ext: Extension, cache: ModuleCache | None) -> bool:
-        """Return whether `ext` was compiled from its current source: in the build folder, in src/ or in the cache."""
-        digest = digest_of(ext).encode()
+    def is_current(self, ext: Extension) -> bool:
+        """Return whether `ext` was compiled from its current source, in the build folder or in src/."""
+        digest = dict(ext.define_macros)["PYJS_SOURCE_HASH"].strip('"').encode()
         built = Path(self.get_ext_fullpath(ext.name))
         in_place = Path(ext.sources[0]).parent / Path(self.get_ext_filename(ext.name)).name
         if self.force:
@@ -285,15 +206,7 @@ class BuildExt(build_ext):
             built.parent.mkdir(parents=True, exist_ok=True)
             built.write_bytes(in_place.read_bytes())
             return True
-        return cache is not None and cache.take(ext.name, digest.decode(), built)
-
-    def fill(self, cache: ModuleCache | None) -> None:
-        """Put the modules that were just compiled into the cache."""
-        if cache is None:
-            return
-        for ext in self.extensions:
-            cache.put(ext.name, digest_of(ext), Path(self.get_ext_fullpath(ext.name)))
-        cache.tidy()
+        return False
 
     def make_c_files(self) -> None:
         """Run Cython over `extensions` and set their C files."""

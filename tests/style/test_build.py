@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -96,45 +95,3 @@ def test_the_build_notes_the_warnings_of_each_module(tmp_path: Path) -> None:
     warning = "warning: src/pyjs/unclean.pyx:2:4: Unused entry 'unread'\n"
     assert done.stderr == warning
     assert done.stdout.splitlines()[-1] == str(["", warning])
-
-
-BUILD = """
-import sys
-from setuptools import setup
-from pyjs_build import BuildExt
-sys.argv[1:] = ["--quiet", "build_ext", "--inplace"]
-setup(name="small", package_dir={"": "src"}, packages=["pyjs"], cmdclass={"build_ext": BuildExt},
-      ext_modules=["found by BuildExt"])
-"""
-
-
-def small_tree(folder: Path) -> Path:
-    base = folder / "src" / "pyjs" / "base"
-    base.mkdir(parents=True)
-    (base.parent / "__init__.py").touch()
-    (base.parent / "small.pyx").write_text("def unread_variable():\n    unread = 2\n")
-    (base / "stamp.h").write_bytes((ROOT / "src/pyjs/base/stamp.h").read_bytes())
-    return folder
-
-
-def built(tree: Path, cache: str) -> set[str]:
-    """Build the tree; return the names of the C files that were made."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYJS_BUILD_CACHE": cache}
-    command = [sys.executable, "-W", "ignore", "-c", BUILD]
-    subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=True)
-    return {path.name for path in tree.rglob("small.c")}
-
-
-def test_a_second_checkout_takes_compiled_modules_from_the_cache(tmp_path: Path) -> None:
-    # given
-    one, two = small_tree(tmp_path / "one"), small_tree(tmp_path / "two")
-    assert built(one, str(tmp_path / "cache")) == {"small.c"}
-    # when
-    made = built(two, str(tmp_path / "cache"))
-    # then
-    assert made == set()
-    [ours], [theirs] = (list(tree.glob("src/pyjs/small.*.so")) for tree in (two, one))
-    assert ours.read_bytes() == theirs.read_bytes()
-    [warnings] = two.glob("build/cython/pyjs.small.*.warnings")
-    assert "Unused entry 'unread'" in warnings.read_text()
-    assert stale_modules(two / "src", build) == []
