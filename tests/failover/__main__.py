@@ -37,6 +37,8 @@ def main() -> int:
             judge = Judge(args.keep or Path(tempfile.gettempdir()) / "pyjs-histories")
         except NoJudge as reason:
             print(f"histories are not judged: {reason}", file=sys.stderr)
+            if args.what == "linear":
+                return 1
         figures = run(args, Path(scratch), judge)
     head = {key: getattr(args, key) for key in ("what", "server", "mode", "seed", "faults")}
     text = json.dumps({**head, **figures, "total_seconds": round(time.monotonic() - started, 1)}, indent=1)

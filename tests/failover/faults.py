@@ -148,4 +148,9 @@ def possible(wanted: list[str], trio: Trio) -> list[str]:
         *(EVERYONE if len(trio.disks) < len(NAMES) else ()),
         *(("clock",) if not trio.clocks else ()),
     }
-    return [name for name in wanted if name not in lacks]
+    found = [name for name in wanted if name not in lacks]
+    if not found:
+        raise SystemExit(
+            f"none of {', '.join(wanted)} can be made here: root and network namespaces are needed"
+        )
+    return found

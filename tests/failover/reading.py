@@ -53,11 +53,7 @@ async def _consumer(link: Link, stream: str) -> dict[str, Any]:
 
 
 async def _consumed(link: Link, stream: str) -> Stored:
-    config = {"ack_policy": "none", "deliver_policy": "all", "inactive_threshold": 60_000_000_000}
-    made = await link.api(
-        f"CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": config}, wait_s=WAIT_S
-    )
-    assert "name" in made, made
+    made = await _consumer(link, stream)
     found: Stored = []
     pending = made["num_pending"]
     while len(found) < pending:

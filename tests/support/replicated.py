@@ -282,11 +282,8 @@ class Cluster:
     def publish(
         self, count: int, subject: str = "s.a", size: int = 8, first: int = 0
     ) -> list[dict[str, Any]]:
-        """Publish at the leader, with an entry for each message; return the answers when all of them came."""
+        """Publish at the leader; return the answers when all of them came."""
         leader = self.leader()
-        replica = leader.stream.replica
-        assert replica is not None
-        replica.hold_ns = 0
         client = leader.client()
         client.send(b"SUB _INBOX.> 1\r\n")
         for at in range(first, first + count):

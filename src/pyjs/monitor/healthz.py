@@ -123,7 +123,8 @@ def _stored_trouble(accounts: Accounts, wanted: Wanted) -> Steps:
             for at, each in enumerate(list(engine.streams.values())):
                 if at % STEP == STEP - 1:
                     yield
-                if wanted.stream in ("", each.name) and each.store.failed:
+                is_wanted = wanted.stream in ("", each.name) and engine.streams.get(each.name) is each
+                if is_wanted and each.store.failed:  # one that was deleted since has a closed store
                     text = f"JetStream stream '{name} > {each.name}' write error: {each.store.error}"
                     return Trouble(503, UNAVAILABLE, "STREAM", text, name, each.name)
             for gone in engine.unrecovered():
@@ -151,7 +152,7 @@ def _member_trouble(member: MemberNode, accounts: Accounts, wanted: Wanted) -> S
         if at % STEP == STEP - 1:
             yield
         reason = _why_not_current(member, accounts, stream)
-        if reason:
+        if reason and stream in member.assigned_here(stream.account, stream.name):  # not changed since
             text = f"JetStream stream '{stream.account} > {stream.name}' is not current: {reason}"
             return Trouble(503, UNAVAILABLE, "STREAM", text, stream.account, stream.name)
     return None

@@ -195,15 +195,15 @@ def _totals(accounts: dict[str, JetStream], options: JszOptions) -> JsonDict:
         stream
         for account in accounts.values()
         for stream in account.streams.values()
-        if leads(account, stream)
+        if options.raft and leads(account, stream)
     ]
     consumers = sum(len(stream.consumers) for stream in streams)
     totals: JsonDict = {"streams": len(streams)}
-    if options.raft and led:
+    if led:
         totals["streams_leader"] = len(led)
     totals["consumers"] = consumers
     led_consumers = sum(len(stream.consumers) for stream in led)
-    if options.raft and led_consumers:
+    if led_consumers:
         totals["consumers_leader"] = led_consumers
     totals["messages"] = sum(stream.store.msgs for stream in streams)
     totals["bytes"] = sum(stream.store.bytes for stream in streams)

@@ -92,7 +92,11 @@ class _Groups:
         is_learner = any(each.node == member.node and not each.is_voter for each in status.replicas)
         out: Fields = {
             "id": self._peer_id(member.node),
-            "state": "CLOSED" if status.is_stopped else status.role.name if status.role.name in SETTLED else "CANDIDATE",
+            "state": "CLOSED"
+            if status.is_stopped
+            else status.role.name
+            if status.role.name in SETTLED
+            else "CANDIDATE",
             "size": len(status.replicas),
             "quorum_needed": voters // 2 + 1,
         }

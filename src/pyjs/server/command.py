@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyjs.config.options import Options
 
 # The longest time, in seconds, that a computing thread keeps the GIL from the event loop. Each callback of the loop
-# takes the GIL anew, so with Python's default of 5 ms a check of stored files held pings up for 50 ms.
+# takes the GIL again, so with Python's default of 5 ms a check of stored files held pings up for 50 ms.
 SWITCH_INTERVAL_S = 0.0005
 
 

@@ -29,9 +29,6 @@ class SyncSet:
         self._root_fd = disk.open_directory(root)
         self._open: OrderedDict[str, int] = OrderedDict()  # path -> descriptor, least recently used first
         self._files: dict[str, None] = {}  # written, in the order of the first write
-        self._appends: dict[
-            str, tuple[int, bytearray]
-        ] = {}  # path -> offset and bytes that are not written yet
         self._directories: dict[str, None] = {}
 
     def __enter__(self) -> SyncSet:
@@ -55,28 +52,6 @@ class SyncSet:
         self._files[path] = None
         return fd
 
-    def append(self, path: str, data: bytes, end: int) -> None:
-        """Write `data` at the end of a file, at offset `end`; successive appends leave as one write, in `sync`.
-
-        Each write releases the GIL and takes it back from the event loop, so a hundred small ones delay its clients.
-
-        Raises:
-            OSError: the file cannot be opened, or an earlier append cannot be written.
-        """
-        begun = self._appends.get(path)
-        if begun is not None and begun[0] + len(begun[1]) == end:
-            begun[1].extend(data)
-            return
-        fd = self.open(path, create=end == 0)
-        if begun is not None:
-            self._disk.write_at(fd, memoryview(begun[1]), begun[0])
-        self._appends[path] = (end, bytearray(data))
-
-    def cut(self, path: str, end: int) -> None:
-        """Drop what was appended to a file from offset `end` on and is not written yet."""
-        offset, data = self._appends.get(path, (end, bytearray()))
-        del data[max(0, end - offset) :]
-
     def add_directory(self, path: str) -> None:
         """Note a directory in which names changed."""
         self._directories[path] = None
@@ -93,8 +68,6 @@ class SyncSet:
     def forget(self, path: str) -> None:
         """Drop a file or directory that will be removed, with everything below it."""
         below = f"{path}/"
-        for known in [each for each in self._appends if each == path or each.startswith(below)]:
-            del self._appends[known]
         for known in [each for each in self._open if each == path or each.startswith(below)]:
             self._disk.close_file(self._open.pop(known))
         for noted in (self._files, self._directories):
@@ -107,9 +80,6 @@ class SyncSet:
         Raises:
             OSError: nothing of the batch counts as durable; a second `sync` proves nothing.
         """
-        appends, self._appends = self._appends, {}
-        for path, (offset, data) in appends.items():
-            self._disk.write_at(self.open(path), memoryview(data), offset)
         files, self._files = self._files, {}
         directories, self._directories = self._directories, {}
         if len(files) + len(directories) > TOGETHER_MIN and self._sync_together():

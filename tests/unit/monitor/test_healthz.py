@@ -4,6 +4,7 @@ import pytest
 from tests.unit.monitor.conftest import Site
 
 from pyjs.config.options import Options
+from pyjs.monitor import healthz
 
 NO_ACCOUNT = '"account" must not be empty when checking stream health'
 NO_STREAM = '"stream" must not be empty when checking consumer health'
@@ -59,4 +60,29 @@ def test_a_single_server_with_a_stream_that_could_not_be_opened_is_unavailable(
     site.node.start_jetstream()
 
     assert "could not be recovered" in site.json(f"/healthz{query}", 503)["error"]
+    site.node.stop()
+
+
+def test_a_stream_that_is_deleted_during_the_check_is_no_trouble(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(healthz, "STEP", 2)
+    options = Options()
+    options.jetstream.enabled = True
+    options.jetstream.store_dir = str(tmp_path)
+    site = Site(options)
+    site.node.start_jetstream()
+    client = site.client()
+    for name in "ABC":
+        body = b'{"name":"%s","subjects":["%s"]}' % (name.encode(), name.encode())
+        client.request(f"$JS.API.STREAM.CREATE.{name}".encode(), body)
+
+    steps = site.router.answer("/healthz")
+    next(steps)
+    client.request(b"$JS.API.STREAM.DELETE.C")
+    with pytest.raises(StopIteration) as ended:
+        while True:
+            next(steps)
+
+    assert ended.value.value.status == 200
     site.node.stop()

@@ -49,20 +49,6 @@ class CountingDisk(OsDisk):
         return not self.elsewhere or self.elsewhere not in path
 
 
-class WritesDisk(OsDisk):
-    """Writes down what is written; while it is full, nothing is."""
-
-    def __init__(self) -> None:
-        self.written: list[tuple[int, bytes]] = []
-        self.full = False
-
-    def write_at(self, fd: int, data: bytes | memoryview, offset: int) -> None:
-        if self.full:
-            raise OSError(errno.ENOSPC, "full")
-        self.written.append((offset, bytes(data)))
-        super().write_at(fd, data, offset)
-
-
 def write(dirty: SyncSet, disk: OsDisk, path: Path, data: bytes = b"x") -> None:
     disk.write_at(dirty.open(str(path), create=True), data, 0)
 
@@ -198,34 +184,3 @@ def test_what_was_synced_survives_a_loss_of_power(tmp_path: Path) -> None:
     disk.lose_power()
     assert {path.read_bytes() for path in tmp_path.iterdir()} == {b"data"}
     assert len(list(tmp_path.iterdir())) == TOGETHER_MIN + 1
-
-
-def test_successive_appends_leave_as_one_write_and_others_in_their_order(tmp_path: Path) -> None:
-    disk = WritesDisk()
-    path = str(tmp_path / "a")
-    with SyncSet(disk, str(tmp_path)) as dirty:
-        for number in range(4):
-            dirty.append(path, b"%d" % number, number)
-        assert disk.written == []
-        dirty.append(path, b"Z", 2)
-        dirty.append(path, b"Y", 3)
-        dirty.append(path, b"X", 4)
-        dirty.cut(path, 4)
-        dirty.sync()
-    assert disk.written == [(0, b"0123"), (2, b"ZY")]
-    assert Path(path).read_bytes() == b"01ZY"
-
-
-def test_appends_of_a_failed_sync_and_of_a_forgotten_file_are_not_written_later(tmp_path: Path) -> None:
-    disk = WritesDisk()
-    with SyncSet(disk, str(tmp_path)) as dirty:
-        for name in ("a", "b"):
-            dirty.append(str(tmp_path / name), b"lost", 0)
-        disk.full = True
-        with pytest.raises(OSError, match="full"):
-            dirty.sync()
-        disk.full = False
-        dirty.append(str(tmp_path / "c"), b"forgotten", 0)
-        dirty.forget(str(tmp_path / "c"))
-        dirty.sync()
-    assert disk.written == []

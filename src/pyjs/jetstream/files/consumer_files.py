@@ -131,11 +131,10 @@ class ListFile:
         number = self._last + 1 + count
         data += encode_entry(number, values, self._key)
         try:
-            for path, end in zip(self._paths, self._ends, strict=True):
-                dirty.append(path, data, end)
+            fds = [dirty.open(path, create=self._last == 0) for path in self._paths]
+            for fd, end in zip(fds, self._ends, strict=True):
+                disk.write_at(fd, data, end)
         except OSError:
-            for path, end in zip(self._paths, self._ends, strict=True):
-                dirty.cut(path, end)
             self.take_back(disk, before)
             raise
         self._ends = (self._ends[0] + len(data), self._ends[1] + len(data))

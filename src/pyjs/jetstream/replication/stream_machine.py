@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
     from typing import TypeAlias
 
-    from pyjs.base.timers import Timer
     from pyjs.consensus.consensus import Consensus
     from pyjs.core.chore import Step
     from pyjs.jetstream.cluster.assignments import Assignment
@@ -107,7 +106,6 @@ class StreamMachine:
         self.poll, self.leaving = Answer(turn, timers, 1), Answer(turn, timers, 2)
         self._reads: list[Outcome] = []  # reads that wait for the consensus
         self._is_syncing = False
-        self._hold: Timer | None = None  # ends the wait of messages for the entry before them
         self._consumers = ConsumerSnapshots()
 
     def __str__(self) -> str:
@@ -344,15 +342,6 @@ class StreamMachine:
     def propose(self, payload: bytes, proposal: Proposal) -> bool:
         """Propose an entry."""
         return self._consensus.propose(self.group, payload, proposal)
-
-    def held(self, until_ns: int) -> None:
-        """Let the stream commit again at a time, since messages wait for the entry before them."""
-        if self._hold is None:
-            self._hold = self.js.shared.timers.at(until_ns, self._release)
-
-    def _release(self) -> None:
-        self._hold = None
-        self.stream.note_change()
 
     def stopped(self, error: Exception) -> None:
         """Handle a replica that has stopped applying entries."""

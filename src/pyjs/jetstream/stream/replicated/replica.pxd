@@ -22,8 +22,6 @@ cdef class Replica(Sink):
     cdef readonly object stopped        # the error after which nothing is applied; None: none
     cdef readonly uint64_t in_flight    # bytes proposed, neither applied nor lost
     cdef public uint64_t in_flight_max
-    cdef public int64_t hold_ns     # the longest wait of collected messages for an entry in flight
-    cdef int64_t held_ns        # since then collected messages wait for an entry in flight; 0: they do not
     cdef object waiting         # deque of entries behind an operation that takes steps
     cdef bint working           # its steps run
     cdef readonly bint proposed         # the entry applied last was proposed here, where it is republished
@@ -33,8 +31,6 @@ cdef class Replica(Sink):
     cdef list removals          # acknowledged messages to remove
     cdef uint64_t copies        # of mirrors and sources, collected or in flight
 
-    cdef bint holds(self) except -1
-    cdef int propose_collected(self) except -1
     cdef bint refused(self, Msg* m) noexcept nogil
     cdef bint collect_copy(self, Msg* m, bint mirrored, uint64_t seq, int64_t ts) noexcept nogil
     cdef bint copies_reached(self, Msg* m) noexcept nogil

@@ -14,7 +14,6 @@ class Group(Protocol):
 
 @type_check_only
 class Owner(Protocol):
-    def held(self, until_ns: int) -> None: ...
     def keep_steps(self, config: StreamConfig) -> Generator[Step]: ...
     def configured(self, old: StreamConfig) -> None: ...
     def stopped(self, error: Exception) -> None: ...
@@ -26,7 +25,6 @@ class Replica(Sink):
     term: int
     stopped: Exception | None
     in_flight: int
-    hold_ns: int
     proposed: bool
     consumers: ReplicatedConsumers
     collects: bool

@@ -54,11 +54,9 @@ cdef extern from "string.h" nogil:
     void* memmem(const void* text, size_t n, const void* part, size_t part_n)
 
 cdef int64_t RETRY_NS = 1000000000      # wait before an expiry that the group did not take is proposed again
-cdef int64_t HOLD_NS = 2000000          # collected messages wait so long for an entry in flight
 
 cdef enum:
     COLLECTED_MAX = 262144      # bytes of a payload that ask for a turn
-    HELD_MAX = 65536            # bytes of collected messages that wait for no entry
     IN_FLIGHT_MAX = 67108864
     SUBJECT_SIZE_MAX = 65535
     SUBJECT_TOO_LONG = 4        # as in stream.pyx
@@ -79,7 +77,7 @@ cdef class Replica(Sink):
         self.owner = owner
         self.buffer = PayloadBuffer()
         self.proposal = Proposal()
-        self.in_flight_max, self.hold_ns = IN_FLIGHT_MAX, HOLD_NS
+        self.in_flight_max = IN_FLIGHT_MAX
         self.waiting, self.removals = deque(), []
         self.index, self.term = stream.store.applied_index, stream.store.applied_term
         stream.entry_ns = max(stream.store.applied_ns, 1)
@@ -258,40 +256,17 @@ cdef class Replica(Sink):
         return 0
 
     def offer(self) -> bool:
-        """Propose the collected messages, unless they wait; return whether the stream may commit applied entries."""
-        if self.buffer.used and self.holds():
-            return self.stopped is None     # removals, too: acks may be among what is held
-        self.propose_collected()
-        if self.removals:
-            self.propose_removals()
-        return self.stopped is None
-
-    cdef bint holds(self) except -1:
-        """Return whether the collected messages wait for the end of what is in flight, for `hold_ns` at most.
-
-        An entry costs every replica the same, however few messages it has. Publishers that wait for answers are
-        served by fewer entries if all that came meanwhile is the next one.
-        """
-        cdef int64_t now = self.stream.turn.now
-        if self.in_flight == 0 or self.buffer.used > HELD_MAX or self.owner is None:
-            return False
-        self.held_ns = self.held_ns or now
-        if now >= self.held_ns + self.hold_ns:
-            return False
-        self.owner.held(self.held_ns + self.hold_ns)
-        return True
-
-    cdef int propose_collected(self) except -1:
-        """Propose the collected messages."""
+        """Propose the collected messages; return whether the stream may commit applied entries."""
         cdef Proposal proposal
         if self.leads and self.stream.inflow is not None:
             self.stream.inflow.offering()       # adds how far the copies in it go
-        proposal, payload = self.proposal, self.buffer.take()
-        self.held_ns = 0
-        if payload:
+        if self.buffer.used:
+            payload, proposal = self.buffer.take(), self.proposal
             self.proposal = Proposal()
             self.propose(payload, proposal)
-        return 0
+        if self.removals:
+            self.propose_removals()
+        return self.stopped is None
 
     def propose(self, bytes payload, Proposal proposal not None) -> bool:
         """Propose a payload; drop `proposal` if this replica does not lead, or followers would refuse the payload."""
@@ -326,7 +301,7 @@ cdef class Replica(Sink):
             raise errcodes.BAD_REQUEST.detailed(fault)
         cdef Proposal proposal = Proposal()
         outcome = proposal.outcome = Outcome(self.stream.turn)
-        self.propose_collected()        # what came before goes first
+        self.offer()                    # what came before goes first
         self.propose(payload, proposal)
         while not outcome.settled:
             yield outcome.park
@@ -339,7 +314,7 @@ cdef class Replica(Sink):
         """Add changes of a consumer to the payload of this turn; see ProposedState."""
         cdef const char* text = body
         if self.buffer.add(KINDS[kind], name, len(name), text, 0, len(body)) != 0:
-            self.propose_collected()    # the payload is full
+            self.offer()                # the payload is full
             if self.buffer.add(KINDS[kind], name, len(name), text, 0, len(body)) != 0:
                 raise MemoryError
         self.proposal.changed.add(name.decode())
@@ -408,7 +383,6 @@ cdef class Replica(Sink):
     def follow(self) -> None:
         """Stop proposing; drop collected messages that are not proposed yet."""
         self.leads = False
-        self.held_ns = 0
         self.buffer.clear()
         self.copies -= min(self.proposal.copies, self.copies)
         self.proposal, self.removals = Proposal(), []

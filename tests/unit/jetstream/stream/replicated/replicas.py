@@ -43,11 +43,6 @@ class Keeper:
 
     def __init__(self, keep_steps: Any) -> None:
         self.keep_steps = keep_steps
-        self.held_until_ns = 0
-
-    def held(self, until_ns: int) -> None:
-        """Note until when messages wait; the tests commit then."""
-        self.held_until_ns = until_ns
 
     def configured(self, old: StreamConfig) -> None:
         """Note another configuration; nothing depends on it."""
@@ -84,8 +79,8 @@ class Member:
         self.stream.special = SpecialPublishes(self.stream, shared, Expiry(shared.timers))
         for _ in replica_steps(self.stream):
             pass
-        self.owner = None if keep_config is None else Keeper(keep_config)
-        self.replica = Replica(self.stream, group, self.owner)
+        owner = None if keep_config is None else Keeper(keep_config)
+        self.replica = Replica(self.stream, group, owner)
         self.applied = self.replica.index
         self.stream.account.subs.insert(Subscription(self.stream, b"s.>"))
 

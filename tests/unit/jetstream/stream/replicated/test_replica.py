@@ -13,7 +13,6 @@ from tests.support.disk import FaultyDisk
 from tests.support.stored_streams import finish
 from tests.unit.jetstream.stream.replicated.payloads import message, payload_of
 from tests.unit.jetstream.stream.replicated.replicas import (
-    Keeper,
     Loopback,
     Member,
     answers,
@@ -54,68 +53,6 @@ def test_the_messages_of_a_turn_are_one_proposal() -> None:
     group.leader.js.user.send(b"PUB s.a 1\r\na\r\nPUB s.b _INBOX.b 1\r\nb\r\n")
     ((payload, _),) = group.proposed
     assert items_of(payload) == [("message", b"s.a", b"", b"a"), ("message", b"s.b", b"", b"b")]
-
-
-def kept(**options: Any) -> tuple[Loopback, Member, Keeper]:
-    """Return a group of one member, whose replica has an owner."""
-    group = Loopback()
-    member = Member(group, config(storage="memory", **options), keep_config=lambda _: iter(()))
-    group.members.append(member)
-    group.lead(member)
-    owner = member.owner
-    assert isinstance(owner, Keeper)
-    return group, member, owner
-
-
-def subjects_of(group: Loopback) -> list[list[bytes]]:
-    return [[subject for _, subject, _, _ in items_of(payload)] for payload, _ in group.proposed]
-
-
-def test_messages_that_come_while_an_entry_is_in_flight_are_the_next_entry() -> None:
-    group, leader, _ = kept()
-    for subject in ("s.a", "s.b", "s.c"):
-        send(leader, subject)
-    assert subjects_of(group) == [[b"s.a"]]
-
-    group.commit()
-    group.apply(leader)
-    leader.turn()
-
-    assert subjects_of(group) == [[b"s.b", b"s.c"]]
-    assert [each["seq"] for each in answers(leader)] == [1]
-    group.settle()
-    assert [each["seq"] for each in answers(leader)] == [2, 3]
-
-
-def test_messages_wait_two_milliseconds_for_an_entry_in_flight() -> None:
-    group, leader, owner = kept()
-    send(leader, "s.a")
-    send(leader, "s.b")
-    assert owner.held_until_ns == leader.stream.turn.now + 2_000_000
-    leader.js.clock.advance(1_500_000)
-    send(leader, "s.c")
-    assert subjects_of(group) == [[b"s.a"]]
-
-    leader.js.clock.advance(500_000)
-    leader.stream.note_change()
-    leader.turn()
-
-    assert subjects_of(group) == [[b"s.a"], [b"s.b", b"s.c"]]
-
-
-def test_many_bytes_wait_for_no_entry_in_flight() -> None:
-    group, leader, _ = kept()
-    send(leader, "s.a")
-    send(leader, "s.b", bytes(65536))
-    assert subjects_of(group) == [[b"s.a"], [b"s.b"]]
-
-
-def test_an_operation_follows_the_messages_that_wait() -> None:
-    group, leader, _ = kept()
-    send(leader, "s.a")
-    send(leader, "s.b")
-    operate(group, operations.purge(b"", 0, 0))
-    assert same(group)["range"][:3] == (3, 2, 0)
 
 
 def test_followers_take_and_answer_nothing() -> None:
