@@ -19,6 +19,7 @@ import pyjs.node as node_module
 import pyjs.server.command as command_module
 from pyjs.cli import main
 from pyjs.core.scheduler import Scheduler
+from pyjs.server.threads.io_thread import IoThread
 
 
 def time_lanes(record: Record) -> None:
@@ -32,6 +33,17 @@ def time_lanes(record: Record) -> None:
         return scheduler
 
     node_module.Scheduler = timed_scheduler  # type: ignore[assignment, misc]
+
+
+def time_results(record: Record) -> None:
+    """Time what the loop does with the result of each job of a thread."""
+    submit = IoThread.submit
+
+    def timed_submit(self: IoThread, job: Any, done: Any) -> None:
+        name = getattr(getattr(job, "__self__", job), "__class__", type(job)).__qualname__
+        submit(self, job, record.timed(done, f"result of {name}", outer=False))
+
+    IoThread.submit = timed_submit  # type: ignore[method-assign]
 
 
 def time_collections(record: Record) -> None:
@@ -61,6 +73,7 @@ def run(path: Path, argv: list[str]) -> int:
     """Run the command; write the report when it ends."""
     record = Record()
     time_lanes(record)
+    time_results(record)
     time_collections(record)
     command_module.new_event_loop = lambda: TimedLoop(record)
     code = main(argv)

@@ -410,7 +410,7 @@ class JetStreamLimitsKeys(TypedDict, total=False):
     max_request_batch: int
     """The largest `batch` of a pull request; 0 and -1: no bound."""
     max_ha_assets: int
-    """In a cluster, the most streams with several replicas on a server, the same on all; 0 and -1: no bound."""
+    """The most replicated streams on a server, the same on all of a cluster; 0 and -1: no bound."""
     duplicate_window: Duration
     """The longest `duplicate_window` of a stream; 0: no bound."""
     default_max_consumers: int

@@ -153,7 +153,7 @@ JETSTREAM_LIMITS = Table(
         Key(
             "max_ha_assets",
             INT,
-            "In a cluster, the most streams with several replicas on a server, the same on all; 0 and -1: no bound.",
+            "The most replicated streams on a server, the same on all of a cluster; 0 and -1: no bound.",
             check=_or_none,
         ),
         Key(

@@ -478,7 +478,7 @@ class JetStreamLimitsOptions(Options):
     )
     max_ha_assets: int | None = Field(
         default=None,
-        description="In a cluster, the most streams with several replicas on a server, the same on all; 0 and -1: no bound.",
+        description="The most replicated streams on a server, the same on all of a cluster; 0 and -1: no bound.",
     )
     duplicate_window: Duration | None = Field(
         default=None, description="The longest `duplicate_window` of a stream; 0: no bound."

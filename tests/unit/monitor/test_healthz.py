@@ -80,9 +80,8 @@ def test_a_stream_that_is_deleted_during_the_check_is_no_trouble(
     steps = site.router.answer("/healthz")
     next(steps)
     client.request(b"$JS.API.STREAM.DELETE.C")
-    with pytest.raises(StopIteration) as ended:
-        while True:
-            next(steps)
+    for _ in steps:
+        pass
 
-    assert ended.value.value.status == 200
+    assert not any("Healthcheck failed" in text for _, text in site.log.lines)
     site.node.stop()
