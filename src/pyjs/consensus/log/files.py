@@ -55,7 +55,7 @@ class Header(NamedTuple):
     first: int  # number of the first record
     synced: int  # records up to this number are durable
     machine: int = (
-        0  # the boot of the machine; its memory still has unsynced records. 0: no node relies on that
+        0  # the boot of the machine, whose memory has the unsynced records; 0: no node relies on that
     )
 
     def encode(self) -> bytes:

@@ -296,7 +296,7 @@ class Inflow:
     def attach_all(self) -> None:
         """Attach every copier now, before it reads its origin."""
         for copy in self._copies.values():
-            if copy.copier.origin is None and copy.source.consumer is None:
+            if copy.copier.origin is None and copy.source.consumer is None and copy.copier.feed is None:
                 self.find_origin(copy.copier)
 
     def find_origin(self, copier: Copier) -> bool:

@@ -440,9 +440,9 @@ def _rest(first: Step, steps: Steps) -> Steps:
 
 
 class StoreSync(Job):
-    """A sync of a replica's store, so that the log of its group can be cut; no publisher waits for it."""
+    """A sync of a replica's store, so that the log of its group can be cut."""
 
-    queue = JobQueue.REMOVALS
+    queue = JobQueue.LOG
 
     def __init__(self, machine: StreamMachine, job: SyncJob) -> None:
         self._machine = machine

@@ -12,9 +12,12 @@ cdef class Evictions:
     cdef size_t n, room
     cdef readonly list purges           # filters of purges to report to consumers; b"": everything
     cdef list rollups                   # (sequence, subject that is rolled up; b"": all of them)
+    cdef bint has_rollups               # `rollups` is not empty; read without the GIL
+    cdef uint64_t rolled_up_before      # sequence of the newest queued roll-up of all subjects; 0: none is queued
 
     cdef bint pending(self) noexcept nogil
     cdef void note(self, uint64_t seq) noexcept nogil
+    cdef uint64_t after_rollups(self, uint64_t seq) noexcept nogil
     cdef void note_rollup(self, bytes subject, bytes scope, uint64_t seq)
     cdef bint carry_out(self, StreamLimits limits) noexcept nogil
     cdef list roll_up(self)

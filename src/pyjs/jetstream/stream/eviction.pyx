@@ -32,10 +32,7 @@ cdef class Evictions:
 
     cdef bint pending(self) noexcept nogil:
         """Return whether evictions are noted."""
-        if self.n:
-            return True
-        with gil:
-            return len(self.rollups) != 0
+        return self.n != 0 or self.has_rollups
 
     cdef void note(self, uint64_t seq) noexcept nogil:
         """Note that the subject of message `seq` may exceed its limit."""
@@ -52,14 +49,13 @@ cdef class Evictions:
                 self.store.catalogue.last_seq_of(subject, len(subject)) == seq):
             return                      # the subject has no other message
         self.rollups.append((seq, subject))
+        self.has_rollups = True
+        if not subject:
+            self.rolled_up_before = seq
 
-    def after_rollups(self, uint64_t seq) -> int:
+    cdef uint64_t after_rollups(self, uint64_t seq) noexcept nogil:
         """Return `seq`, or 0 if a queued roll-up of the whole stream removes that message."""
-        cdef uint64_t rollup
-        for rollup, subject in self.rollups:
-            if not subject and rollup > seq:
-                return 0
-        return seq
+        return seq if seq >= self.rolled_up_before else 0
 
     cdef bint carry_out(self, StreamLimits limits) noexcept nogil:
         """Carry out the noted evictions, and the limits of the stream; return whether messages were removed."""
@@ -74,7 +70,7 @@ cdef class Evictions:
 
     cdef list roll_up(self):
         """Apply the queued roll-ups whose message is still stored; return the purged subjects (b"": all)."""
-        rollups, self.rollups = self.rollups, []
+        rollups, self.rollups, self.has_rollups, self.rolled_up_before = self.rollups, [], False, 0
         purged = []
         for seq, subject in rollups:
             if index_live(&self.store.catalogue.index, seq) != NULL:

@@ -284,10 +284,10 @@ cdef class Stream(Sink):
     cdef uint64_t last_seq_for(self, Msg* m, PubHeaders* h) noexcept nogil:
         """Return the last sequence of the subject that Nats-Expected-Last-Subject-Sequence refers to."""
         cdef uint64_t last = self.store.catalogue.last_seq_of(m.subject, m.subject_len)
-        with gil:
-            if h.expected_last_subject.n:
+        if h.expected_last_subject.n:
+            with gil:
                 last = self.store.last_match(h.expected_last_subject.p[:h.expected_last_subject.n])
-            return self.evictions.after_rollups(last) if self.evictions.rollups else last
+        return self.evictions.after_rollups(last)
 
     cdef bint answered_as_duplicate(self, Msg* m, PubHeaders* h) noexcept nogil:
         cdef uint64_t seq = self.dedupe.seq_of(h.msg_id.p, h.msg_id.n, self.now())
@@ -705,10 +705,10 @@ cdef class Stream(Sink):
     cdef int remove_acknowledged(self, StreamConsumer consumer, size_t most) except -1:
         """Process up to `most` acknowledgements of `consumer`, which may remove messages; return their number."""
         cdef uint64_t seq
-        cdef bint removes = self.limits.features & REMOVES_ACKNOWLEDGED
-        cdef list acknowledged = consumer.take_acknowledged(most) if removes else []
+        cdef bint shared = self.limits.features & KEEPS_INTEREST or self.n_followers or len(self.consumers) > 1
+        cdef list acknowledged = consumer.take_acknowledged(most) if self.limits.features & REMOVES_ACKNOWLEDGED else []
         for seq in acknowledged:
-            if not (self.limits.features & KEEPS_INTEREST or self.n_followers) or not self.interest.needed(seq):
+            if not (shared and self.interest.needed(seq)):
                 if self.replica is None:
                     self.store.drop(seq, False)
                 else:

@@ -288,3 +288,40 @@ def test_positions_of_sources_stay_when_the_number_of_replicas_changes(net: JetN
     net.publish(net.living()[0], "a.x", 1)
     until_messages(net, "S", 1)
     assert origins(net, "S") == [("A", count + 1)]
+
+
+def test_a_work_queue_keeps_what_a_worker_has_acknowledged_until_it_is_copied(net: JetNet) -> None:
+    net.trio()
+    create(net, "O", subjects=["o.>"], num_replicas=1, retention="workqueue")
+    config = {"durable_name": "W", "ack_policy": "explicit"}
+    assert "error" not in net.ask(
+        net.living()[0].client(), "CONSUMER.CREATE.O.W", {"stream_name": "O", "config": config}
+    )
+    create(net, "S", num_replicas=3, sources=[{"name": "O"}], max_msgs=1, discard="new")
+    net.run(3000 * NS_PER_MS)
+    assert len(net.publish(net.living()[0], "o.a", 4)) == 4
+
+    client = net.living()[0].client()
+    client.send(b'SUB in.m 7\r\nPUB $JS.API.CONSUMER.MSG.NEXT.O.W in.m 12\r\n{"batch":10}\r\n')
+    net.run(200 * NS_PER_MS)
+    for frame in client.frames():
+        if frame.reply.startswith(b"$JS.ACK."):
+            client.send(b"PUB %b 4\r\n+ACK\r\n" % frame.reply)
+    net.run(2000 * NS_PER_MS)
+
+    copied = []
+    for _ in range(4):
+        copied += [seq for _, seq in origins(net, "S")]
+        net.ask(net.living()[0].client(), "STREAM.PURGE.S")
+        net.run(4000 * NS_PER_MS)
+    assert copied == [1, 2, 3, 4]
+
+
+def test_a_named_consumer_of_a_source_is_refused(net: JetNet) -> None:
+    net.trio()
+    create(net, "O", subjects=["o.>"], num_replicas=1)
+    source = {"name": "O", "consumer": {"name": "C", "deliver_subject": "d"}}
+
+    answer = net.ask(net.living()[0].client(), "STREAM.CREATE.S", {"name": "S", "sources": [source]})
+
+    assert "named consumers" in answer["error"]["description"]
