@@ -704,9 +704,9 @@ cdef class Stream(Sink):
 
     cdef int remove_acknowledged(self, StreamConsumer consumer, size_t most) except -1:
         """Process up to `most` acknowledgements of `consumer`, which may remove messages; return their number."""
-        cdef uint64_t seq
-        cdef bint shared = self.limits.features & KEEPS_INTEREST or self.n_followers or len(self.consumers) > 1
-        cdef list acknowledged = consumer.take_acknowledged(most) if self.limits.features & REMOVES_ACKNOWLEDGED else []
+        cdef uint64_t seq, features = self.limits.features
+        cdef bint shared = features & KEEPS_INTEREST or self.n_followers or len(self.consumers) > 1
+        cdef list acknowledged = consumer.take_acknowledged(most) if features & REMOVES_ACKNOWLEDGED else []
         for seq in acknowledged:
             if not (shared and self.interest.needed(seq)):
                 if self.replica is None:
