@@ -48,7 +48,7 @@ async def _consumer(link: Link, stream: str) -> dict[str, Any]:
         made = await link.api(f"CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": config}, WAIT_S)
         if "name" in made:
             return made
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.1)  # between two requests; a refused one has no event to wait for
     raise AssertionError(f"no consumer of {stream}: {made}")
 
 

@@ -141,7 +141,7 @@ class Run:
                 break
             await self._cycle(shared)
         while self._args.operations and not self._has_enough(shared) and not self._faults:
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.1)  # between two looks at a count
         shared.stop.set()
         await asyncio.gather(*tasks)
         await self._whole(*names.values())

@@ -70,7 +70,7 @@ async def until(ask: Callable[[], Awaitable[Result]], holds: Callable[[Result], 
                 return last
         except (NatsError, TimeoutError) as error:
             last = error
-        await asyncio.sleep(0.1)  # nothing tells of it
+        await asyncio.sleep(0.1)  # between two requests; the state that is asked for has no event
     raise AssertionError(last)
 
 
@@ -224,9 +224,10 @@ def test_an_archive_is_restored_with_replicas_and_consumers(servers: ThreeServer
         assert first is not None
 
         async def step_down() -> api.StreamInfo:
-            await client.request("$JS.API.STREAM.LEADER.STEPDOWN.B", b"", timeout=5)
-            await asyncio.sleep(1)  # for an election
-            return await js.stream_info("B")
+            info = await js.stream_info("B")
+            if info.cluster and info.cluster.leader == first.leader:
+                await client.request("$JS.API.STREAM.LEADER.STEPDOWN.B", b"", timeout=5)
+            return info
 
         await until(
             step_down, lambda info: info.cluster and info.cluster.leader not in (None, "", first.leader)

@@ -43,7 +43,7 @@ class Asker:
                     return answer
             if not answers:
                 patience_s = min(2 * patience_s, PATIENCE_MAX_S)
-            time.sleep(0.01)  # what the answer is about has no event to wait for
+            time.sleep(0.01)  # the server sends no event when its state changes
         raise AssertionError(f"{subject} never answered what was wanted")
 
     def _answers(self, inboxes: list[bytes], until_s: float) -> list[dict[str, Any]]:

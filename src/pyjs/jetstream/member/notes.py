@@ -227,7 +227,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A server tells the leader of the metadata that a stream needs its group no more, as `entries.GroupEnded`."""
+    """A server tells the leader of the metadata that a stream no longer needs its group, as `entries.GroupEnded`."""
 
     account: str
     stream: str
@@ -235,7 +235,7 @@ class Ended:
     revision: int
 
     def fields(self) -> list[Any]:
-        """Return what is packed."""
+        """Return the values to pack."""
         return [self.account, self.stream, self.group, self.revision]
 
     @classmethod
@@ -259,7 +259,7 @@ class Restored:
     created_ns: int
 
     def fields(self) -> list[Any]:
-        """Return what is packed."""
+        """Return the values to pack."""
         return [self.account, self.stored.values, self.node, self.created_ns]
 
     @classmethod
@@ -281,7 +281,7 @@ class Refused:
     description: str
 
     def fields(self) -> list[Any]:
-        """Return what is packed."""
+        """Return the values to pack."""
         return [self.account, self.stream, self.created_ns, self.code, self.err_code, self.description]
 
     @classmethod

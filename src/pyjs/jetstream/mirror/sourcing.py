@@ -200,10 +200,11 @@ class Inflow:
             self._loaded = True
             if not positions.load() or positions.true_at > store.last_seq:
                 positions.true_at = 0
-        positions.known.update(last_sources(store, positions.true_at, keys))
+        # Committed positions are exact: no search through the whole stream for an idle source.
+        committed = {} if self._replica is None else self._replica.consumers.positions
+        positions.known.update(last_sources(store, positions.true_at, keys - committed.keys()))
+        positions.known.update(committed)
         positions.true_at = store.last_seq
-        if self._replica is not None:  # what was committed is exact
-            positions.known.update(self._replica.consumers.positions)
 
     def _is_kept(self, source: StreamSource) -> bool:
         """Return whether an origin removes messages that no consumer needs."""

@@ -78,8 +78,8 @@ class ReplicatedStreams:
     ) -> None:
         self.led: list[Stream] = []  # streams that this node leads since their owner last looked
         self.lost: list[Stream] = []  # streams that it led before
-        # What the metadata is to be told: replicas whose log may have lost what they promised, and streams whose only
-        # replica is the only member of its group.
+        # To report to the metadata: replicas whose log may have lost votes or entries, and streams whose only replica
+        # is the only member of its group.
         self.lost_replicas: list[Assignment] = []
         self.ended: list[Assignment] = []
         self._node = node
