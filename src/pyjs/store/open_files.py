@@ -181,3 +181,21 @@ class OpenFiles:
             file.dirty = False
             self._dirty -= 1
             self._idle[file.path] = self._held.pop(file.path)
+
+
+class ReplacedFile:
+    """A file that another one is about to replace, kept open so that the rename does not free its space.
+
+    The file system frees the blocks of a file when its last name and its last descriptor are gone. That takes 3 ms
+    for 8 MB, and longer while it is busy: too long for the event loop, so a thread closes the file later.
+    """
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self._fd: int | None = disk.open_read_only(path)
+
+    def close(self) -> None:
+        """Close the file, once."""
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            self._disk.close_file(fd)

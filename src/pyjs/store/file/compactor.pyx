@@ -157,17 +157,21 @@ cdef class Compactor:
 
     def _put_in_place(self, job, wanted, otherwise):
         """Rename the new file of a job over the old one, or remove it; return whether it was renamed."""
+        old, job.old = job.old, None
         try:
             if wanted and not self.is_closed():
                 self.files.disk.rename(job.new_path, job.path)
                 self.files.handles.close(job.path)      # the handle belongs to the old file
                 self.files.names_unsynced = True
+                self.files.replaced.append(old)
                 return True
             self.files.disk.unlink(job.new_path)
         except FileNotFoundError:
             pass
         except OSError as error:
             self.files.log.warn(f"{job.path} {otherwise}: {error}")
+        if old is not None:
+            old.close()
         return False
 
     def set_codec(self, uint32_t codec) -> None:
@@ -208,3 +212,5 @@ cdef class Compactor:
         for rewrite in (self.rewriting, self.rewritten, self.recasting):
             if rewrite is not None:
                 remove_file(self.files.disk, self.files.log, rewrite.new_path)
+        if self.rewritten is not None and self.rewritten.old is not None:
+            self.rewritten.old.close()

@@ -45,11 +45,11 @@ cdef class StoreSync:
             return None
         taken, failure = files.handles.take(files.unsynced)
         job = SegmentSync(files.disk, taken, files.directory if files.names_unsynced else None,
-                          self.written_mark, self.unindexed)
+                          self.written_mark, self.unindexed, files.replaced)
         job.found, job.failure = files.found, failure
         job.above, files.names_above = files.names_above, ()
         self.in_flight = job
-        files.unsynced, files.found = [], []
+        files.unsynced, files.found, files.replaced = [], [], []
         self.unindexed = []
         files.names_unsynced = False
         return job
@@ -85,7 +85,9 @@ cdef class StoreSync:
         if self.in_flight is not None:
             for file in self.in_flight.files:
                 files.handles.close(file.path)
-        files.unsynced, files.found = [], []
+        for old in files.replaced:
+            old.close()
+        files.unsynced, files.found, files.replaced = [], [], []
         files.names_unsynced = False
         self.unindexed = []
 

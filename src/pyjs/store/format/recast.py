@@ -18,6 +18,7 @@ from pyjs.store.crypt.keys import StreamKey
 from pyjs.store.format.image import UNREADABLE, encode_file, open_image, read_image
 from pyjs.store.format.outer_header import HEADER, PlainImage, read_outer_header
 from pyjs.store.format.packed import PackedImage
+from pyjs.store.open_files import ReplacedFile
 
 if TYPE_CHECKING:
     from pyjs.store.format.outer_header import Buffer
@@ -36,6 +37,7 @@ class Recast:
         self.number = number
         self.flags = 0  # the encoding of the new file
         self.old_flags = 0
+        self.old: ReplacedFile | None = None  # open once the new file is written
         self.stale = False  # the segment changed meanwhile: the new file must not be used
         self._disk = disk
         self._codec = codec
@@ -68,6 +70,7 @@ class Recast:
         ):  # of a map: it became zeros, which must not replace what may be had yet
             raise ValueError("a page of it cannot be read any more")
         self.flags = flags
+        self.old = ReplacedFile(self._disk, self.path)
 
 
 def restore_plain(disk: Disk, path: str, key: StreamKey | None, meta: bytes) -> int:

@@ -494,11 +494,12 @@ def remove_file(disk, log, str path) -> None:
 
 
 class SegmentSync(SyncJob):
-    """A SyncJob that afterwards writes the index files of newly sealed segments; these are only a cache."""
+    """A SyncJob that afterwards writes index files of newly sealed segments, a cache, and closes replaced files."""
 
-    def __init__(self, disk, files, directory, mark, sealed) -> None:
+    def __init__(self, disk, files, directory, mark, sealed, replaced) -> None:
         super().__init__(disk, files, directory, mark)
         self.sealed = sealed            # FullSegments
+        self.replaced = replaced        # open_files.ReplacedFiles
         self.problems = []              # errors of writing index files
 
     def __call__(self):
@@ -506,4 +507,6 @@ class SegmentSync(SyncJob):
         error = super().__call__()
         if error is None:
             self.problems = index_segments(self.disk, self.sealed)
+        for old in self.replaced:
+            old.close()
         return error

@@ -18,6 +18,7 @@ cdef class SegmentRewrite:
     cdef uint32_t codec                 # compression of the new file
     cdef object key                     # keys.StreamKey of the stream; None: not encrypted
     cdef readonly bint written          # the new file is complete and durable
+    cdef public object old              # open_files.ReplacedFile, open since then; None: given on
     cdef readonly SegmentContents contents      # of the new file
     cdef uint64_t incarnation, base, first, last        # sequences: base of the old segment, first and last live one
     cdef uint64_t floor

@@ -1,4 +1,5 @@
 from pyjs.store.segment.contents import SegmentContents
+from pyjs.store.open_files import ReplacedFile
 
 class SegmentRewrite:
     path: str
@@ -7,6 +8,7 @@ class SegmentRewrite:
     stale: bool
     encoding: int
     written: bool
+    old: ReplacedFile | None
     contents: SegmentContents
     new_path: str
     def save(self) -> None: ...

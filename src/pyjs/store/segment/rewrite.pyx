@@ -32,6 +32,7 @@ from pyjs.base.disk import write_file
 from pyjs.base.bad_pages import bad_page_count
 from pyjs.store.format.image import UNREADABLE, encode_file
 from pyjs.store.segment.index_file import whole_image
+from pyjs.store.open_files import ReplacedFile
 from pyjs.store.format.recast import NEW
 
 
@@ -98,6 +99,7 @@ cdef class SegmentRewrite:
             if self.contents.problems:
                 raise ValueError(f"what was written of it is damaged: {self.contents.problems}")
             self.save()
+            self.old = ReplacedFile(self.disk, self.path)
         except UNREADABLE as error:
             return error
         return None

@@ -12,6 +12,7 @@ cdef class SegmentFiles:
     cdef bytes meta                         # the stream's metadata, for META records; b"": unknown
     cdef list unsynced                      # paths of segments written since the last sync
     cdef list found                         # paths of segments that a killed process may not have synced
+    cdef readonly list replaced             # open_files.ReplacedFiles, which the next job closes
     cdef bint names_unsynced                # the directory changed
     cdef public int64_t ids_from            # a file with later messages keeps their ids; INT64.high: none does
     cdef readonly dict last_times           # path of a retired segment with such messages -> time of its last one

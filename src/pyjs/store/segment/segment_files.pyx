@@ -25,6 +25,7 @@ cdef class SegmentFiles:
         self.meta = b""
         self.unsynced = []
         self.found = []
+        self.replaced = []
         self.names_above = ()
         self.ids_from = INT64.high
         self.last_times, self.kept = {}, {}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
+import pytest
 from tests.unit.store.encodings import ENCODINGS, a_key, upkeep
 from tests.unit.store.file_state import open_store
 
@@ -90,6 +92,50 @@ def test_a_new_file_takes_its_place_when_its_mark_is_on_the_medium(tmp_path: Pat
     assert (tmp_path / FIRST).stat().st_size < before / 2
     assert [seq for seq in range(1, 100) if store.get(seq)] == list(range(4, 100, 4))
     store.close()
+
+
+def removed_files_open(directory: Path) -> int:
+    """Return how many descriptors of this process are of removed files of a directory."""
+    links = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if lives(fd)]
+    return sum(link.startswith(str(directory)) and link.endswith("(deleted)") for link in links)
+
+
+def lives(fd: str) -> bool:
+    """Return whether a descriptor is open: that of the listing itself is not any more."""
+    return os.path.lexists(f"/proc/self/fd/{fd}")
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+def test_the_space_of_a_replaced_file_is_freed_by_the_next_sync(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    thin_out(store, 4)
+    job = store.compactor.begin(store.syncs.written_mark)
+    assert job is not None
+
+    store.compactor.finish(job())
+
+    assert removed_files_open(tmp_path) == 1
+    sync = store.begin_sync()
+    assert removed_files_open(tmp_path) == 1
+    store.finish_sync(sync, sync())
+    assert removed_files_open(tmp_path) == 0
+    store.close()
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_no_replaced_file_stays_open_when_its_store_closes(tmp_path: Path, when: str) -> None:
+    store = filled(tmp_path)
+    thin_out(store, 4)
+    job = store.compactor.begin(store.syncs.written_mark + (when == "before"))
+    assert job is not None
+    error = job()
+    if when == "before":
+        store.release()
+    store.compactor.finish(error)
+    store.release()
+
+    assert removed_files_open(tmp_path) == 0
 
 
 def test_a_job_that_failed_leaves_the_segment_and_no_file(tmp_path: Path) -> None:
