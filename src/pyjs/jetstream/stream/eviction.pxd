@@ -16,6 +16,8 @@ cdef class Evictions:
     cdef uint64_t rolled_up_before      # sequence of the newest queued roll-up of all subjects; 0: none is queued
 
     cdef bint pending(self) noexcept nogil
+    cdef bint exceeds(self, StreamLimits limits) noexcept nogil
+    cdef bint due(self, StreamLimits limits) noexcept nogil
     cdef void note(self, uint64_t seq) noexcept nogil
     cdef uint64_t after_rollups(self, uint64_t seq) noexcept nogil
     cdef void note_rollup(self, bytes subject, bytes scope, uint64_t seq)

@@ -34,6 +34,17 @@ cdef class Evictions:
         """Return whether evictions are noted."""
         return self.n != 0 or self.has_rollups
 
+    cdef bint exceeds(self, StreamLimits limits) noexcept nogil:
+        """Return whether the stream has more messages or bytes than its limits, which remove its oldest messages."""
+        if limits.features & DISCARD_NEW:
+            return False
+        return ((limits.max_msgs > 0 and self.store.catalogue.msgs > <uint64_t> limits.max_msgs)
+                or (limits.max_bytes > 0 and self.store.catalogue.bytes > <uint64_t> limits.max_bytes))
+
+    cdef bint due(self, StreamLimits limits) noexcept nogil:
+        """Return whether `carry_out` may remove messages."""
+        return self.pending() or self.exceeds(limits)
+
     cdef void note(self, uint64_t seq) noexcept nogil:
         """Note that the subject of message `seq` may exceed its limit."""
         if grow(<void**> &self.seqs, &self.room, self.n + 1, sizeof(uint64_t)) != 0:

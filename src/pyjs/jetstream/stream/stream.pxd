@@ -15,6 +15,12 @@ from pyjs.store.store cimport StreamStore
 from pyjs.subjects.routes cimport Target
 from pyjs.wire.ops cimport Msg
 
+cdef enum:                      # points at which rare headers are checked, see features/checks.py
+    AT_FIRST = 0
+    AFTER_STREAM = 1
+    AFTER_SEQUENCES = 2
+    AT_LAST = 3
+
 cdef class Stream(Sink):
     cdef readonly str name
     cdef bytes name_bytes
@@ -77,7 +83,6 @@ cdef class Stream(Sink):
     cdef int64_t now(self) noexcept nogil
     cdef int64_t wall(self) noexcept nogil
     cdef bint later_refused(self, Msg* m, int point) noexcept nogil
-    cdef bint ttl_refused(self, Msg* m) noexcept nogil
     cdef bint expectations_failed(self, Msg* m, PubHeaders* h) noexcept nogil
     cdef bint answered_as_duplicate(self, Msg* m, PubHeaders* h) noexcept nogil
     cdef bint size_refused(self, Msg* m) noexcept nogil
@@ -99,6 +104,7 @@ cdef class Stream(Sink):
     cdef void mark_dirty(self) noexcept nogil
     cdef void count_bytes(self) noexcept nogil
     cdef bint makes_room(self) noexcept nogil
+    cdef void trim_if_exceeded(self) noexcept nogil
     cdef bint evict(self) noexcept nogil
     cdef int64_t next_ts(self) noexcept nogil
     cdef void remember_id(self, PubHeaders* h, uint64_t seq) noexcept nogil

@@ -56,10 +56,6 @@ cdef enum:
     ANSWERS_MAX = 8192
     HEADERS_SIZE_MAX = 65535
     REMOVED_PER_TURN = 2048     # messages removed in one turn: about a millisecond
-    AT_FIRST = 0                # points at which rare headers are checked, see features/checks.py
-    AFTER_STREAM = 1
-    AFTER_SEQUENCES = 2
-    AT_LAST = 3
     SUBJECT_TOO_LONG = 4        # with a large max_control_line; nats-server stores part of it
     NO_SEQUENCE_LEFT = 5        # nats-server continues with 0, and loses such messages in files
     SUBJECT_SIZE_MAX = 65535    # the limit of a log record
@@ -265,10 +261,6 @@ cdef class Stream(Sink):
                 point, self.config, m.body[:m.header_len], m.size - m.header_len, m.subject[:m.subject_len],
                 self.special))
 
-    cdef bint ttl_refused(self, Msg* m) noexcept nogil:
-        """Return whether the message has an invalid TTL; if so, answer it."""
-        return self.later_refused(m, AT_LAST)
-
     cdef bint expectations_failed(self, Msg* m, PubHeaders* h) noexcept nogil:
         cdef uint64_t last
         if h.expected_last_subject_seq.n:
@@ -283,7 +275,9 @@ cdef class Stream(Sink):
 
     cdef uint64_t last_seq_for(self, Msg* m, PubHeaders* h) noexcept nogil:
         """Return the last sequence of the subject that Nats-Expected-Last-Subject-Sequence refers to."""
-        cdef uint64_t last = self.store.catalogue.last_seq_of(m.subject, m.subject_len)
+        cdef uint64_t last
+        self.trim_if_exceeded()
+        last = self.store.catalogue.last_seq_of(m.subject, m.subject_len)
         if h.expected_last_subject.n:
             with gil:
                 last = self.store.last_match(h.expected_last_subject.p[:h.expected_last_subject.n])
@@ -345,11 +339,16 @@ cdef class Stream(Sink):
 
     cdef bint makes_room(self) noexcept nogil:
         """Carry out noted evictions before the turn; return False if there are none or the disk refuses."""
-        if not self.evictions.pending() or (self.replica is None and self.store.commit() != 0):
+        if not self.evictions.due(self.limits) or (self.replica is None and self.store.commit() != 0):
             return False
         self.kept_seq = self.store.catalogue.last_seq
         self.evict()
         return True
+
+    cdef void trim_if_exceeded(self) noexcept nogil:
+        """Remove what exceeds a limit of the whole stream, before a check or a sum that depends on old messages."""
+        if self.evictions.exceeds(self.limits):
+            self.makes_room()
 
     cdef uint64_t keep_and_republish(self, Msg* m) noexcept:
         cdef bytes subject = m.subject[:m.subject_len]

@@ -27,7 +27,7 @@ from pyjs.jetstream.stream.features.increments cimport (
 from pyjs.jetstream.stream.answers cimport LONG_ACK, REFUSAL
 from pyjs.jetstream.stream.limits cimport ALLOW_ROLLUP, HOLDS, NO_ACK, SCHEDULES
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
-from pyjs.jetstream.stream.stream cimport Stream
+from pyjs.jetstream.stream.stream cimport AT_LAST, Stream
 from pyjs.store.store cimport Record
 from pyjs.subjects.routes cimport Target
 from pyjs.wire.compose cimport compose
@@ -271,6 +271,7 @@ cdef class SpecialPublishes(Sink):
 
     def last_seq_of(self, bytes subject) -> int:
         """Return the last sequence of a subject, which may have wildcards, or 0 if there is none."""
+        self.stream.trim_if_exceeded()
         return self.stream.evictions.after_rollups(self.stream.store.last_match(subject))
 
     def totals(self) -> tuple:
@@ -289,6 +290,7 @@ cdef class SpecialPublishes(Sink):
     def add_up_after(self, bytes headers, last, bytes subject) -> tuple:
         """Return headers, payload and value of a counter message, after `last` or the last stored one."""
         if last is None:
+            self.stream.trim_if_exceeded()
             return self.count(self.stream.store.catalogue.last_seq_of(subject, len(subject)), headers)
         return counted(headers, last[0], last[1], self.payload_max())
 
@@ -305,6 +307,7 @@ cdef class SpecialPublishes(Sink):
         cdef Record r
         if m.size != m.header_len or not is_only_increment(h) or not small_number(h.increment, &change):
             return False
+        self.stream.trim_if_exceeded()
         last_seq = self.stream.store.catalogue.last_seq_of(m.subject, m.subject_len)
         if last_seq and (self.stream.store.load(last_seq, &r) != 0 or not small_value(&r, &total)):
             return False
@@ -345,6 +348,7 @@ cdef class SpecialPublishes(Sink):
         cdef uint64_t last_seq
         if h.msg_id.n and not h.conditional and self.stream.answered_as_duplicate(m, h):
             return
+        self.stream.trim_if_exceeded()
         last_seq = self.stream.store.catalogue.last_seq_of(m.subject, m.subject_len)
         headers, payload, value = self.count(last_seq, m.body[:m.header_len])
         self.store(m, headers, payload, b',"val":"%b"' % value)
@@ -379,7 +383,7 @@ cdef class SpecialPublishes(Sink):
         if self.stream.size_refused(&other):
             return 0
         scan_pub_headers(other.body, other.header_len, &h)
-        if h.ttl.n and self.stream.ttl_refused(&other):
+        if h.ttl.n and self.stream.later_refused(&other, AT_LAST):
             return 0
         seq = self.stream.keep_or_skip(&other, h.rollup.n != 0)
         if seq:
