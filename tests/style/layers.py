@@ -69,7 +69,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "jetstream.replication": (
         ("copy_batch", "consumer_snapshots"),
         ("copying",),
-        ("catch_up", "membership", "single"),
+        ("catch_up", "healing", "membership", "single"),
         ("stream_machine",),
         ("streams",),
     ),

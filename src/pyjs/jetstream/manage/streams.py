@@ -680,7 +680,7 @@ def _untie(stream: Stream) -> None:
     """Break the reference cycles of a closed stream with its consumers and its store."""
     stream.inbox.close()
     if isinstance(stream.store, FileStore):
-        stream.store.examiner.on_mistake = None
+        stream.store.examiner.on_mistake = stream.store.examiner.on_loss = None
 
 
 def abandon(js: JetStream, stream: Stream, error: Exception) -> None:

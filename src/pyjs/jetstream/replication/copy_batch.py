@@ -53,6 +53,8 @@ _SIZE = Struct("<I")
 _SEQ_MAX = (1 << 64) - 2
 # "I have everything": answered by a part without records, if the other replica has its messages.
 ALL = _SEQ_MAX
+# "Are you undamaged?": answered by a part without records, or by `behind`.
+WHOLE = _SEQ_MAX - 1
 
 
 class Kind(IntEnum):

@@ -28,6 +28,7 @@ from pyjs.jetstream.manage.replicated_consumers import ConsumerOpener, adopt_ste
 from pyjs.jetstream.replication.catch_up import CatchUp
 from pyjs.jetstream.replication.consumer_snapshots import ConsumerSnapshots, load
 from pyjs.jetstream.replication.copying import Answer
+from pyjs.jetstream.replication.healing import heal_steps
 from pyjs.jetstream.stream.replicated import operations
 from pyjs.jetstream.stream.replicated.proposal import Outcome, Proposal
 from pyjs.jetstream.stream.replicated.replica import Replica
@@ -103,9 +104,10 @@ class StreamMachine:
         self._consensus = consensus
         self._owner = owner
         turn, timers = js.account.turn, js.shared.timers
-        self.poll, self.leaving = Answer(turn, timers, 1), Answer(turn, timers, 2)
+        self.poll, self.leaving, self.whole = (Answer(turn, timers, asker) for asker in (1, 2, 0))
         self._reads: list[Outcome] = []  # reads that wait for the consensus
         self._is_syncing = False
+        self._is_healing = False
         self._consumers = ConsumerSnapshots()
 
     def __str__(self) -> str:
@@ -117,6 +119,17 @@ class StreamMachine:
         self.replica = Replica(stream, self, self)
         self.replica.consumers.opener = ConsumerOpener(self.js, stream, resources_of(self.js, stream))
         self._consumers = ConsumerSnapshots()
+        self._is_healing = False
+        if isinstance(stream.store, FileStore):
+            stream.store.examiner.on_loss = self._damaged
+            if stream.store.lost is not None:
+                self._damaged()
+
+    def _damaged(self) -> None:
+        """Replace the store, in which messages were found damaged, once another replica can be copied."""
+        if not self._is_healing:
+            self._is_healing = True
+            self.stream.turn.go_on(heal_steps(self))
 
     def end(self) -> None:
         """Stop leading and copying: the replica is closed or removed."""
@@ -262,7 +275,13 @@ class StreamMachine:
         else:
             load(self.replica, data[_MARKER.size :])
 
-    # -- Behind ------------------------------------------------------------------------------------------------
+    # -- Behind, Damaged ---------------------------------------------------------------------------------------
+
+    def copy_afresh(self) -> None:
+        """Replace the store by a copy of another replica; this one must not lead."""
+        assert not self.leads
+        self.catch_up = CatchUp(self, self.replica.index, self.stream.store.last_seq, afresh=True)
+        self.catch_up.begin()
 
     def sources(self) -> Sequence[int]:
         """Return the nodes to copy from, the best one first."""
@@ -280,6 +299,7 @@ class StreamMachine:
         """Yield the questions that may wait for an answer of another replica."""
         yield self.poll
         yield self.leaving
+        yield self.whole
         if self.catch_up is not None:
             yield self.catch_up.answer
 

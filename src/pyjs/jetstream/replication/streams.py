@@ -22,8 +22,9 @@ from pyjs.jetstream.config.choices import FILE
 from pyjs.jetstream.manage import consumers, streams
 from pyjs.jetstream.manage.parked import Parked
 from pyjs.jetstream.replication import copy_batch
-from pyjs.jetstream.replication.copy_batch import ALL, Ask, Kind
+from pyjs.jetstream.replication.copy_batch import WHOLE, Ask, Kind
 from pyjs.jetstream.replication.copying import serve
+from pyjs.jetstream.replication.healing import is_refused
 from pyjs.jetstream.replication.membership import is_settled, leave_steps, regroup_steps
 from pyjs.jetstream.replication.single import finish_steps, single_steps
 from pyjs.jetstream.replication.stream_machine import StreamMachine
@@ -187,9 +188,9 @@ class ReplicatedStreams:
 
     def _serve(self, node: int, machine: StreamMachine | None, question: Ask) -> None:
         stream, applied = None, 0
-        if machine is not None and machine.leads and question.have != ALL:
+        if machine is not None and machine.leads and question.have < WHOLE:
             self._copying[question.group, node] = self._shared.clock.now_ns(), question.have
-        if machine is not None and machine.catch_up is not None:
+        if machine is not None and (machine.catch_up is not None or is_refused(machine.stream, question)):
             self._peers.send(node, copy_batch.refusal(Kind.BEHIND, question.group, question.number))
             return
         if machine is not None:

@@ -10,4 +10,5 @@ class Examiner:
     losses: Losses
     mistaken: bool
     on_mistake: Callable[[], None] | None
+    on_loss: Callable[[], None] | None
     def confirm(self, number: int) -> int: ...

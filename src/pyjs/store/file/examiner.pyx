@@ -166,6 +166,8 @@ cdef class Examiner:
                 self.catalogue.unlink(s, i)
         if lost:
             self.note_lost(lost)
+        if self.on_loss is not None:
+            self.on_loss()
 
     cdef void note_lost(self, object seqs) except *:
         """Count dropped messages as lost, and log them."""
