@@ -143,6 +143,9 @@ TASKS = {  # what somebody new wants to change: words to look for in the left co
     ("limit", "payloads"): "wire/parser.pyx",
     ("servers hold a stream",): "jetstream/cluster/placement.py",
     ("elections",): "consensus/consensus.py",
+    ("bulk connection",): "cluster/writer.pxd",
+    ("WebSocket", "frame"): "wire/frames.pyx",
+    ("redelivered", "in one turn"): "jetstream/consumer/acks/pending.pyx",
 }
 
 
