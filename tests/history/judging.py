@@ -21,6 +21,7 @@ PLAYS = 3  # a history differs if each of them does
 KNOWN = {
     67: "max_bytes holds for an atomic batch as a whole; in nats-server after each message (docs/compatibility.md)",
     271: "after a refused batch, nats-server tells 4 as the last sequence of a stream whose last is 3",
+    441: "as 1103",
     641: "after a reset, nats-server counts a message in num_pending that was deleted right after its publish",
     1057: "ack policy all: if a message is removed, nats-server takes earlier ones for acknowledged",
     1061: "as 67",
