@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -101,7 +102,7 @@ def test_pydantic_is_not_imported_unless_a_model_is(program: str) -> None:
     # given
     asked = f"{program}\nimport sys; print('pydantic' in sys.modules)"
     # when
-    command, environment = [sys.executable, "-c", asked], {"PYTHONPATH": str(ROOT / "src")}
+    command, environment = [sys.executable, "-c", asked], {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
     # then
     assert run.stdout.split()[-1] == "False"
