@@ -332,6 +332,12 @@ class Consensus:
         self._engine.campaign(group)
         self._mark()
 
+    def conclude(self, group: int) -> bool:
+        """Apply the whole log of a group whose only member is here; return whether that is done. Raises KeyError."""
+        is_done = self._doubts.conclude(self._members[group])
+        self._have_applied(self._members[group])
+        return is_done
+
     def status(self, group: int) -> GroupStatus:
         """Return the current status of a group."""
         return status_of(self._members[group], self._engine.status(group))

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pyjs.consensus.batch import Has, Lacks
     from pyjs.consensus.engine import Conf, Groups
     from pyjs.consensus.log.node_log import NodeLog
+    from pyjs.consensus.member import Member
     from pyjs.consensus.seams import Peers
 
 SAY_NS = 100 * NS_PER_MS  # between two announcements of one group
@@ -96,6 +97,19 @@ class Doubts:
             self._engine.set_doubtful(group, False)
         self.unsure.discard(group)
         self.forget(group)
+
+    def conclude(self, member: Member) -> bool:
+        """Let a group whose only member is here go on without elections: its whole log counts as committed.
+
+        Returns whether all of it is applied.
+        """
+        with suppress(RaftError):
+            self._engine.close(member.group)
+        self.forget(member.group)
+        stored = self._log.groups[member.group]
+        for index, entry in enumerate(self._log.entries(member.group), stored.start + 1):
+            member.take((index, *entry))
+        return member.applied == stored.last and not member.has_work
 
     def heard(self, node: int, lacks: Lacks) -> None:
         """Handle the announcement of another node; if this node leads the group, send the missing entries again."""

@@ -239,7 +239,7 @@ class MetaState:
         old = self._as_seen(Seen(entry.account, entry.name, entry.group, entry.revision))
         if old is None or old.config.num_replicas > 1:
             return STALE
-        return self._changed(old, self._without_group(old, old.nodes[0]))
+        return self._changed(old, replace(self._without_group(old, old.nodes[0]), ended=old.group))
 
     def _on(self, nodes: tuple[int, ...], old: Assignment, lost: int = 0) -> Assignment:
         """Return a stream on other servers, or with another replica on server `lost`."""
@@ -252,7 +252,7 @@ class MetaState:
     def _without_group(self, old: Assignment, node: int) -> Assignment:
         """Return a stream of one replica that is in no group, with a number for the group that it may get."""
         group, self.next_group = self.next_group, self.next_group + 1
-        return replace(old, group=group, replicas=(Replica(node, 1),), newest=1)
+        return replace(old, group=group, replicas=(Replica(node, 1),), newest=1, ended=0)
 
     def _changed(self, old: Assignment, new: Assignment) -> Applied:
         if new == old:

@@ -99,6 +99,10 @@ class Keeper:
         self.take(self._machine.changes)
         return self.is_caught_up and key not in self._busy and key not in self._due
 
+    def trouble(self, account: str, name: str) -> str:
+        """Return why a stream does not match the metadata although that was tried; "": nothing is known."""
+        return self._failed_last.get(Key(account, name), "")
+
     def is_idle(self) -> bool:
         """Return whether every stream matches the metadata."""
         self.take(self._machine.changes)
@@ -232,6 +236,7 @@ class Keeper:
         for each, old in gone:
             is_other = wanted is not None and (
                 old.created_ns != wanted.created_ns
+                or old.group not in (wanted.group, wanted.ended)
                 or (old.group != wanted.group and wanted.incarnation_on(self._node) > 1)
             )
             if wanted is None or is_other:

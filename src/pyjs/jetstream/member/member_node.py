@@ -210,6 +210,10 @@ class MemberNode:
         for steps in steady:
             self._turn.go_on(steps)
 
+    def trouble(self, stream: Assignment) -> str:
+        """Return why a stream of this server is not as the metadata wants it; "": nothing is known."""
+        return self._keeper.trouble(stream.account, stream.name)
+
     @property
     def is_caught_up(self) -> bool:
         """Return whether this server has applied every entry committed before its start."""

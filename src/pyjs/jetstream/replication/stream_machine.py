@@ -93,6 +93,7 @@ class StreamMachine:
         self.replica: Replica
         self.leads = False
         self.is_elected = False  # it should lead, even if it cannot
+        self.waits = ""  # what a change of the members waits for
         self.memory: list[StoredConsumer] = []  # of a stream that had no other replicas, without files
         self.is_adopting = (
             False  # consumers of a stream that had no other replicas are being brought into the group
