@@ -21,7 +21,7 @@ from pyjs.consensus.engine import RaftError, Refused
 from pyjs.consensus.log.node_log import FILE_SIZE, NodeLog
 from pyjs.consensus.names import number_of
 from pyjs.consensus.seams import Peers
-from pyjs.jetstream.cluster.entries import VERSION, GroupEnded, ReplicaLost, encode
+from pyjs.jetstream.cluster.entries import VERSION, GroupEnded, ReplicaLost, StreamOpened, encode
 from pyjs.jetstream.cluster.fields import BadRow
 from pyjs.jetstream.cluster.servers import Server
 from pyjs.jetstream.member import notes
@@ -329,13 +329,19 @@ class MemberNode:
         """Send a note to another server; it is lost if there is no connection."""
         self._carrier.send_note(node, notes.encode(note))
 
-    def _tell_leader(self, note: notes.Loss | notes.Ended) -> None:
-        """Report a lost replica or an ended group to the leader of the metadata, which may be this server."""
+    def _tell_leader(self, note: notes.Loss | notes.Ended | notes.Opened) -> None:
+        """Report what became of a replica or group to the leader of the metadata, which may be this server."""
         if not self.machine.leads:
             self.tell(self.machine.leader, note)
             return
-        place = note.account, note.stream, note.group, note.revision
-        entry = ReplicaLost(*place, note.node) if isinstance(note, notes.Loss) else GroupEnded(*place)
+        entry: Entry
+        place = note.account, note.stream, note.group
+        if isinstance(note, notes.Opened):
+            entry = StreamOpened(*place, note.is_there)
+        elif isinstance(note, notes.Loss):
+            entry = ReplicaLost(*place, note.revision, note.node)
+        else:
+            entry = GroupEnded(*place, note.revision)
         self._turn.go_on(self.propose(entry))
 
     def _tell_restored(self, note: notes.Restored) -> None:
@@ -375,7 +381,7 @@ class MemberNode:
         elif isinstance(note, notes.Answered):
             self.orders.answered(note)
         elif (isinstance(note, notes.Loss) and note.node == node and self.machine.leads) or (
-            isinstance(note, notes.Ended) and self.machine.leads
+            isinstance(note, (notes.Ended, notes.Opened)) and self.machine.leads
         ):
             self._tell_leader(note)
         elif isinstance(note, notes.Question):
