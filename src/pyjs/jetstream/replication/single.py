@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     Steps: TypeAlias = Generator[Step, None, None]
 
 PAUSE_NS = 20 * NS_PER_MS
+LOST = "the log of its group is lost or damaged, and no other replica has its last messages"
 LEAD_NS = 5 * NS_PER_S  # for the election of the only member
 
 
@@ -76,24 +77,34 @@ def finish_steps(machine: Machine, conclude: Callable[[], bool]) -> Steps:
         yield from machine.replica.operate(operation("expiry"))
         return
     machine.js.shared.log.warn(f"The group of {machine.stream} elects no leader: its whole log is applied")
-    while not conclude():
-        if machine.replica.stopped is not None:
-            raise StoreFailed(str(machine.stream), str(machine.replica.stopped))
-        yield from pause.pause(PAUSE_NS)
-    while machine.replica.is_working:
-        yield None
+    yield from _applied_steps(machine, conclude)
     if machine.catch_up is not None:
         raise StoreFailed(str(machine.stream), "it lacks messages, and no other replica is left")
 
 
-def single_steps(machine: Machine, end_group: Callable[[], None]) -> Steps:
+def _applied_steps(machine: Machine, is_applied: Callable[[], bool]) -> Steps:
+    """Wait until the whole log of the group is applied. Raises StoreFailed: the replica has failed."""
+    pause = Answer(machine.stream.turn, machine.js.shared.timers, 0)
+    try:
+        while not is_applied() or machine.replica.is_working:
+            if machine.replica.stopped is not None:
+                raise StoreFailed(str(machine.stream), str(machine.replica.stopped))
+            yield from pause.pause(PAUSE_NS)
+    except KeyError:  # a fault has closed the group
+        raise StoreFailed(str(machine.stream), LOST) from None
+
+
+def single_steps(machine: Machine, is_applied: Callable[[], bool], end_group: Callable[[], None]) -> Steps:
     """Make a replica that has finished a stream without others; `end_group` removes the log of its group.
+
+    It proposes nothing more, and first waits until what it has proposed is applied: acks may be on their way.
 
     Raises:
         StoreFailed: its files cannot be written, and it leads again; or they cannot be read, and stay.
     """
     machine.end()
     try:
+        yield from _applied_steps(machine, is_applied)
         memory = yield from _store_steps(machine)
     except BaseException:
         machine.lead_again()

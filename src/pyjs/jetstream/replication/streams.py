@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.base.errors import PyjsError, StoreFailed
-from pyjs.consensus.engine import Conf, RaftError, incarnation_of, peer_id
+from pyjs.consensus.engine import Conf, RaftError, UnknownGroup, incarnation_of, peer_id
 from pyjs.jetstream.cluster.assignments import Replica
 from pyjs.jetstream.cluster.reports import GroupStatus, PeerStatus, stream_cluster
 from pyjs.jetstream.config.choices import FILE, MEMORY
@@ -26,7 +26,7 @@ from pyjs.jetstream.replication import copy_batch
 from pyjs.jetstream.replication.copy_batch import ALL, Ask, Kind
 from pyjs.jetstream.replication.copying import serve
 from pyjs.jetstream.replication.membership import is_settled, leave_steps, regroup_steps
-from pyjs.jetstream.replication.single import finish_steps, single_steps
+from pyjs.jetstream.replication.single import LOST, finish_steps, single_steps
 from pyjs.jetstream.replication.stream_machine import StreamMachine
 
 if TYPE_CHECKING:
@@ -391,11 +391,20 @@ class ReplicatedStreams:
             return
         if key not in self._machines:
             stored = self._log.groups.get(group)
-            last = Replica(self._node, 1 if stored is None else incarnation_of(stored.peer))
+            if stored is None or stored.is_damaged:
+                raise StoreFailed(assignment.name, LOST)
+            last = Replica(self._node, incarnation_of(stored.peer))
             yield from self.open_steps(js, replace(assignment, group=group, replicas=(last,)))
         machine = self._machines[key]
         yield from finish_steps(machine, partial(self._consensus.conclude, group))
-        yield from single_steps(machine, partial(self._end_group, machine))
+        yield from single_steps(machine, partial(self._has_applied, group), partial(self._end_group, machine))
+
+    def _has_applied(self, group: int) -> bool:
+        """Return whether the whole log of a group with one member is applied."""
+        with suppress(UnknownGroup):
+            found = self._consensus.status(group)
+            return found.applied == found.last
+        return True  # it was concluded
 
     def _end_group(self, machine: StreamMachine) -> None:
         """Close a group, and remove its log."""
