@@ -32,7 +32,7 @@ from pyjs.jetstream.member.keeper import Keeper
 from pyjs.jetstream.member.losses import Losses
 from pyjs.jetstream.member.meta_group import MetaGroup
 from pyjs.jetstream.member.meta_machine import MetaMachine, Proposal
-from pyjs.jetstream.member.meta_requests import MetaRequests
+from pyjs.jetstream.member.meta_requests import PASSED_ON, MetaRequests
 from pyjs.jetstream.member.operators import Operators
 from pyjs.jetstream.member.orders import Orders
 from pyjs.jetstream.member.questions import Questions
@@ -106,7 +106,7 @@ class MemberNode:
             host.log,
             host.faults,
         )
-        self.questions = Questions(self.accounts, self.waiters, host.turn_state, self.tell)
+        self.questions = Questions(self.accounts, self.waiters, host.turn_state, self.tell, self.online)
         self.orders = Orders(
             self.node,
             self.machine,
@@ -120,7 +120,16 @@ class MemberNode:
         self.reports, self.operators = Reports(self), Operators(self)
         self.restores = Restores(self, self._keeper, self._tell_restored)
         self.requests = MetaRequests(self)
-        self.desk = Desk(self.node, self.machine, self._keeper, self.requests, self.waiters, host.turn_state)
+        self.desk = Desk(
+            self.node,
+            self.machine,
+            self._keeper,
+            self.requests,
+            self.waiters,
+            host.turn_state,
+            self.tell,
+            self.questions,
+        )
         self.announcer = Announcer(self, host)
         self._led_metadata = False  # announced
         self._log: NodeLog | None = None  # None: not recovered yet, or closed
@@ -373,7 +382,7 @@ class MemberNode:
         elif isinstance(note, notes.Description) and note.server.node == node:
             self.group.described(note.server)
         elif isinstance(note, notes.Order):
-            (self.restores.begin if note.words == WORDS else self.orders.take)(note)
+            self._take_order(note)
         elif isinstance(note, notes.Restored) and self.machine.leads:
             self.restores.take(note)
         elif isinstance(note, notes.Refused):
@@ -390,6 +399,17 @@ class MemberNode:
             self.group.welcomed(note.incarnation)
         elif isinstance(note, notes.Reply):
             self.questions.came(note)
+
+    def _take_order(self, order: notes.Order) -> None:
+        """Build a stream from an archive, answer after a change of the metadata, or as the new leader of a stream."""
+        if order.words == WORDS:
+            self.restores.begin(order)
+        elif order.words in PASSED_ON:
+            self.orders.take(order)
+        elif (js := self.accounts.get(order.account)) is not None:
+            from pyjs.jetstream.api.router import Router  # imported with the first request
+
+            self._turn.go_on(self.desk.passed(Router(js.account, js.shared, js), order))
 
     def node_silent(self, node: int) -> None:
         """Note that a server does not answer."""
