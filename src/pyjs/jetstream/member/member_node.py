@@ -423,6 +423,7 @@ class MemberNode:
         """Note that a server answers."""
         assert self.replicated is not None
         self.online.add(node)
+        self.machine.met_server()
         self._silent.pop(node, None)
         self.replicated.node_heard(node)
         self.waiters.notify()
