@@ -121,7 +121,7 @@ class Consensus:
         self._snapshots = Snapshots(peers)
         self._silent: set[int] = set()  # nodes that do not answer
         self._reads = Reads(self._engine)
-        self._doubts = Doubts(self._engine, peers, log)
+        self.doubts = Doubts(self._engine, peers, log)
         self._compaction = Compaction(self._engine, log, tuning.log_size_max, self._silent)
         self._faults = MachineFaults(
             host.faults, host.turn_state, self._engine, self._silent, tuning.election_ticks * TICK_NS
@@ -163,7 +163,7 @@ class Consensus:
                 f" as replica {incarnation} of this server, and never votes with what is left"
             )
         if conf is not None:
-            self._doubts.unsure.discard(group)
+            self.doubts.unsure.discard(group)
             start = 1 if conf.voters else 0
             self._log.create(group, name, peer_id(self.node, incarnation), conf, start, start)
             self._is_staged = True
@@ -178,7 +178,7 @@ class Consensus:
 
     def _begin(self, member: Member) -> None:
         """Open a group in the engine, with its stored hard state and entries."""
-        is_unsure = member.group in self._doubts.unsure
+        is_unsure = member.group in self.doubts.unsure
         if is_unsure:
             self._log.forget_commit(member.group)
         stored = self._log.groups[member.group]
@@ -203,7 +203,7 @@ class Consensus:
             entries=entries,
         )
         if is_unsure:
-            self._doubts.begin(member.group, member.peer)
+            self.doubts.begin(member.group, member.peer)
         self._engine.set_prompt(member.group, member.is_prompt)
         member.vote = (term, vote)
         member.take_role(term, Role.FOLLOWER, 0)
@@ -238,7 +238,7 @@ class Consensus:
         self._snapshots.forget(group)
         self._after_snapshot.pop(group, None)
         self._reads.forget(group)
-        self._doubts.forget(group)
+        self.doubts.forget(group)
         if member in self._waiting:
             self._waiting.remove(member)
 
@@ -246,7 +246,7 @@ class Consensus:
         """Close a group, and remove its log."""
         self.close(group)
         self._lost.discard(group)
-        self._doubts.unsure.discard(group)
+        self.doubts.unsure.discard(group)
         self._log.remove(group)
         self._is_staged = True
         self._mark()
@@ -332,6 +332,12 @@ class Consensus:
         self._engine.campaign(group)
         self._mark()
 
+    def conclude(self, group: int) -> bool:
+        """Apply the whole log of a group whose only member is here; return whether that is done. Raises KeyError."""
+        is_done = self.doubts.conclude(self._members[group])
+        self._have_applied(self._members[group])
+        return is_done
+
     def status(self, group: int) -> GroupStatus:
         """Return the current status of a group."""
         return status_of(self._members[group], self._engine.status(group))
@@ -358,9 +364,9 @@ class Consensus:
         if isinstance(found, Fetch):
             self._snapshots.asked(node, found, self._turn.now)
         elif isinstance(found, Lacks):
-            self._doubts.heard(node, found)
+            self.doubts.heard(node, found)
         elif isinstance(found, Has):
-            self._doubts.answered(node, found)
+            self.doubts.answered(node, found)
         elif isinstance(found, Part):
             self._snapshots.came(node, found, self._turn.now)
         else:
@@ -746,7 +752,7 @@ class Consensus:
         try:
             self._durability.look_ahead()
             self._is_staged |= self._log.stage_commits()
-            if self._doubts.are_over:
+            if self.doubts.are_over:
                 self._log.trust()
                 self._is_staged = True
             if self._rests and self._durability.is_idle and not self._is_staged:
@@ -771,13 +777,13 @@ class Consensus:
             self._durability.add(due, needs_sync=False)
         self._late.clear()
         self._reads.expire(now_ns)
-        self._doubts.tick(now_ns, self.read_index)
+        self.doubts.tick(now_ns, self.read_index)
         self._states.release(self._members, now_ns)
         self._tend_log()
         self._faults.check_again(self._members)
         _, awake = self._engine.counts()
         is_busy = awake or has_waited or self._snapshots.is_busy or self._states.has_waiting
-        is_busy = is_busy or not (self._reads.is_idle and self._doubts.is_idle)
+        is_busy = is_busy or not (self._reads.is_idle and self.doubts.is_idle)
         self._arm(TICK_NS if is_busy else REST_NS)
         self._queue()
 

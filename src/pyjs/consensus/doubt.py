@@ -12,6 +12,10 @@ entries again. The doubt ends
 If all other voters have answered, and too few are in doubt for the second case, one of the others has each committed
 entry. The one with the newest last entry has all of them, so the group may elect it, or one that has as much.
 
+If one of them does not answer, because it is away or its log is lost, the doubt remains: only that replica may have
+entries that this one has lost. Nobody but an operator can decide that it never comes back. Then `accept` counts those
+that have answered alone, so entries younger than the interval may be lost.
+
 So power cuts of a minority lose nothing, and those of a majority lose entries that are younger than the interval.
 """
 
@@ -23,7 +27,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyjs.base.clock import NS_PER_MS
+from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.consensus import batch
 from pyjs.consensus.engine import RaftError, Role, node_of
 
@@ -33,9 +37,11 @@ if TYPE_CHECKING:
     from pyjs.consensus.batch import Has, Lacks
     from pyjs.consensus.engine import Conf, Groups
     from pyjs.consensus.log.node_log import NodeLog
+    from pyjs.consensus.member import Member
     from pyjs.consensus.seams import Peers
 
 SAY_NS = 100 * NS_PER_MS  # between two announcements of one group
+MISSING_NS = 5 * NS_PER_S  # after which an answer is missing
 GROUPS_MAX = 64  # announced in one tick
 
 
@@ -46,6 +52,8 @@ class Doubt:
     peer: int
     at_ns: int = 0  # of the next announcement
     asked_ns: int = -1  # a read is on its way; when the next one may follow
+    since_ns: int = -1  # of the first announcement
+    is_accepted: bool = False  # an operator accepts the loss of what silent replicas have
     known: set[int] = field(default_factory=set)  # peers in doubt
     others: dict[int, tuple[int, int]] = field(
         default_factory=dict
@@ -97,6 +105,19 @@ class Doubts:
         self.unsure.discard(group)
         self.forget(group)
 
+    def conclude(self, member: Member) -> bool:
+        """Let a group whose only member is here go on without elections: its whole log counts as committed.
+
+        Returns whether all of it is applied.
+        """
+        with suppress(RaftError):
+            self._engine.close(member.group)
+        self.forget(member.group)
+        stored = self._log.groups[member.group]
+        for index, entry in enumerate(self._log.entries(member.group), stored.start + 1):
+            member.take((index, *entry))
+        return member.applied == stored.last and not member.has_work
+
     def heard(self, node: int, lacks: Lacks) -> None:
         """Handle the announcement of another node; if this node leads the group, send the missing entries again."""
         if node_of(lacks.peer) != node:
@@ -138,8 +159,31 @@ class Doubts:
             self._engine.set_doubtful(group, False)
             return
         sure = {*conf.voters, *conf.outgoing} - doubt.known
-        if sure <= doubt.others.keys():
+        if doubt.is_accepted:
+            sure &= doubt.others.keys()
+        if not sure:
+            self._engine.set_doubtful(group, False)
+        elif sure <= doubt.others.keys():
             self._engine.set_floor(group, *max(doubt.others[peer] for peer in sure))
+
+    def missing(self, group: int, now_ns: int) -> list[int]:
+        """Return the nodes of replicas whose answer a group in doubt has lacked for long."""
+        doubt = self._doubts.get(group)
+        if doubt is None or doubt.is_accepted or not 0 <= doubt.since_ns < now_ns - MISSING_NS:
+            return []
+        with suppress(RaftError):  # closed by a fault
+            conf = self._engine.status(group).conf
+            sure = {*conf.voters, *conf.outgoing} - doubt.known - doubt.others.keys()
+            return [] if is_majority(doubt.known, conf) else sorted(node_of(peer) for peer in sure)
+        return []
+
+    def accept(self, group: int, now_ns: int) -> bool:
+        """Accept that entries are lost which only `missing` replicas may have; return whether there are any."""
+        if not self.missing(group, now_ns):
+            return False
+        self._doubts[group].is_accepted = True
+        self._count(group)
+        return True
 
     def tick(self, now_ns: int, ask: Callable[[int, Callable[[], None]], bool]) -> None:
         """Announce the groups that are due; `ask` begins a read."""
@@ -149,6 +193,7 @@ class Doubts:
             if doubt.at_ns > now_ns:
                 return
             doubt.at_ns = now_ns + SAY_NS
+            doubt.since_ns = now_ns if doubt.since_ns < 0 else doubt.since_ns
             self._turns.rotate(-1)
             with suppress(RaftError):  # closed by a fault
                 self._announce(group, doubt)

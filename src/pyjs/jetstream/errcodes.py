@@ -25,6 +25,14 @@ class ApiError(Exception):
         return {"code": self.code, "err_code": self.err_code, "description": self.description}
 
 
+class LeaderChanged(ApiError):
+    """This server does not lead the stream of a request any more; another one may answer."""
+
+    def __init__(self, *, is_unknown: bool = False) -> None:
+        super().__init__(503, 10008, "JetStream system temporarily unavailable")
+        self.is_unknown = is_unknown  # the request may have been carried out
+
+
 class ErrorCode:
     """One row of the table, with its text as a template."""
 

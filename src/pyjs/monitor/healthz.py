@@ -168,16 +168,17 @@ def _why_not_current(member: MemberNode, accounts: Accounts, assigned: Assignmen
     if assigned.stored.offline:
         return assigned.stored.offline
     if stream is None:
-        return "stream not found"
-    if assigned.config.num_replicas == 1:
-        return ""
+        return member.trouble(assigned) or "stream not found"
     machine = None if member.replicated is None else member.replicated.machine_of(stream)
     if machine is None:
-        return "group node missing"
+        missing = "group node missing" if assigned.config.num_replicas > 1 else ""
+        return member.trouble(assigned) or missing
+    if machine.waits:
+        return machine.waits
     if machine.catch_up is not None:
         return "stream catching up"
     is_led = machine.leader in member.online or machine.leader == member.node
-    return "" if is_led and machine.replica.stopped is None else "group node unhealthy"
+    return member.trouble(assigned) if is_led and machine.replica.stopped is None else "group node unhealthy"
 
 
 def _missing(accounts: Accounts, wanted: Wanted) -> Trouble | None:

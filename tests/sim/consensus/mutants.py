@@ -97,7 +97,7 @@ class BoldConsensus(Consensus):
     def open(
         self, group: int, name: str, machine: Machine, conf: Conf | None = None, incarnation: int = 1
     ) -> None:
-        self._doubts.unsure.clear()
+        self.doubts.unsure.clear()
         super().open(group, name, machine, conf, incarnation)
 
 

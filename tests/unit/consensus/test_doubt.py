@@ -41,7 +41,7 @@ def last(node: SimNode) -> int:
 
 
 def is_sure(node: SimNode) -> bool:
-    return not node.log.is_doubtful and node.consensus._doubts.is_idle
+    return not node.log.is_doubtful and node.consensus.doubts.is_idle
 
 
 def test_a_replica_gets_again_what_it_has_lost(hosts: Hosts) -> None:
@@ -190,10 +190,10 @@ def test_a_replica_that_is_closed_in_doubt_is_in_doubt_when_it_opens_again(hosts
     hosts.net.cuts = {(node, away.number) for node in away.others}
     hosts.start(away.number)
     away.consensus.close(GROUP)
-    assert away.consensus._doubts.is_idle
+    assert away.consensus.doubts.is_idle
     away.machines[GROUP] = type(away.machines[GROUP])(away, GROUP)
     away.consensus.open(GROUP, "g5", away.machines[GROUP])
-    assert not away.consensus._doubts.is_idle
+    assert not away.consensus.doubts.is_idle
 
     hosts.net.cuts = set()
     hosts.until(lambda: away.machines[GROUP].state.count == 20)
@@ -207,3 +207,24 @@ def test_a_majority_is_one_of_each_half_of_a_joint_membership() -> None:
     assert not is_majority({1}, Conf([1, 2]))
     assert not is_majority({1, 2}, Conf([1, 2, 3], outgoing=[3, 4, 5]))
     assert is_majority({1, 3, 4}, Conf([1, 2, 3], outgoing=[3, 4, 5]))
+
+
+def test_a_group_that_lacks_a_lost_replica_goes_on_when_an_operator_accepts_the_loss(hosts: Hosts) -> None:
+    leader, (first, other) = hosts.leader(), hosts.followers()
+    hosts.until(lambda: all(node.machines[GROUP].state.count == 20 for node in hosts.nodes.values()))
+    leader.end(power=False)  # for ever
+    cut_power(hosts, first)
+    hosts.start(first.number)
+    doubts, turn = first.consensus.doubts, first.consensus._turn
+    assert not doubts.accept(GROUP, turn.now)
+
+    hosts.step(700)
+    assert not (first.leads(GROUP) or other.leads(GROUP))
+    assert doubts.missing(GROUP, turn.now) == [leader.number]
+    assert not other.consensus.doubts.accept(GROUP, turn.now)
+    assert doubts.accept(GROUP, turn.now)
+    assert not doubts.accept(GROUP, turn.now)
+
+    hosts.until(lambda: other.leads(GROUP))
+    hosts.until(lambda: first.machines[GROUP].state.count >= 20)
+    hosts.until(lambda: is_sure(first))

@@ -169,8 +169,8 @@ def reset(call: ApiCall) -> MaybeSteps:
     consumer = None if stream is None else stream.consumers.get(call.args[1])
     if stream is None or consumer is None:
         return None
-    errcodes.CLUSTER_NOT_AVAILABLE.raise_if(not isinstance(consumer, Consumer))
-    assert isinstance(consumer, Consumer)
+    if not isinstance(consumer, Consumer):
+        raise errcodes.LeaderChanged
     wanted = 0
     if call.body:
         errcodes.INVALID_JSON.raise_if(not call.body.strip(), err="unexpected end of JSON input")
@@ -239,8 +239,8 @@ def _consumer(call: ApiCall) -> Consumer:
     consumer = call.stream().consumers.get(call.args[1])
     if consumer is None:
         raise errcodes.CONSUMER_NOT_FOUND.error()
-    errcodes.CLUSTER_NOT_AVAILABLE.raise_if(not isinstance(consumer, Consumer))  # it is not open yet
-    assert isinstance(consumer, Consumer)
+    if not isinstance(consumer, Consumer):  # it is not open yet
+        raise errcodes.LeaderChanged
     return consumer
 
 

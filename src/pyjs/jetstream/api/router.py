@@ -21,7 +21,7 @@ from pyjs.jetstream.api import audit
 from pyjs.jetstream.api.endpoint import HEADERS, ApiCall, Counted, Endpoint, JsonDict, MaybeSteps
 from pyjs.jetstream.api.table import ENDPOINTS
 from pyjs.jetstream.config.level import needs_higher_level
-from pyjs.jetstream.errcodes import ApiError
+from pyjs.jetstream.errcodes import ApiError, LeaderChanged
 from pyjs.jetstream.manage.engine import JetStream, Shared, consumer_gate
 
 if TYPE_CHECKING:
@@ -69,6 +69,10 @@ class Router:
                 self.js.stream(args[0]).when_durable(partial(self._done, request, endpoint, fields))
             else:
                 self._done(request, endpoint, fields)
+        except LeaderChanged as error:
+            member = self._shared.member
+            if member is None or not (yield from member.desk.pass_on(self, request, endpoint, args, error)):
+                self.refuse(request, endpoint, error)
         except ApiError as error:
             if isinstance(error.__cause__, StoreFailed):
                 shown = request.subject.decode("utf-8", "replace")

@@ -58,6 +58,10 @@ class Assignment:
     replicas: tuple[Replica, ...]  # the first one should lead at the beginning
     newest: int  # the highest incarnation that a replica of it ever had
     stored: StoredConfig
+    # The group whose only member its only replica was before: it goes on with what is there. 0: there is none.
+    ended: int = 0
+    # It was built from an archive on the server of its first replica, which has not opened it yet.
+    is_built: bool = False
 
     @property
     def config(self) -> StreamConfig:
@@ -79,6 +83,12 @@ class Assignment:
         """The name of its group, as shown to people."""
         return group_name(self.group, self.config)
 
+    @property
+    def first_node(self) -> int:
+        """The server of the only replica that the group began with, or 0 if it began with others or without it."""
+        found = [each.node for each in self.replicas if each.incarnation == 1]
+        return found[0] if len(found) == 1 else 0
+
     def incarnation_on(self, node: int) -> int:
         """Return the incarnation of the replica on a server, or 0 if the server has none."""
         return next((each.incarnation for each in self.replicas if each.node == node), 0)
@@ -94,7 +104,7 @@ class Assignment:
         """Return the values to pack."""
         replicas = [list(each) for each in self.replicas]
         head = [self.account, self.group, self.revision, self.created_ns]
-        return [*head, replicas, self.newest, self.stored.values]
+        return [*head, replicas, self.newest, self.ended, self.is_built, self.stored.values]
 
 
 def add_load(load: dict[int, Load], config: StreamConfig, nodes: Iterable[int], count: int = 1) -> None:
@@ -127,12 +137,13 @@ def take_assignment(row: Row) -> Assignment:
     account, group = row.text("account"), row.number("group", 1, GROUP_MAX)
     revision, created_ns = row.number("revision", 1, INDEX_MAX), row.signed("created")
     replicas = tuple(_take_replica(each) for each in row.rows("replicas", REPLICAS_MAX))
-    newest, stored = row.number("newest", 1, INCARNATION_MAX), take_config(row)
+    newest, ended = row.number("newest", 1, INCARNATION_MAX), row.number("ended", 0, GROUP_MAX)
+    is_built, stored = row.flag("is_built"), take_config(row)
     row.end()
     nodes = {each.node for each in replicas}
     if not replicas or len(nodes) < len(replicas) or max(each.incarnation for each in replicas) > newest:
         raise BadRow(f"replicas of {row.what} are none, two on one server, or newer than {newest}")
-    return Assignment(account, group, revision, created_ns, replicas, newest, stored)
+    return Assignment(account, group, revision, created_ns, replicas, newest, stored, ended, is_built)
 
 
 def _take_replica(row: Row) -> Replica:

@@ -49,6 +49,7 @@ class Kind(IntEnum):
     REPLICA_LOST = 9
     GROUP_ENDED = 10
     STREAM_RESTORED = 11
+    STREAM_OPENED = 12
 
 
 class UnknownEntry(PyjsError):
@@ -166,6 +167,26 @@ class StreamRestored:
         """Return the entry in a row. Raises BadRow."""
         account, stored, node = row.text("account"), take_config(row), row.number("node", 1, NODE_MAX)
         return cls(account, stored, node, row.signed("created"), _take_bounds(row))
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOpened:
+    """The server that has built a stream from an archive has opened it; or it cannot, and the stream is removed."""
+
+    account: str
+    name: str
+    group: int
+    is_there: bool
+
+    def fields(self) -> list[Any]:
+        """Return the values to pack."""
+        return [self.account, self.name, self.group, self.is_there]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the entry in a row. Raises BadRow."""
+        account, name, group = row.text("account"), row.text("name"), row.number("group", 1, GROUP_MAX)
+        return cls(account, name, group, row.flag("is_there"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +317,7 @@ Entry: TypeAlias = (
     | ServerEvacuating
     | StreamCreated
     | StreamRestored
+    | StreamOpened
     | StreamUpdated
     | StreamMoved
     | ReplicaLost
@@ -309,6 +331,7 @@ KINDS: dict[type, Kind] = {
     ServerEvacuating: Kind.SERVER_EVACUATING,
     StreamCreated: Kind.STREAM_CREATED,
     StreamRestored: Kind.STREAM_RESTORED,
+    StreamOpened: Kind.STREAM_OPENED,
     StreamUpdated: Kind.STREAM_UPDATED,
     StreamMoved: Kind.STREAM_MOVED,
     ReplicaLost: Kind.REPLICA_LOST,

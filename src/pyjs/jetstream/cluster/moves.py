@@ -48,8 +48,8 @@ class Field:
 def updated_nodes(field: Field, old: Assignment, config: StreamConfig, leader: int) -> tuple[int, ...]:
     """Return the servers of a stream whose configuration becomes `config`.
 
-    Additional replicas are added to the old ones. If the number is reduced, the leader stays, then replicas that are
-    online. A new placement keeps the servers that it allows.
+    Additional replicas are added to the old ones. If the number is reduced, replicas that are online stay, first of
+    them the leader. A new placement keeps the servers that it allows.
 
     Raises:
         ApiError: 10005, or 10123 for a new placement with another number of replicas.
@@ -63,7 +63,7 @@ def updated_nodes(field: Field, old: Assignment, config: StreamConfig, leader: i
     if wanted >= before:
         return old.nodes if wanted == before else field.place(config, old.nodes)
     online = field.rules.online
-    return tuple(sorted(old.nodes, key=lambda node: (node != leader, node not in online))[:wanted])
+    return tuple(sorted(old.nodes, key=lambda node: (node not in online, node != leader))[:wanted])
 
 
 def without_replica(field: Field, stream: Assignment, node: int) -> StreamMoved:

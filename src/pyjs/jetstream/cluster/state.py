@@ -32,6 +32,7 @@ from pyjs.jetstream.cluster.entries import (
     StreamCreated,
     StreamDeleted,
     StreamMoved,
+    StreamOpened,
     StreamRestored,
     StreamUpdated,
     decode,
@@ -175,7 +176,7 @@ class MetaState:
         for old in sorted(self.streams(), key=attrgetter("group")):
             if old.incarnation_on(node):
                 new = self._on(old.nodes, old, lost=node)
-                yield self.put(replace(new, revision=self.index), old)
+                yield self._put_or_drop(replace(new, revision=self.index), old)
 
     def _server_removed(self, entry: ServerRemoved, time_ns: int) -> Applied:
         old = self.servers.pop(entry.node, None)
@@ -212,7 +213,9 @@ class MetaState:
             return STALE
         group, self.next_group = self.next_group, self.next_group + 1
         replicas = (Replica(entry.node, 1),)
-        new = Assignment(entry.account, group, self.index, entry.created_ns, replicas, 1, entry.stored)
+        new = Assignment(
+            entry.account, group, self.index, entry.created_ns, replicas, 1, entry.stored, is_built=True
+        )
         return Applied(Outcome.DONE, (self.put(new, None),), stream=new)
 
     def _stream_updated(self, entry: StreamUpdated, time_ns: int) -> Applied:
@@ -239,7 +242,16 @@ class MetaState:
         old = self._as_seen(Seen(entry.account, entry.name, entry.group, entry.revision))
         if old is None or old.config.num_replicas > 1:
             return STALE
-        return self._changed(old, self._without_group(old, old.nodes[0]))
+        return self._changed(old, replace(self._without_group(old, old.nodes[0]), ended=old.group))
+
+    def _stream_opened(self, entry: StreamOpened, time_ns: int) -> Applied:
+        old = self._as_seen(Seen(entry.account, entry.name, entry.group))
+        if old is None or not old.is_built:
+            return STALE
+        if not entry.is_there:
+            return Applied(Outcome.DONE, (self._drop(old),), stream=old)
+        new = replace(old, is_built=False, revision=self.index)
+        return Applied(Outcome.DONE, (self.put(new, old),), stream=new)
 
     def _on(self, nodes: tuple[int, ...], old: Assignment, lost: int = 0) -> Assignment:
         """Return a stream on other servers, or with another replica on server `lost`."""
@@ -252,13 +264,18 @@ class MetaState:
     def _without_group(self, old: Assignment, node: int) -> Assignment:
         """Return a stream of one replica that is in no group, with a number for the group that it may get."""
         group, self.next_group = self.next_group, self.next_group + 1
-        return replace(old, group=group, replicas=(Replica(node, 1),), newest=1)
+        return replace(old, group=group, replicas=(Replica(node, 1),), newest=1, ended=0, is_built=False)
 
     def _changed(self, old: Assignment, new: Assignment) -> Applied:
         if new == old:
             return Applied(Outcome.DONE, stream=old)
         new = replace(new, revision=self.index)
-        return Applied(Outcome.DONE, (self.put(new, old),), stream=new)
+        return Applied(Outcome.DONE, (self._put_or_drop(new, old),), stream=new)
+
+    def _put_or_drop(self, new: Assignment, old: Assignment) -> StreamChange:
+        """Replace a stream; remove it if it was built on a server that does not keep it."""
+        is_lost = old.is_built and not (new.is_built and new.incarnation_on(old.first_node) == 1)
+        return self._drop(old) if is_lost else self.put(new, old)
 
     def _stream_deleted(self, entry: StreamDeleted, time_ns: int) -> Applied:
         old = self._as_seen(Seen(entry.account, entry.name, entry.group))
@@ -321,6 +338,7 @@ _APPLY: dict[type, Callable[[MetaState, Any, int], Applied]] = {
     ServerEvacuating: MetaState._server_evacuating,
     StreamCreated: MetaState._stream_created,
     StreamRestored: MetaState._stream_restored,
+    StreamOpened: MetaState._stream_opened,
     StreamUpdated: MetaState._stream_updated,
     StreamMoved: MetaState._stream_moved,
     ReplicaLost: MetaState._replica_lost,

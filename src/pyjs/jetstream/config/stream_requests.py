@@ -77,7 +77,9 @@ GET_MSG_REQUEST = Struct(
     },
 )
 STEPDOWN_REQUEST = Struct("JSApiLeaderStepdownRequest", {"placement": struct(struct_of(Placement))})
-SERVER_REQUEST = Struct("JSApiMetaServerRemoveRequest", {"peer": STRING, "peer_id": STRING})
+SERVER_REMOVE_REQUEST = Struct("JSApiMetaServerRemoveRequest", {"peer": STRING, "peer_id": STRING})
+SERVER_EVACUATE_REQUEST = Struct("JSApiMetaServerEvacuateRequest", {"peer": STRING, "peer_id": STRING})
+PEER_REMOVE_REQUEST = Struct("JSApiStreamRemovePeerRequest", {"peer": STRING})
 BULK_LIST_REQUEST = Struct("BulkListRequest", {"offset": INT64})
 BULK_READ_REQUEST = Struct(
     "BulkReadRequest",

@@ -70,8 +70,8 @@ def create_or_update(
     if existing is None:
         errcodes.CONSUMER_DOES_NOT_EXIST.raise_if(request.action == "update")
         return (yield from _create(js, stream, config))
-    errcodes.CLUSTER_NOT_AVAILABLE.raise_if(not isinstance(existing, Consumer))  # it is not open yet
-    assert isinstance(existing, Consumer)
+    if not isinstance(existing, Consumer):  # it is not open yet
+        raise errcodes.LeaderChanged
     if request.action == "create" and not consumer_rules.same_but_versions(config, existing.config):
         raise errcodes.CONSUMER_ALREADY_EXISTS.error()
     return (yield from _update(js, stream, existing, config))

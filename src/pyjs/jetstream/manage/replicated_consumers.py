@@ -218,7 +218,8 @@ def _found(stream: Stream, name: str) -> Consumer:
     """Return an open consumer after an operation. Raises ApiError: it was deleted, or the leadership was lost."""
     found = stream.consumers.get(name)
     errcodes.CONSUMER_NOT_FOUND.raise_if(found is None)
-    errcodes.CLUSTER_NOT_AVAILABLE.raise_if(not isinstance(found, Consumer))
+    if not isinstance(found, Consumer):
+        raise errcodes.LeaderChanged(is_unknown=True)
     return _opened(found)
 
 

@@ -78,7 +78,6 @@ def stream_info(
     }
     if domain and js.options.domain:
         out["domain"] = js.options.domain
-    out |= inflow_report(js, stream)
     replicated = js.shared.replicated
     if js.shared.member is not None:
         out["cluster"] = js.shared.member.reports.stream(js, stream)
@@ -86,6 +85,9 @@ def stream_info(
         out["cluster"] = replicated.cluster_fields(stream)
     elif cluster:
         out["cluster"] = {"leader": js.shared.server_name}
+    out |= inflow_report(js, stream)
+    if cluster and js.shared.member is not None:
+        out |= js.shared.member.reports.alternates(js, stream)
     out["ts"] = time_text(js.shared.clock.wall_ns())
     return out
 

@@ -99,6 +99,10 @@ class Keeper:
         self.take(self._machine.changes)
         return self.is_caught_up and key not in self._busy and key not in self._due
 
+    def trouble(self, account: str, name: str) -> str:
+        """Return why a stream does not match the metadata although that was tried; "": nothing is known."""
+        return self._failed_last.get(Key(account, name), "")
+
     def is_idle(self) -> bool:
         """Return whether every stream matches the metadata."""
         self.take(self._machine.changes)
@@ -169,12 +173,20 @@ class Keeper:
         try:
             yield from self._bring(key)
             self._failed_last.pop(key, None)
+            self._tell_built(key, is_there=True)
         except Exception as error:
             self._fail(key, error)
+            self._tell_built(key, is_there=False)
         finally:
             self._busy.discard(key)
         self._machine.owes = bool(self._removed)
         self._waiters.notify()
+
+    def _tell_built(self, key: Key, *, is_there: bool) -> None:
+        """Tell the leader of the metadata what became of a stream that was built here from an archive."""
+        stream = self._machine.state.stream(*key)
+        if stream is not None and stream.is_built and stream.first_node == self._node:
+            self._losses.opened(stream, is_there=is_there)
 
     def _fail(self, key: Key, error: Exception) -> None:
         if isinstance(error, ApiError):
@@ -209,6 +221,8 @@ class Keeper:
         build = self.builds.get(key)
         if build is not None and build.created_ns == wanted.created_ns and key.name not in js.streams:
             yield from self.builds.pop(key).add_steps()
+        if wanted.is_built and wanted.first_node == self._node and not _is_stored(js, wanted):
+            raise errcodes.STREAM_RESTORE.error(err="the server that has built the stream has lost it")
         replicated = js.shared.replicated
         if replicated is not None:
             yield from replicated.single_steps(js, wanted)
@@ -232,6 +246,7 @@ class Keeper:
         for each, old in gone:
             is_other = wanted is not None and (
                 old.created_ns != wanted.created_ns
+                or old.group not in (wanted.group, wanted.ended)
                 or (old.group != wanted.group and wanted.incarnation_on(self._node) > 1)
             )
             if wanted is None or is_other:
@@ -281,3 +296,10 @@ class Keeper:
                 f"{key} is in the store of this server, where the cluster did not put it: it stays as it is,"
                 " and the cluster does not serve it"
             )
+
+
+def _is_stored(js: JetStream, stream: Assignment) -> bool:
+    """Return whether a stream is on this server, open or not."""
+    opened, parked = js.streams.get(stream.name), js.parked.get(stream.name)
+    found = [each.created_ns for each in (opened, parked) if each is not None]
+    return stream.created_ns in found or stream.name in js.held

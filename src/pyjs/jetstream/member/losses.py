@@ -1,8 +1,8 @@
 """Replicas of this server that must return as new peers, because the log may have lost their votes or entries.
 
 The server reports them to the leader of the metadata until the metadata gives them new incarnations, and likewise a
-group that is not needed any more. If the log may have lost whole groups, this doubt ends when every replica of this
-server is in the log: by then, lost ones have returned.
+group that is not needed any more, and what became of a stream from an archive. If the log may have lost whole groups,
+this doubt ends when every replica of this server is in the log: by then, lost ones have returned.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyjs.base.clock import NS_PER_S
 from pyjs.consensus.engine import incarnation_of
-from pyjs.jetstream.member.notes import Ended, Loss
+from pyjs.jetstream.member.notes import Ended, Loss, Opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -29,7 +29,11 @@ class Losses:
     """The lost replicas of one server."""
 
     def __init__(
-        self, node: int, machine: MetaMachine, waiters: Waiters, tell_leader: Callable[[Loss | Ended], None]
+        self,
+        node: int,
+        machine: MetaMachine,
+        waiters: Waiters,
+        tell_leader: Callable[[Loss | Ended | Opened], None],
     ) -> None:
         self._node = node
         self._machine = machine
@@ -37,6 +41,7 @@ class Losses:
         self._tell_leader = tell_leader
         self._found: dict[int, Assignment] = {}  # by group
         self._ended: dict[int, Assignment] = {}  # streams that need their groups no more
+        self._opened: dict[int, Opened] = {}  # streams that were built here, and whether they are there
         self.log: NodeLog | None = None  # set when it is recovered
 
     def add(self, stream: Assignment) -> None:
@@ -49,6 +54,11 @@ class Losses:
         self._ended[stream.group] = stream
         self._waiters.notify()
 
+    def opened(self, stream: Assignment, *, is_there: bool) -> None:
+        """Take what became of a stream that was built here from an archive."""
+        self._opened[stream.group] = Opened(stream.account, stream.name, stream.group, is_there)
+        self._waiters.notify()
+
     def is_ahead(self, stream: Assignment) -> bool:
         """Return whether, after damage, the log has a newer incarnation of a replica than the metadata."""
         stored = None if self.log is None else self.log.groups.get(stream.group)
@@ -57,19 +67,30 @@ class Losses:
     def tell_steps(self) -> Generator[Step, None, None]:
         """Report to the leader of the metadata until it has changed the streams; never ends."""
         while True:
-            yield from self._waiters.until(lambda: self._machine.leader and (self._found or self._ended))
+            yield from self._waiters.until(lambda: self._machine.leader and self._all)
             for stream in self._present(self._found):
                 place = stream.account, stream.name, stream.group, stream.revision
                 self._tell_leader(Loss(*place, self._node))
             for stream in self._present(self._ended):
                 self._tell_leader(Ended(stream.account, stream.name, stream.group, stream.revision))
-            told = {**self._found, **self._ended}
+            for group, note in list(self._opened.items()):
+                found = self._machine.state.stream(note.account, note.stream)
+                if found is None or found.group != group or not found.is_built:
+                    del self._opened[group]
+                else:
+                    self._tell_leader(note)
+            told = self._all
             yield from self._waiters.until(lambda told=told: self._is_news(told), TELL_NS)  # type: ignore[misc]
 
-    def _is_news(self, told: dict[int, Assignment]) -> bool:
+    @property
+    def _all(self) -> dict[int, Assignment | Opened]:
+        """What is told, by group."""
+        return {**self._found, **self._ended, **self._opened}
+
+    def _is_news(self, told: dict[int, Assignment | Opened]) -> bool:
         """Return whether there is more to tell than was told, or nothing."""
-        now = {**self._found, **self._ended}
-        return not now or any(told.get(group) != stream for group, stream in now.items())
+        now = self._all
+        return not now or any(told.get(group) != each for group, each in now.items())
 
     def _present(self, streams: dict[int, Assignment]) -> list[Assignment]:
         """Return the streams that have not changed since; forget the others."""

@@ -21,7 +21,7 @@ from pyjs.consensus.engine import RaftError, Refused
 from pyjs.consensus.log.node_log import FILE_SIZE, NodeLog
 from pyjs.consensus.names import number_of
 from pyjs.consensus.seams import Peers
-from pyjs.jetstream.cluster.entries import VERSION, GroupEnded, ReplicaLost, encode
+from pyjs.jetstream.cluster.entries import VERSION, GroupEnded, ReplicaLost, StreamOpened, encode
 from pyjs.jetstream.cluster.fields import BadRow
 from pyjs.jetstream.cluster.servers import Server
 from pyjs.jetstream.member import notes
@@ -32,7 +32,7 @@ from pyjs.jetstream.member.keeper import Keeper
 from pyjs.jetstream.member.losses import Losses
 from pyjs.jetstream.member.meta_group import MetaGroup
 from pyjs.jetstream.member.meta_machine import MetaMachine, Proposal
-from pyjs.jetstream.member.meta_requests import MetaRequests
+from pyjs.jetstream.member.meta_requests import PASSED_ON, MetaRequests
 from pyjs.jetstream.member.operators import Operators
 from pyjs.jetstream.member.orders import Orders
 from pyjs.jetstream.member.questions import Questions
@@ -106,7 +106,7 @@ class MemberNode:
             host.log,
             host.faults,
         )
-        self.questions = Questions(self.accounts, self.waiters, host.turn_state, self.tell)
+        self.questions = Questions(self.accounts, self.waiters, host.turn_state, self.tell, self.online)
         self.orders = Orders(
             self.node,
             self.machine,
@@ -120,7 +120,16 @@ class MemberNode:
         self.reports, self.operators = Reports(self), Operators(self)
         self.restores = Restores(self, self._keeper, self._tell_restored)
         self.requests = MetaRequests(self)
-        self.desk = Desk(self.node, self.machine, self._keeper, self.requests, self.waiters, host.turn_state)
+        self.desk = Desk(
+            self.node,
+            self.machine,
+            self._keeper,
+            self.requests,
+            self.waiters,
+            host.turn_state,
+            self.tell,
+            self.questions,
+        )
         self.announcer = Announcer(self, host)
         self._led_metadata = False  # announced
         self._log: NodeLog | None = None  # None: not recovered yet, or closed
@@ -209,6 +218,10 @@ class MemberNode:
             steady.append(group.found_steps())
         for steps in steady:
             self._turn.go_on(steps)
+
+    def trouble(self, stream: Assignment) -> str:
+        """Return why a stream of this server is not as the metadata wants it; "": nothing is known."""
+        return self._keeper.trouble(stream.account, stream.name)
 
     @property
     def is_caught_up(self) -> bool:
@@ -325,13 +338,19 @@ class MemberNode:
         """Send a note to another server; it is lost if there is no connection."""
         self._carrier.send_note(node, notes.encode(note))
 
-    def _tell_leader(self, note: notes.Loss | notes.Ended) -> None:
-        """Report a lost replica or an ended group to the leader of the metadata, which may be this server."""
+    def _tell_leader(self, note: notes.Loss | notes.Ended | notes.Opened) -> None:
+        """Report what became of a replica or group to the leader of the metadata, which may be this server."""
         if not self.machine.leads:
             self.tell(self.machine.leader, note)
             return
-        place = note.account, note.stream, note.group, note.revision
-        entry = ReplicaLost(*place, note.node) if isinstance(note, notes.Loss) else GroupEnded(*place)
+        entry: Entry
+        place = note.account, note.stream, note.group
+        if isinstance(note, notes.Opened):
+            entry = StreamOpened(*place, note.is_there)
+        elif isinstance(note, notes.Loss):
+            entry = ReplicaLost(*place, note.revision, note.node)
+        else:
+            entry = GroupEnded(*place, note.revision)
         self._turn.go_on(self.propose(entry))
 
     def _tell_restored(self, note: notes.Restored) -> None:
@@ -363,7 +382,7 @@ class MemberNode:
         elif isinstance(note, notes.Description) and note.server.node == node:
             self.group.described(note.server)
         elif isinstance(note, notes.Order):
-            (self.restores.begin if note.words == WORDS else self.orders.take)(note)
+            self._take_order(note)
         elif isinstance(note, notes.Restored) and self.machine.leads:
             self.restores.take(note)
         elif isinstance(note, notes.Refused):
@@ -371,7 +390,7 @@ class MemberNode:
         elif isinstance(note, notes.Answered):
             self.orders.answered(note)
         elif (isinstance(note, notes.Loss) and note.node == node and self.machine.leads) or (
-            isinstance(note, notes.Ended) and self.machine.leads
+            isinstance(note, (notes.Ended, notes.Opened)) and self.machine.leads
         ):
             self._tell_leader(note)
         elif isinstance(note, notes.Question):
@@ -380,6 +399,17 @@ class MemberNode:
             self.group.welcomed(note.incarnation)
         elif isinstance(note, notes.Reply):
             self.questions.came(note)
+
+    def _take_order(self, order: notes.Order) -> None:
+        """Build a stream from an archive, answer after a change of the metadata, or as the new leader of a stream."""
+        if order.words == WORDS:
+            self.restores.begin(order)
+        elif order.words in PASSED_ON:
+            self.orders.take(order)
+        elif (js := self.accounts.get(order.account)) is not None:
+            from pyjs.jetstream.api.router import Router  # imported with the first request
+
+            self._turn.go_on(self.desk.passed(Router(js.account, js.shared, js), order))
 
     def node_silent(self, node: int) -> None:
         """Note that a server does not answer."""
@@ -393,6 +423,7 @@ class MemberNode:
         """Note that a server answers."""
         assert self.replicated is not None
         self.online.add(node)
+        self.machine.met_server()
         self._silent.pop(node, None)
         self.replicated.node_heard(node)
         self.waiters.notify()

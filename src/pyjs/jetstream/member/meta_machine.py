@@ -81,8 +81,12 @@ class MetaMachine:
         proposal.is_over = True
         self._waiters.notify()
 
+    def met_server(self) -> None:
+        """Note that another server has come: without a leader, the wait for one begins again."""
+        self._lost_ns = self._turn.now
+
     def leaderless_ns(self) -> int:
-        """Return the time since which no leader is known; the current time if there is a leader."""
+        """Return since when a leader is missing and no server has come; the current time if there is a leader."""
         return self._turn.now if self.leader else self._lost_ns
 
     def durable(self) -> int:

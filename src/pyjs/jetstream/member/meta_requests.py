@@ -147,7 +147,7 @@ class MetaRequests:
 
     def _remove_replica(self, call: ApiCall) -> MaybeSteps:
         """Move a replica of a stream away from a server. Raises ApiError."""
-        given = call.read_required(stream_requests.SERVER_REQUEST)
+        given = call.read_required(stream_requests.PEER_REMOVE_REQUEST)
         account, name, wanted = call.js.account.name, call.args[0], given.get("peer", "")
         errcodes.BAD_REQUEST.raise_if(not wanted)
 

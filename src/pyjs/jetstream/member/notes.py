@@ -43,6 +43,7 @@ class Kind(IntEnum):
     ENDED = 9
     RESTORED = 10
     REFUSED = 11
+    OPENED = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,8 +293,39 @@ class Refused:
         return cls(account, stream, created_ns, code, err_code, row.text("description"))
 
 
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A server tells the leader of the metadata what became of a stream from an archive: `entries.StreamOpened`."""
+
+    account: str
+    stream: str
+    group: int
+    is_there: bool
+
+    def fields(self) -> list[Any]:
+        """Return the values to pack."""
+        return [self.account, self.stream, self.group, self.is_there]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the note in a row. Raises BadRow."""
+        account, stream, group = row.text("account"), row.text("stream"), row.number("group", 1, GROUP_MAX)
+        return cls(account, stream, group, row.flag("is_there"))
+
+
 Note: TypeAlias = (
-    Saying | Description | Order | Question | Reply | Welcome | Answered | Loss | Ended | Restored | Refused
+    Saying
+    | Description
+    | Order
+    | Question
+    | Reply
+    | Welcome
+    | Answered
+    | Loss
+    | Ended
+    | Restored
+    | Refused
+    | Opened
 )
 _KINDS: dict[type, Kind] = {
     Saying: Kind.SAYING,
@@ -307,6 +339,7 @@ _KINDS: dict[type, Kind] = {
     Ended: Kind.ENDED,
     Restored: Kind.RESTORED,
     Refused: Kind.REFUSED,
+    Opened: Kind.OPENED,
 }
 _TYPES: dict[int, type[Note]] = {kind: made for made, kind in _KINDS.items()}
 

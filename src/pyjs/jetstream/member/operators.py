@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyjs.core.chore import Step
     from pyjs.jetstream.api.endpoint import ApiCall, MaybeSteps
     from pyjs.jetstream.cluster.entries import Entry
+    from pyjs.jetstream.config.json_strict import Struct
     from pyjs.jetstream.member.member_node import MemberNode
 
     Answer: TypeAlias = Generator[Step, None, dict[str, object] | None]
@@ -78,7 +79,8 @@ class Operators:
     def _heir(self, body: bytes, status: GroupStatus) -> int:
         """Return the server that will lead a group after this one, or 0 if there is none."""
         member = self._member
-        given = stream_requests.read(body, stream_requests.STEPDOWN_REQUEST, True) if body.strip() else {}
+        is_read = body.strip()[:1] in (b"{", b"[")  # nats-server ignores anything else
+        given = stream_requests.read(body, stream_requests.STEPDOWN_REQUEST, True) if is_read else {}
         wanted = given.get("placement")
         placement = from_json(Placement, wanted) if wanted else None
         voters = [each.node for each in status.replicas if each.is_voter]
@@ -96,7 +98,7 @@ class Operators:
         """
         if not self._member.machine.leads:
             return None
-        node = self._named(body)
+        node = self._named(body, stream_requests.SERVER_REMOVE_REQUEST)
         name = self._member.machine.state.servers[node].name
         answer = yield from self._done(ServerRemoved(node), "success")
         if answer is not None:
@@ -107,12 +109,13 @@ class Operators:
         """Move all streams of a server to others. Raises ApiError, as `remove_server`."""
         if not self._member.machine.leads:
             return None
-        return (yield from self._done(ServerEvacuating(self._named(body), True), "success"))
+        node = self._named(body, stream_requests.SERVER_EVACUATE_REQUEST)
+        return (yield from self._done(ServerEvacuating(node, True), "success"))
 
-    def _named(self, body: bytes) -> int:
+    def _named(self, body: bytes, request: Struct) -> int:
         """Return the server that a request names, or whose peer id it has. Raises ApiError."""
         errcodes.BAD_REQUEST.raise_if(not body)
-        given = stream_requests.read(body, stream_requests.SERVER_REQUEST, True)
+        given = stream_requests.read(body, request, True)
         name, peer_id = given.get("peer", ""), given.get("peer_id", "")  # the id goes first
         servers = self._member.machine.state.servers.values()
         if peer_id:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from pyjs.base.clock import NS_PER_S
+from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.jetstream.config.choices import FILE, MEMORY
 from pyjs.jetstream.member.notes import Question, Reply
 
@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pyjs.core.chore import Step
-    from pyjs.core.sink import Turn
+    from pyjs.core.sink import Request, Turn
     from pyjs.jetstream.manage.engine import JetStream
     from pyjs.jetstream.member.notes import Note
     from pyjs.jetstream.member.waiters import Waiters
 
 ANSWER_NS = 2 * NS_PER_S
+TAKEN = "?"  # instead of a stream, before a request of which another server asks whether it is answered here
+TAKEN_NS = 200 * NS_PER_MS
 STEP = 16  # streams reported in one turn: half a millisecond
 
 
@@ -38,16 +40,28 @@ class Questions:
         waiters: Waiters,
         turn: Turn,
         send: Callable[[int, Note], None],
+        online: set[int],
     ) -> None:
         self.accounts = accounts
         self._waiters = waiters
         self._turn = turn
         self._send = send
+        self.taken: dict[
+            tuple[bytes, bytes], None
+        ] = {}  # requests that this server answers, by subject and reply
+        self._online = online
         self._last = 0  # number of the last question
         self._open: dict[int, bytes | None] = {}  # by number; the data of the answer when it is here
 
+    def is_taken(self, account: str, nodes: list[int], request: Request) -> Generator[Step, None, bool]:
+        """Return whether one of some servers answers a request of a client."""
+        names = [TAKEN, request.subject.hex(), request.reply.hex()]
+        asked = {node: names for node in nodes if node in self._online}
+        found = yield from self.gather(account, asked, TAKEN_NS)
+        return any(each.get("taken") for each in found)
+
     def gather(
-        self, account: str, names: Mapping[int, list[str]]
+        self, account: str, names: Mapping[int, list[str]], wait_ns: int = ANSWER_NS
     ) -> Generator[Step, None, list[dict[str, Any]]]:
         """Ask servers for reports of streams or, without names, of the account; return the answers in time."""
         numbers = []
@@ -58,7 +72,7 @@ class Questions:
             self._send(node, Question(self._last, account, tuple(wanted)))
         try:
             is_complete = lambda: all(self._open[number] is not None for number in numbers)  # noqa: E731
-            yield from self._waiters.until(is_complete, ANSWER_NS)
+            yield from self._waiters.until(is_complete, wait_ns)
             answers = [data for number in numbers if (data := self._open[number]) is not None]
             return [report for data in answers if (report := _report_in(data)) is not None]
         finally:
@@ -77,8 +91,11 @@ class Questions:
 
     def _answer(self, node: int, question: Question) -> Generator[Step, None, None]:
         js = self.accounts.get(question.account)
-        if js is None:
-            report: dict[str, Any] = {}
+        if question.names[:1] == (TAKEN,):
+            _, subject, reply = question.names
+            report: dict[str, Any] = {"taken": (bytes.fromhex(subject), bytes.fromhex(reply)) in self.taken}
+        elif js is None:
+            report = {}
         elif question.names:
             report = yield from streams_report(js, question.names)
         else:

@@ -18,6 +18,7 @@ from pyjs.jetstream.cluster.reports import (
 if TYPE_CHECKING:
     from typing import Any
 
+    from pyjs.jetstream.cluster.assignments import Assignment
     from pyjs.jetstream.consumer.consumer import Consumer
     from pyjs.jetstream.manage.engine import JetStream
     from pyjs.jetstream.member.member_node import MemberNode
@@ -54,6 +55,15 @@ class Reports:
             return {"name": name, "leader": js.shared.server_name}
         return stream_cluster(state, name, assigned, self._status(js, stream), self._traffic)
 
+    def alternates(self, js: JetStream, stream: Stream) -> dict[str, Any]:
+        """Return `alternates`: a stream and its mirrors, oldest first; empty if it has none."""
+        streams = self._member.machine.state.accounts.get(js.account.name, ())
+        same = [each for each in streams if not each.stored.offline and stream.name in _names_of(each)]
+        same.sort(key=lambda each: (each.name != stream.name, each.created_ns))
+        domain, cluster = js.options.domain, {"cluster": self._member.options.cluster.name}
+        rows = [{"name": each.name, **({"domain": domain} if domain else {}), **cluster} for each in same]
+        return {"alternates": rows} if len(rows) > 1 else {}
+
     def consumer(self, js: JetStream, consumer: Consumer) -> dict[str, Any]:
         """Return the `cluster` object of an open consumer, which is in the group of its stream."""
         name, state = self._member.options.cluster.name, self._member.machine.state
@@ -75,3 +85,9 @@ class Reports:
         found = replicated.group_status(machine)
         peers = [replace(each, active_ns=member.quiet_ns(each.node)) for each in found.peers]
         return replace(found, peers=tuple(peers))
+
+
+def _names_of(stream: Assignment) -> tuple[str, ...]:
+    """Return the name of a stream, and that of its origin."""
+    mirror = stream.config.mirror
+    return (stream.name,) if mirror is None else (stream.name, mirror.name)

@@ -114,7 +114,7 @@ class Restores:
         """Give a complete stream to the cluster; return it when it is open with all of its configuration.
 
         Raises:
-            ApiError: the cluster does not take it.
+            ApiError: the cluster does not take it, or it cannot be opened; nothing of it is left.
         """
         member, key = self._member, Key(build.account, config.name)
         note = Restored(build.account, stored_config(config), member.node, build.created_ns)
@@ -125,16 +125,24 @@ class Restores:
                 if (yield from member.waiters.until(lambda: self._is_decided(key, note), TELL_NS)):
                     break
             self._check(key, note)
+            error: ApiError | None = None
             for _ in range(WAIT_NS // LOOK_NS):
-                if (yield from member.waiters.until(lambda: self._is_open(key, config), LOOK_NS)):
+                error = self._keeper.failures.get(key, error)  # it is removed then
+                is_over = lambda: self._is_open(key, config) or not self._has(key, note)  # noqa: E731
+                if (yield from member.waiters.until(is_over, LOOK_NS)):
                     break
             stream = member.accounts[key.account].streams.get(key.name)
-            errcodes.STREAM_RESTORE.raise_if(stream is None, err="the stream is not open yet")
-            assert stream is not None
+            if stream is None or not self._has(key, note):
+                raise error or errcodes.STREAM_RESTORE.error(err="the stream is not open yet")
             return stream
         finally:
             self._keeper.builds.pop(key, None)
             self._refused.pop((key, note.created_ns), None)
+
+    def _has(self, key: Key, note: Restored) -> bool:
+        """Return whether the metadata has the stream."""
+        found = self._member.machine.state.stream(*key)
+        return found is not None and found.created_ns == note.created_ns
 
     def _is_decided(self, key: Key, note: Restored) -> bool:
         refused = (key, note.created_ns) in self._refused
@@ -151,11 +159,12 @@ class Restores:
         errcodes.STREAM_NAME_EXIST_RESTORE_FAILED.raise_if(found.created_ns != note.created_ns)
 
     def _is_open(self, key: Key, config: StreamConfig) -> bool:
-        """Return whether the stream is open, and leads if it has several replicas, or could not be opened."""
+        """Return whether the stream is open, leads if it has several replicas, and the metadata knows that."""
         js = self._member.accounts[key.account]
         stream, replicated = js.streams.get(key.name), js.shared.replicated
-        if key in self._keeper.failures:
-            return True
+        assigned = self._member.machine.state.stream(*key)
+        if assigned is None or assigned.is_built:
+            return False  # it may be removed
         is_led = config.num_replicas == 1 or (
             stream is not None and replicated is not None and replicated.leads(stream)
         )

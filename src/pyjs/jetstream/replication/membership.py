@@ -1,7 +1,8 @@
 """The members of a stream's group, adapted to the metadata by changes that its leader proposes one after the other.
 
 A new replica is a learner until it has all messages and nearly the whole log. Then it becomes a voter, and only after
-that others are removed. A leader that must be removed transfers its leadership first. A replica that is no longer
+that others are removed. Before that, a majority of the replicas that stay must have all messages: a voter may still
+copy after it was away. A leader that must be removed transfers its leadership first. A replica that is no longer
 wanted stays until the group has removed it: it sees that in its own log, or learns it from the leader.
 """
 
@@ -11,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from pyjs.base.clock import NS_PER_MS
+from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.consensus.engine import Change, RaftError, node_of, peer_id
 from pyjs.jetstream.replication import copy_batch
 from pyjs.jetstream.replication.copy_batch import ALL, Kind
@@ -24,12 +25,15 @@ if TYPE_CHECKING:
     from pyjs.consensus.status import GroupStatus
     from pyjs.core.chore import Step
     from pyjs.jetstream.cluster.assignments import Assignment
+    from pyjs.jetstream.manage.engine import JetStream
     from pyjs.jetstream.replication.copying import Answer
+    from pyjs.jetstream.stream.stream import Stream
 
     Steps: TypeAlias = Generator[Step, None, None]
     Changes: TypeAlias = list[tuple[int, int]]
 
 PAUSE_NS = 50 * NS_PER_MS
+WARN_NS = 5 * NS_PER_S  # after which a change that waits is reported
 TRANSFER_NS = 500 * NS_PER_MS  # for an election
 LAG_MAX = 4  # entries that a new voter may lack: publishers wait for it from then on
 
@@ -37,8 +41,11 @@ LAG_MAX = 4  # entries that a new voter may lack: publishers wait for it from th
 class Machine(Protocol):
     """The replica: stream_machine.StreamMachine."""
 
+    js: JetStream
+    stream: Stream
     assignment: Assignment
     leads: bool
+    waits: str  # what a change of the members waits for; "": for nothing, or not for long
     poll: Answer
     leaving: Answer
 
@@ -48,21 +55,45 @@ class Machine(Protocol):
 
 def regroup_steps(machine: Machine, consensus: Consensus, node: int, silent: Container[int]) -> Steps:
     """Adapt the members of the group to the metadata while this node leads; `silent` nodes do not answer."""
-    group = machine.assignment.group
+    watch = _Watch(machine)
     while machine.leads:
         with suppress(KeyError, RaftError):  # it is closed, or another change is under way
-            found = consensus.status(group)
-            changes = yield from _next_changes(machine, found, node)
+            found = consensus.status(machine.assignment.group)
+            changes = yield from _next_changes(machine, found, node, silent)
             if changes is None:
-                return
+                break
             if any(change == Change.REMOVE and node_of(peer) == node for change, peer in changes):
                 heir = _heir(machine.assignment, found, node, silent)
                 if heir:
-                    consensus.transfer(group, heir)
+                    consensus.transfer(machine.assignment.group, heir)
                     yield from machine.poll.pause(TRANSFER_NS)
             elif changes:
-                consensus.change(group, changes)
+                consensus.change(machine.assignment.group, changes)
+            watch.look(found)
         yield from machine.poll.pause(PAUSE_NS)
+    machine.waits = ""
+
+
+class _Watch:
+    """Reports a removal of replicas that waits for long."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._since: tuple[int, set[int]] | None = None  # when the removal began to wait, and what it leaves
+
+    def look(self, found: GroupStatus) -> None:
+        """Report it, once, if replicas to remove are still there and no replica is added."""
+        machine, here = self._machine, {each.peer for each in found.replicas if each.is_voter}
+        wanted, now_ns = _wanted(machine.assignment), machine.stream.turn.now
+        if here <= wanted or not wanted <= here:
+            self._since, machine.waits = None, ""
+        elif self._since is None or self._since[1] != wanted:
+            self._since = now_ns, wanted
+        elif now_ns - self._since[0] > WARN_NS and not machine.waits:
+            machine.waits = (
+                "replicas to remove stay until a majority of the others answers and has all messages"
+            )
+            machine.js.shared.log.warn(f"{machine.stream}: {machine.waits}")
 
 
 def is_settled(assignment: Assignment, found: GroupStatus) -> bool:
@@ -76,7 +107,9 @@ def _wanted(assignment: Assignment) -> set[int]:
     return {peer_id(each.node, each.incarnation) for each in assignment.replicas}
 
 
-def _next_changes(machine: Machine, found: GroupStatus, node: int) -> Generator[Step, None, Changes | None]:
+def _next_changes(
+    machine: Machine, found: GroupStatus, node: int, silent: Container[int]
+) -> Generator[Step, None, Changes | None]:
     """Return the next changes, [] to wait, or None if the group matches the metadata."""
     if is_settled(machine.assignment, found):
         return None
@@ -92,7 +125,22 @@ def _next_changes(machine: Machine, found: GroupStatus, node: int) -> Generator[
             if (each.lag or 0) <= LAG_MAX and (yield from _is_ready(machine, each.node)):
                 ready.append((Change.ADD_VOTER, each.peer))
         return ready
-    return [(Change.REMOVE, peer) for peer in sorted(here - wanted)]
+    if (yield from _are_ready(machine, sorted(node_of(peer) for peer in wanted), node, silent)):
+        return [(Change.REMOVE, peer) for peer in sorted(here - wanted)]
+    return []
+
+
+def _are_ready(
+    machine: Machine, nodes: Sequence[int], node: int, silent: Container[int]
+) -> Generator[Step, None, bool]:
+    """Return whether a majority of the replicas on `nodes` has all messages; the one on this node leads."""
+    ready = int(node in nodes)
+    for other in nodes:
+        if 2 * ready > len(nodes):
+            break
+        if other != node and other not in silent:
+            ready += yield from _is_ready(machine, other)
+    return 2 * ready > len(nodes)
 
 
 def _is_ready(machine: Machine, node: int) -> Generator[Step, None, bool]:

@@ -20,6 +20,7 @@ from pyjs.jetstream.manage.consumers import is_durable, resources_of
 from pyjs.jetstream.manage.persist import StoredConsumer
 from pyjs.jetstream.manage.replicated_consumers import stored_state
 from pyjs.jetstream.mirror.positions import Positions
+from pyjs.jetstream.replication.copying import Answer
 from pyjs.jetstream.stream.replicated.durable import durable_steps
 from pyjs.jetstream.stream.replicated.payload import operation
 
@@ -29,13 +30,14 @@ if TYPE_CHECKING:
 
     from pyjs.core.chore import Step
     from pyjs.jetstream.manage.engine import JetStream
-    from pyjs.jetstream.replication.copying import Answer
+    from pyjs.jetstream.replication.catch_up import CatchUp
     from pyjs.jetstream.stream.replicated.replica import Replica
     from pyjs.jetstream.stream.stream import Stream
 
     Steps: TypeAlias = Generator[Step, None, None]
 
 PAUSE_NS = 20 * NS_PER_MS
+LOST = "the log of its group is lost or damaged, and no other replica has its last messages"
 LEAD_NS = 5 * NS_PER_S  # for the election of the only member
 
 
@@ -47,7 +49,7 @@ class Machine(Protocol):
     replica: Replica
     leads: bool
     is_adopting: bool
-    poll: Answer
+    catch_up: CatchUp | None
 
     def end(self) -> None:
         """Lead no more."""
@@ -56,33 +58,53 @@ class Machine(Protocol):
         """Lead if the group wants it."""
 
 
-def finish_steps(machine: Machine) -> Steps:
-    """Apply everything that was proposed, and take no more messages.
+def finish_steps(machine: Machine, conclude: Callable[[], bool]) -> Steps:
+    """Apply everything in the log of the group, and take no more messages.
+
+    The group has no other member, so all of its log counts. If the replica is not elected, as when the log has lost
+    the removal of the others, `conclude` applies the log without an election; it returns whether that is done.
 
     Raises:
         ApiError: the outcome of what was proposed last is unknown.
+        StoreFailed: the replica has failed, or lacks messages.
     """
-    turn = machine.stream.turn
+    turn, pause = machine.stream.turn, Answer(machine.stream.turn, machine.js.shared.timers, 0)
     deadline_ns = turn.now + LEAD_NS
     while (not machine.leads and turn.now < deadline_ns) or machine.is_adopting:
-        yield from machine.poll.pause(PAUSE_NS)
+        yield from pause.pause(PAUSE_NS)
     if machine.leads:
         streams.listen(machine.js, machine.stream, on=False)
         yield from machine.replica.operate(operation("expiry"))
-    else:
-        machine.js.shared.log.error(
-            f"The group of {machine.stream} has no leader: the stream goes on with what it has applied"
-        )
+        return
+    machine.js.shared.log.warn(f"The group of {machine.stream} elects no leader: its whole log is applied")
+    yield from _applied_steps(machine, conclude)
+    if machine.catch_up is not None:
+        raise StoreFailed(str(machine.stream), "it lacks messages, and no other replica is left")
 
 
-def single_steps(machine: Machine, end_group: Callable[[], None]) -> Steps:
+def _applied_steps(machine: Machine, is_applied: Callable[[], bool]) -> Steps:
+    """Wait until the whole log of the group is applied. Raises StoreFailed: the replica has failed."""
+    pause = Answer(machine.stream.turn, machine.js.shared.timers, 0)
+    try:
+        while not is_applied() or machine.replica.is_working:
+            if machine.replica.stopped is not None:
+                raise StoreFailed(str(machine.stream), str(machine.replica.stopped))
+            yield from pause.pause(PAUSE_NS)
+    except KeyError:  # a fault has closed the group
+        raise StoreFailed(str(machine.stream), LOST) from None
+
+
+def single_steps(machine: Machine, is_applied: Callable[[], bool], end_group: Callable[[], None]) -> Steps:
     """Make a replica that has finished a stream without others; `end_group` removes the log of its group.
+
+    It proposes nothing more, and first waits until what it has proposed is applied: acks may be on their way.
 
     Raises:
         StoreFailed: its files cannot be written, and it leads again; or they cannot be read, and stay.
     """
     machine.end()
     try:
+        yield from _applied_steps(machine, is_applied)
         memory = yield from _store_steps(machine)
     except BaseException:
         machine.lead_again()

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Protocol
 from pyjs.base.errors import PyjsError, StoreFailed
 from pyjs.consensus.engine import Role
 from pyjs.core.job import Job, JobQueue
-from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.choices import FILE, MEMORY
-from pyjs.jetstream.errcodes import ApiError
+from pyjs.jetstream.errcodes import ApiError, LeaderChanged
 from pyjs.jetstream.manage import streams
 from pyjs.jetstream.manage.consumers import resources_of
 from pyjs.jetstream.manage.parked import Parked
@@ -94,6 +93,7 @@ class StreamMachine:
         self.replica: Replica
         self.leads = False
         self.is_elected = False  # it should lead, even if it cannot
+        self.waits = ""  # what a change of the members waits for
         self.memory: list[StoredConsumer] = []  # of a stream that had no other replicas, without files
         self.is_adopting = (
             False  # consumers of a stream that had no other replicas are being brought into the group
@@ -424,9 +424,8 @@ class StreamMachine:
             ApiError: this node does not lead, or may not do so any more.
         """
         outcome = Outcome(self.stream.turn)
-        unknown = errcodes.CLUSTER_NOT_AVAILABLE.error()
         if not self.leads or not self._consensus.read_index(self.group, lambda: outcome.settle(None)):
-            raise unknown
+            raise LeaderChanged
         self._reads = [each for each in self._reads if not each.settled]
         self._reads.append(outcome)
         while not outcome.settled:
@@ -434,13 +433,13 @@ class StreamMachine:
         while self.replica.is_working:  # an operation in steps
             yield None
         if outcome.error is not None or not self.leads:
-            raise unknown
+            raise LeaderChanged
 
     def _fail_reads(self) -> None:
         reads, self._reads = self._reads, []
         for outcome in reads:
             if not outcome.settled:
-                outcome.settle(None, errcodes.CLUSTER_NOT_AVAILABLE.error())
+                outcome.settle(None, LeaderChanged())
 
 
 def _result(steps: Generator[Step, None, Stream]) -> Stream:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.base.errors import PyjsError, StoreFailed
-from pyjs.consensus.engine import Conf, RaftError, incarnation_of, peer_id
+from pyjs.consensus.engine import Conf, RaftError, UnknownGroup, incarnation_of, peer_id
+from pyjs.jetstream.cluster.assignments import Replica
 from pyjs.jetstream.cluster.reports import GroupStatus, PeerStatus, stream_cluster
-from pyjs.jetstream.config.choices import FILE
+from pyjs.jetstream.config.choices import FILE, MEMORY
 from pyjs.jetstream.manage import consumers, streams
 from pyjs.jetstream.manage.parked import Parked
 from pyjs.jetstream.replication import copy_batch
@@ -26,7 +27,7 @@ from pyjs.jetstream.replication.copy_batch import WHOLE, Ask, Kind
 from pyjs.jetstream.replication.copying import serve
 from pyjs.jetstream.replication.healing import is_refused
 from pyjs.jetstream.replication.membership import is_settled, leave_steps, regroup_steps
-from pyjs.jetstream.replication.single import finish_steps, single_steps
+from pyjs.jetstream.replication.single import LOST, finish_steps, single_steps
 from pyjs.jetstream.replication.stream_machine import StreamMachine
 
 if TYPE_CHECKING:
@@ -381,36 +382,49 @@ class ReplicatedStreams:
         Raises:
             ApiError, PyjsError, OSError: it cannot be done now.
         """
-        group = self._ended_group(js, assignment)
-        if not group:
+        key, group = (js.account.name, assignment.name), assignment.ended
+        if not self._has_ended(js, assignment):
+            is_single = assignment.name in js.streams or assignment.config.storage == MEMORY
+            if is_single and key not in self._machines and group in self._log.groups:
+                self._log.remove(
+                    group
+                )  # the server ended before that; the next write of the consensus has it
             return
-        key, old = (js.account.name, assignment.name), replace(assignment, group=group)
         if key not in self._machines:
-            yield from self.open_steps(js, old)
+            stored = self._log.groups.get(group)
+            if stored is None or stored.is_damaged:
+                raise StoreFailed(assignment.name, LOST)
+            last = Replica(self._node, incarnation_of(stored.peer))
+            yield from self.open_steps(js, replace(assignment, group=group, replicas=(last,)))
         machine = self._machines[key]
-        yield from finish_steps(machine)
-        yield from single_steps(machine, partial(self._end_group, machine))
+        yield from finish_steps(machine, partial(self._consensus.conclude, group))
+        yield from single_steps(machine, partial(self._has_applied, group), partial(self._end_group, machine))
+
+    def _has_applied(self, group: int) -> bool:
+        """Return whether the whole log of a group with one member is applied."""
+        with suppress(UnknownGroup):
+            found = self._consensus.status(group)
+            return found.applied == found.last
+        return True  # it was concluded
 
     def _end_group(self, machine: StreamMachine) -> None:
         """Close a group, and remove its log."""
         del self._machines[machine.js.account.name, machine.assignment.name]
         self._consensus.remove(machine.group)
 
-    def _ended_group(self, js: JetStream, assignment: Assignment) -> int:
-        """Return the former group of a stream whose first replica is here; 0: there is none."""
-        if assignment.incarnation_on(self._node) != 1:
-            return 0  # this server has got its replica later
-        machine, parked = (
-            self._machines.get((js.account.name, assignment.name)),
-            js.parked.get(assignment.name),
-        )
+    def _has_ended(self, js: JetStream, assignment: Assignment) -> bool:
+        """Return whether this server has the last replica of a stream's former group, not yet without that group."""
+        if not assignment.ended or assignment.incarnation_on(self._node) != 1:
+            return False  # this server has got its replica later
+        key = js.account.name, assignment.name
+        machine, parked = self._machines.get(key), js.parked.get(assignment.name)
         if machine is not None:
-            group, created_ns = machine.group, machine.assignment.created_ns
-        elif parked is not None:
-            group, created_ns = parked.store.group, parked.created_ns
-        else:
-            return 0
-        return group if group != assignment.group and created_ns == assignment.created_ns else 0
+            return machine.group == assignment.ended
+        if parked is not None:
+            place = parked.created_ns, parked.store.group
+            return place == (assignment.created_ns, assignment.ended)
+        is_shut = self._shut.get(key) == assignment.created_ns  # an attempt has failed
+        return is_shut and assignment.ended in self._log.groups
 
     def drop_steps(self, js: JetStream, assignment: Assignment) -> Steps:
         """Remove the replica of a stream and its files from this node: now, or once its group has removed it."""

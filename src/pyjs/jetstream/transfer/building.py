@@ -190,7 +190,7 @@ class StreamBuild:
             yield from streams.reopen_steps(js, name)
             if name not in js.streams:
                 raise StoreFailed(name, "it was built and cannot be opened, see the log")
-        except StoreFailed:
+        except (StoreFailed, OSError, MemoryError):
             js.held.let_go(name)
             js.files.give_up(name)
             raise

@@ -21,6 +21,7 @@ from pyjs.jetstream.cluster.entries import (
     StreamCreated,
     StreamDeleted,
     StreamMoved,
+    StreamOpened,
     StreamRestored,
     StreamUpdated,
     UnknownEntry,
@@ -46,6 +47,7 @@ ENTRIES: list[Entry] = [
     ReplicaLost(A, "S", 4, 9, 5),
     GroupEnded(A, "S", 4, 9),
     StreamRestored(A, stored("S", num_replicas=3), 5, 7, Bounds(5, 10, True)),
+    StreamOpened(A, "S", 4, True),
 ]
 
 

@@ -22,6 +22,7 @@ from pyjs.jetstream.cluster.entries import (
     StreamCreated,
     StreamDeleted,
     StreamMoved,
+    StreamOpened,
     StreamRestored,
     UnknownEntry,
     encode,
@@ -424,3 +425,30 @@ def test_a_restored_stream_has_one_server_at_first_and_its_own_time() -> None:
     assert err_code(meta.do(StreamRestored(A, stored("S"), 2, 78))) == 10130
     assert err_code(meta.do(StreamRestored(A, stored("T", "S"), 2, 78))) == 10065
     assert meta.do(StreamRestored(A, stored("T"), 9, 78)).outcome is Outcome.STALE
+
+
+def test_a_restored_stream_is_removed_if_its_server_has_not_opened_it_and_loses_or_leaves_it() -> None:
+    for name, replicas in (("ONE", 1), ("MANY", 3)):
+        meta = Meta(1, 2, 3)
+        made = meta.do(StreamRestored(A, stored(name, num_replicas=replicas), 2, 77)).stream
+        assert made is not None
+        meta.do(ServerDescribed(server(2, store=99)))
+        assert meta.state.stream(A, name) is None
+
+        meta.do(StreamRestored(A, stored(name, num_replicas=replicas), 2, 77))
+        meta.move(name, 1)
+        assert meta.state.stream(A, name) is None
+
+
+def test_a_restored_stream_stays_or_is_removed_as_its_server_reports() -> None:
+    meta = Meta(1, 2, 3)
+    for is_there in (True, False):
+        meta.do(StreamRestored(A, stored("S", num_replicas=3), 2, 77))
+        meta.move("S", 2, 1, 3)
+        group = meta.there("S").group
+        meta.do(StreamOpened(A, "S", group, is_there))
+        assert (meta.state.stream(A, "S") is not None) is is_there
+        if is_there:
+            assert not meta.there("S").is_built
+            assert meta.do(StreamOpened(A, "S", group, False)).outcome is Outcome.STALE
+            meta.do(StreamDeleted(A, "S", group))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +15,9 @@ if not is_here():
 from tests.support.jetnet import JetNet, JetServer
 
 from pyjs.base.clock import NS_PER_MS
+from pyjs.base.errors import StoreFailed
+from pyjs.jetstream.member.losses import Losses
+from pyjs.jetstream.transfer.building import StreamBuild
 
 BODY: dict[str, Any] = {"name": "R", "subjects": ["r.>"]}
 
@@ -152,3 +156,81 @@ def test_a_restored_stream_is_there_after_new_starts(net: JetNet) -> None:
     assert len(messages(net)) == 4
     assert all(each.streams == ["R"] for each in net.living())
     assert net.publish(net.living()[0], "r.x", 1) == [5]
+
+
+def broken(_: StreamBuild) -> Iterator[None]:
+    """Stand for a server that cannot open a stream that it has built."""
+    yield None
+    raise StoreFailed("R", "it cannot be opened")
+
+
+def begun(net: JetNet, replicas: int) -> tuple[list[JetServer], dict[str, Any], list[bytes]]:
+    """Return three servers, and an archive of a stream that is deleted."""
+    servers = net.trio()
+    net.answers(servers[0].client(), "STREAM.CREATE.R", {**BODY, "num_replicas": replicas}, wait_ms=2000)
+    net.publish(servers[0], "r.x", 4)
+    answer, chunks = back_up(net, servers[1])
+    net.ask(servers[0].client(), "STREAM.DELETE.R")
+    return servers, answer, chunks
+
+
+def is_free(net: JetNet) -> bool:
+    """Return whether nothing has the name of the stream."""
+    answer = net.ask(net.living()[0].client(), "STREAM.INFO.R")
+    assert answer["error"]["err_code"] == 10059, answer
+    left = list(net.directory.glob("**/streams/*R*"))
+    return not left and not any(server.streams for server in net.living())
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_restore_that_fails_in_its_last_step_leaves_nothing(
+    net: JetNet, monkeypatch: pytest.MonkeyPatch, replicas: int
+) -> None:
+    servers, answer, chunks = begun(net, replicas)
+    with monkeypatch.context() as short:
+        short.setattr(StreamBuild, "add_steps", broken)
+        found = restored(net, servers[2], answer, chunks)
+    assert found["error"]["err_code"] == 10062, found
+    assert is_free(net)
+    net.run(3000 * NS_PER_MS)
+    assert is_free(net)
+
+    found = restored(net, servers[2], answer, chunks)
+    assert found["state"]["messages"] == 4
+    assert len(messages(net)) == 4
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_a_restore_whose_builder_was_killed_leaves_nothing_or_everything(
+    net: JetNet, monkeypatch: pytest.MonkeyPatch, replicas: int, is_moved: bool
+) -> None:
+    servers, answer, chunks = begun(net, replicas)
+    client, kept = servers[0].client(), list[object]()  # chores that wait for ever
+    begun_at = net.ask(client, "STREAM.RESTORE.R", {"config": answer["config"], "state": answer["state"]})
+    client.send(b"SUB arc.r 7002\r\n")
+    with monkeypatch.context() as short:
+        if is_moved:
+            short.setattr(Losses, "opened", lambda *_, **__: None)
+        else:
+            short.setattr(StreamBuild, "add_steps", lambda _: iter([kept.append]))
+        for chunk in (*chunks, b""):
+            client.send(
+                b"PUB %b arc.r %d\r\n%b\r\n" % (begun_at["deliver_subject"].encode(), len(chunk), chunk)
+            )
+            net.run(100 * NS_PER_MS)
+        found = servers[0].member.machine.state.stream("$G", "R")
+        assert found is not None
+        (builder,) = (each for each in servers if each.member.node == found.first_node)
+        net.crash(builder.name)
+    net.run(1000 * NS_PER_MS)
+    net.begin(builder.name)
+    net.ready()
+    net.run(5000 * NS_PER_MS)
+    if is_moved:
+        assert len(messages(net)) == 4
+        assert sum(each.streams == ["R"] for each in net.living()) == replicas
+    else:
+        assert is_free(net)
+        found_then = restored(net, net.living()[2], answer, chunks)
+        assert found_then["state"]["messages"] == 4

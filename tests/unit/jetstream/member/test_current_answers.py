@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from raft.tests.conftest import is_here
 
 if not is_here():
     pytest.skip("the consensus engine is not here (make cluster)", allow_module_level=True)
 
-from tests.support.jetnet import JetNet
+from tests.support.jetnet import JetNet, JetServer
+
+from pyjs.base.clock import NS_PER_MS
 
 
 @pytest.mark.parametrize("subject", ["CONSUMER.INFO.R.C", "CONSUMER.NAMES.R", "CONSUMER.LIST.R"])
@@ -27,3 +31,48 @@ def test_a_leader_that_is_cut_off_does_not_report_consumers(net: JetNet, subject
             net.cut(other.name, old.name)
     answers = net.answers(asker, subject, wait_ms=6000)
     assert [answer["error"]["err_code"] for answer in answers] == [10008]
+
+
+CONSUMER: dict[str, object] = {"stream_name": "R", "config": {"durable_name": "D", "ack_policy": "explicit"}}
+
+
+def led(net: JetNet) -> tuple[JetServer, list[JetServer]]:
+    """Create a stream; return the server that leads it, and the others."""
+    servers = net.trio()
+    body: dict[str, object] = {"name": "R", "subjects": ["r"], "num_replicas": 3}
+    net.answers(servers[0].client(), "STREAM.CREATE.R", body, wait_ms=2000)
+    leader = net.ask(servers[0].client(), "STREAM.INFO.R")["cluster"]["leader"]
+    return net.jet(leader), [each for each in servers if each.name != leader]
+
+
+@pytest.mark.parametrize("is_here", [False, True])
+def test_a_consumer_whose_leader_changes_meanwhile_is_created_with_one_answer(
+    net: JetNet, is_here: bool
+) -> None:
+    leader, others = led(net)
+    for other in others:
+        net.cut(leader.name, other.name)
+    asker = leader.client() if is_here else others[0].client()
+    number = b"7001"
+    body = json.dumps(CONSUMER).encode()
+    asker.send(
+        b"SUB in.d %b\r\nPUB $JS.API.CONSUMER.CREATE.R.D in.d %d\r\n%b\r\n" % (number, len(body), body)
+    )
+    net.run(1000 * NS_PER_MS)
+    net.heal()
+    net.run(4000 * NS_PER_MS)
+    answers = [json.loads(frame.payload) for frame in asker.frames() if frame.subject == b"in.d"]
+    assert [answer.get("name") for answer in answers] == ["D"], answers
+    assert net.ask(others[1].client(), "CONSUMER.INFO.R.D")["name"] == "D"
+
+
+@pytest.mark.parametrize("subject", ["CONSUMER.CREATE.R.D", "STREAM.INFO.R", "CONSUMER.NAMES.R"])
+def test_a_request_during_a_step_down_has_one_answer(net: JetNet, subject: str) -> None:
+    leader, _ = led(net)
+    body = CONSUMER if "CREATE" in subject else {}
+    for _ in range(4):
+        client = leader.client()
+        client.send(b"PUB $JS.API.STREAM.LEADER.STEPDOWN.R 0\r\n\r\n")
+        answers = net.answers(client, subject, body, wait_ms=2000)
+        assert len(answers) == 1
+        assert "error" not in answers[0], answers

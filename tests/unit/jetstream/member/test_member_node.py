@@ -491,3 +491,15 @@ def test_a_server_whose_metadata_log_was_dropped_joins_as_another_member(net: Je
 
     assert again.member.machine.state.servers[node].incarnation == 2
     assert any("joins again as another member" in text for text in again.errors())
+
+
+def test_a_request_waits_for_the_leader_when_servers_come_late(net: JetNet) -> None:
+    client = net.begin("a").client()
+    net.run(20_000 * NS_PER_MS)
+    net.begin("b")
+    net.run(5 * NS_PER_MS)
+    answers = net.answers(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s"]}, wait_ms=1000)
+    assert answers == []
+    net.begin("c")
+    net.run(3000 * NS_PER_MS)
+    assert net.ask(net.jet("c").client(), "STREAM.NAMES")["streams"] == ["S"]

@@ -15,6 +15,7 @@ from pyjs.jetstream.member.notes import (
     Ended,
     Loss,
     Note,
+    Opened,
     Order,
     Question,
     Refused,
@@ -40,6 +41,7 @@ NOTES: list[Note] = [
     Ended("$G", "S", 5, 12),
     Restored("$G", stored_config(StreamConfig(name="S")), 7, 12),
     Refused("$G", "S", 12, 400, 10130, "it is there"),
+    Opened("$G", "S", 5, True),
 ]
 
 

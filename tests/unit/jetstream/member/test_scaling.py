@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ if not is_here():
 from tests.support.jetnet import TRIO, JetNet, JetServer
 
 from pyjs.base.clock import NS_PER_MS
+from pyjs.base.errors import StoreFailed
+from pyjs.jetstream.replication import streams
 
 BODY: dict[str, Any] = {"name": "R", "subjects": ["r.>"], "num_replicas": 3}
 
@@ -243,3 +246,75 @@ def test_a_kill_at_any_moment_loses_nothing(net: JetNet, after_ms: int) -> None:
     assert len(holders(net)) == 1
     assert messages(net) == [1, 2, 3, 4, 5]
     assert floor(net) == 2
+
+
+def led_by(net: JetNet, name: str) -> None:
+    """Let a server lead the stream."""
+    client = net.living()[0].client()
+    net.ask(client, "STREAM.LEADER.STEPDOWN.R", {"placement": {"preferred": name}})
+    net.run(1000 * NS_PER_MS)
+    assert net.ask(client, "STREAM.INFO.R")["cluster"]["leader"] == name
+
+
+def on_later(net: JetNet) -> str:
+    """Let a replica lead that the stream got later than the others; return the name of its server."""
+    servers = made(net)
+    net.publish(servers[0], "r.x")
+    acknowledged(net, 2)
+    scaled(net, 2)
+    net.run(1000 * NS_PER_MS)
+    (later,) = [server.name for server in servers if server.streams != ["R"]]
+    scaled(net, 3)
+    net.run(2000 * NS_PER_MS)
+    led_by(net, later)
+    return later
+
+
+def reduce(net: JetNet, replicas: int = 1) -> None:
+    """Ask for another number of replicas, and wait for nothing."""
+    body = json.dumps({**BODY, "num_replicas": replicas}).encode()
+    net.living()[0].client().send(b"PUB $JS.API.STREAM.UPDATE.R %d\r\n%b\r\n" % (len(body), body))
+
+
+def unable(*_: object) -> Iterator[None]:
+    """Stand for a server that cannot write its files."""
+    raise StoreFailed("R", "no files")
+    yield
+
+
+def group_of(server: JetServer) -> int:
+    """Return the number of the stream's group in the metadata of a server."""
+    found = server.member.machine.state.stream("$G", "R")
+    assert found is not None
+    return found.group
+
+
+@pytest.mark.parametrize("back", [1, 3])
+def test_a_replica_that_came_later_goes_on_alone_after_a_new_start(
+    net: JetNet, monkeypatch: pytest.MonkeyPatch, back: int
+) -> None:
+    later = on_later(net)
+    before = group_of(net.jet(later))
+    with monkeypatch.context() as slow:
+        slow.setattr(streams, "finish_steps", unable)
+        reduce(net)
+        net.run_until(lambda: any(group_of(server) != before for server in net.living()))
+        if back == 3:
+            reduce(net, 3)
+        net.run(100 * NS_PER_MS)
+        for name in TRIO:
+            net.crash(name)
+    for name in TRIO:
+        net.begin(name)
+    net.ready()
+    net.run(9000 * NS_PER_MS)
+    if back == 1:
+        assert [server.name for server in holders(net)] == [later]
+        assert [groups(server) for server in net.living()] == [[], [], []]
+    else:
+        assert len(holders(net)) == 3
+        assert all(groups(server) == [group_of(server)] for server in net.living())
+    assert messages(net) == [1, 2, 3, 4, 5]
+    assert floor(net) == 2
+    assert net.publish(net.living()[0], "r.x", 1) == [6]
+    assert not any("no leader" in text for server in net.living() for text in server.errors())

@@ -7,12 +7,14 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.support.replicated import Cluster
+from tests.support.replicated import Cluster, ReplicaNode
 from tests.unit.jetstream.replication.test_failures import without_files
 
 from pyjs.consensus.consensus import Tuning
 from pyjs.jetstream.cluster.assignments import Assignment, Replica, stored_config
 from pyjs.jetstream.manage import streams
+from pyjs.jetstream.replication import catch_up
+from pyjs.jetstream.replication.stream_machine import StreamMachine
 
 
 def members(cluster: Cluster) -> list[tuple[int, bool]]:
@@ -167,3 +169,35 @@ def test_a_stream_that_gets_replicas_keeps_its_messages_when_it_cannot_be_opened
 
     assert cluster.publish(1)[0]["seq"] == 2
     assert len(cluster.same()["messages"]) == 2
+
+
+def test_replicas_to_remove_stay_until_the_others_have_all_messages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catch_up, "RATE", 3000)
+    cluster = Cluster(tmp_path, tuning=Tuning(log_size_max=2000))
+    cluster.create()
+    leader = cluster.leader()
+    away, other = (node.number for node in cluster.followers())
+    cluster.kill(away)
+    for first in range(0, 300, 30):
+        cluster.publish(30, size=100, first=first)
+    behind = cluster.start(away)
+    cluster.until(lambda: machine_of(behind).catch_up is not None)
+
+    cluster.move(leader.number, away)
+    for _ in range(1500):
+        cluster.step()
+        if len(members(cluster)) == 2:
+            break
+
+    assert machine_of(behind).catch_up is None
+    assert sum("has all messages" in text for _, text in leader.log.lines) == 1
+    cluster.until(lambda: not machine_of(leader).waits)
+    cluster.kill(other)
+    assert len(cluster.same()["messages"]) == 300
+
+
+def machine_of(node: ReplicaNode) -> StreamMachine:
+    """Return the replica on a node."""
+    return node.replicated.machines()[0]

@@ -42,7 +42,7 @@ from collections import deque
 
 from pyjs.base.errors import PyjsError
 from pyjs.jetstream import errcodes
-from pyjs.jetstream.errcodes import ApiError
+from pyjs.jetstream.errcodes import ApiError, LeaderChanged
 from pyjs.jetstream.stream.relearn import schedule_steps
 from pyjs.jetstream.stream.replicated.consumers import ReplicatedConsumers
 from pyjs.jetstream.stream.replicated.durable import durable_steps
@@ -272,14 +272,18 @@ cdef class Replica(Sink):
         """Propose a payload; drop `proposal` if this replica does not lead, or followers would refuse the payload."""
         proposal.size = len(payload)
         self.in_flight += proposal.size
-        if self.leads and self.stopped is None and not (is_operation(payload) and payload_fault(payload)) \
-                and self.group.propose(payload, proposal):
+        if is_operation(payload) and payload_fault(payload):
+            self.dropped(proposal, errcodes.INSUFFICIENT_RESOURCES.error())
+        elif self.leads and self.stopped is None and self.group.propose(payload, proposal):
             return True
-        self.dropped(proposal)
+        else:
+            self.dropped(proposal, LeaderChanged())
         return False
 
-    def dropped(self, Proposal proposal not None) -> None:
-        """Handle a lost proposal: no answer is sent, since the outcome is unknown."""
+    def dropped(self, Proposal proposal not None, error=None) -> None:
+        """Handle a proposal that was not taken, or (without `error`) a lost one, which gets no answer: its outcome is
+        unknown.
+        """
         self.in_flight -= min(proposal.size, self.in_flight)
         self.copies -= min(proposal.copies, self.copies)
         proposal.size = 0
@@ -288,7 +292,7 @@ cdef class Replica(Sink):
             if proposal.copies and self.stream.inflow is not None:
                 self.stream.inflow.lost()
         if proposal.outcome is not None:
-            proposal.outcome.settle(None, errcodes.INSUFFICIENT_RESOURCES.error())
+            proposal.outcome.settle(None, error or LeaderChanged(is_unknown=True))
 
     def operate(self, bytes payload):
         """Propose an operation, or a state of a consumer; return the result when it is applied and written.
@@ -402,7 +406,7 @@ cdef class Replica(Sink):
             for *_, proposal in waiting:
                 if proposal is not None:
                     self.dropped(proposal)
-            self.end_running(None, errcodes.INSUFFICIENT_RESOURCES.error())
+            self.end_running(None, LeaderChanged(is_unknown=True))
             self.stream.answers.detach()
             if self.owner is not None:
                 self.owner.stopped(error)

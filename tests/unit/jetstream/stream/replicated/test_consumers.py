@@ -48,7 +48,7 @@ def test_a_creation_that_is_lost_is_answered_with_an_error() -> None:
     js.group.lose()
     js.leader.turn()
     (answer,) = js.answers()
-    assert answer["error"]["err_code"] == 10023
+    assert answer["error"]["err_code"] == 10008
     js.settle()
     assert js.consumer()["name"] == "c"
     js.same()
@@ -221,7 +221,7 @@ def test_a_lost_reset_is_answered_with_an_error() -> None:
     js.group.lose()
     js.leader.turn()
     (answer,) = js.answers()
-    assert answer["error"]["err_code"] == 10023
+    assert answer["error"]["err_code"] == 10008
     js.settle()
     js.same()
 
