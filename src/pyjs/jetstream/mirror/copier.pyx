@@ -20,8 +20,8 @@ from libc.stdlib cimport free
 from libc.string cimport memchr, memcmp, memcpy
 
 from pyjs.base.grow cimport grow
-from pyjs.jetstream.stream.copies cimport REFUSED, STORED, SKIPPED, keep_copy
-from pyjs.jetstream.stream.limits cimport DISCARD_NEW, DISCARD_NEW_PER_SUBJECT, HOLDS, SEALED
+from pyjs.jetstream.stream.copies cimport REFUSED, STORED, SKIPPED, is_countable, keep_copy
+from pyjs.jetstream.stream.limits cimport COUNTS, DISCARD_NEW, DISCARD_NEW_PER_SUBJECT, HOLDS, SEALED
 from pyjs.jetstream.stream.replicated.replica cimport Replica
 from pyjs.jetstream.stream.stream cimport Stream
 from pyjs.jetstream.stream.stream_consumer cimport StreamConsumer
@@ -329,6 +329,10 @@ cdef class Copier(StreamConsumer):
         """Propose a copy to the other replicas of the target."""
         if self.target.limits.features & SEALED or self.target.size_refused(m):
             return REFUSED
+        if self.target.limits.features & COUNTS and not self.mirrors:
+            with gil:
+                if not is_countable(self.target, m):
+                    return REFUSED
         if not (<Replica> self.target.replica).collect_copy(m, self.mirrors, self.seq, self.ts):
             return REFUSED
         return STORED

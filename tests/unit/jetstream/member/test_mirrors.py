@@ -74,6 +74,12 @@ def again(net: JetNet, name: str) -> None:
     net.run(1000 * NS_PER_MS)
 
 
+def hpub(subject: bytes, header: bytes) -> bytes:
+    """Return a publish without payload with one header."""
+    block = b"NATS/1.0\r\n%b\r\n\r\n" % header
+    return b"HPUB %b %d %d\r\n%b\r\n" % (subject, len(block), len(block), block)
+
+
 def server_with(net: JetNet, *names: str) -> JetServer:
     """Return a server that leads none of these streams."""
     led = {leader(net, name) for name in names}
@@ -221,6 +227,64 @@ def test_a_full_stream_goes_on_when_it_has_room(net: JetNet) -> None:
     assert net.ask(net.living()[0].client(), "STREAM.PURGE.S")["purged"] == 3
     until_messages(net, "S", 2)
     assert origins(net, "S") == [("A", 4), ("A", 5)]
+
+
+FULL: list[tuple[dict[str, Any], int, int]] = [  # limits, how many copies they let in, and how many later
+    ({"max_msgs_per_subject": 1, "discard_new_per_subject": True}, 4, 1),
+    ({"max_msgs_per_subject": 2, "discard_new_per_subject": True, "max_msgs": 7}, 7, 2),
+    ({"max_msgs_per_subject": 5, "max_msgs": 6}, 6, 2),
+    ({"max_bytes": 600}, 6, 2),
+]
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+@pytest.mark.parametrize(("limits", "kept", "later"), FULL, ids=str)
+def test_a_full_stream_keeps_what_it_has(
+    net: JetNet, limits: dict[str, Any], kept: int, later: int, replicas: int
+) -> None:
+    net.trio()
+    create(net, "A", subjects=["a.>"])
+    client = net.living()[0].client()
+    client.send(b"".join(b"PUB a.%d 1\r\n%d\r\n" % (number % 4, number % 10) for number in range(12)))
+    net.run(500 * NS_PER_MS)
+    create(net, "S", num_replicas=replicas, sources=[{"name": "A"}], discard="new", **limits)
+    until_messages(net, "S", kept)
+    net.run(3000 * NS_PER_MS)
+    assert origins(net, "S") == [("A", seq) for seq in range(1, kept + 1)]
+    assert info(net, "S")["sources"][0]["lag"] == 12 - kept - 2  # as nats-server counts it
+    assert net.ask(net.living()[0].client(), "STREAM.PURGE.S", {"filter": "a.0"})["success"]
+    net.run(3000 * NS_PER_MS)
+    left = [seq for seq in range(1, kept + 1) if seq % 4 != 1]
+    assert [seq for _, seq in origins(net, "S")] == [*left, *range(kept + 1, kept + later + 1)]
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_copy_that_rolls_up_is_taken_by_a_full_subject(net: JetNet, replicas: int) -> None:
+    net.trio()
+    create(net, "A", subjects=["a.>"], allow_rollup_hdrs=True)
+    limits = {"max_msgs_per_subject": 1, "discard": "new", "discard_new_per_subject": True}
+    create(net, "S", num_replicas=replicas, sources=[{"name": "A"}], allow_rollup_hdrs=True, **limits)
+    net.publish(net.living()[0], "a.x", 1)
+    until_messages(net, "S", 1)
+    net.living()[0].client().send(hpub(b"a.x", b"Nats-Rollup: sub"))
+    net.run(3000 * NS_PER_MS)
+    assert origins(net, "S") == [("A", 2)]
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_counter_takes_nothing_after_a_copy_that_it_cannot_count(net: JetNet, replicas: int) -> None:
+    net.trio()
+    create(net, "A", subjects=["a.>"], allow_msg_counter=True)
+    create(net, "B", subjects=["b.>"])
+    sources = [{"name": "A"}, {"name": "B"}]
+    create(net, "S", num_replicas=replicas, sources=sources, allow_msg_counter=True)
+    client = net.living()[0].client()
+    client.send(hpub(b"a.x", b"Nats-Incr: 1") + b"PUB b.x 2\r\nno\r\nPUB b.x 2\r\nno\r\n")
+    net.run(5000 * NS_PER_MS)
+    client.send(hpub(b"a.x", b"Nats-Incr: 1"))
+    net.run(1000 * NS_PER_MS)
+    assert info(net, "B")["state"]["messages"] == 2
+    assert origins(net, "S") == [("A", 1), ("A", 2)]
 
 
 def test_all_replicas_of_a_copy_are_equal_after_new_starts(net: JetNet) -> None:
