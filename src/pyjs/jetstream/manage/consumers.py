@@ -321,8 +321,6 @@ def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Generator[
             js.shared.member.announcer.leads_consumer(stream, consumer.name, consumer.config)
     else:
         consumer = yield from _new(js, stream, name, config, created_ns, start, counted)
-    if config.sourcing and stream.config.retention == WORKQUEUE:
-        stream.sweep()  # what comes before its start is copied already
     consumer.events.send("created", js.shared.clock.wall_ns(), action="create")
     if consumer.paused_until > stream.turn.now:
         consumer.tell_pause()

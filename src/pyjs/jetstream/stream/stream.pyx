@@ -665,7 +665,7 @@ cdef class Stream(Sink):
         self.inbox.join(consumer)
 
     def remove_consumer(self, str name, bint for_good=True) -> None:
-        """Remove a consumer; if `for_good`, messages that only it needed are removed: those of interest or copied."""
+        """Remove a consumer; if `for_good`, an interest stream removes messages that only this consumer needed."""
         consumer = self.consumers[name]
         if for_good:
             self.remove_acknowledged(consumer, <size_t> -1)     # its acknowledgements would be lost with it
@@ -676,7 +676,7 @@ cdef class Stream(Sink):
         self.claims.remove(name)
         self.inbox.leave(consumer)
         self.store.catalogue.drops.tracked = bool(self.consumers)
-        if (self.limits.features & KEEPS_INTEREST or consumer.config.sourcing) and for_good and not self.closed:
+        if self.limits.features & KEEPS_INTEREST and for_good and not self.closed:
             self.sweep()
 
     def let_go(self, consumer) -> None:

@@ -78,7 +78,11 @@ class History:
         self.create("B", subjects=["b.>"], num_replicas=3, allow_rollup_hdrs=True)
         self.create("W", subjects=["w.>"], num_replicas=rng.choice((1, 3)), retention="workqueue")
         transforms = [{"src": "a.*", "dest": "moved.{{wildcard(1)}}"}]
-        sources = [{"name": "A", "subject_transforms": transforms}, {"name": "B", "filter_subject": "b.1"}, {"name": "W"}]
+        sources = [
+            {"name": "A", "subject_transforms": transforms},
+            {"name": "B", "filter_subject": "b.1"},
+            {"name": "W"},
+        ]
         self.create("S", num_replicas=3, sources=sources)
         self.create("M", num_replicas=rng.choice((2, 3)), mirror={"name": "B"})
 
@@ -121,9 +125,7 @@ class History:
             if subject[:1] == b"b" and self.rng.random() < 0.02:
                 block = b"NATS/1.0\r\nNats-Rollup: sub\r\n\r\n"
                 size = len(block)
-                lines.append(
-                    b"HPUB %b %d %d\r\n%b%b\r\n" % (subject, size, size + len(text), block, text)
-                )
+                lines.append(b"HPUB %b %d %d\r\n%b%b\r\n" % (subject, size, size + len(text), block, text))
             else:
                 lines.append(b"PUB %b %d\r\n%b\r\n" % (subject, len(text), text))
         self.client().send(b"".join(lines))

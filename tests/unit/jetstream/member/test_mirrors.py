@@ -381,11 +381,83 @@ def test_a_work_queue_keeps_what_a_worker_has_acknowledged_until_it_is_copied(ne
     assert copied == [1, 2, 3, 4]
 
 
-def test_a_named_consumer_of_a_source_is_refused(net: JetNet) -> None:
+def names(net: JetNet, stream: str) -> list[str]:
+    """Return the names of the consumers of a stream."""
+    found: list[str] = net.ask(net.living()[0].client(), f"CONSUMER.NAMES.{stream}")["consumers"]
+    return found
+
+
+def update(net: JetNet, name: str, **options: Any) -> None:
+    (answer,) = net.answers(
+        net.living()[1].client(), f"STREAM.UPDATE.{name}", {"name": name, **options}, wait_ms=2000
+    )
+    assert "config" in answer, answer
+
+
+KINDS: list[dict[str, Any]] = [{"mirror": {"name": "O"}}, {"sources": [{"name": "O"}]}]
+
+
+@pytest.mark.parametrize("retention", ["interest", "workqueue"])
+@pytest.mark.parametrize("kind", KINDS, ids=["mirror", "source"])
+def test_an_origin_keeps_nothing_for_a_copy_that_is_gone(
+    net: JetNet, kind: dict[str, Any], retention: str
+) -> None:
     net.trio()
-    create(net, "O", subjects=["o.>"], num_replicas=1)
-    source = {"name": "O", "consumer": {"name": "C", "deliver_subject": "d"}}
+    create(net, "O", subjects=["o.>"], num_replicas=3, retention=retention)
+    for name, replicas in (("S", 3), ("T", 1), ("U", 3)):
+        create(net, name, num_replicas=replicas, **kind)
+    net.run(2000 * NS_PER_MS)
+    assert len(names(net, "O")) == 3
+    for server, name in zip(net.living(), "ST", strict=False):
+        assert net.answers(server.client(), f"STREAM.DELETE.{name}", wait_ms=1000)[0]["success"]
+    net.run(1000 * NS_PER_MS)
+    assert len(names(net, "O")) == 1
+    update(net, "U", num_replicas=3, subjects=["u"])
+    net.run(1000 * NS_PER_MS)
+    assert names(net, "O") == []
+    net.publish(net.living()[0], "u", 2)
+    until_messages(net, "U", 2)
 
-    answer = net.ask(net.living()[0].client(), "STREAM.CREATE.S", {"name": "S", "sources": [source]})
 
-    assert "named consumers" in answer["error"]["description"]
+def test_a_missing_origin_costs_no_entries(net: JetNet) -> None:
+    net.trio()
+    create(net, "S", num_replicas=3, sources=[{"name": "A"}, {"name": "B"}])
+    net.run(3000 * NS_PER_MS)
+    before = [server.member.consensus.status(group_of(server, "S")).applied for server in net.living()]
+    net.run(30_000 * NS_PER_MS)
+    after = [server.member.consensus.status(group_of(server, "S")).applied for server in net.living()]
+    assert after == before
+    assert [each["error"]["err_code"] for each in info(net, "S")["sources"]] == [10059, 10059]
+
+
+def group_of(server: JetServer, name: str) -> int:
+    found = server.member.machine.state.stream("$G", name)
+    assert found is not None
+    return found.group
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+@pytest.mark.parametrize("kind", ["mirror", "source"])
+def test_a_named_consumer_is_copied_from_whatever_leader_is_lost(
+    net: JetNet, kind: str, replicas: int
+) -> None:
+    net.trio()
+    create(net, "O", subjects=["o.>"], num_replicas=3, retention="workqueue")
+    consumer = {"durable_name": "C", "ack_policy": "flow_control", "deliver_subject": "d.c"}
+    config = {**consumer, "flow_control": True, "idle_heartbeat": 1_000_000_000}
+    client = net.living()[0].client()
+    assert "config" in net.ask(client, "CONSUMER.CREATE.O.C", {"stream_name": "O", "config": config})
+    place = {"name": "O", "consumer": {"name": "C", "deliver_subject": "d.c"}}
+    create(
+        net, "S", num_replicas=replicas, **({"mirror": place} if kind == "mirror" else {"sources": [place]})
+    )
+    count = 0
+    for name in ("S", "O", "S"):
+        count += len(net.publish(net.living()[0], "o.a", 4))
+        until_messages(net, "S", count)
+        if name == "O" or replicas == 3:
+            assert net.ask(net.living()[0].client(), f"STREAM.LEADER.STEPDOWN.{name}")["success"]
+            net.run(1000 * NS_PER_MS)
+    until_messages(net, "O", 0)
+    assert info(net, "S")["state"]["last_seq"] == count == 12
+    assert names(net, "O") == ["C"]
