@@ -423,17 +423,18 @@ def test_a_missing_origin_costs_no_entries(net: JetNet) -> None:
     net.trio()
     create(net, "S", num_replicas=3, sources=[{"name": "A"}, {"name": "B"}])
     net.run(3000 * NS_PER_MS)
-    before = [server.member.consensus.status(group_of(server, "S")).applied for server in net.living()]
+    before = [applied(server, "S") for server in net.living()]
     net.run(30_000 * NS_PER_MS)
-    after = [server.member.consensus.status(group_of(server, "S")).applied for server in net.living()]
-    assert after == before
+    assert [applied(server, "S") for server in net.living()] == before
     assert [each["error"]["err_code"] for each in info(net, "S")["sources"]] == [10059, 10059]
 
 
-def group_of(server: JetServer, name: str) -> int:
+def applied(server: JetServer, name: str) -> int:
+    """Return how many entries of a stream's group a server has applied."""
     found = server.member.machine.state.stream("$G", name)
     assert found is not None
-    return found.group
+    assert server.member.consensus is not None
+    return server.member.consensus.status(found.group).applied
 
 
 @pytest.mark.parametrize("replicas", [1, 3])
