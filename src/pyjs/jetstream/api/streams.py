@@ -72,7 +72,11 @@ def info(call: ApiCall) -> Steps:
         deleted = yield from deleted_details(stream)
     state = stream_state(stream, subjects, deleted)
     out: JsonDict = {"total": total, "offset": offset, "limit": SUBJECTS_PAGE if total else 0}
-    return out | stream_info(call.js, stream, state=state, cluster=True)
+    out |= stream_info(call.js, stream, state=state, cluster=True)
+    member = call.js.shared.member
+    if member is not None and (alternates := member.reports.alternates(call.js, stream.name)):
+        out["alternates"] = alternates
+    return out
 
 
 def names(call: ApiCall) -> JsonDict:

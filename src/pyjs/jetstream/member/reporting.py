@@ -54,6 +54,14 @@ class Reports:
             return {"name": name, "leader": js.shared.server_name}
         return stream_cluster(state, name, assigned, self._status(js, stream), self._traffic)
 
+    def alternates(self, js: JetStream, name: str) -> list[dict[str, Any]]:
+        """Return where a client finds the messages of a stream: there and in its mirrors; empty if it has none."""
+        streams = self._member.machine.state.accounts.get(js.account.name)
+        mirrors = [] if streams is None else streams.mirrors(name)
+        domain = {"domain": js.options.domain} if js.options.domain else {}
+        cluster = {"cluster": self._member.options.cluster.name}
+        return [{"name": each, **domain, **cluster} for each in (name, *mirrors)] if mirrors else []
+
     def consumer(self, js: JetStream, consumer: Consumer) -> dict[str, Any]:
         """Return the `cluster` object of an open consumer, which is in the group of its stream."""
         name, state = self._member.options.cluster.name, self._member.machine.state

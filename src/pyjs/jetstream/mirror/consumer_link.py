@@ -25,7 +25,7 @@ from pyjs.base.errors import NONSENSE
 from pyjs.base.nuid import nuid
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.errcodes import ApiError
-from pyjs.jetstream.mirror.link_state import SILENT_NS, Link, LinkState
+from pyjs.jetstream.mirror.link_state import ANSWER_NS, Link, LinkState, Pace
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from pyjs.jetstream.mirror.copier import Copier
     from pyjs.jetstream.mirror.link_state import Target
 
-BETWEEN_NS = 2 * NS_PER_S  # the least time between two requests
+SILENT_NS = 10 * NS_PER_S
+PACE = Pace(2 * NS_PER_S, (ANSWER_NS,), SILENT_NS)
 IDENTITY = b"Nats-Stream-Identity"
 _PROGRESS = b"NATS/1.0\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n"
 
@@ -52,7 +53,7 @@ class ConsumerLink:
         self._consumer = source.consumer
         self._copier = copier
         self._target = target
-        self._state = LinkState(js, copier, BETWEEN_NS, self._ask)
+        self._state = LinkState(js, copier, PACE, self._ask)
 
     def renew(self) -> None:
         """Request another reset of the consumer after a pause; until then the copier takes no deliveries."""

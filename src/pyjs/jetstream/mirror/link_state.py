@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pyjs.subjects.sublist import Subscription
 
 ANSWER_NS = 5 * NS_PER_S  # the longest wait for an answer
-SILENT_NS = 10 * NS_PER_S  # without message or heartbeat the consumer is taken for gone
 
 
 class Link(Enum):
@@ -37,6 +36,14 @@ class Link(Enum):
     WAITING = "waiting"
     PROBING = "probing"
     CLOSED = "closed"
+
+
+class Pace(NamedTuple):
+    """How long a link waits, in ns."""
+
+    between: int  # the least time between two requests
+    answers: tuple[int, ...]  # for the answer to a request, and to those after it that got none
+    silent: int  # without message or heartbeat the consumer is taken for gone
 
 
 class Place(NamedTuple):
@@ -74,15 +81,16 @@ class Target(Protocol):
 class LinkState:
     """The state of one link."""
 
-    def __init__(self, js: JetStream, copier: Copier, between_ns: int, ask: Callable[[], None]) -> None:
-        """Begin idle; `ask` sends a request, `between_ns` after the last one at the earliest."""
+    def __init__(self, js: JetStream, copier: Copier, pace: Pace, ask: Callable[[], None]) -> None:
+        """Begin idle; `ask` sends a request."""
         self.now = Link.IDLE
         self.asked = 0  # number of the last request
         self._js = js
         self._copier = copier
-        self._between_ns = between_ns
+        self._pace = pace
         self._ask = ask
-        self._asked_ns = -between_ns
+        self._asked_ns = -pace.between
+        self._unanswered = 0  # requests, one after the other
         self._subscription: Subscription | None = None
         self._timer: Timer | None = None
 
@@ -103,7 +111,8 @@ class LinkState:
         """Begin to wait for an answer; call `unanswered` if none comes. Return the number of the request."""
         self.leave(Link.ASKED)
         self._asked_ns = self._js.shared.clock.now_ns()
-        self.call_after(ANSWER_NS, unanswered)
+        self.call_after(self._pace.answers[min(self._unanswered, len(self._pace.answers) - 1)], unanswered)
+        self._unanswered += 1
         return self.asked
 
     def own(self, subscription: Subscription) -> None:
@@ -117,7 +126,7 @@ class LinkState:
 
     def ask_later(self) -> None:
         """Send another request, after a pause since the last one."""
-        left_ns = self._asked_ns + self._between_ns - self._js.shared.clock.now_ns()
+        left_ns = self._asked_ns + self._pace.between - self._js.shared.clock.now_ns()
         if left_ns <= 0:
             self._ask()
         else:
@@ -125,6 +134,7 @@ class LinkState:
 
     def wait(self, ns: int) -> None:
         """Send another request after a time."""
+        self._unanswered = 0
         self.leave(Link.WAITING)
         self.call_after(ns, self._ask)
 
@@ -140,16 +150,17 @@ class LinkState:
                 self._copier.error = (
                     error if isinstance(error, ApiError) else errcodes.STREAM_GENERAL.error(err=error)
                 )
-                self.wait(self._between_ns)
+                self.wait(self._pace.between)
 
     def take(self, subscription: Subscription) -> None:
         """Take deliveries; send another request when the consumer has been silent."""
+        self._unanswered = 0
         self.leave(Link.TAKING)
         self._subscription = subscription
         self._watch()
 
     def _watch(self) -> None:
-        left_ns = self._copier.active_ns + SILENT_NS - self._js.shared.clock.now_ns()
+        left_ns = self._copier.active_ns + self._pace.silent - self._js.shared.clock.now_ns()
         if left_ns <= 0:
             self._ask()
         else:

@@ -24,7 +24,7 @@ from pyjs.base.nuid import nuid, token
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.mirror.consumer_link import IDENTITY, identity_in, progress, read_answer
-from pyjs.jetstream.mirror.link_state import Link, LinkState
+from pyjs.jetstream.mirror.link_state import Link, LinkState, Pace
 from pyjs.jetstream.mirror.origin_consumers import OriginConsumers, api_subject
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ if TYPE_CHECKING:
             """Whether it keeps messages for its consumers."""
 
 
-BETWEEN_NS = NS_PER_S  # the least time between two requests, unless something has changed
+# Its consumer sends a heartbeat each second. A new server answers soon; a search in a large origin takes long.
+PACE = Pace(NS_PER_S, (2 * NS_PER_S, 4 * NS_PER_S, 8 * NS_PER_S, 16 * NS_PER_S), 3 * NS_PER_S)
 NAME_LENGTH = 10
 # Of a consumer of an origin that keeps messages for it: as long as the target may be without a leader.
 KEPT_NS = 600 * NS_PER_S
@@ -74,7 +75,7 @@ class OriginLink:
         self._copier = copier
         self._target = target
         self._origin = origin
-        self._state = LinkState(js, copier, BETWEEN_NS, self._ask)
+        self._state = LinkState(js, copier, PACE, self._ask)
         self._prefix = prefix
         self._name = ""  # of the consumer, and
         self._deliver = b""

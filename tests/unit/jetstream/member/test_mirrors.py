@@ -14,6 +14,7 @@ if not is_here():
 from tests.support.jetnet import TRIO, JetNet, JetServer
 
 from pyjs.base.clock import NS_PER_MS
+from pyjs.jetstream.mirror import sourcing
 
 
 def create(net: JetNet, name: str, **options: Any) -> None:
@@ -462,3 +463,54 @@ def test_a_named_consumer_is_copied_from_whatever_leader_is_lost(
     until_messages(net, "O", 0)
     assert info(net, "S")["state"]["last_seq"] == count == 12
     assert names(net, "O") == ["C"]
+
+
+def test_the_info_of_a_stream_names_its_mirrors(net: JetNet) -> None:
+    net.trio()
+    create(net, "O", subjects=["o.>"], num_replicas=3)
+    assert "alternates" not in info(net, "O")
+    create(net, "N", mirror={"name": "O"})
+    create(net, "M", num_replicas=3, mirror={"name": "O"})
+    assert info(net, "O")["alternates"] == [{"name": name, "cluster": "SIM"} for name in ("O", "M", "N")]
+    assert "alternates" not in info(net, "M")
+    update(net, "M", num_replicas=3)
+    assert net.ask(net.living()[0].client(), "STREAM.DELETE.N")["success"]
+    assert "alternates" not in info(net, "O")
+
+
+def test_a_new_leader_searches_positions_that_are_not_committed_in_steps(
+    net: JetNet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sourcing, "SEARCHED_PER_STEP", 4)
+    net.trio()
+    create(net, "A", subjects=["a.>"])
+    create(net, "S", num_replicas=3, subjects=["s"], sources=[{"name": "A"}])
+    net.publish(net.living()[0], "a.x", 2)
+    net.publish(net.living()[0], "s", 12)
+    until_messages(net, "S", 14)
+    for server in net.living():  # as of a stream that had no other replicas before
+        assert server.node.jetstream is not None
+        replica = server.node.jetstream.accounts["$G"].streams["S"].replica
+        assert replica is not None
+        replica.consumers.positions.clear()
+    assert net.ask(net.living()[0].client(), "STREAM.LEADER.STEPDOWN.S")["success"]
+    net.run(1000 * NS_PER_MS)
+    net.publish(net.living()[0], "a.x", 1)
+    until_messages(net, "S", 15)
+    found = [each for each in messages(net, "S") if "hdrs" in each]
+    assert [base64.b64decode(each["data"]) for each in found] == [b"hi"] * 3
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_copy_goes_on_soon_after_its_origin_was_away(net: JetNet, replicas: int) -> None:
+    net.trio()
+    create(net, "A", subjects=["a.>"])
+    create(net, "S", num_replicas=replicas, sources=[{"name": "A"}])
+    net.publish(net.living()[0], "a.x", 2)
+    until_messages(net, "S", 2)
+    lost = leader(net, "A")
+    net.crash(lost)
+    net.run(1000 * NS_PER_MS)
+    again(net, lost)
+    net.publish(net.living()[0], "a.x", 1)
+    until_messages(net, "S", 3, seconds=5)
