@@ -514,3 +514,18 @@ def test_a_copy_goes_on_soon_after_its_origin_was_away(net: JetNet, replicas: in
     again(net, lost)
     net.publish(net.living()[0], "a.x", 1)
     until_messages(net, "S", 3, seconds=5)
+
+
+def test_a_mirror_answers_direct_gets_of_an_origin_that_is_away(net: JetNet) -> None:
+    net.trio()
+    create(net, "O", subjects=["o.>"], allow_direct=True)
+    create(net, "M", num_replicas=3, mirror={"name": "O"}, mirror_direct=True, allow_direct=True)
+    net.publish(net.living()[0], "o.a", 2)
+    until_messages(net, "M", 2)
+    net.run(3000 * NS_PER_MS)
+    net.crash(leader(net, "O"))
+    net.run(5000 * NS_PER_MS)
+    client = net.living()[0].client()
+    client.send(b'SUB in 1\r\nPUB $JS.API.DIRECT.GET.O in 9\r\n{"seq":2}\r\n')
+    net.run(500 * NS_PER_MS)
+    assert [frame.payload for frame in client.frames() if frame.subject == b"in"] == [b"hi"]
