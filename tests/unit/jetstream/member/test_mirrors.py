@@ -529,3 +529,16 @@ def test_a_mirror_answers_direct_gets_of_an_origin_that_is_away(net: JetNet) -> 
     client.send(b'SUB in 1\r\nPUB $JS.API.DIRECT.GET.O in 9\r\n{"seq":2}\r\n')
     net.run(500 * NS_PER_MS)
     assert [frame.payload for frame in client.frames() if frame.subject == b"in"] == [b"hi"]
+
+
+def test_a_work_queue_keeps_what_comes_before_the_start_of_its_source(net: JetNet) -> None:
+    net.trio()
+    create(net, "O", subjects=["o.>"], num_replicas=3, retention="workqueue")
+    net.publish(net.living()[0], "o.a", 4)
+    create(net, "S", num_replicas=3, sources=[{"name": "O", "opt_start_seq": 3}])
+    until_messages(net, "S", 2)
+    until_messages(net, "O", 2)
+    for name in ("O", "S", "O"):
+        assert net.ask(net.living()[0].client(), f"STREAM.LEADER.STEPDOWN.{name}")["success"]
+        net.run(2000 * NS_PER_MS)
+    assert [each["seq"] for each in messages(net, "O")] == [1, 2]
