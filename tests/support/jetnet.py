@@ -10,6 +10,7 @@ from typing import Any
 from tests.support.simnet import PORT, SimNet, SimServer
 
 from pyjs.base.clock import NS_PER_MS
+from pyjs.base.disk import Disk
 from pyjs.config.options import Options, RouteUrl
 from pyjs.jetstream.member.member_node import MemberNode
 from pyjs.server.system.scratch import UnsyncedDisk
@@ -24,7 +25,7 @@ class JetServer(SimServer):
 
     def __init__(self, net: JetNet, name: str, options: Options) -> None:
         super().__init__(net, name, options)
-        self.node.disk = UnsyncedDisk()
+        self.node.disk = net.disk()
         self.node.start_jetstream()
 
     def wake(self) -> None:
@@ -65,6 +66,8 @@ class JetServer(SimServer):
 class JetNet(SimNet):
     """A network of such servers; each knows the addresses of all."""
 
+    server = JetServer
+
     def __init__(self, directory: Path, seed: int = 1) -> None:
         super().__init__(seed)
         self.directory = directory
@@ -80,12 +83,16 @@ class JetNet(SimNet):
         options.jetstream.enabled = True
         options.jetstream.store_dir = str(self.directory / name)
         options.jetstream.max_memory = options.jetstream.max_storage = 1 << 30
-        server = JetServer(self, name, options)
+        server = self.server(self, name, options)
         self.servers[name] = server
         server.cluster.options.host = server.host
         server.cluster.start()
         server.wake()
         return server
+
+    def disk(self) -> Disk:
+        """Return the disk of a server that begins."""
+        return UnsyncedDisk()
 
     def trio(self) -> list[JetServer]:
         """Start three servers, and wait until they have begun."""

@@ -72,7 +72,8 @@ def info(call: ApiCall) -> Steps:
         deleted = yield from deleted_details(stream)
     state = stream_state(stream, subjects, deleted)
     out: JsonDict = {"total": total, "offset": offset, "limit": SUBJECTS_PAGE if total else 0}
-    return out | stream_info(call.js, stream, state=state, cluster=True)
+    out |= stream_info(call.js, stream, state=state, cluster=True)
+    return out
 
 
 def names(call: ApiCall) -> JsonDict:

@@ -22,6 +22,7 @@ class AccountStreams:
     def __init__(self) -> None:
         self._streams: dict[str, Assignment] = {}
         self._subjects = SubjectTree()  # an owner is a name
+        self._mirrors: dict[str, set[str]] = {}  # by their origin
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -42,12 +43,28 @@ class AccountStreams:
             self._subjects.remove(subject, assignment.name)
         for subject in wanted - known:
             self._subjects.add(subject, assignment.name)
+        self._forget_mirror(old)
         self._streams[assignment.name] = assignment
+        if assignment.config.mirror is not None:
+            self._mirrors.setdefault(assignment.config.mirror.name, set()).add(assignment.name)
 
     def remove(self, name: str) -> None:
         """Remove a stream."""
-        for subject in set(self._streams.pop(name).config.subjects):
+        old = self._streams.pop(name)
+        for subject in set(old.config.subjects):
             self._subjects.remove(subject, name)
+        self._forget_mirror(old)
+
+    def _forget_mirror(self, old: Assignment | None) -> None:
+        if old is not None and old.config.mirror is not None:
+            mirrors = self._mirrors[old.config.mirror.name]
+            mirrors.discard(old.name)
+            if not mirrors:
+                del self._mirrors[old.config.mirror.name]
+
+    def mirrors(self, name: str) -> list[str]:
+        """Return the names of the mirrors of a stream."""
+        return sorted(self._mirrors.get(name, ()))
 
     def check_limits(self, config: StreamConfig, bounds: Bounds) -> None:
         """Refuse a new or updated stream for which the account has no room. Raises ApiError."""

@@ -258,6 +258,13 @@ class Keeper:
             self._report_strange(key)
 
     def _remove_one(self, js: JetStream, key: Key, old: Assignment) -> Generator[Step, None, None]:
+        present = self._machine.state.stream(*key)
+        if (old.config.mirror or old.config.sources) and (
+            present is None or present.created_ns != old.created_ns
+        ):
+            from pyjs.jetstream.mirror import sourcing  # imported with the first copy
+
+            sourcing.leave(js, old.name, old.created_ns, sourcing.sources_of(old.config))
         replicated = js.shared.replicated
         if replicated is not None and (old.config.num_replicas > 1 or replicated.has_group(js, old)):
             self._opened.pop(key, None)

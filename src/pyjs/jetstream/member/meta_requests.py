@@ -201,8 +201,6 @@ class MetaRequests:
         config = stream_rules.check(config, js.options, js.limits, pedantic, find, within)
         if config.num_replicas > 1 and js.shared.replicated is None:
             raise errcodes.STREAM_CREATE.error(err="this version has no streams with more than one replica")
-        if any(each.consumer is not None for each in (config.mirror, *config.sources) if each is not None):
-            raise errcodes.STREAM_CREATE.error(err="a cluster copies through no named consumers yet")
         return config
 
     def field(self) -> Field:

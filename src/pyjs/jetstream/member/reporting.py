@@ -18,7 +18,6 @@ from pyjs.jetstream.cluster.reports import (
 if TYPE_CHECKING:
     from typing import Any
 
-    from pyjs.jetstream.cluster.assignments import Assignment
     from pyjs.jetstream.consumer.consumer import Consumer
     from pyjs.jetstream.manage.engine import JetStream
     from pyjs.jetstream.member.member_node import MemberNode
@@ -56,13 +55,12 @@ class Reports:
         return stream_cluster(state, name, assigned, self._status(js, stream), self._traffic)
 
     def alternates(self, js: JetStream, stream: Stream) -> dict[str, Any]:
-        """Return `alternates`: a stream and its mirrors, oldest first; empty if it has none."""
-        streams = self._member.machine.state.accounts.get(js.account.name, ())
-        same = [each for each in streams if not each.stored.offline and stream.name in _names_of(each)]
-        same.sort(key=lambda each: (each.name != stream.name, each.created_ns))
-        domain, cluster = js.options.domain, {"cluster": self._member.options.cluster.name}
-        rows = [{"name": each.name, **({"domain": domain} if domain else {}), **cluster} for each in same]
-        return {"alternates": rows} if len(rows) > 1 else {}
+        """Return `alternates`: a stream and its mirrors; empty if it has none."""
+        streams = self._member.machine.state.accounts.get(js.account.name)
+        mirrors = [] if streams is None else streams.mirrors(stream.name)
+        domain = {"domain": js.options.domain} if js.options.domain else {}
+        place = {**domain, "cluster": self._member.options.cluster.name}
+        return {"alternates": [{"name": each, **place} for each in (stream.name, *mirrors)]} if mirrors else {}
 
     def consumer(self, js: JetStream, consumer: Consumer) -> dict[str, Any]:
         """Return the `cluster` object of an open consumer, which is in the group of its stream."""
@@ -85,9 +83,3 @@ class Reports:
         found = replicated.group_status(machine)
         peers = [replace(each, active_ns=member.quiet_ns(each.node)) for each in found.peers]
         return replace(found, peers=tuple(peers))
-
-
-def _names_of(stream: Assignment) -> tuple[str, ...]:
-    """Return the name of a stream, and that of its origin."""
-    mirror = stream.config.mirror
-    return (stream.name,) if mirror is None else (stream.name, mirror.name)

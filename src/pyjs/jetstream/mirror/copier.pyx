@@ -20,12 +20,12 @@ from libc.stdlib cimport free
 from libc.string cimport memchr, memcmp, memcpy
 
 from pyjs.base.grow cimport grow
-from pyjs.jetstream.stream.copies cimport REFUSED, STORED, SKIPPED, keep_copy
-from pyjs.jetstream.stream.limits cimport DISCARD_NEW, DISCARD_NEW_PER_SUBJECT, HOLDS, SEALED
+from pyjs.jetstream.stream.copies cimport REFUSED, STORED, SKIPPED, is_countable, keep_copy
+from pyjs.jetstream.stream.limits cimport COUNTS, DISCARD_NEW, DISCARD_NEW_PER_SUBJECT, HOLDS, SEALED
 from pyjs.jetstream.stream.replicated.replica cimport Replica
 from pyjs.jetstream.stream.stream cimport Stream
 from pyjs.jetstream.stream.stream_consumer cimport StreamConsumer
-from pyjs.store.index.sequences cimport index_live, index_prev_live
+from pyjs.store.index.sequences cimport Entry, index_live, index_prev_live
 from pyjs.store.store cimport Record, StreamStore
 from pyjs.wire.compose cimport compose
 from pyjs.wire.ops cimport Msg
@@ -329,6 +329,10 @@ cdef class Copier(StreamConsumer):
         """Propose a copy to the other replicas of the target."""
         if self.target.limits.features & SEALED or self.target.size_refused(m):
             return REFUSED
+        if self.target.limits.features & COUNTS and not self.mirrors:
+            with gil:
+                if not is_countable(self.target, m):
+                    return REFUSED
         if not (<Replica> self.target.replica).collect_copy(m, self.mirrors, self.seq, self.ts):
             return REFUSED
         return STORED
@@ -396,26 +400,49 @@ cdef inline bint is_dropped(const char* line, size_t n, bint source) noexcept no
     return source and n > 19 and memcmp(line, b"Nats-Stream-Source:", 19) == 0
 
 
-def last_sources(StreamStore store not None, uint64_t above, set wanted not None) -> dict:
-    """Return (sequence, ident) of the newest message of each of the `wanted` sources with a sequence above `above`.
+cdef class SourceSearch:
+    """A search for the newest message of some sources in a stream, backwards from its last message, in steps.
 
-    The keys are names as in Nats-Stream-Source, without sequence, subject and ident. The search goes backwards from
-    the last message, only as far as needed.
+    The names of sources are those in Nats-Stream-Source, without sequence, subject and ident.
     """
-    cdef uint64_t seq = 0
-    cdef Record r
-    cdef bytes headers
-    found = {}
-    if store.catalogue.msgs:
-        seq = index_prev_live(&store.catalogue.index, store.catalogue.last_seq)
-    while seq > above and len(found) < len(wanted):
-        if index_live(&store.catalogue.index, seq).header_len > 30 and store.load(seq, &r) == 0 \
-                and memmem(r.body, r.header_len, b"\nNats-Stream-Source: ", 21) != NULL:
-            headers = r.body[:r.header_len]
-            fields = headers.partition(b"\r\nNats-Stream-Source: ")[2].partition(b"\r\n")[0].split(b" ")
-            if len(fields) >= 4:
-                key = b"%b %b %b" % (fields[0], fields[2], fields[3])
-                if key in wanted and key not in found:
-                    found[key] = (int(fields[1]), fields[5] if len(fields) > 5 else b"")
-        seq = index_prev_live(&store.catalogue.index, seq - 1) if seq > 1 else 0
-    return found
+
+    cdef StreamStore store
+    cdef uint64_t seq, above
+    cdef readonly set wanted
+    cdef readonly dict found        # (sequence, ident) by name
+
+    def __init__(self, StreamStore store not None, uint64_t above, set wanted not None):
+        """Look for `wanted` in messages with a sequence above `above`."""
+        self.store, self.above, self.wanted, self.found = store, above, wanted, {}
+        if store.catalogue.msgs:
+            self.seq = index_prev_live(&store.catalogue.index, store.catalogue.last_seq)
+
+    def go_on(self, int64_t most) -> bool:
+        """Examine up to `most` messages; return whether there are more to examine."""
+        while most > 0 and self.seq > self.above and len(self.found) < len(self.wanted):
+            self.examine()
+            self.seq = index_prev_live(&self.store.catalogue.index, self.seq - 1) if self.seq > 1 else 0
+            most -= 1
+        return self.seq > self.above and len(self.found) < len(self.wanted)
+
+    cdef int examine(self) except -1:
+        """Note the source of one message."""
+        cdef Record r
+        cdef Entry* e = index_live(&self.store.catalogue.index, self.seq)
+        if e == NULL or e.header_len <= 30 or self.store.load(self.seq, &r) != 0 \
+                or memmem(r.body, r.header_len, b"\nNats-Stream-Source: ", 21) == NULL:
+            return 0
+        headers = r.body[:r.header_len]
+        fields = headers.partition(b"\r\nNats-Stream-Source: ")[2].partition(b"\r\n")[0].split(b" ")
+        if len(fields) >= 4:
+            key = b"%b %b %b" % (fields[0], fields[2], fields[3])
+            if key in self.wanted and key not in self.found:
+                self.found[key] = (int(fields[1]), fields[5] if len(fields) > 5 else b"")
+        return 0
+
+
+def last_sources(StreamStore store not None, uint64_t above, set wanted not None) -> dict:
+    """Return what a SourceSearch finds."""
+    cdef SourceSearch search = SourceSearch(store, above, wanted)
+    search.go_on(<int64_t> store.catalogue.msgs + 1)
+    return search.found

@@ -124,6 +124,7 @@ cdef class ConsumerFeed(Sink):
                 with gil:
                     self.copier.target.finish_batch()
             if self.copy_delivery(m, d) == REFUSED:
+                self.unread = d.pending
                 self.miss()
                 return
             self.note_copied(d.seq)

@@ -22,19 +22,20 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyjs.base.bounds import wrapped_ns
-from pyjs.base.errors import StoreFailed
 from pyjs.base.nuid import short_hash
 from pyjs.jetstream import errcodes
-from pyjs.jetstream.config.choices import FILE, LIMITS
+from pyjs.jetstream.config.choices import FILE, LIMITS, WORKQUEUE
 from pyjs.jetstream.config.declared import as_json
 from pyjs.jetstream.config.stream import StreamConfig, StreamSource
 from pyjs.jetstream.mirror.consumer_link import ConsumerLink
-from pyjs.jetstream.mirror.copier import Copier, last_sources
+from pyjs.jetstream.mirror.copier import Copier, SourceSearch, last_sources
 from pyjs.jetstream.mirror.durable import ConsumerFeed
-from pyjs.jetstream.mirror.origin_link import OriginLink, Place
+from pyjs.jetstream.mirror.link_state import Place
+from pyjs.jetstream.mirror.origin_consumers import OriginConsumers, prefix_of
+from pyjs.jetstream.mirror.origin_link import OriginLink
+from pyjs.jetstream.mirror.places import earliest_ns, first_copied, first_mirrored, mirror_place, source_place
 from pyjs.jetstream.mirror.positions import Positions
 from pyjs.jetstream.names import identity
-from pyjs.jetstream.stream.publish_errors import store_error
 from pyjs.jetstream.stream.replicated import operations
 from pyjs.jetstream.stream.replicated.consumers import pack_positions
 from pyjs.jetstream.stream.replicated.payload import operation
@@ -42,11 +43,12 @@ from pyjs.jetstream.stream.replicated.replica import Replica
 from pyjs.subjects.transform import open_transform
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterable
     from typing import Any
 
     from pyjs.base.timers import Timer
     from pyjs.core.chore import Step
+    from pyjs.jetstream.cluster.assignments import Assignment
     from pyjs.jetstream.manage.engine import JetStream
     from pyjs.jetstream.mirror.positions import Position
     from pyjs.jetstream.stream.stream import Stream
@@ -55,6 +57,8 @@ RETRY_NS = 1_000_000_000  # ns after which a refused message is tried again, unl
 HEARTBEAT_NS = (
     1_000_000_000  # ns; nats-server polls an idle origin this often, so its reported `active` stays below
 )
+
+SEARCHED_PER_STEP = 1024  # messages, for the positions of sources: about a millisecond
 
 
 # -- events of streams ---------------------------------------------------------------------------------------
@@ -77,7 +81,9 @@ def changed(js: JetStream, stream: Stream) -> None:
     elif stream.config.mirror or stream.config.sources:
         inflow.configure(stream.config)
     else:
+        sources = inflow.sources
         stop_copying(js, stream)
+        leave(js, stream.name, stream.created_ns, sources)
 
 
 def closing(js: JetStream, stream: Stream) -> None:
@@ -102,6 +108,16 @@ def stop_copying(js: JetStream, stream: Stream) -> None:
     inflow = js.inflows.pop(stream.name, None)
     if inflow is not None:
         inflow.close()
+
+
+def leave(js: JetStream, name: str, created_ns: int, sources: Iterable[StreamSource]) -> None:
+    """Delete the consumers that a stream has for these sources, wherever they are.
+
+    An origin that keeps messages for them would keep them until the consumers had been unused for long.
+    """
+    for source in sources:
+        if source.consumer is None and Origin(js, source).is_kept:
+            OriginConsumers(js, source, prefix_of(name, created_ns, key_of(source))).delete_all()
 
 
 def _connect(js: JetStream, name: str) -> None:
@@ -142,17 +158,27 @@ class Inflow:
         self._recreated: set[bytes] = (
             set()
         )  # sources whose origin is another stream than that of their position
+        self._search: SourceSearch | None = None  # for positions
+        # How often copies were made or lost, and how often before the last time when nothing was in flight. What the
+        # former leader has proposed is in flight, too.
+        self._copied, self._settled = 1, 0
         self.is_mirrored = False  # a mirror that has all, or nearly all, messages of its origin
+
+    @property
+    def sources(self) -> list[StreamSource]:
+        """The mirror, or all sources."""
+        return [copy.source for copy in self._copies.values()]
 
     def configure(self, config: StreamConfig) -> None:
         """Apply `config`; unchanged sources continue without interruption."""
         self.offering()
-        sources = (config.mirror,) if config.mirror else config.sources
+        sources = sources_of(config)
         wanted = {key_of(source): source for source in sources}
         for key in [key for key in self._copies if key not in wanted]:
             copy = self._copies.pop(key)
             del self._copy_of[copy.copier]
             copy.copier.detach()
+            leave(self._js, self._stream.name, self._stream.created_ns, (copy.source,))
         added = [key for key in wanted if key not in self._copies]
         if added and not config.mirror:
             self._learn_positions(set(added))
@@ -182,11 +208,12 @@ class Inflow:
         name = f"{self._stream.name}\0{key.decode('utf-8', 'surrogateescape')}"
         copier = Copier(self, self._stream, name, source.filters, transforms, mirrors)
         if source.consumer is not None:
-            link = ConsumerLink(self._js, source, copier, self._begin)
+            link = ConsumerLink(self._js, source, copier, self)
             ConsumerFeed(copier, link, source.consumer.name.encode())
         elif self._js.shared.member is not None and self._is_here(source):
+            prefix = prefix_of(self._stream.name, self._stream.created_ns, key)
             ConsumerFeed(
-                copier, OriginLink(self._js, source, copier, self, partial(self._is_kept, source)), b""
+                copier, OriginLink(self._js, source, copier, self, Origin(self._js, source), prefix), b""
             )
         origin, _, rest = key.partition(b" ")
         copier.describe(origin + b" ", b" " + rest + b" ")
@@ -200,59 +227,66 @@ class Inflow:
             self._loaded = True
             if not positions.load() or positions.true_at > store.last_seq:
                 positions.true_at = 0
-        # Committed positions are exact: no search through the whole stream for an idle source.
-        committed = {} if self._replica is None else self._replica.consumers.positions
-        positions.known.update(last_sources(store, positions.true_at, keys - committed.keys()))
-        positions.known.update(committed)
+        self._know_committed()
+        if self._replica is None:
+            positions.known.update(last_sources(store, positions.true_at, keys))
+        elif missing := keys - self._replica.consumers.positions.keys() - positions.known.keys():
+            if self._search is not None:
+                missing |= self._search.wanted
+            self._search = SourceSearch(store, positions.true_at, missing)
         positions.true_at = store.last_seq
-
-    def _is_kept(self, source: StreamSource) -> bool:
-        """Return whether an origin removes messages that no consumer needs."""
-        member = self._js.shared.member
-        assert member is not None
-        origin = member.machine.state.stream(self._js.account.name, source.name)
-        return origin is not None and origin.config.retention != LIMITS
 
     # -- origins on any server: origin_link.Target -----------------------------------------------------------
 
     def settled_steps(self) -> Generator[Step, None, None]:
-        """Wait until every copy that was proposed is stored or lost.
+        """Wait until every copy is stored or lost.
 
         Raises:
-            ApiError: nothing more can be copied here.
+            ApiError, StoreFailed: nothing more can be copied here.
         """
-        if self._replica is not None:
-            yield from self._replica.operate(operation("positions", pack_positions({})))
-            committed, known = self._replica.consumers.positions, self._positions.known
-            known.update({key: place for key, place in committed.items() if key not in self._recreated})
-            if new := {key: place for key, place in known.items() if key not in committed}:
-                # The stream had no other replicas before, or its copies alone show how far they go.
-                yield from self._replica.operate(operation("positions", pack_positions(new)))
-        else:
+        if self._replica is None:
             self._stream.commit_now()
+            return
+        while self._settled < self._copied:  # if nothing was proposed, there is nothing to wait for
+            copied = self._copied
+            yield from self._replica.operate(operation("positions", pack_positions({})))
+            self._settled = copied
+        yield from self._search_steps()
+        self._know_committed()
+
+    def _know_committed(self) -> None:
+        """Take over committed positions, but for those in an origin that is another stream now."""
+        if self._replica is not None:
+            committed = self._replica.consumers.positions
+            self._positions.known.update(
+                {key: place for key, place in committed.items() if key not in self._recreated}
+            )
+
+    def _search_steps(self) -> Generator[Step, None, None]:
+        """Find the positions that are not committed in the headers of messages, if no file had them."""
+        while self._search is not None:
+            if self._search.go_on(max(SEARCHED_PER_STEP // len(self._copies), 1)):
+                yield None
+                continue
+            found, self._search = self._search.found, None
+            for key, place in found.items():
+                if key in self._copies:
+                    self._positions.known[key] = place
+                    self._copies[key].copier.stored = place[0]
 
     def place_of(self, copier: Copier) -> Place:
         """Return where a copier goes on."""
         copy, store = self._copy_of[copier], self._stream.store
         source = copy.source
+        origin = Origin(self._js, source)
         if copier.mirrors:
-            if store.msgs or store.first_seq:
-                return Place(store.last_seq + 1, None, b"")
-            return Place(source.opt_start_seq, source.opt_start_time_ns, b"")
-        seq, ident = self._positions.known.get(copy.key, (0, b""))
-        if seq:
-            return Place(seq + 1, None, ident)
-        start_ns = source.opt_start_time_ns
-        if start_ns is not None:
-            start_ns = max(wrapped_ns(start_ns), store.last_ts)
-        elif (
-            not source.opt_start_seq
-            and store.first_seq > 1
-            and store.last_ts
-            and copy.key not in self._recreated
-        ):
-            start_ns = store.last_ts  # messages copied before may be removed already
-        return Place(source.opt_start_seq, start_ns, ident)
+            return mirror_place(store, source, origin.created_ns if origin.is_queue else None)
+        position = self._positions.known.get(copy.key, (0, b""))
+        if position != (0, b""):
+            return source_place(store, source, position, origin.is_queue)
+        if source.opt_start_seq:
+            return Place(source.opt_start_seq, None, b"")
+        return Place(0, earliest_ns(store, source, copy.key in self._recreated), b"")
 
     def recreated(self, copier: Copier) -> None:
         """Forget the position of a source: its origin is another stream now."""
@@ -268,21 +302,33 @@ class Inflow:
         Raises:
             ApiError, StoreFailed: it cannot be opened now.
         """
-        copy, store = self._copy_of.get(copier), self._stream.store
+        store = self._stream.store
         if copier.mirrors and delivered > store.last_seq:
             if self._replica is not None:
                 yield from self._replica.operate(operations.skip(delivered))
             else:
                 store.skip_seqs_to(delivered)
                 self._stream.note_change()
+        if not copier.mirrors:
+            yield from self._place_steps(copier, delivered, ident)
+        copy = self._copy_of.get(copier)
         if copy is None or copier.feed is None:
             return  # closed meanwhile
-        if copier.mirrors:
-            copier.feed.open(store.last_seq, b"")
+        seq = store.last_seq if copier.mirrors else self._positions.known[copy.key][0]
+        copier.feed.open(seq, b" " + ident if ident and not copier.mirrors else b"")
+
+    def _place_steps(self, copier: Copier, delivered: int, ident: bytes) -> Generator[Step, None, None]:
+        """Note the position where a source begins; the replicas must know it to go on there."""
+        copy = self._copy_of.get(copier)
+        if copy is None:
             return
-        seq = max(self._positions.known.get(copy.key, (0, b""))[0], delivered)
-        self._positions.known[copy.key] = (seq, ident)
-        copier.feed.open(seq, b" " + ident)
+        seq, known = self._positions.known.get(copy.key, (0, b""))
+        if ident and known not in (b"", ident):
+            seq = copier.stored = 0  # in another stream
+        place = self._positions.known[copy.key] = max(seq, delivered), ident or known
+        if self._replica is not None and self._replica.consumers.positions.get(copy.key) != place:
+            yield from self._replica.operate(operation("positions", pack_positions({copy.key: place})))
+            self._recreated.discard(copy.key)
 
     # -- origins -------------------------------------------------------------------------------------------
 
@@ -330,57 +376,17 @@ class Inflow:
         ident = identity(origin.created_ns)
         if self._stream.config.mirror is not None:
             seq = self._mirror_position(copy.source, origin)
-            copy.copier.attach(origin, seq, b"", self._mirrored_from(copy.source, origin))
+            begin = first_mirrored(self._stream.store, copy.source, origin.created_ns)
+            copy.copier.attach(origin, seq, b"", begin)
             return
         seq, known = self._positions.known.get(copy.key, (0, b""))
         recreated = known not in (b"", ident)
-        begin = self._begin_of(copy.source)
+        begin = first_copied(copy.source)
         if seq == 0 or recreated:
             begin = copy.copier.stored = 0
             seq = self._first_position(copy.source, origin, recreated)
         self._positions.known[copy.key] = (seq, ident)
         copy.copier.attach(origin, seq, b" " + ident, begin)
-
-    def _begin(self, copier: Copier, delivered: int) -> None:
-        """Open a copier whose consumer has delivered everything up to `delivered`, and was reset to that.
-
-        Raises:
-            ApiError: earlier copies are not written yet; the consumer must be reset again.
-        """
-        try:
-            self._stream.commit_now()  # otherwise the position lacks copies that wait, and they are taken again
-        except StoreFailed as error:
-            raise store_error(error) from None
-        copy, store, feed = self._copy_of[copier], self._stream.store, copier.feed
-        assert feed is not None
-        if copier.mirrors:
-            if delivered > store.last_seq:
-                store.skip_seqs_to(delivered)
-                self._stream.note_change()
-            feed.open(store.last_seq, b"")
-            return
-        origin = self._js.streams.get(copy.source.name) if self._is_here(copy.source) else None
-        ident = b"" if origin is None else identity(origin.created_ns)
-        seq, known = self._positions.known.get(copy.key, (0, b""))
-        if ident and known not in (b"", ident):
-            seq = copier.stored = 0
-        seq = max(seq, delivered)
-        self._positions.known[copy.key] = (seq, ident)
-        feed.open(seq, b" " + ident if ident else b"")
-
-    def _begin_of(self, source: StreamSource) -> int:
-        """Return the first sequence copied from an origin, so that it may remove copied messages, or 0 if unknown."""
-        return max(source.opt_start_seq, 1) if source.opt_start_time_ns is None else 0
-
-    def _mirrored_from(self, mirror: StreamSource, origin: Stream) -> int:
-        """Return the first sequence that was copied from `origin` itself, not from an earlier stream of its name."""
-        store = self._stream.store
-        oldest_ns = store.first_ts if store.msgs else store.last_ts
-        return (
-            self._begin_of(mirror)
-            if oldest_ns >= origin.created_ns
-            else store.catalogue.seq_at(origin.created_ns)
-        )
 
     def _mirror_position(self, mirror: StreamSource, origin: Stream) -> int:
         """Return the last sequence of the mirror, after which copying continues; a new mirror skips to its start."""
@@ -396,18 +402,14 @@ class Inflow:
         """Return the sequence after which a source without a position starts."""
         if source.opt_start_seq:
             return source.opt_start_seq - 1
-        store = self._stream.store
-        start_ns = source.opt_start_time_ns
-        if start_ns is not None:
-            start_ns = max(start_ns, store.last_ts)
-        elif store.first_seq > 1 and store.last_ts and not recreated:
-            start_ns = store.last_ts  # messages copied before may be removed already
-        return 0 if start_ns is None else origin.store.catalogue.seq_at(wrapped_ns(start_ns)) - 1
+        start_ns = earliest_ns(self._stream.store, source, recreated)
+        return 0 if start_ns is None else origin.store.catalogue.seq_at(start_ns) - 1
 
     # -- calls from copiers and the stream -----------------------------------------------------------------------
 
     def has_copied(self, copier: Copier) -> None:
         """Note that the position of `copier` has changed."""
+        self._copied += 1
         self._moved.append(copier)
 
     def was_blocked(self, copier: Copier) -> None:
@@ -440,7 +442,7 @@ class Inflow:
     def offering(self) -> None:
         """Add to the payload of this turn how far the copies in it go."""
         replica = self._replica
-        if replica is None or not self._moved:
+        if replica is None or not replica.leads or not self._moved:
             return
         copiers, self._moved = self._moved, []
         done, moved = [], {}
@@ -482,6 +484,7 @@ class Inflow:
 
     def lost(self) -> None:
         """Copy again, once there is space, the messages that could not be stored, or whose proposal was lost."""
+        self._copied += 1
         if self._replica is not None:
             self._moved = []
             for copier in self._copy_of:
@@ -537,7 +540,46 @@ class Inflow:
         return since if copier.origin is None else since % HEARTBEAT_NS
 
 
+@dataclass(frozen=True)
+class Origin:
+    """What the metadata of the cluster says of an origin."""
+
+    js: JetStream
+    source: StreamSource
+
+    @property
+    def found(self) -> Assignment | None:
+        """The stream, if there is one."""
+        member = self.js.shared.member
+        return None if member is None else member.machine.state.stream(self.js.account.name, self.source.name)
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether there is no such stream."""
+        return self.found is None
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it keeps messages for its consumers."""
+        return self.found is not None and self.found.config.retention != LIMITS
+
+    @property
+    def is_queue(self) -> bool:
+        """Whether it is a work queue."""
+        return self.found is not None and self.found.config.retention == WORKQUEUE
+
+    @property
+    def created_ns(self) -> int:
+        """When it was created."""
+        return 0 if self.found is None else self.found.created_ns
+
+
 # -- names -------------------------------------------------------------------------------------------------
+
+
+def sources_of(config: StreamConfig) -> tuple[StreamSource, ...]:
+    """Return the mirror of a stream, or all its sources."""
+    return (config.mirror,) if config.mirror else config.sources
 
 
 def key_of(source: StreamSource) -> bytes:

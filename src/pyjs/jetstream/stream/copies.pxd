@@ -12,3 +12,5 @@ cdef enum:                                  # results of a copy
 
 # Store a copy. `applied`: its entry is applied on every replica, and the leader has checked that there is room.
 cdef int keep_copy(Stream target, Msg* m, bint mirrors, bint applied) noexcept nogil
+# Return whether the value of a copy can be added to the counter of its subject.
+cdef bint is_countable(Stream target, Msg* m)

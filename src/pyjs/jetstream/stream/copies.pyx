@@ -14,7 +14,7 @@ from pyjs.jetstream.stream.pub_headers cimport scan_pub_headers
 from pyjs.jetstream.stream.retention cimport skip_unwanted
 
 from pyjs.base.bounds import SEQ_MAX
-from pyjs.jetstream.errcodes import ApiError
+from pyjs.jetstream.errcodes import STREAM_STORE_FAILED, ApiError
 
 cdef uint64_t LAST_SEQ = SEQ_MAX
 
@@ -81,12 +81,27 @@ cdef void after(Stream target, Msg* m, uint64_t seq, object ttl, object rollup) 
 
 cdef int keep_counted(Stream target, Msg* m, PubHeaders* h, bint applied) noexcept:
     """Store a message whose value changes the counter of its subject."""
-    cdef uint64_t last_seq = target.store.catalogue.last_seq_of(m.subject, m.subject_len)
     cdef bytes body
     try:
-        headers, payload, _ = target.special.count(last_seq, m.body[:m.header_len], m.body[m.header_len:m.size])
-    except ApiError:
+        headers, payload, _ = counted(target, m)
+    except ApiError as error:
+        if applied and error.err_code == STREAM_STORE_FAILED.err_code:
+            target.turn.faulted.append((target, error))     # the other replicas have counted it
         return REFUSED              # as in nats-server, it is tried again; not once it is applied
     body = headers + payload
     m.body, m.header_len, m.size = body, <uint32_t> len(headers), <uint32_t> len(body)
     return keep(target, m, h, applied)
+
+
+cdef bint is_countable(Stream target, Msg* m):
+    try:
+        counted(target, m)
+    except ApiError:
+        return False
+    return True
+
+
+cdef tuple counted(Stream target, Msg* m):
+    """Return the headers, payload and value to store for a copy. Raises ApiError: it cannot be counted."""
+    cdef uint64_t last_seq = target.store.catalogue.last_seq_of(m.subject, m.subject_len)
+    return target.special.count(last_seq, m.body[:m.header_len], m.body[m.header_len:m.size])

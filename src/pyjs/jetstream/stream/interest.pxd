@@ -14,7 +14,7 @@ cdef class Interest:
     cdef readonly uint64_t woken_seq    # seq: messages up to here were looked at for waiting consumers
 
     cdef bint wanted(self, const char* subject, size_t n) noexcept nogil        # some filter matches
-    cdef bint wants(self, uint64_t seq) noexcept nogil                          # the same for a stored message
+    cdef bint wants(self, uint64_t seq) noexcept nogil      # the same for a stored message, by where consumers begin
     cdef bint needed(self, uint64_t seq) noexcept       # a consumer with a matching filter has not acknowledged it
     cdef int tell(self, list purges) except -1
     cdef void tell_drops(self) noexcept

@@ -5,7 +5,7 @@ depends only on the consumers with matching filters. Knows nothing of the work o
 
 Compiled because it is asked per message (benchmarks/: scaling, consumers).
 """
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from pyjs.jetstream.stream.stream_consumer cimport StreamConsumer, StreamInbox
@@ -62,7 +62,10 @@ cdef class Interest:
     cdef bint wants(self, uint64_t seq) noexcept nogil:
         cdef uint32_t n = 0
         cdef const char* subject = self.store.catalogue.subject_at(seq, &n)
-        return subject != NULL and self.wanted(subject, n)
+        if subject == NULL or not self.wanted(subject, n):
+            return False
+        with gil:
+            return begins_before(self.subs.find(subject, n), seq, self.store.catalogue.time_of(seq))
 
     cdef bint needed(self, uint64_t seq) noexcept:
         cdef uint32_t i, n = 0
@@ -147,3 +150,13 @@ cdef class Interest:
         waiting, self.inbox.waiting = self.inbox.waiting, {}
         for consumer in waiting:
             (<StreamConsumer> consumer).wake(0)
+
+
+cdef bint begins_before(Route* r, uint64_t seq, int64_t ts) noexcept:
+    """Return whether a consumer of a route is not configured to begin after a message."""
+    cdef uint32_t i
+    for i in range(r.n):
+        config = (<StreamConsumer> r.targets[i].sink).config
+        if config is None or (config.opt_start_seq <= seq and (config.opt_start_time_ns or 0) <= ts):
+            return True
+    return False

@@ -14,6 +14,7 @@ if not is_here():
 from tests.support.jetnet import TRIO, JetNet, JetServer
 
 from pyjs.base.clock import NS_PER_MS
+from pyjs.jetstream.mirror import sourcing
 
 
 def create(net: JetNet, name: str, **options: Any) -> None:
@@ -72,6 +73,12 @@ def again(net: JetNet, name: str) -> None:
     net.begin(name)
     net.ready()
     net.run(1000 * NS_PER_MS)
+
+
+def hpub(subject: bytes, header: bytes) -> bytes:
+    """Return a publish without payload with one header."""
+    block = b"NATS/1.0\r\n%b\r\n\r\n" % header
+    return b"HPUB %b %d %d\r\n%b\r\n" % (subject, len(block), len(block), block)
 
 
 def server_with(net: JetNet, *names: str) -> JetServer:
@@ -223,6 +230,64 @@ def test_a_full_stream_goes_on_when_it_has_room(net: JetNet) -> None:
     assert origins(net, "S") == [("A", 4), ("A", 5)]
 
 
+FULL: list[tuple[dict[str, Any], int, int]] = [  # limits, how many copies they let in, and how many later
+    ({"max_msgs_per_subject": 1, "discard_new_per_subject": True}, 4, 1),
+    ({"max_msgs_per_subject": 2, "discard_new_per_subject": True, "max_msgs": 7}, 7, 2),
+    ({"max_msgs_per_subject": 5, "max_msgs": 6}, 6, 2),
+    ({"max_bytes": 600}, 6, 2),
+]
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+@pytest.mark.parametrize(("limits", "kept", "later"), FULL, ids=str)
+def test_a_full_stream_keeps_what_it_has(
+    net: JetNet, limits: dict[str, Any], kept: int, later: int, replicas: int
+) -> None:
+    net.trio()
+    create(net, "A", subjects=["a.>"])
+    client = net.living()[0].client()
+    client.send(b"".join(b"PUB a.%d 1\r\n%d\r\n" % (number % 4, number % 10) for number in range(12)))
+    net.run(500 * NS_PER_MS)
+    create(net, "S", num_replicas=replicas, sources=[{"name": "A"}], discard="new", **limits)
+    until_messages(net, "S", kept)
+    net.run(3000 * NS_PER_MS)
+    assert origins(net, "S") == [("A", seq) for seq in range(1, kept + 1)]
+    assert info(net, "S")["sources"][0]["lag"] == 12 - kept - 2  # as nats-server counts it
+    assert net.ask(net.living()[0].client(), "STREAM.PURGE.S", {"filter": "a.0"})["success"]
+    net.run(3000 * NS_PER_MS)
+    left = [seq for seq in range(1, kept + 1) if seq % 4 != 1]
+    assert [seq for _, seq in origins(net, "S")] == [*left, *range(kept + 1, kept + later + 1)]
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_copy_that_rolls_up_is_taken_by_a_full_subject(net: JetNet, replicas: int) -> None:
+    net.trio()
+    create(net, "A", subjects=["a.>"], allow_rollup_hdrs=True)
+    limits = {"max_msgs_per_subject": 1, "discard": "new", "discard_new_per_subject": True}
+    create(net, "S", num_replicas=replicas, sources=[{"name": "A"}], allow_rollup_hdrs=True, **limits)
+    net.publish(net.living()[0], "a.x", 1)
+    until_messages(net, "S", 1)
+    net.living()[0].client().send(hpub(b"a.x", b"Nats-Rollup: sub"))
+    net.run(3000 * NS_PER_MS)
+    assert origins(net, "S") == [("A", 2)]
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_counter_takes_nothing_after_a_copy_that_it_cannot_count(net: JetNet, replicas: int) -> None:
+    net.trio()
+    create(net, "A", subjects=["a.>"], allow_msg_counter=True)
+    create(net, "B", subjects=["b.>"])
+    sources = [{"name": "A"}, {"name": "B"}]
+    create(net, "S", num_replicas=replicas, sources=sources, allow_msg_counter=True)
+    client = net.living()[0].client()
+    client.send(hpub(b"a.x", b"Nats-Incr: 1") + b"PUB b.x 2\r\nno\r\nPUB b.x 2\r\nno\r\n")
+    net.run(5000 * NS_PER_MS)
+    client.send(hpub(b"a.x", b"Nats-Incr: 1"))
+    net.run(1000 * NS_PER_MS)
+    assert info(net, "B")["state"]["messages"] == 2
+    assert origins(net, "S") == [("A", 1), ("A", 2)]
+
+
 def test_all_replicas_of_a_copy_are_equal_after_new_starts(net: JetNet) -> None:
     net.trio()
     create(net, "A", subjects=["a.>"], num_replicas=3)
@@ -317,11 +382,163 @@ def test_a_work_queue_keeps_what_a_worker_has_acknowledged_until_it_is_copied(ne
     assert copied == [1, 2, 3, 4]
 
 
-def test_a_named_consumer_of_a_source_is_refused(net: JetNet) -> None:
+def names(net: JetNet, stream: str) -> list[str]:
+    """Return the names of the consumers of a stream."""
+    found: list[str] = net.ask(net.living()[0].client(), f"CONSUMER.NAMES.{stream}")["consumers"]
+    return found
+
+
+def update(net: JetNet, name: str, **options: Any) -> None:
+    (answer,) = net.answers(
+        net.living()[1].client(), f"STREAM.UPDATE.{name}", {"name": name, **options}, wait_ms=2000
+    )
+    assert "config" in answer, answer
+
+
+KINDS: list[dict[str, Any]] = [{"mirror": {"name": "O"}}, {"sources": [{"name": "O"}]}]
+
+
+@pytest.mark.parametrize("retention", ["interest", "workqueue"])
+@pytest.mark.parametrize("kind", KINDS, ids=["mirror", "source"])
+def test_an_origin_keeps_nothing_for_a_copy_that_is_gone(
+    net: JetNet, kind: dict[str, Any], retention: str
+) -> None:
     net.trio()
-    create(net, "O", subjects=["o.>"], num_replicas=1)
-    source = {"name": "O", "consumer": {"name": "C", "deliver_subject": "d"}}
+    create(net, "O", subjects=["o.>"], num_replicas=3, retention=retention)
+    for name, replicas in (("S", 3), ("T", 1), ("U", 3)):
+        create(net, name, num_replicas=replicas, **kind)
+    net.run(2000 * NS_PER_MS)
+    assert len(names(net, "O")) == 3
+    for server, name in zip(net.living(), "ST", strict=False):
+        assert net.answers(server.client(), f"STREAM.DELETE.{name}", wait_ms=1000)[0]["success"]
+    net.run(1000 * NS_PER_MS)
+    assert len(names(net, "O")) == 1
+    update(net, "U", num_replicas=3, subjects=["u"])
+    net.run(1000 * NS_PER_MS)
+    assert names(net, "O") == []
+    net.publish(net.living()[0], "u", 2)
+    until_messages(net, "U", 2)
 
-    answer = net.ask(net.living()[0].client(), "STREAM.CREATE.S", {"name": "S", "sources": [source]})
 
-    assert "named consumers" in answer["error"]["description"]
+def test_a_missing_origin_costs_no_entries(net: JetNet) -> None:
+    net.trio()
+    create(net, "S", num_replicas=3, sources=[{"name": "A"}, {"name": "B"}])
+    net.run(3000 * NS_PER_MS)
+    before = [applied(server, "S") for server in net.living()]
+    net.run(30_000 * NS_PER_MS)
+    assert [applied(server, "S") for server in net.living()] == before
+    assert [each["error"]["err_code"] for each in info(net, "S")["sources"]] == [10059, 10059]
+
+
+def applied(server: JetServer, name: str) -> int:
+    """Return how many entries of a stream's group a server has applied."""
+    found = server.member.machine.state.stream("$G", name)
+    assert found is not None
+    assert server.member.consensus is not None
+    return server.member.consensus.status(found.group).applied
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+@pytest.mark.parametrize("kind", ["mirror", "source"])
+def test_a_named_consumer_is_copied_from_whatever_leader_is_lost(
+    net: JetNet, kind: str, replicas: int
+) -> None:
+    net.trio()
+    create(net, "O", subjects=["o.>"], num_replicas=3, retention="workqueue")
+    consumer = {"durable_name": "C", "ack_policy": "flow_control", "deliver_subject": "d.c"}
+    config = {**consumer, "flow_control": True, "idle_heartbeat": 1_000_000_000}
+    client = net.living()[0].client()
+    assert "config" in net.ask(client, "CONSUMER.CREATE.O.C", {"stream_name": "O", "config": config})
+    place = {"name": "O", "consumer": {"name": "C", "deliver_subject": "d.c"}}
+    create(
+        net, "S", num_replicas=replicas, **({"mirror": place} if kind == "mirror" else {"sources": [place]})
+    )
+    count = 0
+    for name in ("S", "O", "S"):
+        count += len(net.publish(net.living()[0], "o.a", 4))
+        until_messages(net, "S", count)
+        if name == "O" or replicas == 3:
+            assert net.ask(net.living()[0].client(), f"STREAM.LEADER.STEPDOWN.{name}")["success"]
+            net.run(1000 * NS_PER_MS)
+    until_messages(net, "O", 0)
+    assert info(net, "S")["state"]["last_seq"] == count == 12
+    assert names(net, "O") == ["C"]
+
+
+def test_the_info_of_a_stream_names_its_mirrors(net: JetNet) -> None:
+    net.trio()
+    create(net, "O", subjects=["o.>"], num_replicas=3)
+    assert "alternates" not in info(net, "O")
+    create(net, "N", mirror={"name": "O"})
+    create(net, "M", num_replicas=3, mirror={"name": "O"})
+    assert info(net, "O")["alternates"] == [{"name": name, "cluster": "SIM"} for name in ("O", "M", "N")]
+    assert "alternates" not in info(net, "M")
+    update(net, "M", num_replicas=3)
+    assert net.ask(net.living()[0].client(), "STREAM.DELETE.N")["success"]
+    assert "alternates" not in info(net, "O")
+
+
+def test_a_new_leader_searches_positions_that_are_not_committed_in_steps(
+    net: JetNet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sourcing, "SEARCHED_PER_STEP", 4)
+    net.trio()
+    create(net, "A", subjects=["a.>"])
+    create(net, "S", num_replicas=3, subjects=["s"], sources=[{"name": "A"}])
+    net.publish(net.living()[0], "a.x", 2)
+    net.publish(net.living()[0], "s", 12)
+    until_messages(net, "S", 14)
+    for server in net.living():  # as of a stream that had no other replicas before
+        assert server.node.jetstream is not None
+        replica = server.node.jetstream.accounts["$G"].streams["S"].replica
+        assert replica is not None
+        replica.consumers.positions.clear()
+    assert net.ask(net.living()[0].client(), "STREAM.LEADER.STEPDOWN.S")["success"]
+    net.run(1000 * NS_PER_MS)
+    net.publish(net.living()[0], "a.x", 1)
+    until_messages(net, "S", 15)
+    found = [each for each in messages(net, "S") if "hdrs" in each]
+    assert [base64.b64decode(each["data"]) for each in found] == [b"hi"] * 3
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_copy_goes_on_soon_after_its_origin_was_away(net: JetNet, replicas: int) -> None:
+    net.trio()
+    create(net, "A", subjects=["a.>"])
+    create(net, "S", num_replicas=replicas, sources=[{"name": "A"}])
+    net.publish(net.living()[0], "a.x", 2)
+    until_messages(net, "S", 2)
+    lost = leader(net, "A")
+    net.crash(lost)
+    net.run(1000 * NS_PER_MS)
+    again(net, lost)
+    net.publish(net.living()[0], "a.x", 1)
+    until_messages(net, "S", 3, seconds=5)
+
+
+def test_a_mirror_answers_direct_gets_of_an_origin_that_is_away(net: JetNet) -> None:
+    net.trio()
+    create(net, "O", subjects=["o.>"], allow_direct=True)
+    create(net, "M", num_replicas=3, mirror={"name": "O"}, mirror_direct=True, allow_direct=True)
+    net.publish(net.living()[0], "o.a", 2)
+    until_messages(net, "M", 2)
+    net.run(3000 * NS_PER_MS)
+    net.crash(leader(net, "O"))
+    net.run(5000 * NS_PER_MS)
+    client = net.living()[0].client()
+    client.send(b'SUB in 1\r\nPUB $JS.API.DIRECT.GET.O in 9\r\n{"seq":2}\r\n')
+    net.run(500 * NS_PER_MS)
+    assert [frame.payload for frame in client.frames() if frame.subject == b"in"] == [b"hi"]
+
+
+def test_a_work_queue_keeps_what_comes_before_the_start_of_its_source(net: JetNet) -> None:
+    net.trio()
+    create(net, "O", subjects=["o.>"], num_replicas=3, retention="workqueue")
+    net.publish(net.living()[0], "o.a", 4)
+    create(net, "S", num_replicas=3, sources=[{"name": "O", "opt_start_seq": 3}])
+    until_messages(net, "S", 2)
+    until_messages(net, "O", 2)
+    for name in ("O", "S", "O"):
+        assert net.ask(net.living()[0].client(), f"STREAM.LEADER.STEPDOWN.{name}")["success"]
+        net.run(2000 * NS_PER_MS)
+    assert [each["seq"] for each in messages(net, "O")] == [1, 2]

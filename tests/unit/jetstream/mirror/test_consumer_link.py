@@ -411,11 +411,9 @@ def test_a_copy_that_cannot_be_committed_is_taken_after_the_next_reset() -> None
     far = Remote()
     far.be_busy()
     far.deliver(1, 1)
-    far.deliver(9, 7)
-    one_turn(far.js)
     # when
     far.disk.room = 0
-    agree(far.api, 0)
+    far.deliver(9, 7)
     one_turn(far.js)
     # then
     assert "no space" in report(far.js)["error"]["description"]

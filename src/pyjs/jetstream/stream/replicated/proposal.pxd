@@ -9,7 +9,9 @@ cdef class Proposal:
     cdef public size_t size     # bytes of the payload
     cdef public object outcome  # Outcome, if a chore waits for it; None: nobody does
     cdef readonly list calls    # called when the entry is applied; not if the proposal is lost
-    cdef uint64_t copies        # of mirrors and sources that are in it
+    cdef uint64_t messages      # in it, copies too, while they are in flight
+    cdef list subjects          # of these messages, where they count
+    cdef bint copies            # there are copies of mirrors and sources in it
     cdef readonly set changed   # names of the consumers whose changes are in it
 
     cdef int add_reply(self, Msg* m) noexcept nogil         # -1: out of memory

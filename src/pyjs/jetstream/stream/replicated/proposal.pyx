@@ -36,7 +36,7 @@ class Outcome:
 
 cdef class Proposal:
     def __cinit__(self):
-        self.calls, self.changed = [], set()
+        self.calls, self.changed, self.subjects = [], set(), []
 
     def __dealloc__(self):
         free(self.replies)

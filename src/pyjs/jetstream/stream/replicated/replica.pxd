@@ -6,6 +6,7 @@ from pyjs.jetstream.stream.features.batches cimport AtomicBatch
 from pyjs.jetstream.stream.limits cimport Usage
 from pyjs.jetstream.stream.replicated.payload cimport Item, PayloadBuffer
 from pyjs.jetstream.stream.replicated.proposal cimport Proposal
+from pyjs.jetstream.stream.replicated.room cimport InFlight
 from pyjs.jetstream.stream.stream cimport Stream
 from pyjs.wire.ops cimport Msg
 
@@ -29,11 +30,10 @@ cdef class Replica(Sink):
     cdef readonly object consumers      # consumers.ReplicatedConsumers
     cdef object running         # outcome of the running operation, on the leader; None: nobody waits
     cdef list removals          # acknowledged messages to remove
-    cdef uint64_t copies        # of mirrors and sources, collected or in flight
+    cdef InFlight taken         # messages that are collected or proposed
 
     cdef bint refused(self, Msg* m) noexcept nogil
     cdef bint collect_copy(self, Msg* m, bint mirrored, uint64_t seq, int64_t ts) noexcept nogil
-    cdef bint copies_reached(self, Msg* m) noexcept nogil
     cdef void apply_copy(self, Item* item) noexcept nogil
     cdef void collect_batched(self, Msg* m) noexcept
     cdef void collect_transformed(self, Msg* m) noexcept

@@ -28,7 +28,7 @@ from libc.string cimport memcmp, memcpy
 from pyjs.jetstream.stream.features.batches cimport AtomicBatch
 from pyjs.jetstream.stream.features.special cimport SpecialPublishes
 from pyjs.jetstream.stream.copies cimport keep_copy
-from pyjs.jetstream.stream.limits cimport DISCARD_NEW, DISCARD_NEW_PER_SUBJECT, SCHEDULES, SEALED
+from pyjs.jetstream.stream.limits cimport SCHEDULES, SEALED
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.jetstream.stream.replicated.payload cimport (
     COPY_TAIL_SIZE, ITEM_BATCH, ITEM_CONSUMER_CHANGES, ITEM_HEADER_SIZE, ITEM_MESSAGE, ITEM_MIRRORED, ITEM_SOURCED,
@@ -76,7 +76,7 @@ cdef class Replica(Sink):
         self.group = group
         self.owner = owner
         self.buffer = PayloadBuffer()
-        self.proposal = Proposal()
+        self.proposal, self.taken = Proposal(), InFlight()
         self.in_flight_max = IN_FLIGHT_MAX
         self.waiting, self.removals = deque(), []
         self.index, self.term = stream.store.applied_index, stream.store.applied_term
@@ -139,6 +139,7 @@ cdef class Replica(Sink):
             return False
         if self.proposal.add_reply(m) == 0 \
                 and self.buffer.add(ITEM_MESSAGE, m.subject, m.subject_len, m.body, m.header_len, m.size) == 0:
+            self.taken.add(self.stream, self.proposal, m.subject, m.subject_len)
             return True
         self.proposal.used = replies        # a reply too many would get the answer to the next message
         return not self.stream.refuse(m, 10023, 0)
@@ -151,7 +152,8 @@ cdef class Replica(Sink):
         cdef uint64_t size = ITEM_HEADER_SIZE + m.subject_len + m.size + COPY_TAIL_SIZE
         cdef int failed
         if not self.leads or self.stopping or PAYLOAD_HEADER_SIZE + size > PAYLOAD_SIZE_MAX or self.is_full(size) \
-                or (self.server.max >= 0 and self.server.used > self.server.max) or self.copies_reached(m):
+                or (self.server.max >= 0 and self.server.used > self.server.max) \
+                or self.taken.refuses(self.stream, m, mirrored, self.in_flight + self.buffer.used):
             return False
         if self.account.max >= 0 \
                 and self.account.used + <int64_t> (self.in_flight + self.buffer.used + size) > self.account.max:
@@ -162,24 +164,11 @@ cdef class Replica(Sink):
             failed = self.buffer.add(ITEM_SOURCED, m.subject, m.subject_len, m.body, m.header_len, m.size)
         if failed != 0:
             return False
-        self.copies += 1
-        self.proposal.copies += 1
+        self.proposal.copies = True
+        self.taken.add(self.stream, self.proposal, m.subject, m.subject_len)
         if self.buffer.used > COLLECTED_MAX:
             self.stream.turn.pressure = True
         return True
-
-    cdef bint copies_reached(self, Msg* m) noexcept nogil:
-        """Return whether discard new refuses another copy, if all copies in flight are stored."""
-        cdef int64_t max_msgs = self.stream.limits.max_msgs, max_bytes = self.stream.limits.max_bytes
-        cdef uint64_t size = self.in_flight + self.buffer.used + m.size + m.subject_len + RECORD_OVERHEAD
-        if not self.stream.limits.features & (DISCARD_NEW | DISCARD_NEW_PER_SUBJECT):
-            return False
-        if max_msgs > 0 and self.stream.limits.max_msgs_per_subject <= 0 \
-                and self.stream.store.catalogue.msgs + self.copies >= <uint64_t> max_msgs:
-            return True
-        if max_bytes > 0 and self.stream.store.catalogue.bytes + size > <uint64_t> max_bytes:
-            return True
-        return self.stream.limits.reached(self.stream.store.catalogue, m, False) != 0
 
     cdef bint refused(self, Msg* m) noexcept nogil:
         """Return whether this node cannot take the message; if so, answer it."""
@@ -234,12 +223,16 @@ cdef class Replica(Sink):
         cdef uint32_t items = self.buffer.items
         cdef uint64_t size = PAYLOAD_HEADER_SIZE + ITEM_HEADER_SIZE + batch.id_len
         cdef size_t i
+        cdef Msg each
         for i in range(batch.n):
             size += ITEM_HEADER_SIZE + batch.messages[i].subject_len + batch.messages[i].size
         errcodes.STREAM_MESSAGE_EXCEEDS_MAXIMUM.raise_if(size > PAYLOAD_SIZE_MAX)
         if self.is_full(size) or self.fill_batch(m, batch) != 0:
             self.buffer.used, self.buffer.items, self.proposal.used = used, items, replies
             raise errcodes.INSUFFICIENT_RESOURCES.error()
+        for i in range(batch.n):
+            batch.view(i, &each)
+            self.taken.add(self.stream, self.proposal, each.subject, each.subject_len)
 
     cdef int fill_batch(self, Msg* m, AtomicBatch batch) noexcept nogil:
         """Add the items of a batch and its reply; -1: no room, and a part may be there."""
@@ -285,7 +278,7 @@ cdef class Replica(Sink):
         unknown.
         """
         self.in_flight -= min(proposal.size, self.in_flight)
-        self.copies -= min(proposal.copies, self.copies)
+        self.taken.remove(proposal)
         proposal.size = 0
         if self.leads:
             self.consumers.lost(proposal.changed)
@@ -388,7 +381,7 @@ cdef class Replica(Sink):
         """Stop proposing; drop collected messages that are not proposed yet."""
         self.leads = False
         self.buffer.clear()
-        self.copies -= min(self.proposal.copies, self.copies)
+        self.taken.remove(self.proposal)
         self.proposal, self.removals = Proposal(), []
         self.consumers.follow()
         self.stream.expiry.cancel()
@@ -448,7 +441,7 @@ cdef class Replica(Sink):
             raise error
         if proposal is not None:
             self.in_flight -= min(proposal.size, self.in_flight)
-            self.copies -= min(proposal.copies, self.copies)
+            self.taken.remove(proposal)
             proposal.size = 0
         self.proposed = proposal is not None
         self.consumers.begin(index)

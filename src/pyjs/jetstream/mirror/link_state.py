@@ -1,0 +1,167 @@
+"""The state of a link to a consumer of an origin, with the subscription and the timer that belong to it.
+
+Leaving a state ends both, and what is still under way for an earlier request is ignored: each request has a number.
+
+Knows nothing of consumers and requests (consumer_link.py, origin_link.py).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from pyjs.base.clock import NS_PER_S
+from pyjs.base.errors import StoreFailed
+from pyjs.jetstream import errcodes
+from pyjs.jetstream.errcodes import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from pyjs.base.timers import Timer
+    from pyjs.core.chore import Step
+    from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.jetstream.mirror.copier import Copier
+    from pyjs.subjects.sublist import Subscription
+
+ANSWER_NS = 5 * NS_PER_S  # the longest wait for an answer
+
+
+class Link(Enum):
+    """The state of a link."""
+
+    IDLE = "idle"
+    ASKED = "asked"
+    TAKING = "taking"
+    WAITING = "waiting"
+    PROBING = "probing"
+    CLOSED = "closed"
+
+
+class Pace(NamedTuple):
+    """How long a link waits, in ns."""
+
+    between: int  # the least time between two requests
+    answers: tuple[int, ...]  # for the answer to a request, and to those after it that got none
+    silent: int  # without message or heartbeat the consumer is taken for gone
+
+
+class Place(NamedTuple):
+    """Where a copy begins or goes on."""
+
+    seq: int  # the first message to copy; 0: the first one that there is, or by time
+    time_ns: int | None  # if `seq` is 0
+    ident: bytes  # of the origin in which `seq` is; b"": any
+
+
+class Target(Protocol):
+    """The copies of one stream: sourcing.Inflow."""
+
+    def settled_steps(self) -> Generator[Step, None, None]:
+        """Wait until every copy is stored or lost.
+
+        Raises:
+            ApiError, StoreFailed: nothing more can be copied here.
+        """
+
+    def place_of(self, copier: Copier) -> Place:
+        """Return where a copier goes on."""
+
+    def recreated(self, copier: Copier) -> None:
+        """Forget the position of a source: its origin is another stream now."""
+
+    def begin_steps(self, copier: Copier, delivered: int, ident: bytes) -> Generator[Step, None, None]:
+        """Open a copier for the messages after `delivered` of the origin `ident`.
+
+        Raises:
+            ApiError, StoreFailed: it cannot be opened now.
+        """
+
+
+class LinkState:
+    """The state of one link."""
+
+    def __init__(self, js: JetStream, copier: Copier, pace: Pace, ask: Callable[[], None]) -> None:
+        """Begin idle; `ask` sends a request."""
+        self.now = Link.IDLE
+        self.asked = 0  # number of the last request
+        self._js = js
+        self._copier = copier
+        self._pace = pace
+        self._ask = ask
+        self._asked_ns = -pace.between
+        self._unanswered = 0  # requests, one after the other
+        self._subscription: Subscription | None = None
+        self._timer: Timer | None = None
+
+    def leave(self, state: Link) -> None:
+        """Begin another state; the copier takes no deliveries until it is opened again."""
+        self.now = state
+        self.asked += 1
+        if self._subscription is not None:
+            self._js.account.unsubscribe(self._subscription)
+            self._subscription = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if state is not Link.TAKING and self._copier.feed is not None:
+            self._copier.feed.pause()
+
+    def begin_request(self, unanswered: Callable[[], None]) -> int:
+        """Begin to wait for an answer; call `unanswered` if none comes. Return the number of the request."""
+        self.leave(Link.ASKED)
+        self._asked_ns = self._js.shared.clock.now_ns()
+        self.call_after(self._pace.answers[min(self._unanswered, len(self._pace.answers) - 1)], unanswered)
+        self._unanswered += 1
+        return self.asked
+
+    def own(self, subscription: Subscription) -> None:
+        """Keep a subscription until the state is left."""
+        self._subscription = subscription
+
+    def call_after(self, ns: int, call: Callable[[], None]) -> None:
+        """Call after a time, unless the state is left before."""
+        at_ns = self._js.shared.clock.now_ns() + ns
+        self._timer = self._js.shared.timers.at(at_ns, call, self._copier.target)
+
+    def ask_later(self) -> None:
+        """Send another request, after a pause since the last one."""
+        left_ns = self._asked_ns + self._pace.between - self._js.shared.clock.now_ns()
+        if left_ns <= 0:
+            self._ask()
+        else:
+            self.wait(left_ns)
+
+    def wait(self, ns: int) -> None:
+        """Send another request after a time."""
+        self._unanswered = 0
+        self.leave(Link.WAITING)
+        self.call_after(ns, self._ask)
+
+    def go_on(self, asked: int, steps: Generator[Step, None, None]) -> None:
+        """Run the steps of a request; after an error, report it and wait for the next request."""
+        self._js.account.turn.go_on(self._guarded(asked, steps))
+
+    def _guarded(self, asked: int, steps: Generator[Step, None, None]) -> Generator[Step, None, None]:
+        try:
+            yield from steps
+        except (ApiError, StoreFailed) as error:
+            if asked == self.asked:
+                self._copier.error = (
+                    error if isinstance(error, ApiError) else errcodes.STREAM_GENERAL.error(err=error)
+                )
+                self.wait(self._pace.between)
+
+    def take(self, subscription: Subscription) -> None:
+        """Take deliveries; send another request when the consumer has been silent."""
+        self._unanswered = 0
+        self.leave(Link.TAKING)
+        self._subscription = subscription
+        self._watch()
+
+    def _watch(self) -> None:
+        left_ns = self._copier.active_ns + self._pace.silent - self._js.shared.clock.now_ns()
+        if left_ns <= 0:
+            self._ask()
+        else:
+            self.call_after(left_ns, self._watch)

@@ -1,0 +1,89 @@
+"""The consumers that the copies of one stream have at an origin, for their deletion.
+
+An origin that keeps messages for its consumers keeps them for each consumer of a copy, also for those of a former
+leader, and of a copy that is gone. Their names begin alike, so whoever knows the stream and the source can delete
+them, on any server.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+
+from pyjs.base.errors import NONSENSE
+from pyjs.base.nuid import nuid, short_hash
+from pyjs.jetstream.mirror.link_state import ANSWER_NS
+
+if TYPE_CHECKING:
+    from pyjs.base.timers import Timer
+    from pyjs.core.sink import Request
+    from pyjs.jetstream.config.stream import StreamSource
+    from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.subjects.sublist import Subscription
+
+
+def prefix_of(stream: str, created_ns: int, key: bytes) -> str:
+    """Return how the names of the consumers of one copy begin; `key` names the source (sourcing.key_of)."""
+    return short_hash(f"{stream} {created_ns} {key.decode('utf-8', 'surrogateescape')}") + "-"
+
+
+def api_subject(source: StreamSource, verb: str, name: str = "") -> bytes:
+    """Return the subject of a request about consumers of the origin."""
+    prefix = "$JS.API" if source.external is None else source.external.api.rstrip(".")
+    return f"{prefix}.CONSUMER.{verb}.{source.name}{'.' if name else ''}{name}".encode()
+
+
+class OriginConsumers:
+    """The consumers of one copy."""
+
+    def __init__(self, js: JetStream, source: StreamSource, prefix: str) -> None:
+        self._js = js
+        self._source = source
+        self._prefix = prefix
+        self._but = ""
+        self._found: list[str] = []  # so far
+        self._subscription: Subscription | None = None  # while it waits for names
+        self._timer: Timer | None = None
+
+    def delete_all(self, *, but: str = "") -> None:
+        """Ask for the names of all consumers, and delete those of this copy, but for one.
+
+        The one that is left needs what the others have not acknowledged.
+        """
+        self._but, self._found = but, []
+        self._ask()
+
+    def close(self) -> None:
+        """Wait for no names any more."""
+        if self._subscription is not None:
+            self._js.account.unsubscribe(self._subscription)
+            self._subscription = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _ask(self) -> None:
+        self.close()
+        shared, account = self._js.shared, self._js.account
+        reply = f"$JSC.R.{nuid(shared.rng)}".encode()
+        self._subscription = account.subscribe_handler(reply, self._on_names)
+        self._timer = shared.timers.at(shared.clock.now_ns() + ANSWER_NS, self.close)
+        account.send(
+            api_subject(self._source, "NAMES"), orjson.dumps({"offset": len(self._found)}), b"", reply
+        )
+
+    def _on_names(self, request: Request) -> None:
+        self.close()
+        try:
+            answer = orjson.loads(request.payload)
+            names, total = [str(name) for name in answer.get("consumers") or ()], int(answer.get("total", 0))
+        except NONSENSE:
+            return
+        self._found += names
+        if names and len(self._found) < total:
+            self._ask()
+            return
+        for name in self._found:
+            if name.startswith(self._prefix) and name != self._but:
+                self._js.account.send(api_subject(self._source, "DELETE", name), b"")

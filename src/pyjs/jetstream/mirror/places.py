@@ -1,0 +1,59 @@
+"""Where a mirror or source begins in its origin, or goes on.
+
+The functions know the stream that copies, the configured source and when the origin was created; nothing of links,
+consumers and positions that are stored.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.base.bounds import wrapped_ns
+from pyjs.jetstream.mirror.link_state import Place
+
+if TYPE_CHECKING:
+    from pyjs.jetstream.config.stream import StreamSource
+    from pyjs.store.store import StreamStore
+
+
+def first_copied(source: StreamSource) -> int:
+    """Return the first sequence copied from an origin, so that it may remove copied messages, or 0 if unknown."""
+    return max(source.opt_start_seq, 1) if source.opt_start_time_ns is None else 0
+
+
+def first_mirrored(store: StreamStore, mirror: StreamSource, created_ns: int) -> int:
+    """Return the first sequence that was copied from this origin, not from an earlier stream of its name, or 0."""
+    oldest_ns = store.first_ts if store.msgs else store.last_ts
+    return first_copied(mirror) if oldest_ns >= created_ns else store.catalogue.seq_at(created_ns)
+
+
+def earliest_ns(store: StreamStore, source: StreamSource, recreated: bool) -> int | None:
+    """Return the time from which a source without a position begins, or None: with the first message."""
+    start_ns = source.opt_start_time_ns
+    if start_ns is not None:
+        return wrapped_ns(max(start_ns, store.last_ts))
+    if store.first_seq > 1 and store.last_ts and not recreated:
+        return store.last_ts  # messages copied before may be removed already
+    return None
+
+
+def mirror_place(store: StreamStore, mirror: StreamSource, queued_since_ns: int | None) -> Place:
+    """Return where a mirror goes on.
+
+    A work queue, created at `queued_since_ns`, delivers from the beginning: it may have messages that were copied and
+    not acknowledged. Those are passed over, and acknowledged.
+    """
+    if not store.msgs and not store.first_seq:
+        return Place(mirror.opt_start_seq, mirror.opt_start_time_ns, b"")
+    seq = store.last_seq + 1
+    if queued_since_ns is not None:
+        seq = min(seq, first_mirrored(store, mirror, queued_since_ns) or seq)
+    return Place(seq, None, b"")
+
+
+def source_place(
+    store: StreamStore, source: StreamSource, position: tuple[int, bytes], queued: bool
+) -> Place:
+    """Return where a source goes on that has copied up to `position`; a work queue delivers from the beginning."""
+    seq, ident = position
+    return Place(min(seq + 1, (first_copied(source) if queued else 0) or seq + 1), None, ident)
