@@ -25,10 +25,8 @@ STREAMS = [f"S{number}" for number in range(6)]
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeServers]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYJS_UNFINISHED_CLUSTER", "1")
-        with three(our_command(), tmp_path_factory.mktemp("cluster"), JETSTREAM) as running:
-            yield running
+    with three(our_command(), tmp_path_factory.mktemp("cluster"), JETSTREAM) as running:
+        yield running
 
 
 def leader(servers: ThreeServers, *names: str) -> str:

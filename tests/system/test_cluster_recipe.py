@@ -41,12 +41,9 @@ class Recipe:
 
     def start(self, name: str) -> None:
         """Start a server as the page says."""
-        environment = {**os.environ, "PYJS_UNFINISHED_CLUSTER": "1"}
         command = [*our_command(), "-c", f"{name}.conf"]
         with (self.directory / f"{name}.log").open("ab") as log:
-            self.running[name] = subprocess.Popen(
-                command, cwd=self.directory, env=environment, stdout=log, stderr=log
-            )
+            self.running[name] = subprocess.Popen(command, cwd=self.directory, stdout=log, stderr=log)
 
     def wait_healthy(self, name: str) -> None:
         """Wait until a server is well; a page has no event to wait for."""
