@@ -152,7 +152,9 @@ class ThreeServers:
             others = ", ".join(f"nats://127.0.0.1:{port}" for port in self.routes if port != route)
             cluster = f'name: TRIO, listen: "127.0.0.1:{route}", routes: [{others}]'
             config = f"{common}\n{(own or {}).get(name, '')}\ncluster {{ {cluster}\n{block} }}"
-            self._servers[name] = ServerProcess(command, config, directory / name, with_http=True, name=name)
+            self._servers[name] = ServerProcess(
+                command, config, directory / name, with_http=True, name=name, may_fork=True
+            )
         self._clients: list[NodeClient] = []
         self._fences = 0
 
