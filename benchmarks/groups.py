@@ -19,7 +19,6 @@ import sys
 import time
 import urllib.request
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from typing import Any
 
 from cluster import SERVERS, Trio
@@ -199,9 +198,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--only", choices=["ours", "peer"], default="ours")
     given = parser.parse_args()
-    command = replace(
-        our_command(), environment={**our_command().environment, "PYJS_UNFINISHED_CLUSTER": "1"}
-    )
+    command = our_command()
     if given.only == "peer":
         peer = find_peer()
         if peer is None:

@@ -32,18 +32,16 @@ WAIT_S = 60
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeServers]:
     """Three servers with two streams and a consumer."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYJS_UNFINISHED_CLUSTER", "1")
-        with three(our_command(), tmp_path_factory.mktemp("cli"), COMMON) as running:
-            ready(running)
-            asker = Asker(running.client("a"))
-            for config in (R, TWO):
-                name = config["name"]
-                asker.ask(f"$JS.API.STREAM.CREATE.{name}", config)
-                asker.until(f"$JS.API.STREAM.INFO.{name}", lambda info: "leader" in info.get("cluster", {}))
-            body = {"stream_name": "R", "config": {"name": "C", "durable_name": "C"}}
-            asker.ask("$JS.API.CONSUMER.CREATE.R.C", body)
-            yield running
+    with three(our_command(), tmp_path_factory.mktemp("cli"), COMMON) as running:
+        ready(running)
+        asker = Asker(running.client("a"))
+        for config in (R, TWO):
+            name = config["name"]
+            asker.ask(f"$JS.API.STREAM.CREATE.{name}", config)
+            asker.until(f"$JS.API.STREAM.INFO.{name}", lambda info: "leader" in info.get("cluster", {}))
+        body = {"stream_name": "R", "config": {"name": "C", "durable_name": "C"}}
+        asker.ask("$JS.API.CONSUMER.CREATE.R.C", body)
+        yield running
 
 
 def nats(servers: ThreeServers, tmp_path: Path, words: str, *login: str, status: int = 0) -> str:

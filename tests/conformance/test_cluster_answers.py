@@ -109,8 +109,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ThreeSer
     """Both clusters, each with a leader that all of its servers know."""
     peer = peer_command()
     assert peer is not None
-    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
-        patch.setenv("PYJS_UNFINISHED_CLUSTER", "1")
+    with ExitStack() as stack:
         commands = {"peer": peer, "ours": our_command()}
         yield [
             stack.enter_context(three(command, tmp_path_factory.mktemp(name), COMMON))

@@ -54,7 +54,7 @@ def make_server(
     if store is not None:
         (directory / "store").symlink_to(store)
     config = f'jetstream: {{store_dir: "<<store>>", max_file: 10GB{MODES[mode]}}}\n{more}'
-    return ServerProcess([*prefix, *command_of(server)], config, directory, with_http=False)
+    return ServerProcess([*prefix, *command_of(server)], config, directory, with_http=False, may_fork=True)
 
 
 def rng_of(seed: int, *what: object) -> random.Random:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 from tests.failover.judge import Judge, NoJudge
+from tests.failover.run import run
 
 FAULTS = {
     "kills": "kill,stop,pause,isolate,mute,split",
@@ -26,9 +26,6 @@ NEVER = 1 << 60
 def main() -> int:
     """Run what the command line names; the exit code tells whether something was violated."""
     args = parse()
-    os.environ["PYJS_UNFINISHED_CLUSTER"] = "1"
-    # Imported lazily: what it needs reads the environment.
-    from tests.failover.run import run
 
     started = time.monotonic()
     with tempfile.TemporaryDirectory(dir=args.dir) as scratch:

@@ -20,7 +20,7 @@ def start_server(tmp_path: Path) -> Iterator[StartServer]:
     def start(config: str = "", jetstream: str = JETSTREAM, with_http: bool = True) -> ServerProcess:
         directory = tmp_path / str(len(running))
         directory.mkdir()
-        server = ServerProcess(our_command(), f"{jetstream}\n{config}", directory, with_http)
+        server = ServerProcess(our_command(), f"{jetstream}\n{config}", directory, with_http, may_fork=True)
         server.start()
         running.append(server)
         return server

@@ -41,13 +41,11 @@ def servers(
     command = our_command() if request.param == "ours" else peer_command()
     if command is None:
         pytest.skip("nats-server is not here")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYJS_UNFINISHED_CLUSTER", "1")
-        with three(command, tmp_path_factory.mktemp("copies"), JETSTREAM) as running:
-            for name in NAMES:
-                running.wait_page(name, "/jsz", lambda page: page.get("meta_cluster", {}).get("leader"))
-                running.wait_healthy(name)
-            yield running
+    with three(command, tmp_path_factory.mktemp("copies"), JETSTREAM) as running:
+        for name in NAMES:
+            running.wait_page(name, "/jsz", lambda page: page.get("meta_cluster", {}).get("leader"))
+            running.wait_healthy(name)
+        yield running
 
 
 def play(servers: ThreeServers, scene: Callable[[Client], Coroutine[Any, Any, None]]) -> None:

@@ -42,7 +42,7 @@ def load_options(
     places: dict[str, Place] = {}
     if path is not None or keys:
         places = _load_entries(options, path, read, environ, keys)
-    problems = [*apply_flags(options, flags, places), *_check_together(options, places, environ)]
+    problems = [*apply_flags(options, flags, places), *_check_together(options, places)]
     if problems:
         raise ConfigError(problems)
     return options
@@ -85,9 +85,7 @@ def _load_file(
     return entries
 
 
-def _check_together(
-    options: Options, places: Mapping[str, Place], environ: Mapping[str, str]
-) -> list[Problem]:
+def _check_together(options: Options, places: Mapping[str, Place]) -> list[Problem]:
     """Return the problems of options that are valid individually, but not together."""
     unknown = Place(options.config_path or COMMAND_LINE, 1 if options.config_path else 0, 1)
 
@@ -112,7 +110,7 @@ def _check_together(
     if options.cluster.port or options.cluster.routes:
         from pyjs.config.ports.cluster import check_cluster
 
-        problems += check_cluster(options, at, environ)
+        problems += check_cluster(options, at)
     if options.workers != 1:
         from pyjs.config.ports.workers import check_workers
 

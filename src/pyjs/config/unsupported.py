@@ -9,16 +9,17 @@ from __future__ import annotations
 from pyjs.config.table import Unsupported
 
 _NO_OCSP = "certificate status is not asked for"
-_NO_CLUSTER = "the server runs alone"
+_ONE_CLUSTER = "a cluster is not connected to other clusters"
+_ATTEMPTS = "of the failed attempts to reach another server, one in sixty is logged"
 _NO_QUEUE = "a publisher that outruns its stream is slowed, messages do not queue up"
-_NO_META_GROUP = "there is no replicated metadata to compact"
+_OWN_LOG = "the log of the metadata is in that of all streams, and is cut with it"
 
 TOP = (
-    Unsupported(("gateway",), _NO_CLUSTER),
+    Unsupported(("gateway",), _ONE_CLUSTER),
     Unsupported(("leafnodes", "leaf"), "leafnode connections are not there yet"),
     Unsupported(("mqtt",), "there is no MQTT listener yet"),
-    Unsupported(("connect_error_reports",), _NO_CLUSTER),
-    Unsupported(("reconnect_error_reports",), _NO_CLUSTER),
+    Unsupported(("connect_error_reports",), _ATTEMPTS),
+    Unsupported(("reconnect_error_reports",), _ATTEMPTS),
     Unsupported(("default_js_domain",), "leafnode connections are not there yet"),
     Unsupported(("ocsp",), _NO_OCSP),
     Unsupported(("ocsp_cache",), _NO_OCSP),
@@ -35,11 +36,11 @@ TOP = (
 
 JETSTREAM = (
     Unsupported(("tpm",), "keys come from the configuration or the environment"),
-    Unsupported(("extension_hint",), _NO_CLUSTER),
-    Unsupported(("max_outstanding_catchup",), _NO_CLUSTER),
-    Unsupported(("meta_compact",), _NO_META_GROUP),
-    Unsupported(("meta_compact_size",), _NO_META_GROUP),
-    Unsupported(("meta_compact_sync",), _NO_META_GROUP),
+    Unsupported(("extension_hint",), _ONE_CLUSTER),
+    Unsupported(("max_outstanding_catchup",), "a copy gets at most 64 MiB in a second"),
+    Unsupported(("meta_compact",), _OWN_LOG),
+    Unsupported(("meta_compact_size",), _OWN_LOG),
+    Unsupported(("meta_compact_sync",), _OWN_LOG),
     Unsupported(("max_concurrent_io",), "one thread syncs all files"),
     Unsupported(("max_buffered_msgs",), _NO_QUEUE),
     Unsupported(("max_buffered_size",), _NO_QUEUE),
@@ -51,4 +52,6 @@ ACCOUNT = (Unsupported(("nkey",), "accounts are known by their names"),)
 
 ACCOUNT_LIMITS = (Unsupported(("max_leafnodes", "max_leafs"), "leafnode connections are not there yet"),)
 
-ACCOUNT_JETSTREAM = (Unsupported(("cluster_traffic",), _NO_CLUSTER),)
+ACCOUNT_JETSTREAM = (
+    Unsupported(("cluster_traffic",), "replicas of all accounts share the connections between servers"),
+)

@@ -135,7 +135,7 @@ class NodeClient:
 
 
 class ThreeServers:
-    """Three servers of one kind that know each other."""
+    """Three servers of one kind that know each other, or as many as there are `names`."""
 
     def __init__(
         self,
@@ -144,23 +144,27 @@ class ThreeServers:
         common: str = "",
         block: str = "",
         own: dict[str, str] | None = None,
+        names: tuple[str, ...] = NAMES,
     ) -> None:
-        self.routes = [free_port() for _ in NAMES]
+        self.names = names
+        self.routes = [free_port() for _ in names]
         self._servers: dict[str, ServerProcess] = {}
-        for name, route in zip(NAMES, self.routes, strict=True):
+        for name, route in zip(names, self.routes, strict=True):
             (directory / name).mkdir(parents=True)
             others = ", ".join(f"nats://127.0.0.1:{port}" for port in self.routes if port != route)
             cluster = f'name: TRIO, listen: "127.0.0.1:{route}", routes: [{others}]'
             config = f"{common}\n{(own or {}).get(name, '')}\ncluster {{ {cluster}\n{block} }}"
-            self._servers[name] = ServerProcess(command, config, directory / name, with_http=True, name=name)
+            self._servers[name] = ServerProcess(
+                command, config, directory / name, with_http=True, name=name, may_fork=True
+            )
         self._clients: list[NodeClient] = []
         self._fences = 0
 
     def start(self) -> None:
         """Start all, and wait until each knows the others."""
-        self.start_processes(*NAMES)
-        for name in NAMES:
-            self.wait_page(name, "/varz", lambda page: page["remotes"] == len(NAMES) - 1)
+        self.start_processes(*self.names)
+        for name in self.names:
+            self.wait_page(name, "/varz", lambda page: page["remotes"] == len(self.names) - 1)
 
     def start_processes(self, *names: str) -> None:
         """Start some servers at the same time."""
@@ -265,10 +269,18 @@ def counted(frames: dict[str, list[Frame]]) -> dict[str, dict[bytes, int]]:
 
 @contextmanager
 def three(
-    command: list[str], directory: Path, common: str = "", block: str = "", own: dict[str, str] | None = None
+    command: list[str],
+    directory: Path,
+    common: str = "",
+    block: str = "",
+    own: dict[str, str] | None = None,
+    names: tuple[str, ...] = NAMES,
 ) -> Iterator[ThreeServers]:
-    """Start three servers, and end them; `own` has further lines of the configuration of each."""
-    servers = ThreeServers(command, directory, common, block, own)
+    """Start three servers, or those of `names`, and end them.
+
+    `own` has further lines of the configuration of each.
+    """
+    servers = ThreeServers(command, directory, common, block, own, names)
     try:
         servers.start()
         yield servers

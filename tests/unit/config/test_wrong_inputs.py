@@ -49,8 +49,8 @@ WRONG = [
     (
         "cluster {port: 1}\njetstream: true",
         "1:1",
-        "JetStream in a cluster is not supported yet",
-        "turn jetstream off",
+        "jetstream cluster requires `server_name` to be set",
+        "add server_name: n1",
     ),
     ('cluster {port: 1, name: "a b"}', "1:25", "cluster name cannot contain spaces", "use letters"),
     ("tls {cert_file: x}", "1:5", "missing 'key_file' in TLS configuration", "write tls { cert_file: "),

@@ -321,7 +321,7 @@ DESTINATION = Table(
             "Percentage of the messages that get this destination.",
         ),
     ),
-    (Unsupported(("cluster",), "the server runs alone"),),
+    (Unsupported(("cluster",), "a subject has the same destinations in every cluster"),),
 )
 
 

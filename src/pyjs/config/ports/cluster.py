@@ -20,7 +20,6 @@ from pyjs.config.values import Value
 
 SCHEMES = ("nats", "nats-route", "tls")
 URL_EXAMPLE = "write nats://host:6222"
-UNFINISHED = "PYJS_UNFINISHED_CLUSTER"  # this environment variable allows JetStream in a cluster
 PAYLOAD_MAX = 64 << 20  # bytes; a frame between servers has room for it (wire/route_frames.pxd)
 _TWO_CONNECTIONS = "between two servers, small messages have one connection and large ones another"
 
@@ -184,13 +183,8 @@ def apply_cluster_flags(options: Options, flags: Mapping[str, object], place: Pl
             yield Problem(place, f"--routes: {bad}", URL_EXAMPLE)
 
 
-def check_cluster(
-    options: Options, at: Callable[[str], Place], environ: Mapping[str, str] | None = None
-) -> list[Problem]:
-    """Return the problems of the block in combination with other options.
-
-    With UNFINISHED in `environ` the server may have JetStream.
-    """
+def check_cluster(options: Options, at: Callable[[str], Place]) -> list[Problem]:
+    """Return the problems of the block in combination with other options."""
     block = options.cluster
     if not block.port:
         if block.routes:
@@ -200,9 +194,4 @@ def check_cluster(
     if options.limits.max_payload > PAYLOAD_MAX:
         cause = f"max_payload ({options.limits.max_payload}) is more than a route carries"
         return [Problem(at("limits.max_payload"), cause, "lower it to 64MB, or remove the block cluster")]
-    if options.jetstream.enabled and (environ or {}).get(UNFINISHED) == "1":
-        return check_replicated(options, at)
-    if options.jetstream.enabled:
-        cause = "JetStream in a cluster is not supported yet: streams are not replicated"
-        return [Problem(at("cluster"), cause, "turn jetstream off, or remove the block cluster")]
-    return []
+    return check_replicated(options, at) if options.jetstream.enabled else []

@@ -249,6 +249,7 @@ class MemberNode:
 
     def _catch_up_steps(self) -> Generator[Step, None, None]:
         """Start the keeper once every entry committed before this start has been applied."""
+        self.machine.begin()
         while not (yield from self.confirm(wait=True)):
             pass
         self._keeper.begin()

@@ -35,7 +35,7 @@ class MetaMachine:
     def __init__(self, waiters: Waiters, turn: Turn) -> None:
         self._waiters = waiters
         self._turn = turn
-        self._lost_ns = turn.now  # when the last leader was lost
+        self._lost_ns = 0  # when the last leader was lost, or the server began
         self._time_ns = 0  # of the last entry
         self.state = MetaState()
         self.changes: list[
@@ -51,6 +51,10 @@ class MetaMachine:
         self.snapshot_ns = 0  # when the last snapshot was made or installed, by the time of its last entry
         self.entries = 0  # applied since the last snapshot, and
         self.size = 0  # their bytes
+
+    def begin(self) -> None:
+        """Count the time without a leader from now on; called in the first turn, which has the time."""
+        self._lost_ns = self._turn.now
 
     def apply(self, index: int, term: int, time_ns: int, payload: bytes, proposal: object | None) -> None:
         """Apply a committed entry."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import subprocess
+import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from tests.conformance.harness.both import needs_peer
@@ -13,8 +16,15 @@ from tests.unit.config.conftest import Load, Refusal
 from pyjs.config.errors import Place
 from pyjs.config.load import load_options
 from pyjs.config.options import Options, RouteUrl
-from pyjs.config.ports.cluster import UNFINISHED
-from pyjs.config.ports.replicated import check_replicated, expected_servers
+from pyjs.config.ports.replicated import ENGINE, check_replicated, expected_servers
+
+
+@pytest.fixture(autouse=True)
+def engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the consensus engine installed, on every machine."""
+    module = ModuleType(ENGINE)
+    module.__spec__ = ModuleSpec(ENGINE, None)
+    monkeypatch.setitem(sys.modules, ENGINE, module)
 
 
 def configured(**changes: object) -> Options:
@@ -82,14 +92,20 @@ def test_routes_name_the_servers_of_a_cluster() -> None:
 CLUSTER = "server_name: n1\ncluster {name: EAST, port: 6222}\njetstream: true"
 
 
-def test_jetstream_in_a_cluster_needs_the_switch(load: Load, refusal: Refusal) -> None:
-    assert "JetStream in a cluster is not supported yet" in refusal(CLUSTER)
-    assert "JetStream in a cluster is not supported yet" in refusal(CLUSTER, environ={UNFINISHED: "yes"})
-    assert load(CLUSTER, environ={UNFINISHED: "1"}).jetstream.enabled
+def test_jetstream_in_a_cluster_needs_the_engine(
+    load: Load, refusal: Refusal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert load(CLUSTER).jetstream.enabled
+    monkeypatch.setitem(sys.modules, ENGINE, None)
+    text = refusal(CLUSTER)
+    assert text.startswith("server.conf:2:1: JetStream in a cluster needs the consensus engine")
+    assert 'pip install "pyjs-server[cluster]", or make cluster in a checkout' in text
+    assert not load(CLUSTER.replace("true", "false")).jetstream.enabled
+    assert not load(CLUSTER.replace("cluster", "#")).cluster.port
 
 
-def test_names_are_asked_for_with_the_switch(refusal: Refusal) -> None:
-    text = refusal("cluster {port: 6222}\njetstream: true", environ={UNFINISHED: "1"})
+def test_a_server_without_names_is_refused(refusal: Refusal) -> None:
+    text = refusal("cluster {port: 6222}\njetstream: true")
     assert "requires `server_name`" in text
     assert "requires `cluster.name`" in text
 
@@ -97,7 +113,7 @@ def test_names_are_asked_for_with_the_switch(refusal: Refusal) -> None:
 @pytest.mark.parametrize("name", ["a", "b", "c"])
 def test_the_example_of_three_servers_is_valid(name: str) -> None:
     path = Path(__file__).resolve().parents[4] / "conf" / "cluster" / f"{name}.conf"
-    options = load_options(str(path), lambda each: Path(each).read_text(), {UNFINISHED: "1"}, {})
+    options = load_options(str(path), lambda each: Path(each).read_text(), {}, {})
     assert (options.server_name, options.jetstream.unique_tag, options.warnings.mistakes) == (name, "az:", ())
     assert options.cluster.port in [route.port for route in options.cluster.routes]
     assert expected_servers(options, own_routes=1) == 3
