@@ -81,7 +81,7 @@ class Syncer:
 
     def _sync_urgent(self) -> None:
         """Submit jobs for the streams whose answers wait for a sync, and note the others."""
-        urgent = []
+        urgent: list[Syncing] = []
         for stream in self._turn_state.take("unsynced"):
             (urgent if stream.sync_always else self._later).append(stream)
         self._begin(urgent)
