@@ -289,11 +289,13 @@ class Consensus:
             self._mark()
         return is_asked
 
-    def set_prompt(self, group: int, is_prompt: bool) -> None:
-        """Decide whether followers are told at once what is committed, or by the next entry and at most 20 ms later.
+    def has_tail(self, group: int) -> bool:
+        """Return whether the log of a group has entries that are not applied here."""
+        member = self._members.get(group)
+        return member is not None and member.applied < self._log.groups[group].last
 
-        Nobody may ask a follower that is not prompt for what a client has just written.
-        """
+    def set_prompt(self, group: int, is_prompt: bool) -> None:
+        """Decide whether followers are told at once what is committed, or by the next entry and within 20 ms."""
         member = self._members.get(group)
         if member is not None:
             member.is_prompt = is_prompt

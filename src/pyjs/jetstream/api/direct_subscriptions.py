@@ -60,8 +60,10 @@ class DirectSubscriptions:
         return self._answer(request, self._loaded().get_last)
 
     def _answer(self, request: Request, get: Get) -> Iterator[Step] | None:
-        """Answer a request; in steps if the stream is busy with earlier work, or if one turn is too short."""
-        if self._js.gates.is_busy(self._stream.name):
+        """Answer a request; in steps if it must wait for earlier work, or if one turn is too short."""
+        replicated = self._js.shared.replicated
+        is_settled = replicated is None or replicated.is_settled(self._stream)
+        if not is_settled or self._js.gates.is_busy(self._stream.name):
             return self._in_order(request, get)
         try:
             steps = get(request)
@@ -71,10 +73,13 @@ class DirectSubscriptions:
         return None if steps is None else self._in_order(request, lambda _: steps)
 
     def _in_order(self, request: Request, get: Get) -> Iterator[Step]:
-        """Answer a request after earlier work on its stream."""
+        """Answer a request after earlier work on its stream, and after entries that were acknowledged before."""
         gates, name = self._js.gates, self._stream.name
         yield from gates.enter(name, alone=False)
         try:
+            replicated = self._js.shared.replicated
+            if replicated is not None:
+                yield from replicated.settle_steps(self._stream)
             steps = get(request)
             if steps is not None:
                 yield from steps

@@ -28,6 +28,7 @@ from pyjs.jetstream.replication.catch_up import CatchUp
 from pyjs.jetstream.replication.consumer_snapshots import ConsumerSnapshots, load
 from pyjs.jetstream.replication.copying import Answer
 from pyjs.jetstream.replication.healing import heal_steps
+from pyjs.jetstream.replication.settling import Settling
 from pyjs.jetstream.stream.replicated import operations
 from pyjs.jetstream.stream.replicated.proposal import Outcome, Proposal
 from pyjs.jetstream.stream.replicated.replica import Replica
@@ -35,7 +36,7 @@ from pyjs.store.file.store import FileStore
 from pyjs.store.memory import MemStore
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
     from typing import TypeAlias
 
     from pyjs.consensus.consensus import Consensus
@@ -106,6 +107,7 @@ class StreamMachine:
         turn, timers = js.account.turn, js.shared.timers
         self.poll, self.leaving, self.whole = (Answer(turn, timers, asker) for asker in (1, 2, 0))
         self._reads: list[Outcome] = []  # reads that wait for the consensus
+        self._settling = Settling(turn, timers, self)
         self._is_syncing = False
         self._is_healing = False
         self._consumers = ConsumerSnapshots()
@@ -134,6 +136,7 @@ class StreamMachine:
     def end(self) -> None:
         """Stop leading and copying: the replica is closed or removed."""
         self.follow()
+        self._settling.release()
         if self.catch_up is not None:
             self.catch_up.cancel()
             self.catch_up = None
@@ -169,6 +172,7 @@ class StreamMachine:
             turn = self.stream.turn
             self.leader, self.leader_since_ns = leader, turn.now + turn.skew
         self._fail_reads()
+        self._settling.release()
         self.is_elected = role == Role.LEADER
         if self.is_elected:
             self._lead()
@@ -181,7 +185,6 @@ class StreamMachine:
         if self.leads or self.catch_up is not None or self.replica.stopped is not None:
             return
         self.leads = True
-        self._set_pace()
         self.replica.lead()
         if self.replica.index == 0 and self.stream.store.last_seq:
             self._consensus.propose(self.group, _NOTE.pack(_BASE, self.stream.store.last_seq))
@@ -367,6 +370,7 @@ class StreamMachine:
         """Handle a replica that has stopped applying entries."""
         if not self.stream.closed:
             self._fail_reads()
+            self._settling.release()
             self.stream.turn.go_on(self._owner.mend_steps(self))
 
     # -- configuration -----------------------------------------------------------------------------------------
@@ -380,13 +384,7 @@ class StreamMachine:
     def configured(self, old: StreamConfig) -> None:
         """Apply the parts of a new configuration that are outside of the replica."""
         if self.stream.config != old:
-            self._set_pace()
             streams.reconfigured(self.js, self.stream, old, leads=self.leads)
-
-    def _set_pace(self) -> None:
-        """Let followers apply at once what is committed only if clients may read it there."""
-        config = self.stream.config
-        self._consensus.set_prompt(self.group, config.allow_direct or config.mirror_direct)
 
     def _settle_config(self) -> None:
         """Propose the configuration of the metadata, before any message, if the stream has another one.
@@ -434,6 +432,25 @@ class StreamMachine:
             yield None
         if outcome.error is not None or not self.leads:
             raise LeaderChanged
+
+    @property
+    def has_tail(self) -> bool:
+        """Whether the log has entries that are not applied."""
+        return self._consensus.has_tail(self.group)
+
+    def ask(self, done: Callable[[], None]) -> bool:
+        """Call `done` when what is committed now has been applied; return False if no leader is known."""
+        return self._consensus.read_index(self.group, done)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether a direct get can be answered at once; the leader applies an entry before it acknowledges it."""
+        return self._settling.is_idle and (self.leads or self.catch_up is not None or not self.has_tail)
+
+    def settle_steps(self) -> Steps:
+        """Wait until entries that may have been acknowledged are applied here, or for a bounded time."""
+        if not self.is_settled:
+            yield from self._settling.steps()
 
     def _fail_reads(self) -> None:
         reads, self._reads = self._reads, []

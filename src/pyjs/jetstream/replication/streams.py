@@ -136,6 +136,17 @@ class ReplicatedStreams:
         if machine is not None:
             yield from machine.current_steps()
 
+    def is_settled(self, stream: Stream) -> bool:
+        """Return whether a direct get of a stream can be answered at once."""
+        machine = self.machine_of(stream)
+        return machine is None or machine.is_settled
+
+    def settle_steps(self, stream: Stream) -> Steps:
+        """Wait until entries that may have been acknowledged are applied here, or for a bounded time."""
+        machine = self.machine_of(stream)
+        if machine is not None:
+            yield from machine.settle_steps()
+
     def machine_of(self, stream: Stream) -> StreamMachine | None:
         """Return the replica of a stream on this node; None: the stream has no others."""
         machine = self._machines.get((stream.account.name, stream.name))
@@ -254,6 +265,7 @@ class ReplicatedStreams:
         self._machines[key] = machine
         incarnation = assignment.incarnation_on(self._node)
         self._consensus.open(assignment.group, assignment.raft_group, machine, conf, incarnation)
+        self._consensus.set_prompt(assignment.group, False)  # direct gets wait where it matters: settling.py
         is_first = conf is not None and assignment.nodes[0] == self._node
         if len(voters) == 1 or (voters and is_first):
             machine.stream.turn.go_on(self._stand_steps(machine))

@@ -3,7 +3,8 @@
 - By default the streams written since the last sync are synced every `sync_interval`; earlier if many files wait,
 since these occupy descriptors.
 - With `sync_interval: always` every turn submits its batch at once, and PubAcks are sent once it is durable: group
-commit, one fdatasync per stream and batch, while the next batch is read.
+commit, one fdatasync per stream and batch, while the next batch is read. Streams whose PubAcks do not wait for it are
+synced as by default: those with replicas, whose messages are durable in the log of their group.
 
 Many streams are synced together: after all have returned their jobs, some in each callback of the loop, one sync of
 the file system covers them.
@@ -55,6 +56,7 @@ class Syncer:
         self.group_min = GROUP_MIN_ALWAYS if self._always else GROUP_MIN
         self._due: deque[Syncing] = deque()  # streams that have not been asked yet
         self._works: list[Work] = []  # their jobs so far
+        self._later: list[Syncing] = []  # with `always`: streams that nobody waits for
         self._timer: asyncio.TimerHandle | None = None
         self._drained: Callable[[], None] | None = None  # call it when everything is synced; None: no drain
         self._drain_until = 0.0  # time after which the drain no longer waits for writes
@@ -65,15 +67,34 @@ class Syncer:
             return
         if self._drained is not None and self._driver.loop.time() >= self._drain_until:
             return
-        if self._always or self._files.crowded:
+        if self._files.crowded or self._drained is not None:
             self.sync()
-        elif self._timer is None:
-            self._timer = self._driver.loop.call_later(self._interval_s, self._interval_over)
+        elif self._always:
+            self._sync_urgent()
+        else:
+            self._sync_later()
 
     def sync(self) -> None:
         """Submit jobs for all unsynced streams, some per callback."""
+        later, self._later = self._later, []
+        self._begin([*later, *self._turn_state.take("unsynced")])
+
+    def _sync_urgent(self) -> None:
+        """Submit jobs for the streams whose answers wait for a sync, and note the others."""
+        urgent: list[Syncing] = []
+        for stream in self._turn_state.take("unsynced"):
+            (urgent if stream.sync_always else self._later).append(stream)
+        self._begin(urgent)
+        if self._later:
+            self._sync_later()
+
+    def _sync_later(self) -> None:
+        if self._timer is None:
+            self._timer = self._driver.loop.call_later(self._interval_s, self._interval_over)
+
+    def _begin(self, streams: list[Syncing]) -> None:
         is_busy = bool(self._due)
-        self._due.extend(self._turn_state.take("unsynced"))
+        self._due.extend(streams)
         if self._due and not is_busy:
             self._begin_some()
 
@@ -126,9 +147,9 @@ class Syncer:
         """
         if self._timer is not None:
             self._timer.cancel()
-        self._always = True
         self._drained = then
         self._drain_until = self._driver.loop.time() + DRAIN_S
+        self.sync()
         self._drain_on()
 
     def _drain_on(self) -> None:

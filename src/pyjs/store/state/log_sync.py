@@ -67,6 +67,7 @@ class LogSync:
     ) -> None:
         self._disk = disk
         self._ask = ask
+        self.sync_always = always  # acks may wait for a sync
         self._logs_max = JOB_LOGS_MAX if always else None
         self._asked = False
         self._waiting: dict[str, list[Done]] = {}  # unsynced log -> callbacks, in order of writes

@@ -420,3 +420,37 @@ async def test_a_drain_waits_until_all_streams_were_asked(
     await asyncio.wait_for(drained.wait(), 60)
 
     assert asked[:5] == [1, 2, 3, 4, 5]
+
+
+async def test_a_stream_that_no_answer_waits_for_is_synced_later(tmp_path: Path, opened: list[Site]) -> None:
+    site = Site(tmp_path, always=True)
+    opened.append(site)
+    await site.settle()
+    site.stream.sync_always = False  # as that of a replica
+    before = site.disk.syncs
+
+    site.publish(3)
+    await site.settle()
+    assert len(site.acks()) == 3
+    assert site.disk.syncs == before
+
+    drained: list[bool] = []
+    site.syncer.drain(lambda: drained.append(True))
+    await site.settle()
+    assert drained
+    assert site.store.syncs.synced_mark == site.store.syncs.written_mark
+
+
+async def test_a_stream_that_is_synced_later_is_synced_within_the_interval(
+    tmp_path: Path, opened: list[Site]
+) -> None:
+    site = Site(tmp_path, always=True, interval_ns=1000)
+    opened.append(site)
+    site.stream.sync_always = False
+    await site.settle()
+
+    site.publish()
+
+    async with asyncio.timeout(10):
+        while site.store.syncs.synced_mark != site.store.syncs.written_mark:
+            await asyncio.sleep(0.001)
