@@ -52,7 +52,7 @@ class Entrance(NamedTuple):
 
 
 class SessionEvents(ABC):
-    """A listener for logins and disconnects. It is called in the middle of other work, and may only record the event."""
+    """A listener for logins and disconnects. It is called in the middle of other work, so it may only record them."""
 
     @abstractmethod
     def entered(self, session: ClientSession) -> None:
