@@ -12,7 +12,7 @@ cdef class Losses:
     """Messages lost to damage, found at the start or later."""
     cdef readonly uint64_t msgs
     cdef readonly uint64_t bytes        # of files
-    cdef readonly list seqs             # the first of the lost messages
+    cdef readonly list seqs             # the first LISTED_MAX of the lost messages
 
 cdef class Examiner:
     """Reads whole segments of an open store and drops their damaged messages."""
@@ -21,8 +21,8 @@ cdef class Examiner:
     cdef SegmentWriter writer
     cdef SegmentReader reader
     cdef readonly Losses losses
-    cdef readonly bint mistaken             # an index file was wrong: reads wait until the store is reopened
-    cdef public object on_mistake           # called when `mistaken` becomes true; None: the store is never reopened
+    cdef readonly bint mistaken             # an index file was wrong: reads are refused until the store is reopened
+    cdef public object on_mistake    # called when `mistaken` becomes true; None: the store will not be reopened
 
     cdef int examine(self, uint64_t seq) noexcept nogil
     cdef void distrust(self, Segment* s) except *
