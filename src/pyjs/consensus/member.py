@@ -238,7 +238,7 @@ class Member:
         self.log_size = max(0, self.log_size - size)
 
     def install(self, index: int, time_ns: int, data: bytes) -> None:
-        """Replace the state of the machine, after `note_start`; a stopped machine gets it when the group is reopened."""
+        """Replace the state of the machine, after `note_start`; a stopped machine gets it at the next opening."""
         if self.state is State.STOPPED:
             return
         self.drop_proposals()

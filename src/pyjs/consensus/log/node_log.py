@@ -450,7 +450,7 @@ class NodeLog:
         one.hard = (*one.hard[:2], one.start)
 
     def end_doubt(self) -> None:
-        """Stage a record that all groups are known: those that may be lost returned as other peers, or were removed."""
+        """Stage a record that all groups are known: those that may be lost are replaced by other peers, or removed."""
         self._check_working()
         self._end.end_doubt()
 
@@ -476,7 +476,7 @@ class NodeLog:
         return self._shelf.fresh_job()
 
     def finish_fresh_file(self, job: FreshFileJob, error: Exception | None) -> None:
-        """Add the created file. A failed sync ends the log; after another error the log continues without the file."""
+        """Add the created file. A failed sync ends the log; after another error it continues without the file."""
         self._shelf.made(job, error)
         if error is None or self.error is not None:
             return
