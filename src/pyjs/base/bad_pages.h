@@ -1,8 +1,8 @@
 /* The handler of SIGBUS in maps of files: it replaces the unreadable page with zeros, and counts it.
  *
- * Threads that hold the GIL change the table of maps; the signal handler may read it in any thread at any moment. A slot
- * is in use while its `size` is not 0: `size` is written last and cleared first. Blocks of slots are never freed. The
- * handler calls only mmap and sigaction.
+ * Threads that hold the GIL change the table of maps; the signal handler may read it in any thread at any moment. A
+ * slot is in use while its `size` is not 0: `size` is written last and cleared first. Blocks of slots are never freed.
+ * The handler calls only mmap and sigaction.
  */
 #ifndef PYJS_BAD_PAGES_H
 #define PYJS_BAD_PAGES_H
@@ -73,7 +73,7 @@ static void pyjs_on_sigbus(int sig, siginfo_t *info, void *context) {
     errno = saved;
 }
 
-/* Install our handler if another one (such as faulthandler) was installed meanwhile; that one is called after ours. */
+/* Install our handler again if another one (such as faulthandler) replaced it; that one is called after ours. */
 static void pyjs_take_signal(void) {
     struct sigaction now, ours;
     if (sigaction(SIGBUS, NULL, &now) != 0 || (now.sa_flags & SA_SIGINFO && now.sa_sigaction == pyjs_on_sigbus))

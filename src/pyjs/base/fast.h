@@ -80,8 +80,8 @@ static inline int pyjs_digits(char *out, uint64_t v) {
 
 /* Return the index of the first byte below '!' (blank, line end, control character) at or after p[i], or n if none.
  *
- * Examines eight bytes at a time: the subtraction sets the high bit of a byte that is below '!'. The bits of bytes after
- * the first such byte may be wrong; that of the first one is right.
+ * Examines eight bytes at a time: the subtraction sets the high bit of a byte that is below '!'. The bits of bytes
+ * after the first such byte may be wrong; that of the first one is right.
  */
 static inline size_t pyjs_below_graphic(const char *p, size_t n, size_t i) {
     for (; i + 8 <= n; i += 8) {
