@@ -1,8 +1,8 @@
 /* The handler of SIGBUS in maps of files: it replaces the unreadable page with zeros, and counts it.
  *
- * Threads that hold the GIL change the table of maps; the signal handler may read it in any thread at any moment. A
- * slot is in use while its `size` is not 0: `size` is written last and cleared first. Blocks of slots are never freed.
- * The handler calls only mmap and sigaction.
+ * Threads that hold the GIL change the table of maps; the signal handler may read it in any thread at any moment.
+ * A slot is in use while its `size` is not 0: `size` is written last and cleared first. Blocks of slots are never
+ * freed. The handler calls only mmap and sigaction.
  */
 #ifndef PYJS_BAD_PAGES_H
 #define PYJS_BAD_PAGES_H

@@ -104,7 +104,7 @@ class Mesh:
         self._add(Dial(host, port, learned=True, server_id=server_id))
 
     def beside(self, dial: Dial, rid: int, purposes: tuple[str, ...] = (PULSE, BULK)) -> None:
-        """Also connect for other purposes, as long as the route exists that has the number `rid` at the other side."""
+        """Also connect for other purposes, as long as the route exists that the other side numbers `rid`."""
         for purpose in purposes:
             before = self._beside.get((dial.server_id, purpose))
             if before is not None:

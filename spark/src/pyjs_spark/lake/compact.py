@@ -4,15 +4,15 @@ Files. Within one day, adjacent files are merged into one, whose name covers the
 
     seq=1-5, seq=6-10, seq=11-12 of date=2026-11-20    become    seq=1-12
 
-Ranges still end at multiples of `rows_per_file`, at midnight and before missing ranges: the next run of the archive
-reads each range that no file covers, so a name must cover only archived messages. Ranges known to have no message
-(_none/) may lie between them.
-
-A day changes atomically: its folder is rebuilt beside the archive, with hard links of the files that stay, and takes
-the place of the old one by one call (renameat2 with RENAME_EXCHANGE). After a kill at any point the day is either the
 Ranges still end at multiples of `rows_per_file`, at midnight and before missing ranges: the next run of the
 archive reads each range that no file covers, so a file name must cover only archived messages. Ranges that
 are known to have no message (_none/) may be between them.
+
+A day changes atomically: its folder is built again beside the archive, with hard links to files that stay, and
+replaces the old one in one call (renameat2 with RENAME_EXCHANGE). After a kill at any point, the day is either
+the old or the new one; the next run removes leftovers from _tmp/. That call exists only on Linux, for local
+folders; other places are refused.
+
 Snapshots. <root>/stream=<name>/latest.parquet has the last message of each subject (frames.latest). It is replaced
 atomically by a rename; _latest.json beside it has the stream's identity and the last sequence.
 """

@@ -53,7 +53,7 @@ class Watch:
         self._clock = clock
         self._now = now
         self._started, self._started_s = now(), clock()
-        self._left: dict[tuple[str, int], int] = {}  # unfinished ranges: (stream, first sequence) -> number of sequences
+        self._left: dict[tuple[str, int], int] = {}  # unfinished ranges: (stream, first sequence) -> sequences
         self._planned = 0  # number of planned ranges
         self._lag: dict[str, int] = {}
         self._rows = 0

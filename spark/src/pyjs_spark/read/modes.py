@@ -27,7 +27,7 @@ def read_range(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the messages of the range in order, in its mode; see pull.read_range()."""
     if what.place is not None:
-        # A store allows the whole range of sequences, which plans of servers' streams do not need.
+        # Imported here: only reads of a store directory need it.
         from pyjs_spark.read import files
 
         return files.read_range(what.place, what, report)

@@ -450,7 +450,7 @@ class NodeLog:
         one.hard = (*one.hard[:2], one.start)
 
     def end_doubt(self) -> None:
-        """Stage a record that all groups are known: those that may be lost are replaced by other peers, or removed."""
+        """Stage a record that all groups are known: those that may be lost were replaced or removed."""
         self._check_working()
         self._end.end_doubt()
 

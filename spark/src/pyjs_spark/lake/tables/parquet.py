@@ -116,7 +116,7 @@ class ParquetArchive:
 
 
 def rows_in(system: Any, path: str, low: int, high: int) -> int:
-    """Return the rows of a Parquet file from its footer. Raises ValueError: damaged, or a row is not in [low, high)."""
+    """Return the rows of a Parquet file from its footer. Raises ValueError: damaged, or a row outside [low, high)."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

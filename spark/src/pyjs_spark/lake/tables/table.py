@@ -111,7 +111,7 @@ class Table(ABC):
                 system.delete_file(info.path)
 
     def begin(self, low: int) -> int:
-        """Return the end of the table. Raises SparkError if the ranges from `low` on were planned from another end."""
+        """Return the end of the table. Raises SparkError if ranges from `low` were planned from another end."""
         with told(self):
             record = self.record()
         if record is None or record.next > low:
