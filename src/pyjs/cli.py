@@ -1,10 +1,11 @@
-"""The command line: turns arguments into Options and a running server, or into an answer and an exit code.
+"""The command line: turns arguments into Options and a running server, or into some output and an exit code.
 
-Knows flags and files, nothing of sockets: the server is imported only when it is started. Lines that tools read
+Knows flags and files, but no sockets: the server is imported only when it is started. Lines that tools read
 (version, `-t`, errors) start with the name of nats-server, which this program replaces. Exit codes: 0 success, 1
 refused or failed, 2 invalid command line.
 
-Source: behaviour of nats-server 2.15.1; an unknown flag ends with 2 here, with 0 there.
+Source: behaviour of nats-server 2.15.1; an exception: after an unknown flag, the exit code is 2 here and 0
+there.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from pyjs.server.system.config_file import read_file
 PROGRAM = "nats-server"  # in every line that tools for nats-server may read
 NATS_VERSION = "2.15.1"  # the release whose behaviour is implemented
 
-# The dependencies in pyproject.toml, except pydantic, which only pyjs.models imports, and those that a platform may
-# lack. Most are imported long after the start, too late for a clear error.
+# The dependencies in pyproject.toml, except pydantic (only pyjs.models imports it) and those that a platform
+# may lack. Most are imported long after the start, too late for a clear error message.
 PACKAGES = (
     "bcrypt",
     "cramjam",
@@ -35,9 +36,9 @@ PACKAGES = (
     "websockets",
     "xxhash",
 )
-MODULES = {"pynacl": "nacl"}  # where the module has another name than its package
+MODULES = {"pynacl": "nacl"}  # name of the module, where it differs from that of the package
 
-# Signals by their names for --signal.
+# Signals by the names that --signal accepts.
 SIGNALS = {"stop": "SIGKILL", "quit": "SIGINT", "term": "SIGTERM", "reopen": "SIGUSR1", "reload": "SIGHUP"}
 SIGNALS["ldm"] = "SIGUSR2"
 
@@ -89,7 +90,7 @@ def _certificate_problem(options: Options) -> str:
 
 def missing_packages() -> list[str]:
     """Return the required packages that are not installed."""
-    # Like importlib.util.find_spec, without the time to import importlib.util.
+    # Does the same as importlib.util.find_spec, but saves the time to import importlib.util.
     return [
         name
         for name in PACKAGES
@@ -165,7 +166,7 @@ def _config_path(line: CommandLine) -> str | None:
 
 
 def _option_flags(line: CommandLine) -> dict[str, str | int | bool]:
-    """Return the flags that set options, without those for commands."""
+    """Return the flags that set options, without the flags that are commands."""
     acted_upon = ("config", "t", "signal", "help", "version")
     return {name: value for name, value in line.flags.items() if name not in acted_upon}
 
@@ -210,7 +211,7 @@ def _send_signal(line: CommandLine) -> int:
 
 
 def _named_pids(text: str) -> list[int]:
-    """Return the pids for `text`: a pid, the path of a pid file, or a prefix of pids followed by `*`."""
+    """Return the pids that `text` means: a pid, the path of a pid file, or a prefix of pids followed by `*`."""
     if text.endswith("*") and (text == "*" or text[:-1].isdigit()):
         pids = [pid for pid in _server_pids() if str(pid).startswith(text[:-1])]
         if not pids:
@@ -219,7 +220,7 @@ def _named_pids(text: str) -> list[int]:
     try:
         text = read_file(text).strip()
     except OSError:
-        pass  # not a file: it must be a pid
+        pass  # it is not a file, so it must be a pid
     if not text.isdigit() or int(text) <= 0:
         raise LookupError(f"invalid pid: {text}; give a process id or the path of a pid file")
     return [int(text)]
@@ -231,7 +232,7 @@ def _running_pids(line: CommandLine) -> list[int]:
     path = _config_path(line)
     if not pid_file and path:
         pid_file = load_options(path, read_file, os.environ, {}).pid_file
-    if pid_file and os.path.exists(str(pid_file)):  # importing pathlib takes 3 ms
+    if pid_file and os.path.exists(str(pid_file)):  # os.path, since importing pathlib takes 3 ms
         return _named_pids(str(pid_file))
     pids = _server_pids()
     if not pids:

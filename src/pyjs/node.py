@@ -1,13 +1,13 @@
 """The node: accounts, sessions and JetStream, run turn by turn. Bytes and time in, bytes out.
 
-All work is either ingest (a session handles a read: parse, route, bounded appends) or part of a turn. A turn has one
-order of effects (core/scheduler.pyx): stores commit, then their PubAcks are sent; API requests run; consumers
-deliver; chores do a step; every connection with output writes once. Each kind of work has a share of the turn; the
-rest waits for the next turn.
+All work is either input (a session handles a read: parse, route, bounded appends) or part of a turn. The
+effects of a turn have a fixed order (core/scheduler.pyx): stores commit, then their PubAcks are sent; API
+requests run; consumers deliver; chores do a step; every connection with output writes once. Each kind of work
+has a share of the turn; the rest waits for the next turn.
 
 Long because each part of a server is created, changed by a reload, and ended here.
 
-Knows no sockets, threads or clocks: `server/` drives it with an event loop, tests with a virtual clock.
+Knows no sockets, threads or clocks: `server/` runs it on an event loop, tests run it with a virtual clock.
 """
 
 from __future__ import annotations
@@ -58,16 +58,16 @@ if TYPE_CHECKING:
 PEER_VERSION = "2.15.1"  # the nats-server version whose behaviour is implemented; shown to clients
 API_LEVEL = 5
 SKEW_EVERY_NS = 10_000_000  # maximum time between two reads of the wall clock
-STEP_NS = 1_000_000_000  # a smaller change of the skew is not a step: clocks are also slewed
+STEP_NS = 1_000_000_000  # a smaller change of the skew is not a step: clocks are also adjusted gradually
 # -ERR text and close reason
 ACCOUNT_FULL = "maximum account active connections exceeded", "Maximum Account Connections Exceeded"
 TOO_MANY_SUBSCRIPTIONS = "maximum subscriptions exceeded"
-WORKER_CIDS = 1_000_000_000  # ids of connections for each worker
+WORKER_CIDS = 1_000_000_000  # numbers of connection ids reserved for each worker
 BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"  # RFC 4648
 
 
 class NotStarted(PyjsError):
-    """JetStream of a cluster cannot start; the text says why."""
+    """JetStream of a cluster cannot start; the text has the reason."""
 
 
 class Node(Host):
@@ -82,8 +82,8 @@ class Node(Host):
         self.timers = Timers()
         self.turn_state = Turn()
         self.turn_state.skew = clock.skew_ns()
-        self._skew_due_ns = 0  # when the wall clock is read again
-        self.routes = RouteCache()  # for all accounts
+        self._skew_due_ns = 0  # time at which the wall clock is read again
+        self.routes = RouteCache()  # shared by all accounts
         self._routes_timer: Timer | None = None
         self.faults = Faults(log)
         self._scheduler = Scheduler(self.turn_state, self.timers, clock, self.faults)
@@ -103,10 +103,10 @@ class Node(Host):
         self.closed = ClosedSessions(options.limits.max_closed_clients)
         self.total_connections = 0
         self.slow_consumers = self.stale_connections = self.stalled_clients = 0
-        # By account: in_msgs, in_bytes, out_msgs, out_bytes of closed sessions.
+        # in_msgs, in_bytes, out_msgs, out_bytes of closed sessions, by account.
         self._closed_counters: dict[str, tuple[int, int, int, int]] = {}
         self._last_cid = 4  # nats-server's own internal clients take the first ids
-        if options.worker is not None:  # ids of connections differ between workers
+        if options.worker is not None:  # each worker has other connection ids
             self._last_cid += (options.worker.number - 1) * WORKER_CIDS
         self._in_turn = False
         self.accounts: dict[str, Account] = {}
@@ -115,7 +115,7 @@ class Node(Host):
         self.cluster: Cluster | None = None
         self.apply_options(options)
         if options.cluster.port:
-            from pyjs.cluster.cluster import Cluster  # most servers are in none
+            from pyjs.cluster.cluster import Cluster  # imported lazily: most servers are in no cluster
 
             self.cluster = Cluster(self, options.cluster)
 
@@ -123,7 +123,7 @@ class Node(Host):
 
     def _take_keys(self, options: Options) -> None:
         """Create the keys with which the server signs and decrypts, and the parts that need them."""
-        # Only servers with tokens need the import of the cryptography.
+        # Imported lazily, since it imports cryptography: only servers with tokens need it.
         from pyjs.core.trust.accounts import TrustedAccounts
         from pyjs.core.trust.callouts import Callouts
         from pyjs.core.trust.resolvers import resolver_from
@@ -140,7 +140,7 @@ class Node(Host):
     def apply_options(self, options: Options) -> None:
         """Apply limits, accounts and users; called at the start and after a reload."""
         claimed: dict[str, AccountOptions] = {}
-        if self.trust is not None:  # the accounts are those of tokens
+        if self.trust is not None:  # operator mode: the accounts come from tokens
             claimed = {
                 name: each for name, each in self.options.accounts.items() if name in self.trust.accounts
             }
@@ -172,7 +172,7 @@ class Node(Host):
             self.jetstream.apply_options()
 
     def _share(self, options: Options) -> None:
-        """Apply imports, exports and mappings of accounts where they have changed."""
+        """Apply the imports, exports and mappings of accounts that have changed."""
         self.system_account = self.accounts.get(options.system_account)
         if not self.exchanges and not options.shares():
             return
@@ -180,7 +180,7 @@ class Node(Host):
         from pyjs.config.exchange.declared import Exchange
 
         declared = {name: Exchange() for name in self.accounts} | options.exchanges()
-        if self.trust is not None:  # of accounts with tokens, `share` applies it
+        if self.trust is not None:  # for accounts with tokens, `share` does this
             declared |= {name: self.exchanges.get(name, Exchange()) for name in self.trust.accounts}
         changed = [
             name for name, exchange in declared.items() if self.exchanges.get(name, Exchange()) != exchange
@@ -193,7 +193,7 @@ class Node(Host):
             apply(self, declared, [*changed, *importers(declared, changed)])
 
     def share(self, name: str, exchange: Exchange) -> None:
-        """Apply imports, exports and mappings of an account with a token."""
+        """Apply the imports, exports and mappings of an account with a token."""
         from pyjs.core.exchange.account_exchange import apply
 
         self.exchanges[name] = exchange
@@ -215,7 +215,7 @@ class Node(Host):
         return account
 
     def _name_api(self, account: Account) -> None:
-        """Set the account's API prefix with the domain; a status 503 shows subjects without the domain."""
+        """Set the account's API prefix if there is a domain; status 503 shows subjects without the domain."""
         jetstream = self.options.jetstream
         named = jetstream.enabled and jetstream.domain and self.options.jetstream_of(account.name) is not None
         account.api_prefix = f"$JS.{jetstream.domain}.API.".encode() if named else b""
@@ -229,7 +229,7 @@ class Node(Host):
         self.options.accounts[options.name] = options
         if options.name == self.options.system_account:
             self.system_account = account
-            options.jetstream = None  # it can have none
+            options.jetstream = None  # this account cannot have JetStream
         self._name_api(account)
         if self.jetstream is not None:
             self.jetstream.apply_account(account)
@@ -283,15 +283,15 @@ class Node(Host):
         try:
             yield from self.jetstream.start_steps()
         except BaseException:
-            failed, self.jetstream = self.jetstream, None  # must not be used without the lock of the store
+            failed, self.jetstream = self.jetstream, None  # without the lock of the store, JetStream must not be used
             failed.stop()
             raise
 
     def _member(self) -> MemberNode | None:
-        """Return the part of this server in a JetStream cluster; None: it is in none.
+        """Return this server's part in a JetStream cluster, or None if it is in none.
 
         Raises:
-            NotStarted: the engine is missing, or the server has routes already.
+                NotStarted: the engine is missing, or the server already has routes.
         """
         cluster = self.cluster
         if cluster is None or self.options.cluster.local:
@@ -347,11 +347,11 @@ class Node(Host):
             self.events.traced(trace)
 
     def session_closed(self, session: ClientSession) -> None:
-        """Remove a closed `session`; a copy stays for monitoring."""
+        """Remove a closed `session`; monitoring keeps a copy."""
         self.sessions.pop(session.cid, None)
         for sessions in (self.sessions, session.account.sessions):
             if not sessions:
-                sessions.clear()  # shrinks the table, which otherwise only grows
+                sessions.clear()  # frees the memory of the table, which would otherwise never shrink
         self.closed.add(session)
         if self.cluster is not None:
             self.cluster.clients_changed(session.account)
@@ -392,7 +392,7 @@ class Node(Host):
         return 0 if self.cluster is None else self.cluster.headcount.elsewhere(account)
 
     def clients_came_elsewhere(self, account: Account) -> None:
-        """Close as many of the newest clients of `account` as the whole cluster has too many."""
+        """Close the newest clients of `account`: as many as the whole cluster has beyond the limit."""
         limits = account.limits
         if not isinstance(limits, AccountLimits) or limits.max_connections < 0:
             return
@@ -410,11 +410,11 @@ class Node(Host):
             session.close(ACCOUNT_FULL[1], ACCOUNT_FULL[0])
 
     def enforce_account_limits(self) -> None:
-        """After a reload, close surplus clients of accounts, newest first, and report surplus subscriptions."""
+        """After a reload, close clients beyond account limits, newest first, and report extra subscriptions."""
         for account in self.accounts.values():
             self.clients_came_elsewhere(account)
         for session in self.sessions.values():
-            if session.num_subscriptions > session.subscriptions_max:  # the session keeps them
+            if session.num_subscriptions > session.subscriptions_max:  # the session keeps its subscriptions
                 self.log.error(f"{session} - {TOO_MANY_SUBSCRIPTIONS}")
                 session.send_error(TOO_MANY_SUBSCRIPTIONS)
 
@@ -495,7 +495,7 @@ class Node(Host):
             self._in_turn = False
 
     def _read_wall_clock(self, now_ns: int) -> None:
-        """Read the skew of the clock; after a step of the wall clock, reset everything that waits for a wall time."""
+        """Read the skew of the wall clock. If the wall clock was set, reset everything that waits for a wall time."""
         self._skew_due_ns = now_ns + SKEW_EVERY_NS
         step_ns = self.clock.skew_ns() - self.turn_state.skew
         self.turn_state.skew += step_ns
@@ -521,7 +521,7 @@ class Node(Host):
             self._in_turn = False
 
     def _end_turn(self, now_ns: int) -> None:
-        """Expire consumers, close objects with faults, free unused routes and set the timer for the next time."""
+        """Expire consumers, repair objects that had faults, free unused routes, set the timer for the next time."""
         state, routes = self.turn_state, self.routes
         if state.expired:
             consumers = state.take("expired")
@@ -536,10 +536,10 @@ class Node(Host):
             self._routes_timer = self.timers.at(max(due_ns, now_ns + 1), self._routes_due)
 
     def _routes_due(self) -> None:
-        self._routes_timer = None  # checked at the end of this turn
+        self._routes_timer = None  # the end of this turn checks the routes
 
     def _mend(self) -> None:
-        """Close sessions, and reopen streams and consumers, that had a fault and may be inconsistent."""
+        """Close sessions and reopen streams and consumers that had a fault, since their state may be inconsistent."""
         for owner, _ in self.turn_state.take("faulted"):
             if isinstance(owner, ClientSession):
                 owner.link.abort()
@@ -555,7 +555,7 @@ class Node(Host):
         return self._scheduler.has_work
 
     def next_deadline_ns(self) -> int | None:
-        """Return the time of the next turn without input, or None if none is due."""
+        """Return the time of the next turn if no input comes, or None if no turn is due."""
         return self.timers.next_deadline_ns()
 
 
@@ -582,7 +582,7 @@ def websocket_tls_fields(options: Options) -> dict[str, object]:
 
 
 def python_version() -> str:
-    """Return the value for the field that has the Go version in nats-server."""
+    """Return the value for the field in which nats-server shows the Go version."""
     return f"python{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
 
 
@@ -641,7 +641,7 @@ def user_from(options: UserOptions, account: str, default: Permissions | None) -
 
 
 def authenticator_from(options: Options, rng: Rng) -> Authenticator:
-    """Return the authenticator with all users: of the authorization block and of every account."""
+    """Return the authenticator with all users of the authorization block and of every account."""
     auth = options.authorization
     default = permissions_from(auth.default_permissions)
     users = [user_from(user, GLOBAL_ACCOUNT, default) for user in auth.users]
@@ -651,7 +651,7 @@ def authenticator_from(options: Options, rng: Rng) -> Authenticator:
         account_default = permissions_from(account.default_permissions)
         users.extend(user_from(user, name, account_default) for user in account.users)
     hashed = any(is_bcrypt(secret) for secret in (auth.token, *(user.secret for user in users)))
-    # A single user has a password too, as in nats-server.
+    # As in nats-server, a single user needs a password even with verify_and_map.
     by_certificate = options.tls.verify_and_map and not (auth.user or auth.token)
     return Authenticator(
         users,
@@ -666,7 +666,7 @@ def authenticator_from(options: Options, rng: Rng) -> Authenticator:
 
 
 def websocket_entrance(options: Options, rng: Rng, common: Entrance) -> Entrance:
-    """Return the login rules of WebSocket clients: those of all clients, modified by the block `websocket`."""
+    """Return the login rules of WebSocket clients: the common ones, with the changes of the block `websocket`."""
     block = options.websocket
     authenticator = common.authenticator
     if block.has_logins:

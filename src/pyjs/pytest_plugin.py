@@ -1,6 +1,6 @@
 """The pytest plugin: the fixture `pyjs_server` starts a server for each test that uses it.
 
-pytest finds it by the entry point of the package. The server is imported once a test uses the fixture.
+pytest finds it by the package's entry point. The server is imported only when a test uses the fixture.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Errors between a Spark job and a stream.
+"""The errors of this package.
 
 Each text names the place (address, stream or option), the cause and the remedy. All errors can be pickled,
 because Spark carries a worker's error to the driver.
@@ -51,7 +51,7 @@ class ReadStalled(SparkError):
 
 
 class SeqTooLarge(SparkError):
-    """A sequence above 2^63-1, the maximum of a Spark column."""
+    """A sequence above 2^63-1, the maximum of Spark's column type."""
 
 
 class ApiError(SparkError):
@@ -68,11 +68,11 @@ class ApiError(SparkError):
 
 
 class OptionError(SparkError):
-    """An option that is unknown, missing, or has a value that is not allowed."""
+    """An option is unknown or missing, or its value is not allowed."""
 
 
 def no_consumer(stream: str) -> OptionError:
-    """Return the error for a read by consumer that would take messages away from other consumers."""
+    """Return the error for a read by consumer that would take messages away from the stream's other consumers."""
     return OptionError(
         f"option readMode=consumer: the stream {stream} is a work queue or interest stream, and its consumers remove "
         "what they read; use readMode=auto or direct, which remove nothing"
@@ -80,15 +80,15 @@ def no_consumer(stream: str) -> OptionError:
 
 
 class SchemaError(SparkError):
-    """A schema with unknown columns or types."""
+    """A schema has unknown columns or types."""
 
 
 class StreamMissing(SparkError):
-    """A stream that is not on the server."""
+    """A stream does not exist on the server."""
 
 
 class RowRefused(SparkError):
-    """A row that cannot be a message: its subject, headers, id or size; nothing of it was sent."""
+    """A row cannot be a message, because of its subject, headers, id or size; no part of it was sent."""
 
 
 class PublishFailed(SparkError):
@@ -96,11 +96,11 @@ class PublishFailed(SparkError):
 
 
 class NotAcknowledged(PublishFailed):
-    """The connection was lost, or the server stopped answering, before it had acknowledged everything."""
+    """The connection was lost, or the server stopped answering, before it had acknowledged all messages."""
 
 
 class ReplayDiffers(SparkError):
-    """A repeated batch has other rows or partitions than before, or cannot be compared with it."""
+    """A repeated batch has other rows or partitions than before, or they cannot be compared."""
 
 
 class WriterReplaced(SparkError):
@@ -108,15 +108,15 @@ class WriterReplaced(SparkError):
 
 
 class SparkMissing(SparkError):
-    """A requirement of Spark is not installed on this machine."""
+    """Spark, or something that it needs, is not installed on this machine."""
 
 
 class BadStore(SparkError):
-    """A directory that is not a server's store, is damaged, or that this version cannot read."""
+    """A directory is not a server's store, is damaged, or cannot be read by this version."""
 
 
 class StoreKeyNeeded(SparkError):
-    """Files of a store directory are encrypted, and the key for them was not given."""
+    """Files of a store directory are encrypted, and their key was not given."""
 
 
 class BulkRefused(SparkError):
@@ -124,14 +124,14 @@ class BulkRefused(SparkError):
 
 
 def is_passing(error: SparkError) -> bool:
-    """Return whether a repetition of the same request may succeed soon."""
+    """Return whether the same request may succeed if it is repeated soon."""
     if isinstance(error, ApiError):
         return error.code == 503
     return isinstance(error, ConnectionLost | RequestTimeout | NoResponders | ServerUnreachable)
 
 
 def suggestion(name: str, known: Iterable[str], otherwise: str = "") -> str:
-    """Return the hint for an unknown name: the most similar known one, otherwise `otherwise`, or all known names.
+    """Return a hint for an unknown name: the most similar known one, or `otherwise`, or else all known names.
 
     If `known` is a mapping, its keys are names in lower case, and its values the names to show.
     """

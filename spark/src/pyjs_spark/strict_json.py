@@ -1,7 +1,7 @@
-"""Reader of JSON from outside, whose only error is ValueError.
+"""A reader for JSON from outside, which raises no error other than ValueError.
 
-The json module of Python raises RecursionError for text that nests deeply, and accepts halves of surrogate pairs:
-these would raise UnicodeEncodeError when the text is written.
+Python's json module raises RecursionError for deeply nested text, and accepts halves of surrogate pairs,
+which would raise UnicodeEncodeError when the text is written.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import json
 import re
 from typing import Any
 
-MAYBE_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # a half, or a whole pair
+MAYBE_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # half of a pair, or the start of a whole pair
 
 
 def loads(said: bytes | str) -> Any:
     """Return the decoded JSON. Raises ValueError."""
-    text = said if isinstance(said, str) else bytes(said).decode()  # json would accept halves in UTF-8 too
+    text = said if isinstance(said, str) else bytes(said).decode()  # json would accept halves encoded in UTF-8 too
     try:
         found = json.loads(text)
         if MAYBE_HALF.search(text):

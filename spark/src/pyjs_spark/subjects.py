@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-Filters = list[list[bytes]]  # as tokens
+Filters = list[list[bytes]]  # each filter as a list of tokens
 
 
 def is_match(subject: list[bytes], wanted: list[bytes]) -> bool:

@@ -3,8 +3,8 @@
     async with pyjs.aio.Server() as server:
         client = await nats.connect(server.client_url)
 
-See docs/embedding.md. Nothing of the process is changed: no signal handler, exception handler, event loop policy,
-logging configuration, allocator, garbage collector or limit.
+See docs/embedding.md. The server changes nothing of the process: no signal handler, exception handler, event
+loop policy, logging configuration, allocator, garbage collector or limit.
 """
 
 from pyjs.aio.server import Server

@@ -1,6 +1,7 @@
 """One server on the event loop of a program: started and stopped by `async with`, or by `start` and `stop`.
 
-A thin wrapper of pyjs.server: converts the arguments to Options, sends the log to the program's logging, and
+A thin wrapper around pyjs.server: converts the arguments to Options, sends the log to the program's logging,
+and
 creates a new server for each start.
 """
 
@@ -41,14 +42,15 @@ class Server:
         spin: bool = False,
         **keys: Unpack[ConfigKeys],
     ) -> None:
-        """Read the configuration; nothing is opened yet.
+        """Read the configuration; nothing is opened.
 
         `config` is the path of a configuration file, Options, or a model. `keys` are configuration keys by name,
         which override it: `Server(port=4222, jetstream={"store_dir": "data"})`. With neither, the server listens on a
         free port of 127.0.0.1 and stores its streams in a directory that is removed when it stops.
 
-        The log goes to `logger`, by default "pyjs.server", or to the `log_file` of the configuration. With `spin`
-        the loop polls for input for up to 50 us before it sleeps: answers are faster, but use a whole core.
+        The log goes to `logger` (by default "pyjs.server"), or to the `log_file` of the configuration. With
+        `spin`, the loop checks for input for up to 50 us before it sleeps: answers are faster, but it uses a
+        whole core.
 
         Raises:
             ConfigError: the configuration is invalid; the text has the place, cause and fix.

@@ -74,12 +74,12 @@ class ServerThread:
     def stop(self) -> None:
         """Stop the server and wait for the end of its thread. Does nothing if the server is not running."""
         thread = self._thread
-        if thread is None or self._pid != os.getpid():  # a forked child has no such thread
+        if thread is None or self._pid != os.getpid():  # a forked child does not have the thread
             return
         _running.discard(self)
-        with suppress(RuntimeError):  # the loop is closed: the start failed
+        with suppress(RuntimeError):  # raised if the start failed and the loop is closed
             self._loop.call_soon_threadsafe(self._stop_asked.set)
-        if thread.ident is None:  # the system could not start a thread
+        if thread.ident is None:  # the system could not start the thread
             self._loop.close()
         else:
             thread.join()
@@ -110,7 +110,7 @@ class ServerThread:
         await self._server.stop()
 
 
-# All servers to stop at the end of the process. atexit itself keeps an entry for each call ever registered.
+# All servers to stop at the end of the process; one atexit call for all, since atexit never drops a call.
 _running: set[ServerThread] = set()
 
 

@@ -3,7 +3,7 @@
     file       = block | compressed
     compressed = "cmp" | algorithm u8, 1: S2 | size of the block uvarint | frames of S2 | check u64 of the last record
 
-The frames decode to the block without its last eight bytes, which follow them.
+The frames decode to the block without its last eight bytes; these follow the frames uncompressed.
 Source: nats-server's source, server/filestore.go since 2.10.
 """
 

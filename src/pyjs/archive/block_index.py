@@ -9,8 +9,8 @@
                | number of removed | check of the last record u64 | [ set, or numbers in version 1 ]
     set      = magic 22 u8 | version u8 | nodes u32 | size u32 { first sequence u64 | bits u64 * 32 | height u16 }
 
-Numbers without a size are varints, times signed ones; the others are little-endian. A set of version 1 has 64 words
-of bits in each node. nats-server wrote `N.idx` before 2.10, and writes `index.db` since.
+Numbers without a size are varints, times signed varints; the others are little-endian. A set of version 1 has
+64 words of bits in each node. nats-server wrote `N.idx` before 2.10, and writes `index.db` since 2.10.
 
 An index is valid only if it belongs to the blocks: the check in it must be that of the last record.
 Source: nats-server's source, server/filestore.go and server/avl/seqset.go.

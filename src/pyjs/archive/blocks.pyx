@@ -6,8 +6,9 @@
     check  = HighwayHash of sequence, time, subject, headers and payload, with the SHA-256 of "<stream>-<number>" as
              key
 
-The highest bit of a sequence marks an erased message: only its sequence is used. The bit below it marks a tombstone:
-the message with this sequence was removed, or this was the last sequence when the block began.
+The highest bit of a sequence marks an erased message: only its sequence is used. The second highest bit marks
+a tombstone: the message with this sequence was removed, or the sequence was the stream's last when the block
+began.
 
 Size fields are not covered by the check, so each is compared with the record's size. A reader holds one unfinished
 record: at most RECORD_MAX bytes.
@@ -55,7 +56,7 @@ cdef struct Head:
 
 
 cdef bint read_head(Head* h, const uint8_t* p, size_t left) noexcept:
-    """Fill `h` from the first of `left` bytes at `p`; return False if no record begins so, or bytes are missing."""
+    """Fill `h` from `left` bytes at `p`; return False if they are too few, or not the start of a record."""
     cdef uint32_t size = 0, header_size = 0
     cdef uint16_t subject_size = 0
     if left < HEAD_SIZE:
@@ -88,9 +89,9 @@ cdef class BlockReader:
     cdef bytearray _held
     cdef size_t _at             # offset of the next record in `_held`
     cdef readonly uint64_t offset       # offset of the next record in the block
-    cdef uint64_t _unfit        # one more than the offset of the last record that did not fit its check; 0: none
+    cdef uint64_t _unfit        # 1 + the offset of the last record whose checksum was wrong; 0: none
     cdef readonly bytes check   # of the last record; eight zero bytes before the first one
-    cdef readonly list passed_by        # offsets of damaged records before those that `next` returned last
+    cdef readonly list passed_by        # offsets of damaged records that `next` has just skipped
 
     def __init__(self, str stream not None, uint32_t number) -> None:
         self._key = hashlib.sha256(f"{stream}-{number}".encode()).digest()
@@ -112,7 +113,7 @@ cdef class BlockReader:
     def next(self, size_t limit) -> list:
         """Return up to `limit` records; [] if more bytes are needed.
 
-        A record that does not fit its check is skipped if the next one fits.
+        A record whose checksum is wrong is skipped if the checksum of the next record is right.
 
         Raises:
             BadBlock: a record is damaged.
@@ -140,7 +141,7 @@ cdef class BlockReader:
         if not read_head(&first, p, left) or left < first.size + HEAD_SIZE:
             return False
         p, left = p + first.size, left - first.size
-        # If the head is impossible, do not wait for more bytes: they would be held forever.
+        # If the head is impossible, do not wait for more bytes: the bytes read so far would be held forever.
         if read_head(&second, p, left):
             if left < second.size:
                 return False
@@ -156,7 +157,7 @@ cdef class BlockReader:
         return True
 
     cdef BlockRecord read_one(self):
-        """Return the next record, or None if more bytes are needed or it does not fit its check."""
+        """Return the next record, or None if more bytes are needed or its checksum is wrong."""
         cdef const uint8_t* p = <const uint8_t*> PyByteArray_AS_STRING(self._held) + self._at
         cdef size_t left = len(self._held) - self._at, body
         cdef Head h
@@ -170,7 +171,7 @@ cdef class BlockReader:
         if h.begin + h.header_size + CHECK_SIZE > h.size:
             raise BadBlock(f"the record at {self.offset} claims {h.header_size} bytes of headers", self.offset)
         if self._unfit == self.offset + 1:
-            return None                     # known from an earlier check
+            return None                     # its checksum is known to be wrong from an earlier call
         if not self.fits(p, &h):
             self._unfit = self.offset + 1
             return None
@@ -198,7 +199,7 @@ cdef class BlockReader:
         record.seq = seq & ~(ERASED_BIT | TOMBSTONE_BIT)
 
     cdef bint fits(self, const uint8_t* p, Head* head) noexcept:
-        """Return whether a record fits its check."""
+        """Return whether the checksum of a record is right."""
         cdef Highway h
         cdef uint64_t value
         highway_begin(&h, self._key)

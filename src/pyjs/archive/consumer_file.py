@@ -4,8 +4,9 @@
                 | number of pending [ newest time, s { entry } ] | number of redelivered { stream_seq | count }
     entry     = stream_seq | [ consumer_seq, since version 2 ] | time before the newest, s
 
-Numbers are varints, times signed ones. Sequences of entries and of redelivered messages are relative to the ack
-floor. In version 1, delivered sequences are relative to the ack floor too, and times to the oldest one.
+Numbers are varints; times are signed varints. Sequences of entries and of redelivered messages are relative
+to the ack floor. In version 1, `delivered` sequences are relative to the ack floor too, and times are
+relative to the oldest.
 
 Source: nats-server's source, decodeConsumerState in server/filestore.go.
 """
@@ -33,7 +34,7 @@ class ConsumerState:
 
     delivered: tuple[int, int]
     ack_floor: tuple[int, int]
-    pending: list[tuple[int, int, int]]  # (stream_seq, consumer_seq, time in ns) of each, in any order
+    pending: list[tuple[int, int, int]]  # (stream_seq, consumer_seq, time in ns) of each delivery, in any order
     redelivered: dict[int, int]  # stream_seq -> number of deliveries after the first one
 
 

@@ -25,7 +25,7 @@ IDENTIFIERS = (b"S2sTwO", b"sNaPpY")
 HEAD = b"\xff\x06\x00\x00S2sTwO"
 BLOCK_SIZE = 64 * 1024  # bytes of data in a frame: compressed in less than a millisecond
 DECODED_MAX = 4 << 20
-FRAME_MAX = DECODED_MAX + (64 << 10)  # bytes of a frame: incompressible data grow a little
+FRAME_MAX = DECODED_MAX + (64 << 10)  # bytes of a frame; incompressible data become slightly larger
 COMPRESSED, PLAIN, IDENTIFIER = 0x00, 0x01, 0xFF
 SKIPPABLE = 0x80
 

@@ -11,4 +11,4 @@ cdef struct Highway:
 
 cdef void highway_begin(Highway* h, const uint8_t* key) noexcept nogil             # key: 32 bytes
 cdef void highway_add(Highway* h, const uint8_t* data, size_t size) noexcept nogil
-cdef uint64_t highway_end(Highway* h) noexcept nogil                                # `h` cannot be used after it
+cdef uint64_t highway_end(Highway* h) noexcept nogil                                # `h` cannot be used afterwards

@@ -1,9 +1,10 @@
-"""Blocks of S2 and Snappy, decoded; Snappy blocks as shorter S2 blocks; the CRC-32C of their frames.
+"""Decoder of S2 and Snappy blocks, converter of Snappy blocks to shorter S2 blocks, and the CRC-32C of their frames.
 
 A block is its decoded size as a varint, then elements: literals, and copies of earlier output. The low two bits of
 the first byte are the kind; an S2 block may repeat the offset of the previous copy (a one-byte copy with offset 0).
-Every read and every copy is checked against both buffers. cramjam compresses to Snappy blocks, which are S2 blocks,
-but need three bytes for each 64 of a long match. Here such a series of copies becomes one copy and one repeat.
+Every read and every copy is checked against both buffers. cramjam compresses to Snappy blocks, which are
+valid S2 but need three bytes for every 64 bytes of a long match. Here such a series of copies becomes one
+copy and one repeat.
 
 Compiled: backup and restore read every byte of an archive here (benchmarks/archives.py).
 Source: google/snappy format_description.txt; the S2 extension as documented by klauspost/compress/s2.
@@ -79,7 +80,7 @@ cdef uint32_t table_crc(uint32_t crc, const uint8_t* p, size_t n) noexcept nogil
 
 
 def masked_crc(data not None, bint by_table=False) -> int:
-    """Return the CRC-32C of `data`, masked as stored in frames; `by_table` is for processors without CRC."""
+    """Return the CRC-32C of `data`, masked as in frames; `by_table`: compute it without the CRC instruction."""
     cdef uint32_t crc = 0xFFFFFFFFu
     cdef size_t n = 0
     cdef const uint8_t* p = <const uint8_t*> borrowed(data, &n)
@@ -125,7 +126,7 @@ def decode_block(block not None, size_t size_max) -> bytes:
 
 
 cdef bint fill(uint8_t* out, size_t size, const uint8_t* p, size_t n) noexcept nogil:
-    """Decode the elements at `p` into `out`; return whether they are valid and fill it exactly."""
+    """Decode the elements at `p` into `out`; return whether they are valid and give exactly `size` bytes."""
     cdef size_t at = 0, made = 0, length = 0, offset = 0, extra, k
     cdef uint8_t tag
     while at < n:
@@ -203,7 +204,7 @@ cdef size_t merge_copies(uint8_t* out, const uint8_t* p, size_t n) noexcept nogi
     cdef uint8_t* to = out
     cdef size_t at = 0, length = 0, offset = 0, written = 0, size, found, extra
     cdef uint8_t tag
-    while p[at] >= 0x80:                # the decoded size stays
+    while p[at] >= 0x80:                # copy the decoded size, which does not change
         at += 1
     at += 1
     memcpy(to, p, at)

@@ -2,9 +2,9 @@
 
     archive = { header, 512 bytes | data, padded to 512 bytes } | two blocks of zeros
 
-A header of type `x` has a longer name, a larger size or a finer time for the file after it. Links, directories,
-absolute names and names with `..` are refused: nothing is written under these names, but no server writes such an
-archive.
+A header of type `x` gives the next file a longer name, a larger size or a finer time. Links, directories,
+absolute names and names with `..` are refused. Nothing is ever written under these names, but no server
+writes such an archive.
 
 The standard library checks each header; this module reads bytes as they arrive and holds one header.
 Source: pax of POSIX.1-2001; archive/tar of Go, which wrote them.

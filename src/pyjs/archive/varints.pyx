@@ -42,7 +42,8 @@ cdef class VarintReader:
     def skip_subjects(self, size_t limit, bint with_last) -> None:
         """Skip `limit` subjects, each with its total, its first block and its last block.
 
-        Without `with_last`, the last block is only there if the total is above 1. Raises BadArchive, as `take` does.
+        Without `with_last`, the last block is present only if the total is above 1. Raises BadArchive, as
+        `take` does.
         """
         cdef uint64_t total
         while limit:

@@ -1,8 +1,8 @@
-/* SIGBUS inside maps of files: the page becomes zeros, and is counted.
+/* The handler of SIGBUS in maps of files: it replaces the unreadable page with zeros, and counts it.
  *
- * The table of maps is changed by threads that hold the GIL, and read by the signal handler in any thread at any
- * moment: a slot is in use while `size` is not 0, which is written last and cleared first. Blocks of slots are never
- * freed. The handler calls mmap and sigaction only.
+ * Threads that hold the GIL change the table of maps; the signal handler may read it in any thread at any moment.
+ * A slot is in use while its `size` is not 0: `size` is written last and cleared first. Blocks of slots are never
+ * freed. The handler calls only mmap and sigaction.
  */
 #ifndef PYJS_BAD_PAGES_H
 #define PYJS_BAD_PAGES_H
@@ -27,10 +27,10 @@ struct pyjs_map {
 };
 
 static struct pyjs_map *pyjs_blocks[PYJS_BLOCKS];
-static size_t pyjs_n_maps;       /* slots ever used */
-static uint64_t pyjs_n_bad;      /* pages replaced */
+static size_t pyjs_n_maps;       /* number of slots that were ever used */
+static uint64_t pyjs_n_bad;      /* number of replaced pages */
 static uintptr_t pyjs_page_size;
-static struct sigaction pyjs_before; /* who had the signal */
+static struct sigaction pyjs_before; /* the previous handler */
 static int pyjs_passed_on;
 
 static struct pyjs_map *pyjs_slot(size_t i) { return &pyjs_blocks[i / PYJS_BLOCK][i % PYJS_BLOCK]; }
@@ -46,7 +46,7 @@ static int pyjs_guarded(uintptr_t at) {
     return 0;
 }
 
-/* Let the instruction run again under whoever had the signal before; a second time, as if nobody had. */
+/* Install the previous handler and let the instruction run again; if that fails too, install the default action. */
 static void pyjs_pass_on(int sig) {
     struct sigaction next;
     if (__atomic_exchange_n(&pyjs_passed_on, 1, __ATOMIC_ACQ_REL) || (pyjs_before.sa_handler == SIG_IGN)) {
@@ -65,7 +65,7 @@ static void pyjs_on_sigbus(int sig, siginfo_t *info, void *context) {
     if (info->si_code <= 0 || !pyjs_guarded((uintptr_t)info->si_addr)
         || mmap((void *)page, pyjs_page_size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED) {
         pyjs_pass_on(sig);
-        if (info->si_code <= 0) /* sent, not caused: it would not come again by itself */
+        if (info->si_code <= 0) /* sent by a process: running the instruction again would not raise it */
             raise(sig);
     } else {
         __atomic_add_fetch(&pyjs_n_bad, 1, __ATOMIC_RELEASE);
@@ -73,7 +73,7 @@ static void pyjs_on_sigbus(int sig, siginfo_t *info, void *context) {
     errno = saved;
 }
 
-/* Take the signal, unless it is ours; others (faulthandler) may have come meanwhile, and are asked after us. */
+/* Install our handler again if another one (such as faulthandler) replaced it; that one is called after ours. */
 static void pyjs_take_signal(void) {
     struct sigaction now, ours;
     if (sigaction(SIGBUS, NULL, &now) != 0 || (now.sa_flags & SA_SIGINFO && now.sa_sigaction == pyjs_on_sigbus))
@@ -87,7 +87,7 @@ static void pyjs_take_signal(void) {
     sigaction(SIGBUS, &ours, NULL);
 }
 
-/* Use slot `i`, one that is free or the next new one; 0, or -1: no memory, or too many. */
+/* Use slot `i`, which is free or the next new one. Returns 0, or -1: no memory, or too many slots. */
 static int pyjs_guard(size_t i, uintptr_t start, size_t size) {
     struct pyjs_map *m;
     if (i / PYJS_BLOCK >= PYJS_BLOCKS)

@@ -2,4 +2,4 @@
 from libc.stdint cimport uint64_t
 
 cdef uint64_t bad_pages() noexcept nogil                        # replaced by zeros so far
-cdef bint is_readable(const char* p, size_t n) noexcept nogil   # False: just now a page of it became zeros
+cdef bint is_readable(const char* p, size_t n) noexcept nogil   # False: a page was unreadable, and is zeros now

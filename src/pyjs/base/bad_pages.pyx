@@ -1,12 +1,12 @@
 """Guarded maps of files: an unreadable page (a truncated file, or a bad sector) becomes zeros.
 
-Reading such a page raises SIGBUS, which would end the process. In a guarded map the handler replaces the page by
-zeros and counts it; the checksum of the lost bytes then does not fit, and readers check it. Any other SIGBUS goes to
-the previous handler, so faulthandler still works. The first map installs the handler: a process without a store keeps
-its own.
+Reading such a page raises SIGBUS, which would end the process. In a guarded map the handler replaces the page
+with zeros and counts it. The checksum of the record then fails, and readers always compare checksums. Any
+other SIGBUS goes to the previous handler, so faulthandler still works. The handler is installed with the
+first map: a process without a store keeps the handler that it had.
 
-Knows nothing of the contents of maps. Compiled: a signal handler cannot run Python (benchmarks/: pull 500 must not
-become slower).
+Knows nothing of the contents of maps. Compiled: a signal handler cannot run Python, and it must not slow down
+reads (benchmarks/: pull 500).
 """
 from libc.stdint cimport uint64_t, uintptr_t
 

@@ -1,7 +1,7 @@
 """Plain pointers into objects that lend their memory: bytes, maps, memoryviews.
 
-Used instead of typed memoryviews: a module that has one compiles as long as two more modules of middle size, and
-creates six types whenever it is loaded.
+Used instead of typed memoryviews: a module with one of those takes as long to compile as two more modules of
+average size, and creates six types when it is loaded.
 """
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 

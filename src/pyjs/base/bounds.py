@@ -72,5 +72,5 @@ def taken(field: str, value: int) -> int:
 
 
 def wrapped_ns(time_ns: int) -> int:
-    """Return a time wrapped to 64 bits, as nats-server compares it; this changes times before 1677 or after 2262."""
+    """Return a time wrapped to signed 64 bits, as nats-server compares it; times in 1677 to 2262 do not change."""
     return (time_ns + (1 << 63)) % (1 << 64) - (1 << 63)

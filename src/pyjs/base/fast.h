@@ -1,8 +1,8 @@
 /* Small C helpers of the message path: a seeded 64-bit hash of short keys, decimal digits, and the end of a token.
  *
- * The hash multiplies 64x64 -> 128 bits and folds (the "mum" step known from wyhash); it is only used for tables
- * in memory, never stored. A factor that is zero makes everything equal that goes into the other one, so each factor
- * is mixed with a secret: whoever chooses keys must not know which of them make it zero.
+ * The hash multiplies 64x64 -> 128 bits and folds the result (the "mum" step known from wyhash). It is used only for
+ * tables in memory, never stored. If one factor is zero, the product does not depend on the other one. So each factor
+ * is mixed with a secret: clients, which choose the keys, must not be able to make a factor zero.
  */
 #ifndef PYJS_FAST_H
 #define PYJS_FAST_H
@@ -58,7 +58,7 @@ static inline void pyjs_eight_digits(char *out, uint32_t v) {
 static inline int pyjs_digits(char *out, uint64_t v) {
     char tmp[20];
     char *p = tmp + 20;
-    while (v >= 100000000) { /* a timestamp: eight digits at a time do not wait for each other */
+    while (v >= 100000000) { /* such as a timestamp: groups of eight digits can be computed in parallel */
         p -= 8;
         pyjs_eight_digits(p, (uint32_t)(v % 100000000));
         v /= 100000000;
@@ -78,10 +78,10 @@ static inline int pyjs_digits(char *out, uint64_t v) {
     return (int)(tmp + 20 - p);
 }
 
-/* The index of the first byte below '!' (blanks, line ends, control characters) from p[i] on; n: there is none.
+/* Return the index of the first byte below '!' (blank, line end, control character) at or after p[i], or n if none.
  *
- * Eight bytes at a time: the subtraction borrows into the high bit of a byte that is below '!'. Bytes above such a
- * byte may be wrong, the lowest is right.
+ * Examines eight bytes at a time: the subtraction sets the high bit of a byte that is below '!'. The bits of bytes
+ * after the first such byte may be wrong; that of the first one is right.
  */
 static inline size_t pyjs_below_graphic(const char *p, size_t n, size_t i) {
     for (; i + 8 <= n; i += 8) {

@@ -1,10 +1,10 @@
 """A JSON scanner with nats-server's texts of syntax errors; it also finds the raw text of a value.
 
-Slow and rarely used: readers (jetstream/config/json_strict, core/auth/handshake) need it only for invalid text, for
-text that the JSON library refuses, or for the raw form of a number in an error text. It reads one document after
-another. Open containers are in an array, so a deeply nested body does not use the C stack. A value deeper
-than VALUES_DEPTH, which no table of fields reaches, is checked but not built, so memory is at most a few times the
-body.
+Slow and rarely used. Readers (jetstream/config/json_strict, core/auth/handshake) need it only for invalid
+text, for text that the JSON library refuses, or for the raw form of a number in an error text. It reads one
+document after another. Open containers are kept in an array, so a deeply nested body does not use the C
+stack. A value nested deeper than VALUES_DEPTH is checked but not built, since no table of fields reaches that
+depth; so memory is at most a few times the size of the body.
 
 Knows nothing of fields or kinds. Compiled: a megabyte with an error in its last byte must not block other clients
 (benchmarks/hostile.py; 2 to 20 ms).
@@ -32,7 +32,7 @@ _NAMES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\a": "\\a", "\b": "\\b", "\f":
 
 
 class JsonFault(Exception):
-    """The body is invalid; the text is the part after "invalid JSON: "."""
+    """The body is invalid JSON; the exception's text is the error text without the prefix "invalid JSON: "."""
 
     def lenient_text(self) -> str:
         """Return the error text for pull and unpin requests, which nats-server decodes leniently."""
@@ -49,7 +49,7 @@ def documents(bytes body):
     cdef size_t start
     while scanner.skip_blanks():
         start = scanner.at
-        scanner.built = -1      # only checked: the values are not needed
+        scanner.built = -1      # no container is built: the values are not needed
         scanner.document()
         scanner.at = start
         scanner.built = VALUES_DEPTH
@@ -75,7 +75,7 @@ cdef class Scanner:
     cdef size_t n, at
     cdef list wanted                        # path of the value whose text is wanted; None: none
     cdef readonly size_t found_start, found_end
-    cdef int built                          # VALUES_DEPTH, or -1: values are only checked
+    cdef int built                          # depth of containers that are built; -1: only check
     cdef int depth                          # open containers
     cdef unsigned char[DEPTH_MAX] kinds     # of the open containers: { or [
     cdef list made                          # the open containers that are being built
@@ -111,7 +111,7 @@ cdef class Scanner:
                 self.starts[self.depth] = self.at
             if c == c'{' or c == c'[':
                 self.open(c)
-                if self.need() != c + 2:            # } and ] are two codes after { and [
+                if self.need() != c + 2:            # the codes of } and ] are those of { and [ plus 2
                     self.begin_item()
                     continue
                 value = self.close()

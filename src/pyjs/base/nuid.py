@@ -1,4 +1,4 @@
-"""Short names of base-62 digits: random ones for ids, inboxes and consumers, and digests of longer texts."""
+"""Short names in base-62 digits: random ones for ids, inboxes and consumers, and digests of longer texts."""
 
 from __future__ import annotations
 

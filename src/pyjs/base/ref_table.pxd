@@ -10,12 +10,13 @@ cdef struct RefTable:           # all zero: an empty table
     uint32_t mask               # slots - 1; the number of slots is a power of two. 0 while `slots` is NULL
     uint32_t used
 
-cdef int ref_put(RefTable* t, uint32_t tag, uint32_t ref) noexcept nogil    # the key is not in it; -1: no memory
+cdef int ref_put(RefTable* t, uint32_t tag, uint32_t ref) noexcept nogil    # the key must be absent; -1: no memory
 cdef void ref_remove(RefTable* t, uint32_t at) noexcept nogil       # the entry in slot `at`; others may move
-cdef void ref_fit(RefTable* t) noexcept nogil                       # give memory back when few entries are left
-cdef void ref_free(RefTable* t) noexcept nogil                      # then it is empty again
+cdef void ref_fit(RefTable* t) noexcept nogil                       # release memory when few entries are left
+cdef void ref_free(RefTable* t) noexcept nogil                      # free the memory; the table is empty again
 
-# A search starts at tag & mask; the caller compares each hit, and continues with the slot after it.
+# A search starts at slot tag & mask. The caller compares the key of each hit, and continues one slot after
+# the hit.
 cdef inline uint32_t ref_search(RefTable* t, uint32_t tag, uint32_t* at) noexcept nogil:
     """Return the next reference with this tag at or after slot `at`, and its slot, or 0 if there are no more."""
     if t.slots == NULL:

@@ -21,4 +21,4 @@ cdef void* table_get_hashed(Table* t, uint64_t h, const char* key, size_t n) noe
 cdef int table_put(Table* t, const char* key, size_t n, void* value) except -1 nogil   # value != NULL; replaces
 cdef void* table_remove(Table* t, const char* key, size_t n) noexcept nogil   # the value, NULL: was absent
 cdef size_t table_next(Table* t, size_t at) noexcept nogil          # index of the first live slot >= at, or mask + 1
-cdef void table_fit(Table* t) noexcept nogil                        # give memory back when few entries are left
+cdef void table_fit(Table* t) noexcept nogil                        # release memory when few entries are left

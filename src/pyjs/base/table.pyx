@@ -15,13 +15,14 @@ HASH_SEED_SIZE = 2 * sizeof(uint64_t)
 
 # One per process, not per node: the message path hashes keys without a node. See set_hash_seed.
 cdef uint64_t s0 = 0xC6668D9433DF0338u, s1 = 0xC2B2AE3D27D4EB4Fu
-cdef bint seeded = False        # the secrets can no longer change
+cdef bint seeded = False        # True: keys were hashed, so the secrets can no longer change
 
 
 def set_hash_seed(bytes seed) -> bool:
-    """Use 16 random bytes as the secrets of all tables of the process; return whether they are used.
+    """Use 16 random bytes as the hash secrets of all tables of the process; return whether they are used.
 
-    Only the first call, before the first key, has an effect; without it the secrets are the same in every process.
+    Only the first call has an effect, and only before the first key is hashed. If there is no such call,
+    every process has the same secrets.
     """
     global s0, s1, seeded
     assert len(seed) == HASH_SEED_SIZE
@@ -157,4 +158,4 @@ cdef void table_fit(Table* t) noexcept nogil:
         try:
             table_grow(t)       # to twice the entries
         except MemoryError:
-            pass                # it keeps its size
+            pass                # if memory is short, the size stays

@@ -9,7 +9,7 @@ cdef class Timer:
 
 cdef class Timers:
     cdef list heap                      # of (deadline, order, Timer)
-    cdef uint64_t order                 # of equal deadlines: the first one fires first
+    cdef uint64_t order                 # breaks ties: of equal deadlines, the one added first fires first
     cdef Py_ssize_t cancelled           # deadlines in the heap that will never fire
 
     cdef int note_cancelled(self) except -1

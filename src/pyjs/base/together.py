@@ -5,7 +5,8 @@ syncfs covers any number of files (1,000 files: 1.4 s one by one, 0.1 s together
 per file, to descriptors that were open at the write; `sync_file` queries them (3 us). If syncfs is not supported or
 fails, each file and directory is synced separately.
 
-Used in one thread: `begin`, then any number of `sync_file` and `sync_dir`, then `end`. Covers writes before `begin`.
+Used by one thread: `begin`, any number of `sync_file` and `sync_dir`, then `end`. Covers writes made before
+`begin`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Together:
 
     def begin(self) -> None:
         """Sync the file system."""
-        with suppress(OSError):  # after an error one by one, which shows the failing file
+        with suppress(OSError):  # after an error, files are synced one by one, which shows the file that fails
             fd = self._disk.open_directory(self._directory)
             try:
                 self._disk.sync_filesystem(fd)

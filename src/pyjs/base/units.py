@@ -1,8 +1,8 @@
 """Durations and sizes: text to integers; gotext.py writes them.
 
-Knows nothing of options, files or clocks. Grammar of a duration, as in NATS files and APIs: an optional
-sign, then one or more decimal numbers, each with a unit, "1h30m", "1.5s", "250ms"; "0" alone needs no unit.
-Results are exact integers of nanoseconds, without floats.
+Knows nothing of options, files or clocks. Grammar of a duration, as in NATS files and APIs: an optional sign,
+then one or more decimal numbers, each followed by a unit ("1h30m", "1.5s", "250ms"); "0" alone needs no unit.
+Results are exact integers of nanoseconds: no floats are used.
 
 Source: the Go duration text form, https://pkg.go.dev/time#ParseDuration.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 
 INT64_MAX = (1 << 63) - 1
-DIGITS_MAX = 20  # of a number: more do not fit in 64 bits; of a fraction: later digits are ignored
+DIGITS_MAX = 20  # of a number; more digits do not fit in 64 bits, and those of a fraction are ignored
 SHOWN_MAX = 40  # characters of an invalid text that an error shows
 _PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)")
 
@@ -27,7 +27,7 @@ NS_OF_UNIT = {
     "h": 3_600_000_000_000,
 }
 
-# Factor of each number suffix of the configuration language, lower case.
+# The factor for each suffix of a number in the configuration language; suffixes in lower case.
 FACTOR_OF_SUFFIX = {"": 1}
 for _power, _letter in enumerate("kmgtpe", start=1):
     FACTOR_OF_SUFFIX[_letter] = 1000**_power

@@ -53,7 +53,7 @@ INFO_SIZE_MAX = 8 * 1024
 
 @dataclass(frozen=True, slots=True)
 class JetStreamClaims:
-    """JetStream limits of an account, or of one tier; NO_LIMIT means none. It is off without memory and disk."""
+    """JetStream limits of an account or tier; NO_LIMIT means none. If memory and disk are 0, JetStream is off."""
 
     memory: int = 0
     disk: int = 0

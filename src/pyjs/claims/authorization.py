@@ -1,4 +1,4 @@
-"""Claims of the authorization callout: the response of the service."""
+"""Claims of the authorization callout: the answer of the service that authenticates clients."""
 
 from __future__ import annotations
 

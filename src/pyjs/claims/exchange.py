@@ -64,9 +64,9 @@ class Import:
 
     subject: str
     account: str
-    kind: str  # STREAM or SERVICE, "": not said
+    kind: str  # STREAM or SERVICE; "": not given
     name: str = ""
-    token: str = ""  # activation
+    token: str = ""  # an activation token
     to: str = ""  # the older form of `local_subject`
     local_subject: str = ""
     share: bool = False
@@ -191,7 +191,7 @@ def export_issues(exports: tuple[Export, ...]) -> list[Issue]:
 
 
 def _covered(kind: str, subjects: list[str]) -> list[Issue]:
-    """Return an issue for each subject that covers another; if there are very many, only for equal subjects."""
+    """Return an issue for each subject that covers another; with over COMPARED_MAX subjects, only for equal ones."""
     found: dict[str, str] = {}
     if len(subjects) > COMPARED_MAX:
         found = {subject: subject for subject, count in Counter(subjects).items() if count > 1}

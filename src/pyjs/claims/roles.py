@@ -148,13 +148,13 @@ def may_come_from(grant: Grant, address: str) -> bool:
 
 
 def known_types(types: tuple[str, ...]) -> frozenset[str] | None:
-    """Return the known ones of `types`; empty if `types` is (all are allowed), None if every type is unknown."""
+    """Return the known ones of `types`: empty if `types` is empty (all are allowed), None if none is known."""
     known = frozenset(each.upper() for each in types) & frozenset(CONNECTION_TYPES)
     return None if types and not known else known
 
 
 def seconds_allowed(grant: Grant, now_s: float) -> float | None:
-    """Return the number of seconds that a user may stay connected: 0 means no limit, None that it may not connect."""
+    """Return how many seconds a user may stay connected; 0 means no limit, None that the user may not connect now."""
     if not grant.times:
         return 0.0
     zone: tzinfo | None = None
@@ -181,6 +181,6 @@ def _seconds_left(now: datetime, start_s: int, end_s: int) -> float | None:
     start, end = midnight + timedelta(seconds=start_s), midnight + timedelta(seconds=end_s)
     if start < now < end or (start > end and end > now):
         return end.timestamp() - now.timestamp()
-    if start > end and start < now:  # the range spans a midnight that is still to come
+    if start > end and start < now:  # the range spans midnight, and that midnight is still to come
         return (end + timedelta(days=1)).timestamp() - now.timestamp()
     return None

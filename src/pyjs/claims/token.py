@@ -136,7 +136,7 @@ def _object(data: bytes) -> dict[str, Any]:
 
 
 def _read_slowly(data: bytes) -> object:
-    """Return the document in `data`, which the JSON library refused as invalid or for too large numbers."""
+    """Return the document in `data`, which the JSON library refused: it is invalid, or a number is too large."""
     try:
         found = list(documents(data))
     except JsonFault as fault:

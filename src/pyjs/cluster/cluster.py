@@ -1,8 +1,8 @@
-"""The cluster from the point of view of one server: its routes, its frames, and its knowledge of the others.
+"""The cluster as one server sees it: its routes, its frames, and what the other servers told it.
 
-Every server has a route to every other one. A new route first carries all interest, in steps; after that, changes
-once a turn. Servers send each other the addresses of their peers, so one configured address is enough to
-reach all of them.
+Every server has a route to every other one. On a new route, a server first sends all its interest, in steps;
+after that, the changes once a turn. Servers also send each other the addresses of their peers, so one
+configured address is enough to reach all of them.
 
 Source: nats.docs "Clustering"; visible behaviour equals nats-server 2.15.1 (tests/conformance/test_cluster.py).
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyjs.core.host import Host
     from pyjs.core.link import Link, Peer
 
-ROUTES_MAX = 63  # Msg.told has 64 bits; one stays free so that they are never all set
+ROUTES_MAX = 63  # Msg.told has 64 bits; one is never used, so that they are never all set
 INFOS_STEP = 20  # sessions that get INFO in one step
 SYNC_STEP = 200  # subscriptions sent in one step
 ALREADY = "there is a route already"
@@ -43,7 +43,7 @@ PEERS_MAX = 256  # maximum number of addresses sent by one server
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason not to open a route: the close reason, and the text for the other side."""
+    """The reason not to open a route: the close reason, and the text sent to the other side."""
 
     reason: str
     text: str
@@ -55,10 +55,10 @@ class Cluster:
     def __init__(self, host: Host, options: ClusterOptions) -> None:
         self.host = host
         self.options = options
-        self.routes: dict[str, Route] = {}  # open ones, by the id of the other server
-        self.greeting: set[Route] = set()  # those that are not open yet
-        self.dials_made: dict[str, Route] = {}  # CONNECT was sent to this server, without an answer yet
-        self.port = options.port  # of routes; set to the actual one by the shell
+        self.routes: dict[str, Route] = {}  # open routes, by the id of the other server
+        self.greeting: set[Route] = set()  # routes that are not open yet
+        self.dials_made: dict[str, Route] = {}  # routes on which CONNECT was sent without an answer yet, by server id
+        self.port = options.port  # for routes; the shell sets the actual port
         self.lame_duck = False
         self._mesh = Mesh(self)
         self._ids = count(1)
@@ -67,9 +67,9 @@ class Cluster:
         self.replication: Replication | None = None  # set before the first route; None: no replicated groups
         self._changed: list[Interest] = []
         self._closed_counters = (0, 0, 0, 0)
-        self._peers: dict[str, tuple[str, ...]] = {}  # client URLs, by server id
-        self._urls: tuple[str, ...] = ()  # host:port, for clients of this server
-        self._infos_due = False  # clients will receive changed addresses
+        self._peers: dict[str, tuple[str, ...]] = {}  # URLs for clients, by server id
+        self._urls: tuple[str, ...] = ()  # host:port for clients of this server
+        self._infos_due = False  # changed addresses must be sent to the clients
         self._told: dict[str, set[str]] = {}  # server id -> ids of the servers that it has routes to
         for account in host.accounts.values():
             self.account_added(account)
@@ -88,9 +88,9 @@ class Cluster:
             route.close("Server Shutdown")
 
     def apply_options(self, options: ClusterOptions) -> None:
-        """Apply changed routes and logins; existing routes stay, unless their address was removed."""
+        """Apply changed routes and logins; existing routes are kept, unless their address was removed."""
         self.options = options
-        for account in self.host.accounts.values():  # a reload may move clients to another one
+        for account in self.host.accounts.values():  # a reload may move clients to another account
             self.clients_changed(account)
         for server_id in self._mesh.apply_routes(options.routes):
             route = self.routes.get(server_id)
@@ -98,7 +98,7 @@ class Cluster:
                 route.close("Route Removed")
 
     def take_dials(self) -> list[Dial]:
-        """Return the addresses to connect to now; the caller reports each by `open_route` or `dial_failed`."""
+        """Return the addresses to connect to now; the caller reports each one by `open_route` or `dial_failed`."""
         return self._mesh.take_dials()
 
     def dial_failed(self, dial: Dial, cause: str) -> None:
@@ -106,7 +106,7 @@ class Cluster:
         self._mesh.failed(dial, cause)
 
     def open_route(self, peer: Peer, link: Link, dial: Dial | None = None) -> Route:
-        """Begin a route on a new connection; `dial` is set if this server has connected."""
+        """Begin a route on a new connection; `dial` is set if this server opened the connection."""
         self.host.turn_state.now = self.host.clock.now_ns()
         route = Route(self, peer, link, next(self._ids), dial)
         self.greeting.add(route)
@@ -115,7 +115,7 @@ class Cluster:
         return route
 
     def mend(self, owner: object) -> bool:
-        """Close a route after a fault, as its state may be inconsistent; return False if `owner` is not a route."""
+        """Close a route after a fault: its state may be inconsistent. Return False if `owner` is not a route."""
         if not isinstance(owner, Route):
             return False
         owner.link.abort()
@@ -135,7 +135,7 @@ class Cluster:
         return any(server_id in told for told in self._told.values())
 
     def me(self, route: Route) -> PeerInfo:
-        """Return the description of this server for its peers; on a dialed route with the login there."""
+        """Return the description of this server for its peers; with a login if this server opened the connection."""
         options = self.options
         host, port = options.advertised or ("" if options.is_wildcard else options.host, self.port)
         info = PeerInfo(
@@ -210,13 +210,13 @@ class Cluster:
 
     def refused_by(self, route: Route, text: str) -> None:
         """Handle a refusal by the other side."""
-        if ALREADY in text:  # its own attempt continues, or it has not noticed the loss of the route
+        if ALREADY in text:  # the other side's attempt continues, or it has not noticed the loss of the route
             info = route.info
             if route.dial is not None and info is not None and self.has_route(info.server_id):
                 self._mesh.connected(route.dial, info.server_id)
             route.close("Duplicate Route")
             return
-        is_known = route.dial is None or route.dial.purpose != MESSAGES  # it is tried again
+        is_known = route.dial is None or route.dial.purpose != MESSAGES  # a route is tried again later
         log = self.host.log.debug if is_known else self.host.log.error
         log(f"{route} - the other side refuses: {text}")
         route.close("Refused")
@@ -227,7 +227,7 @@ class Cluster:
         purpose = _purpose(route, info)
         if purpose != MESSAGES:
             main = self._main_of(route, info)
-            if main is None:  # it has ended meanwhile, or another connection was faster
+            if main is None:  # the route has ended meanwhile, or another connection was faster
                 route.close("No Route")
                 return
             route.open(info, 0)
@@ -255,9 +255,10 @@ class Cluster:
         self._urls_changed()
 
     def _main_of(self, route: Route, info: PeerInfo) -> Route | None:
-        """Return the route that a connection for heartbeats or bulk belongs to.
+        """Return the route to which a connection for heartbeats or large messages belongs.
 
-        Returns None if the route has ended, or already has a connection for bulk, whose messages would be lost.
+        Returns None if the route has ended, or already has a connection for large messages, which would be
+        lost.
         """
         main = self.routes.get(info.server_id)
         if main is None or main.info is None or (_purpose(route, info) == BULK and main.aside is not None):
@@ -276,7 +277,7 @@ class Cluster:
         return bit
 
     def route_closed(self, route: Route) -> None:
-        """Forget a closed route; connect again if the configuration or a peer named the address."""
+        """Forget a closed route; connect again if the configuration or a peer gave its address."""
         self.greeting.discard(route)
         self.pulse.closed(route)
         if self.replication is not None:
@@ -284,7 +285,7 @@ class Cluster:
         info = route.info
         main = None if info is None else self.routes.get(info.server_id)
         if main is not None and main.aside is route:
-            main.close("Route Closed")  # large messages are lost
+            main.close("Route Closed")  # large messages were lost
         if info is not None and self.dials_made.get(info.server_id) is route:
             del self.dials_made[info.server_id]
         if info is None or self.routes.get(info.server_id) is not route:
@@ -305,7 +306,7 @@ class Cluster:
         self._urls_changed()
 
     def _log(self, text: str) -> None:
-        """Log an event of the cluster; between workers only at debug level."""
+        """Log an event of the cluster; between workers at debug level only."""
         (self.host.log.debug if self.options.local else self.host.log.info)(text)
 
     def counters(self) -> tuple[int, int, int, int]:
@@ -358,7 +359,7 @@ class Cluster:
             next(iter(self.routes.values())).wake()
 
     def tell_interest(self) -> None:
-        """Send the changes since the last call on every open route."""
+        """Send the changes of interest since the last call on every open route."""
         self.host.turn_state.news = False
         self.headcount.tell()
         changed, self._changed = self._changed, []
@@ -401,23 +402,23 @@ class Cluster:
         return list(urls)
 
     def start_lame_duck(self) -> None:
-        """Announce to the other servers that this one accepts no more clients."""
+        """Tell the other servers that this one accepts no more clients."""
         self.lame_duck = True
         self._tell_peers()
 
     def set_own_urls(self, urls: tuple[str, ...]) -> None:
-        """Announce the addresses of this server for clients to the other servers."""
+        """Tell the other servers the addresses of this server for clients."""
         self._urls = urls
         self._tell_peers()
 
     def _urls_changed(self) -> None:
-        """Send INFO to every client, in steps, after servers joined or left."""
+        """Send INFO to every client, in steps, because servers joined or left."""
         if not self._infos_due and not self.options.no_advertise:
             self._infos_due = True
             self.host.turn_state.go_on(self._info_steps())
 
     def _info_steps(self) -> Iterator[None]:
-        yield  # others may join or leave in the same turn
+        yield  # more servers may join or leave in the same turn
         self._infos_due = False
         for number, session in enumerate(list(self.host.sessions.values())):
             if session.connected and session.options.protocol >= 1:
@@ -480,15 +481,15 @@ class Cluster:
         self.host.log.debug(f"{route} - all interest of the other server is known")
 
     def pong(self, route: Route, body: bytes) -> None:
-        """Compute the round-trip time from the time that PING carried."""
+        """Compute the round-trip time from the time in the answered PING."""
         sent_ns = int.from_bytes(body[:8], "little")
         now_ns = self.host.clock.now_ns()
         if route.info is not None and 0 < sent_ns <= now_ns:
-            self.routes.get(route.info.server_id, route).note_rtt(now_ns - sent_ns)  # not for heartbeats
+            self.routes.get(route.info.server_id, route).note_rtt(now_ns - sent_ns)  # except for heartbeats
 
 
 def _purpose(route: Route, info: PeerInfo) -> str:
-    """Return the purpose of a connection, as declared by the side that dialed."""
+    """Return the purpose of a connection, as declared by the side that opened it."""
     return info.purpose if route.dial is None else route.dial.purpose
 
 

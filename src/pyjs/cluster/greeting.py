@@ -1,4 +1,4 @@
-"""The greeting of one route: the lines before the frames, and their time limit."""
+"""The greeting of one route: the lines before the first frame, and their time limit."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 class Greeting:
-    """The lines of one route until it is open."""
+    """The lines of one route, until the route is open."""
 
     def __init__(self, route: Route) -> None:
         self._route = route
         self._cluster = route.cluster
-        self._info: PeerInfo | None = None  # of the listening side; None: no INFO yet
+        self._info: PeerInfo | None = None  # from the listening side; None: no INFO yet
         self._timer: Timer | None = None
 
     def begin(self) -> None:
-        """Send INFO if the other side has connected; wait for its line."""
+        """Send INFO if the other side opened the connection; then wait for its line."""
         route, cluster = self._route, self._cluster
         host = cluster.host
         deadline_ns = host.clock.now_ns() + cluster.options.authorization.timeout_ns
@@ -36,7 +36,7 @@ class Greeting:
             self._timer.cancel()
 
     def take(self, line: bytes) -> None:
-        """Handle one line of the other side.
+        """Handle one line from the other side.
 
         Raises:
             BadHello: the line is not allowed here.

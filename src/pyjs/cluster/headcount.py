@@ -1,8 +1,8 @@
-"""The clients of each account at the other servers, for the limit that an account has in the whole cluster.
+"""The number of clients that each account has at the other servers, for the account's limit in the whole cluster.
 
-A server tells the others how many clients an account has, once a turn if that changed. Two clients that log in at two
-servers at the same time may both be accepted; each server then closes its newest ones, as nats-server does
-(tests/conformance/test_cluster_limits.py).
+A server sends the others the number of clients of an account, once a turn if it has changed. If two clients
+log in at two servers at the same time, both may be accepted; each server then closes its newest clients, as
+nats-server does (tests/conformance/test_cluster_limits.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Headcount:
 
     def __init__(self, routes: dict[str, Route]) -> None:
         self._routes = routes
-        self._changed: dict[Account, None] = {}  # an ordered set
+        self._changed: dict[Account, None] = {}  # used as an ordered set
 
     def note(self, account: Account) -> None:
         """Include an account in the counts that the next `tell` sends."""

@@ -1,8 +1,8 @@
 """The first lines of a route: they identify both servers, and accept or refuse the route.
 
-The listening side sends `INFO {...}`, the other side `CONNECT {...}`, and the listening side `+OK` or `-ERR 'text'`.
-After +OK both sides send frames (wire/route_frames). A nats-server sends the same first lines without the field
-`pyjs_route`: each side then refuses the other one and names it in its log and in an `-ERR`.
+The listening side sends `INFO {...}`, the other side `CONNECT {...}`, then the listening side `+OK` or `-ERR
+'text'`. After +OK, both sides send frames (wire/route_frames). The first lines of a nats-server lack the
+field `pyjs_route`: each side then refuses the other one, and gives the reason in its log and in an `-ERR`.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ class BadHello(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PeerInfo:
-    """The description of a server in its first line."""
+    """The description of a server in the first line that it sends."""
 
     server_id: str
     server_name: str
     cluster: str
-    route_host: str  # where others reach its route port; "": the address that it connects from
+    route_host: str  # host at which others reach its route port; "": the address that it connects from
     route_port: int
     client_urls: tuple[str, ...] = ()  # host:port
     auth_required: bool = False
-    version: str = ""  # of pyjs-server
-    user: str = ""  # of CONNECT
+    version: str = ""  # version of pyjs-server
+    user: str = ""  # user in CONNECT
     password: str = ""
-    purpose: str = MESSAGES  # of the connection, in CONNECT
-    rid: int = 0  # the number of the connection at that server
-    beside: int = 0  # in CONNECT: the other side's number of the route that another connection belongs to
-    replicates: bool = False  # the server has replicated groups, or may have
+    purpose: str = MESSAGES  # purpose of the connection; only in CONNECT
+    rid: int = 0  # the number that the server has given the connection
+    beside: int = 0  # only in CONNECT: the other side's number of the route that this connection belongs to
+    replicates: bool = False  # the server has replicated groups, or may get some
 
     def fields(self) -> dict[str, object]:
         """Return the JSON fields, without the login."""
@@ -168,7 +168,7 @@ def read_urls(given: object) -> tuple[str, ...]:
 
 
 def read_sender(text: bytes) -> Sender:
-    """Return the client of another worker from JSON.
+    """Return the client of another worker that is described by JSON.
 
     Raises:
         BadHello: it is not a JSON object.

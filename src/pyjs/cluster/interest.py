@@ -1,8 +1,8 @@
 """The subscriptions of one account at this server, in the form that other servers need.
 
-Other servers receive each subject and queue group once, with the number of members of the group here, and again
-only when that changes. Changes are collected, so that many in one turn make one frame for each subject. Knows nothing
-of routes.
+Each subject and queue group is sent to other servers once, with the number of members of the group here, and
+again only when this number changes. Changes are collected, so that many in one turn make only one frame for
+each subject. Knows nothing of routes.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Key: TypeAlias = tuple[bytes, bytes]  # subject, and queue group or b"" for plai
 
 
 class Interest:
-    """The interest of one account, which is `Account.interest`."""
+    """The interest of one account; stored as `Account.interest`."""
 
     def __init__(self, account: Account, changed: Callable[[Interest], None]) -> None:
         self.account = account
         self.counts: dict[Key, int] = {}
         self._changed = changed  # called at the first change after `take_changes`
-        self._changes: dict[Key, None] = {}  # an ordered set
+        self._changes: dict[Key, None] = {}  # used as an ordered set
         for sub in account.subs.subscriptions():
             if not sub.is_remote:
                 self.subscribed(sub)
@@ -64,7 +64,7 @@ class Interest:
 
 
 def keys_of(sub: Subscription) -> tuple[Key, ...]:
-    """Return the interest that `sub` adds for other servers, or () if another subscription adds it already."""
+    """Return the interest that `sub` adds for other servers, or () if another subscription has already added it."""
     if getattr(sub.sink, "stays_here", False):
         return ()
     subjects: tuple[bytes, ...] | None = getattr(sub.sink, "told_as", None)

@@ -1,9 +1,10 @@
 """The servers to connect to: configured ones, and those learned from peers.
 
-Knows addresses and times, no sockets: `take_dials` returns the addresses to connect to; the caller connects, then
-reports a route, or calls `failed`. A configured route is tried forever. One learned from a peer is tried as long as
-some peer has a route to that server, and then for KEEP_NS and at least `connect_retries` times. So a cluster in two
-halves becomes whole again even if no configured address leads from one half to the other.
+Knows addresses and times, but no sockets: `take_dials` returns the addresses to connect to; the caller
+connects, then reports a route, or calls `failed`. A configured route is tried forever. A server learned from
+a peer is tried as long as some peer has a route to it, and then for KEEP_NS and at least `connect_retries`
+times. So if a cluster is split into two halves, it becomes one again even if no configured address leads from
+one half to the other.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ Address: TypeAlias = tuple[str, int]
 
 FIRST_WAIT_NS = NS_PER_S // 10
 WAIT_MAX_NS = NS_PER_S // 2
-STEADY_NS = 10 * NS_PER_S  # a connection beside a route that lasted so long was no failure
-LOCAL_WAIT_NS = NS_PER_S // 20  # for another worker, which is being restarted
-LOG_EVERY = 60  # failures of one address
+STEADY_NS = 10 * NS_PER_S  # a connection in addition to a route that lasted this long did not fail
+LOCAL_WAIT_NS = NS_PER_S // 20  # for another worker, which is being started again
+LOG_EVERY = 60  # only one of this many failures of an address is logged
 KEEP_NS = 600 * NS_PER_S  # how long a learned server is tried while no peer has a route to it
 LEARNED_MAX = 256  # addresses
 
@@ -55,8 +56,8 @@ class Dial:
     tried_ns: int = 0  # time of the last attempt
     server_id: str = ""  # of the last server that answered
     timer: Timer | None = None
-    purpose: str = MESSAGES  # the others are beside a route
-    beside: int = 0  # the other side's number of that route
+    purpose: str = MESSAGES  # any other purpose belongs to a route
+    beside: int = 0  # the number that the other side has given this route
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -69,12 +70,12 @@ class Mesh:
         self._cluster = cluster
         self._host = cluster.host
         self._dials: dict[Address, Dial] = {}
-        self._beside: dict[tuple[str, str], Dial] = {}  # the last one of each server id and purpose
+        self._beside: dict[tuple[str, str], Dial] = {}  # the newest for each server id and purpose
         self._due: list[Dial] = []
         self._stopped = False
 
     def apply_routes(self, routes: tuple[RouteUrl, ...]) -> list[str]:
-        """Use the configured routes; return the ids of servers whose route was removed."""
+        """Use the configured routes; return the ids of servers whose configured route was removed."""
         wanted = {(url.host, url.port): url for url in routes}
         gone = [at for at, dial in self._dials.items() if not dial.learned and at not in wanted]
         left = []
@@ -103,7 +104,7 @@ class Mesh:
         self._add(Dial(host, port, learned=True, server_id=server_id))
 
     def beside(self, dial: Dial, rid: int, purposes: tuple[str, ...] = (PULSE, BULK)) -> None:
-        """Also connect for other purposes, as long as the route exists that the other side calls `rid`."""
+        """Also connect for other purposes, as long as the route exists that the other side numbers `rid`."""
         for purpose in purposes:
             before = self._beside.get((dial.server_id, purpose))
             if before is not None:
@@ -129,7 +130,7 @@ class Mesh:
             self._wait(dial)
             return
         dial.failures += 1
-        if dial.failures % LOG_EVERY == 1 and not self._cluster.options.local:  # not between workers
+        if dial.failures % LOG_EVERY == 1 and not self._cluster.options.local:  # not logged between workers
             self._host.log.error(f"Error trying to connect to route (attempt {dial.failures}): {cause}")
         if dial.failures == 1:
             dial.lost_ns = self._host.clock.now_ns()
@@ -139,17 +140,17 @@ class Mesh:
         self._wait(dial)
 
     def _is_gone(self, dial: Dial) -> bool:
-        """Return whether a server learned from a peer is no longer tried."""
+        """Return whether a server learned from a peer need not be tried any more."""
         if self._cluster.is_told(dial.server_id) or dial.failures <= self._cluster.options.connect_retries:
             return False
         return self._host.clock.now_ns() - dial.lost_ns > KEEP_NS
 
     def connected(self, dial: Dial, server_id: str) -> None:
-        """Record the server at an address: a route to it exists, perhaps over another connection."""
+        """Store which server is at an address: there is a route to it, perhaps over another connection."""
         dial.state, dial.server_id, dial.failures = DialState.CONNECTED, server_id, 0
 
     def is_self(self, dial: Dial) -> None:
-        """Never try the address again, since it is this server's own."""
+        """Never try the address again, because it is this server's own."""
         dial.state = DialState.DROPPED
 
     def own_routes(self) -> int:
@@ -160,7 +161,7 @@ class Mesh:
         )
 
     def route_lost(self, server_id: str) -> None:
-        """Connect again to a server that has lost its route."""
+        """Connect again to a server whose route was lost."""
         for dial in list(self._dials.values()):
             if dial.server_id == server_id and dial.state in (DialState.CONNECTED, DialState.DIALING):
                 self._wait(dial)

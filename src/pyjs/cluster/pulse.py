@@ -1,9 +1,9 @@
-"""Heartbeats, which show the servers that are silent.
+"""Heartbeats between servers, by which silent servers are detected.
 
 Heartbeats have a separate connection, so that they do not wait behind messages. Each side sends one every
-BEAT_NS. A server that was silent for SILENT_NS gets no message of a queue group that another server can accept; after
-DEAD_NS its route is closed, which ends its interest. A server that was itself stopped for a while does not count
-that time against the others.
+BEAT_NS. A server that is silent for SILENT_NS gets no message of a queue group that another server can
+accept. After DEAD_NS its route is closed, which removes its interest. If this server itself was stopped for a
+while, that time is not counted against the others.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Pulse:
         self._host = cluster.host
         self.connections: dict[str, Route] = {}  # by the id of the other server
         self._timer: Timer | None = None
-        self._beaten_ns = 0  # time of the last beat
+        self._beaten_ns = 0  # time of the last heartbeat sent
 
     def opened(self, connection: Route) -> None:
         """Send and expect heartbeats on a connection."""
@@ -58,7 +58,7 @@ class Pulse:
     def _beat(self) -> None:
         self._timer = None
         now_ns = self._host.clock.now_ns()
-        # Heartbeats of the others were not read during this time.
+        # During this time, heartbeats from the others were not read.
         stopped_ns = max(0, now_ns - self._beaten_ns - 2 * BEAT_NS)
         self._beaten_ns = now_ns
         text = now_ns.to_bytes(8, "little")

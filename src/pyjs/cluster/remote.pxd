@@ -1,4 +1,4 @@
-"""One account at another server."""
+"""One account at another server of the cluster."""
 from libc.stdint cimport uint32_t
 
 from pyjs.cluster.writer cimport RouteWriter
@@ -11,8 +11,8 @@ cdef class RemoteAccount(RemoteSink):
     cdef readonly Account account
     cdef RouteWriter writer
     cdef uint32_t number                # number of the account in outgoing frames
-    cdef bint tells_senders             # to another worker, which has the streams
-    cdef public uint32_t clients        # of the account, at the other server
+    cdef bint tells_senders             # the other server is a worker that has the streams
+    cdef public uint32_t clients        # number of the account's clients at the other server
     cdef readonly dict subscriptions    # (subject, queue) -> Subscription
 
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil

@@ -1,6 +1,6 @@
-"""One account at another server: the receiver of all its subscriptions there.
+"""One account at another server: the receiver for all subscriptions that the account has there.
 
-Compiled: every message to another server (benchmarks/: 1-1 over a route).
+Compiled: every message to another server passes here (benchmarks/: 1-1 over a route).
 """
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
@@ -58,7 +58,7 @@ cdef class RemoteAccount(RemoteSink):
         return 1
 
     cdef int send_with(self, Msg* m, Target* t, bytes headers) except -1:
-        """Do the same as `send`, with other headers."""
+        """Send like `send`, with other headers."""
         cdef Msg sent = m[0]
         cdef bytes body = headers + m.body[m.header_len:m.size]
         cdef bytes tail = (m.reply[:m.reply_len] + b" " if m.reply_len else b"") + b"%d %d\r\n" % (
@@ -72,7 +72,7 @@ cdef class RemoteAccount(RemoteSink):
         return 1
 
     cdef int deliver_untraced(self, Msg* m, Target* t) noexcept:
-        """Do the same as `deliver`, for a message whose trace ended before this account."""
+        """Deliver like `deliver`, a message whose trace ended before it reached this account."""
         try:
             if m.told & self.writer.bit:
                 return self.send(m, t)
@@ -82,7 +82,7 @@ cdef class RemoteAccount(RemoteSink):
             return 0
 
     cdef void tell_sender(self, Msg* m) noexcept:
-        """Send a description of the client before its API request, if an advisory will contain it."""
+        """If an advisory will describe the client of an API request, send a description of it before the request."""
         cdef bytes subject = m.subject[:m.subject_len]
         if not subject.startswith(b"$JS.") or subject.startswith(b"$JS.ACK.") or not self.account.has_interest(AUDIT):
             return
@@ -96,7 +96,7 @@ cdef class RemoteAccount(RemoteSink):
 
     cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1:
         if t.sub.closed or m.told == EVERYWHERE or not self.writer.is_open or m.told & self.writer.bit:
-            return self.send(m, t)      # nothing, or another queue group for the server that has the message
+            return self.send(m, t)    # at most one more queue group, for a message that the server already has
         route = self.writer.route
         origin = "" if trace.account is self.account else trace.account.name
         hop = trace.leave(route.rid, route.info.server_name)

@@ -1,7 +1,8 @@
 """The connections that carry the batches of replicated groups: one to each server that has such groups.
 
-They are separate from the routes, so that a large batch delays no client's message and no message delays a vote. A
-closed connection or missing heartbeats show at once that the other node does not answer.
+They are separate from the routes, so that a large batch does not delay messages of clients, and messages do
+not delay a vote. A closed connection, or missing heartbeats, show at once that the other node does not
+answer.
 
 Consensus identifies servers by numbers derived from their names; two servers with the same number refuse each other.
 """
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from pyjs.cluster.hello import PeerInfo
     from pyjs.cluster.route import Route
 
-PENDING_MAX = 160 << 20  # bytes: two of the largest batches, and small ones
-NOTE = b"N"  # before a note; a batch begins with its version
+PENDING_MAX = 160 << 20  # bytes: two batches of the maximum size, and some small ones
+NOTE = b"N"  # the first byte of a note; a batch begins with its version
 
 
 class Replicas(Protocol):
@@ -34,7 +35,7 @@ class Replicas(Protocol):
         """Handle a node that does not answer."""
 
     def node_heard(self, node: int) -> None:
-        """Handle an answer of a silent node."""
+        """Handle an answer of a node that was silent."""
 
 
 class Notes(Protocol):
@@ -45,16 +46,16 @@ class Notes(Protocol):
 
 
 class Replication:
-    """The connections between the consensus of this server and those of the others; its Peers."""
+    """The connections between the consensus of this server and those of the others; implements consensus' Peers."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._consensus: Replicas | None = None
         self._notes: Notes | None = None
-        self._connections: dict[int, Route] = {}  # by the number of the other server
-        self._nodes: dict[Route, int] = {}  # the same, the other way round
+        self._connections: dict[int, Route] = {}  # by the node number of the other server
+        self._nodes: dict[Route, int] = {}  # the same in the other direction
         self._is_stopped = False  # this server has left all groups
-        self.dropped = 0  # batches for a server without a connection
+        self.dropped = 0  # number of batches that were dropped because there was no connection
 
     def begin(self, consensus: Replicas, notes: Notes | None = None) -> None:
         """Pass batches to `consensus` and notes to `notes`; called before the first route."""
@@ -71,7 +72,7 @@ class Replication:
         return next((why for name in sorted(names) if (why := same_number(info.server_name, name))), "")
 
     def lacks(self, info: PeerInfo) -> bool:
-        """Return whether a connection to that server is missing."""
+        """Return whether a connection to that server is needed and missing."""
         return not self._is_stopped and number_of(info.server_name) not in self._connections
 
     def opened(self, route: Route) -> None:
@@ -131,7 +132,7 @@ class Replication:
         return self._cluster.own_routes()
 
     def quiet_ns(self, node: int) -> int:
-        """Return the time since the last bytes from a server, or 0 if it is unknown."""
+        """Return the time in ns since the last bytes from a server; 0 if it is unknown."""
         route = self._connections.get(node)
         if route is None or route.info is None:
             return 0
@@ -139,7 +140,7 @@ class Replication:
         return max(0, self._cluster.host.clock.now_ns() - pulse.last_activity_ns)
 
     def send_note(self, node: int, note: bytes) -> None:
-        """Send a note beside the batches, or drop it if there is no connection."""
+        """Send a note between the batches, or drop it if there is no connection."""
         self.send(node, [NOTE, note])
 
     # -- Peers -------------------------------------------------------------------------------------------------

@@ -19,11 +19,11 @@ cdef class Route:
     cdef readonly object host           # core.host.Host
     cdef readonly object link           # core.link.Link
     cdef public object peer             # core.link.Peer: the address
-    cdef readonly object dial           # cluster.mesh.Dial, None: the other side connected
+    cdef readonly object dial           # cluster.mesh.Dial; None: the other side opened the connection
     cdef public object info             # cluster.hello.PeerInfo of the other side, None: not known yet
     cdef readonly object greeting       # cluster.greeting.Greeting, None: complete
     cdef readonly uint64_t rid
-    cdef readonly object account        # None: a route belongs to no account; used for fair shares of a turn
+    cdef readonly object account    # always None, since a route belongs to no account; fair shares of a turn use it
     cdef RouteWriter writer
     cdef FrameReader reader
     cdef Intake input                   # the unparsed frames
@@ -31,15 +31,15 @@ cdef class Route:
     cdef RouteState state
     cdef readonly dict remote           # account name -> RemoteAccount
     cdef list numbered                  # the other side's account number -> RemoteAccount or Unknown
-    cdef object sender                  # core.auth.identity.Sender of the next message; None: not told
+    cdef object sender                  # core.auth.identity.Sender of the next message; None: not received
     cdef readonly str closed_reason     # "": open
     cdef readonly int64_t started_at_ns, last_activity_ns, rtt_ns
     cdef readonly uint64_t in_msgs, in_bytes
-    cdef uint64_t frames                # that were taken
-    cdef readonly Route main            # the route whose large messages this connection carries, None: it is a route
-    cdef readonly Route aside           # the connection for large messages, None: there is none
-    cdef uint64_t awaited               # frames of `main` that come before the next one here
-    cdef readonly bint silent           # no heartbeat for a while
+    cdef uint64_t frames                # number of frames that were handled
+    cdef readonly Route main    # the route whose large messages this connection carries; None: this is a route
+    cdef readonly Route aside           # the connection for large messages; None: there is none
+    cdef uint64_t awaited               # number of frames of `main` that must be handled before the next one here
+    cdef readonly bint silent           # no heartbeat has come for a while
     cdef readonly bint synced           # the other side has sent its initial interest
 
     cdef bint must_wait(self) noexcept

@@ -1,10 +1,11 @@
 """One route: a connection to another server of the cluster. Frames in, frames out, without its socket.
 
-A subscription of the other server is in the account here with the RemoteAccount (remote.pyx) as its receiver, so
-publishing finds it like any other. A message is sent once to each server, however many subscriptions it
-has there: `Msg.told` has one bit for each route. For a queue group, one server is chosen, and the frame names the
-group. A message from a route goes only to subscriptions here, since every server has a route to every other.
-writer.pyx has the output. Long because every kind of frame is read and checked here.
+A subscription of the other server is added to the account here, with the RemoteAccount (remote.pyx) as its
+receiver, so publishing finds it like any other. A message is sent once to each server, however many
+subscriptions it has there: `Msg.told` has one bit for each route. For a queue group, one server is chosen,
+and the frame has the name of the group. A message from a route goes only to subscriptions here, since every
+server has a route to every other. writer.pyx has the output. Long because every kind of frame is read and
+checked here.
 
 Compiled: every message between servers passes here (benchmarks/: 1-1 over a route).
 """
@@ -36,7 +37,7 @@ cdef enum:
     WORK_MIN = 1024
     FRAME_WORK = 48             # a frame other than a message
     COPIED_BITS = 8
-    PING_MAX = 64               # bytes of a PING that are returned
+    PING_MAX = 64               # maximum bytes of a PING, since they are sent back
     CLIENTS_SIZE = 4
     ACCOUNTS_MAX = 1048576      # maximum number of account numbers per server
 
@@ -45,7 +46,7 @@ PROTOCOL = "Protocol Violation"
 
 
 class Unknown:
-    """An account of the other side that does not exist here, and its interest, in case it is created."""
+    """An account of the other side that does not exist here, with its interest, in case it is created here later."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -75,20 +76,20 @@ cdef class Route:
         self.greeting.begin()
 
     def open(self, info, uint64_t bit) -> None:
-        """Exchange frames from now on; `bit` is the bit of the route in Msg.told."""
+        """Exchange frames, beginning now; `bit` is the bit of the route in Msg.told."""
         self.info = info
         self.writer.open(bit)
         self.greeting = None
         self.state = OPEN
 
     def serve(self, Route main not None) -> None:
-        """Carry the large messages of a route."""
+        """Use this connection for the large messages of the route `main`."""
         self.main, main.aside = main, self
         self.numbered = main.numbered
         main.writer.use_bulk(self.writer)
 
     def close(self, str reason, str error="") -> None:
-        """End the route and its subscriptions at once; the other side receives `error`."""
+        """End the route and its subscriptions at once; the other side gets `error`."""
         if self.state == CLOSED:
             return
         if error:
@@ -110,7 +111,7 @@ cdef class Route:
         self.cluster.route_closed(self)
         self.remote, self.numbered = {}, []
         self.main = self.aside = None
-        self.writer.end()               # it refers to this route: a cycle would remain
+        self.writer.end()               # it has a reference to this route: a cycle would remain
 
     def lose_link(self) -> None:
         """Write nothing more, because the transport is closed."""
@@ -131,7 +132,7 @@ cdef class Route:
     # -- reading -------------------------------------------------------------------------------------------
 
     def receive_data(self, bytes data) -> bool:
-        """Handle one read. Return False if the route has ended. Input beyond its share of a turn waits."""
+        """Handle one read. Return False if the route has ended. Input beyond the share of a turn waits."""
         if self.state == CLOSED:
             return False
         self.turn.now = self.last_activity_ns = self.host.clock.now_ns()
@@ -192,17 +193,17 @@ cdef class Route:
         return True
 
     cdef int wake_aside(self) except -1:
-        """Resume the connection for large messages, if it waits for frames of this one."""
+        """Resume the connection for large messages, if it was waiting for frames of this route."""
         if self.aside is not None and self.aside.input.waits and not self.aside.must_wait():
             self.aside.go_on_later()
         return 0
 
     cdef bint must_wait(self) noexcept:
-        """Return whether this connection must wait until its route has taken earlier frames."""
+        """Return whether this connection must wait until its route has handled earlier frames."""
         return self.main is not None and self.awaited > self.main.frames
 
     cdef int go_on_later(self) except -1:
-        """Parse the rest in this turn or the next one."""
+        """Parse the remaining input in this turn or the next one."""
         if not self.input.queued:
             self.input.queued = True
             self.turn.inputs.append(self)
@@ -227,7 +228,7 @@ cdef class Route:
         return rest
 
     cdef int64_t parse_read(self, int64_t left) except? -1:
-        """Parse frames of one read while work is left; the read is finished unless `input.begun`."""
+        """Parse frames of one read, within `left` units of work; if `input.begun` is set, the read is unfinished."""
         cdef int found
         while left > 0:
             found = self.reader.next()
@@ -316,7 +317,7 @@ cdef class Route:
             m, self.reader.header.flags & FLAG_PLAIN != 0, queues, n)
 
     cdef int deliver_traced(self, Msg* m, Account account, set queues, object trace) except -1:
-        """Do the same as `deliver_here`, and publish the trace of this server."""
+        """Deliver like `deliver_here`, and publish the trace of this server."""
         cdef int receivers
         self.turn.extra_work += TRACE_WORK
         trace.arrive(m.subject[:m.subject_len], ROUTER, self.rid, self.info.server_name)
@@ -429,7 +430,7 @@ cdef class Route:
     # -- writing -------------------------------------------------------------------------------------------
 
     def send_interest(self, Account account, bytes subject, bytes queue, uint32_t weight) -> None:
-        """Send the weight of a subject and queue group at this server."""
+        """Send the weight of a subject and queue group at this server to the other side."""
         cdef RemoteAccount remote = self.remote_account(account)
         cdef InterestFixed fixed
         fixed.weight, fixed.subject_len = weight, <uint32_t> len(subject)
@@ -457,7 +458,7 @@ cdef class Route:
         self.writer.send_frame(FRAME_INFO, text)
 
     def send_ping(self, bytes body) -> None:
-        """Ask the other side to return these bytes."""
+        """Send PING with bytes that the other side must return."""
         self.writer.send_frame(FRAME_PING, body)
 
     def send_batch(self, parts) -> None:
@@ -469,7 +470,7 @@ cdef class Route:
         self.writer.allow(pending_max)
 
     def send_synced(self) -> None:
-        """Send the mark that follows all interest."""
+        """Send the frame that marks the end of the initial interest."""
         self.writer.send_frame(FRAME_SYNCED, b"")
 
     def flush_output(self) -> None:
@@ -488,7 +489,7 @@ cdef class Route:
         self.writer.flush()
 
     def output_paused(self) -> None:
-        """Keep output here until the transport's buffer drains."""
+        """Keep output in the route until the transport's buffer drains."""
         self.writer.pause(True)
 
     def output_resumed(self) -> None:
@@ -498,7 +499,7 @@ cdef class Route:
     # -- queries -------------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Ask for a flush in this turn."""
+        """Request a flush in this turn."""
         self.writer.mark_dirty()
 
     @property
@@ -546,7 +547,7 @@ cdef class Route:
             remote.set_silent(silent)
 
     def heard_at(self, int64_t now_ns) -> None:
-        """Measure the silence from `now_ns` on."""
+        """Count the silence of the other side from `now_ns` on."""
         self.last_activity_ns = now_ns
 
     def note_rtt(self, int64_t rtt_ns) -> None:
@@ -568,7 +569,7 @@ cdef bint is_word(const char* text, size_t n) noexcept nogil:
 
 
 cdef bint is_tail(Msg* m) noexcept nogil:
-    """Return whether the tail is "[reply ][hlen ]size CRLF", the body and CRLF, as in `m`."""
+    """Return whether the tail has the form "[reply ][hlen ]size CRLF", body, CRLF, with the sizes in `m`."""
     cdef char digits[64]
     cdef char* end = digits
     cdef size_t at = 0, n
@@ -597,7 +598,7 @@ cdef object number_of(bytes body):
 
 
 cdef set names_of(const char* at, size_t left):
-    """Return the queue groups of a frame; are_queues has checked it."""
+    """Return the queue groups in a frame, which are_queues has checked."""
     cdef set names = set()
     cdef uint32_t n = 0
     while left:

@@ -7,15 +7,15 @@ from pyjs.subjects.routes cimport Target
 from pyjs.wire.ops cimport Msg
 
 cdef enum:
-    BULK_MIN = 65536            # bytes of a large message
-    PUBLISHERS = 64             # classes of publishers; those of one class go aside together
+    BULK_MIN = 65536            # bytes of a message that counts as large
+    PUBLISHERS = 64             # classes of publishers; all publishers of a class switch connections together
 
 cdef inline size_t class_of(Msg* m) noexcept nogil:
-    """Return the class of the publisher, from its address: sessions are far apart in memory."""
+    """Return the class of the publisher, computed from its address: sessions are far apart in memory."""
     return (<size_t> m.origin >> 10) % PUBLISHERS
 
 cdef class RouteWriter:
-    cdef object route                   # its owner, which the turn flushes; None: the route has ended
+    cdef object route    # the route that owns this object and that the turn flushes; None: the route has ended
     cdef object cluster                 # cluster.cluster.Cluster
     cdef object link                    # core.link.Link
     cdef Turn turn
@@ -25,25 +25,26 @@ cdef class RouteWriter:
     cdef bint paused                    # the transport's buffer is full
     cdef bint lost                      # the transport is closed
     cdef public bint dirty              # the route is in Turn.sessions
-    cdef Msg* last                      # the last written message, while it is being published; NULL: another frame
-    cdef size_t frame_start, frame_size     # its frame in `out`, to which queue groups may be added
+    cdef Msg* last    # the last written message, while it is being published; NULL: the last frame is another one
+    cdef size_t frame_start, frame_size    # place in `out` of the frame of `last`, to which queue groups may be added
     cdef readonly uint64_t out_msgs, out_bytes
-    cdef uint64_t frames                # all that were queued
-    cdef RouteWriter bulk               # of the connection for large messages, None: there is none
-    cdef uint64_t aside_until[PUBLISHERS]   # by class of publisher: bulk.out_msgs after its last message there
-    cdef uint64_t aside_done            # messages of `bulk` that the other side has taken
+    cdef uint64_t frames                # number of all frames that were queued
+    cdef RouteWriter bulk               # the writer of the connection for large messages; None: there is none
+    cdef uint64_t aside_until[PUBLISHERS]    # by class of publisher: bulk.out_msgs after its last message there
+    cdef uint64_t aside_done            # number of messages of `bulk` that the other side has handled
     cdef bint is_bulk
-    cdef uint64_t asked                 # of a bulk connection: out_msgs at the last query of taken messages
-    cdef uint64_t after                 # of a bulk connection: frames of the route before its last message
+    cdef uint64_t asked    # of a bulk connection: out_msgs when the other side was last asked how many it has handled
+    cdef uint64_t after    # of a bulk connection: number of frames of the route before its last message
 
-    # Write a message for the plain subscriptions or for the queue group of `t`; return -1 if there is no room.
+    # Write a message for the plain subscriptions, or for the queue group of `t`; return -1 if there is no
+    # room.
     cdef int send_msg(self, Msg* m, uint32_t account, Target* t) noexcept nogil
     # Add the queue group of `t` to the last frame; return -1 if it is no longer at the end of the buffer.
     cdef int add_queue(self, Target* t) noexcept nogil
     cdef int add_queue_to(self, Msg* m, Target* t) noexcept nogil
     cdef void take_over(self, Msg* sent, Msg* m) noexcept nogil
     cdef inline bint goes_aside(self, Msg* m) noexcept nogil:
-        """Return whether a message takes the connection for large ones."""
+        """Return whether a message must use the connection for large ones."""
         return self.bulk is not None and (m.size >= BULK_MIN or self.aside_until[class_of(m)] > self.aside_done)
 
     cdef int send_aside(self, Msg* m, uint32_t account, Target* t) noexcept nogil

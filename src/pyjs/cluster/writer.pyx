@@ -1,12 +1,13 @@
 """The output of one route: frames, in the order of their creation.
 
-A message is written once, and the queue groups that get it are added to its frame while it is the last one.
-Invariant: a message is sent after all interest that existed before it, so that an answer finds its way back.
+A message is written once, and the queue groups that get it are added to its frame while that is the last
+frame. Invariant: a message is sent after all interest that existed before it, so that the other side can
+deliver an answer.
 
-Large messages have a separate connection, so that small ones do not wait for them. The order of each publisher is
-kept: after a large message all of its messages use that connection, until the other side has taken them, and
-FRAME_AFTER makes the reader there wait for earlier frames of the route. Publishers are distinguished by a few bits of
-their address; those with equal bits use the same connection.
+Large messages have a separate connection, so that small ones do not wait for them. The messages of each
+publisher stay in order: after a large message, all of its messages use that connection until the other side
+has handled them, and FRAME_AFTER makes the reader there wait for earlier frames of the route. Publishers are
+distinguished by a few bits of their address; those with equal bits use the same connection.
 
 Compiled: every message to another server passes here (benchmarks/: 1-1 over a route).
 """
@@ -23,7 +24,7 @@ from pyjs.wire.route_frames cimport (
 )
 
 cdef enum:
-    JAMMED_PART = 8             # consumers pause when more than this part of `stall_at` waits
+    JAMMED_PART = 8             # consumers pause when more than 1 / JAMMED_PART of `stall_at` is waiting
 
 
 cdef inline void write_queue(char* out, Target* t) noexcept nogil:
@@ -40,7 +41,7 @@ cdef class RouteWriter:
         self.out.set_limit(pending_max)
 
     def open(self, uint64_t bit) -> None:
-        """Accept messages from now on; `bit` is the bit of the route in Msg.told."""
+        """Accept messages, beginning now; `bit` is the bit of the route in Msg.told."""
         self.bit = bit
         self.is_open = True
 
@@ -50,11 +51,11 @@ cdef class RouteWriter:
         self.bulk = bulk
 
     def note_taken(self, uint64_t count) -> None:
-        """Store the number of messages of the bulk connection that the other side has taken."""
+        """Store how many messages of the bulk connection the other side has handled."""
         self.aside_done = count
 
     def end(self) -> None:
-        """Accept nothing more, and release the other side and the route."""
+        """Accept nothing more, and drop the references to the route and to the other side."""
         self.bulk = None
         self.is_open = False
         self.route = None
@@ -103,7 +104,7 @@ cdef class RouteWriter:
         self.frame_size = HEADER_SIZE + size
         self.last = m
         if self.bulk is not None:
-            self.bulk.last = NULL           # an earlier message, whose address another one may get
+            self.bulk.last = NULL           # that message was earlier; a new message may have the same address
         self.frames += 1
         self.out_msgs += 1
         self.out_bytes += m.size
@@ -128,7 +129,7 @@ cdef class RouteWriter:
         return 0
 
     cdef void send_after(self, uint64_t frames) noexcept nogil:
-        """Make the other side wait for this many frames of the route before it reads on."""
+        """Make the other side handle `frames` frames of the route before it continues to read here."""
         cdef FrameHeader header
         header.size, header.account, header.kind, header.flags, header.reserved = 8, 0, FRAME_AFTER, 0, 0
         self.after = frames
@@ -143,7 +144,7 @@ cdef class RouteWriter:
         return self.bulk.add_queue(t) if self.bulk is not None and self.bulk.last == m else -1
 
     cdef void take_over(self, Msg* sent, Msg* m) noexcept nogil:
-        """Allow queue groups of `m` to be added to the frame of `sent`, which was written in its place."""
+        """Allow queue groups of `m` to be added to the frame of `sent`, which was written instead of `m`."""
         if self.last == sent:
             self.last = m
         elif self.bulk is not None and self.bulk.last == sent:
@@ -162,7 +163,7 @@ cdef class RouteWriter:
         if out == NULL or out != self.out.data + self.frame_start + self.frame_size:
             return -1
         write_queue(out, t)
-        begin = self.out.data + self.frame_start        # not aligned
+        begin = self.out.data + self.frame_start        # the address may be unaligned
         memcpy(&header, begin, HEADER_SIZE)
         memcpy(&fixed, begin + HEADER_SIZE, MSG_FIXED_SIZE)
         header.size += more
@@ -198,7 +199,7 @@ cdef class RouteWriter:
         self.mark_dirty()
 
     def allow(self, size_t pending_max) -> None:
-        """Allow more bytes to wait than for a client."""
+        """Allow more waiting bytes than a client may have."""
         self.out.set_limit(pending_max)
 
     def send_line(self, bytes line) -> None:
@@ -250,7 +251,7 @@ cdef class RouteWriter:
         self.out.clear()
 
     def pause(self, bint paused) -> None:
-        """Keep output here while the transport's buffer is full."""
+        """Keep output in the writer while the transport's buffer is full."""
         self.paused = paused
         self.out.unsent = self.link.pending_size()
         if not paused and self.out.queued():

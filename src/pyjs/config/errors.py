@@ -1,6 +1,6 @@
 """Errors in a configuration: the place, the cause and the fix of each.
 
-Knows nothing of the language and of the options. A text reads `file:line:column: cause; fix`, so that an
+Knows nothing of the language or of the options. A text reads `file:line:column: cause; fix`, so that an
 editor can jump to it; line and column start at 1.
 """
 

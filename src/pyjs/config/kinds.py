@@ -149,7 +149,7 @@ def read_listen(reading: Reading, key: Key, value: Value, target: object) -> tup
 
 
 def read_listen_here(reading: Reading, key: Key, value: Value, target: object) -> tuple[str, int]:
-    """Read "host:port" or a port as (host, port); a missing host means all addresses of the machine."""
+    """Read "host:port" or a port as (host, port). A missing host means all addresses of the machine."""
     host, port = read_listen(reading, key, value, target)
     return host or ANY_HOST, port
 

@@ -3,15 +3,15 @@
 Knows nothing of maps, includes and option names: the parser asks for a token, and the lexer returns
 it or reports the found text. Lexical rules, as in nats-server 2.15:
 
-    comment   `#` or `//` to the end of the line, where a key, an element or the end of a value may stand
+        comment   `#` or `//` to the end of the line, before a key or an element, or after a value
     key       bare: up to white space, `=` or `:`;  quoted: "..." or '...', nothing escaped
     string    "..." with \\t \\n \\r \\" \\\\ and \\xXX (one byte);  '...' raw;  both may span lines
     block     `(` ... a line with `)` alone; the text between them, with its line ends
     bare      up to white space , ; ] or }; with the escapes of "..."; its text decides the type:
               bool (true/false yes/no on/off), $variable, integer with suffix, float, Zulu date, or string
 
-Two rules are more permissive than nats-server's: `[1,2,3]` may end in a number, and a word that merely starts like a
-number (1.5h, 10.0.0.0/8, it's) is a string instead of an error.
+Two rules are more permissive than nats-server's: a list such as `[1,2,3]` may end in a number, and a word
+that only starts like a number (1.5h, 10.0.0.0/8, it's) is a string instead of an error.
 Source: behaviour of nats-server 2.15.1, compared in tests/unit/config/test_peer.py.
 """
 
@@ -95,7 +95,7 @@ class Lexer:
         return "\n" in match[0] or "\r" in match[0]
 
     def skip_spaces(self, newlines: bool = False) -> None:
-        """Skip white space but not comments: `#` between a key and its value belongs to the value."""
+        """Skip white space but not comments: a `#` between a key and its value is part of the value."""
         blanks = " \t\r\n" if newlines else " \t"
         while self.peek() and self.peek() in blanks:
             self.at += 1

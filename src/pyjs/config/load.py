@@ -252,7 +252,7 @@ def changes(old: Options, new: Options) -> list[Change]:
                 not path and "." in attr
             ):
                 continue
-            if attr == "websocket":  # the certificates are read again; nothing else may change
+            if attr == "websocket":  # reading it again loads the certificates; nothing else in the block may change
                 before, after = _without(before, "tls", "place"), _without(after, "tls", "place")
             if attr == "cluster.tls":
                 before, after = _without(before, "place"), _without(after, "place")
@@ -282,7 +282,7 @@ def _is_idle(attr: str, old: Options, new: Options) -> bool:
 
 
 def _is_fixed(attr: str, before: object, after: object) -> bool:
-    """Return whether a storage limit became smaller (existing streams may exceed it) or unknown."""
+    """Return whether a storage limit cannot change now: it became lower, or the old one depends on the machine."""
     if attr not in ("jetstream.max_memory", "jetstream.max_storage"):
         return False
     assert isinstance(before, int)

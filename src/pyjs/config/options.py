@@ -1,7 +1,7 @@
 """The options of the server: typed values with their defaults, checked.
 
-Knows nothing of files and flags. Sizes are bytes, times are nanoseconds. If 0 in a file means the default, the
-default is here; the comment of each attribute states other meanings of 0 and -1.
+Knows nothing of files and flags. Sizes are bytes, times are nanoseconds. Where 0 in a file means the default,
+the default is here; the comment of each attribute states any other meaning of 0 and -1.
 Attributes have the names of the NATS keys; keys, aliases and checks are in tables.py. The classes have no repr,
 so that no log line can show a password.
 
@@ -126,7 +126,7 @@ class ResolverOptions:
     allow_delete: bool = False
     hard_delete: bool = False  # otherwise a removed file is renamed
     limit: int = 0  # maximum number of files; 0: no limit (full) or 1000 (cache)
-    ttl_ns: int = 0  # cache: how long an unused file stays; 0: until its token expires
+    ttl_ns: int = 0  # cache: how long an unused file is kept; 0: until its token expires
     interval_ns: int = 60 * NS_PER_S  # full: between two checks for changed files
     timeout_ns: int = 2 * NS_PER_S  # time limit of one fetch
 
@@ -152,7 +152,7 @@ class AccountJetStreamOptions:
     mem_max_stream_bytes: int = -1
     disk_max_stream_bytes: int = -1
     max_ack_pending: int = -1
-    tiers: tuple[str, ...] = ()  # of a token with limits by replicas: those that it has, "R1" for instance
+    tiers: tuple[str, ...] = ()  # set for a token whose limits depend on replicas: its tiers, such as "R1"
 
 
 @dataclass(slots=True)
@@ -226,7 +226,7 @@ class JetStreamOptions:
     sync_always: bool = False  # PubAcks and acks are answered after fdatasync
     scrub_rate: int = 8 << 20  # bytes per second that the scrub reads; 0: off
     domain: str = ""
-    unique_tag: str = ""  # prefix of the server tag that would place replicas in a cluster
+    unique_tag: str = ""  # prefix of a server tag; in a cluster, replicas are placed on servers with different tags
     key: str = ""  # wraps the data keys of file streams; "": no encryption
     prev_key: str = ""  # the previous key, to unwrap older data keys; "": none
     cipher: str = "chacha"  # of new streams: chacha or aes
@@ -475,7 +475,7 @@ class Options:
         configured = self.accounts.get(account)
         if configured is not None and configured.jetstream is not None:
             return configured.jetstream
-        if self.operator_keys or account != GLOBAL_ACCOUNT:  # accounts are those of tokens
+        if self.operator_keys or account != GLOBAL_ACCOUNT:  # in operator mode, the accounts are those of tokens
             return None
         others = [each for each in self.accounts if each not in (GLOBAL_ACCOUNT, self.system_account)]
         return None if others else AccountJetStreamOptions()

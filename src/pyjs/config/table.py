@@ -45,7 +45,7 @@ class Key:
     # Attributes of the target, dotted for a nested one; several are set from a tuple. Default: the name of the key.
     attrs: tuple[str, ...] = ()
     reloadable: bool = False
-    zero_is_default: bool = False  # 0 and "" keep the default
+    zero_is_default: bool = False  # 0 and "" mean the default
     secret: bool = False  # error texts never show its value
 
     def __post_init__(self) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import TypeAlias
 
-REPEATED_MAX = 50  # reported keys that are set twice
+REPEATED_MAX = 50  # maximum number of reported keys that are set twice
 
 Data: TypeAlias = "str | int | float | bool | datetime | list[Value] | ConfigMap"
 

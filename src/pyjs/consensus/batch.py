@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from pyjs.consensus.payloads import Key
 
 VERSION = 1
-SIZE_MAX = (64 << 20) + (1 << 20)  # bytes of a batch: one entry with the largest message fits
-PAYLOAD_MAX = SIZE_MAX - (1 << 16)  # bytes of a payload, so that its frame fits beside it
+SIZE_MAX = (64 << 20) + (1 << 20)  # bytes of a batch: an entry with a message of the maximum size fits
+PAYLOAD_MAX = SIZE_MAX - (1 << 16)  # bytes of a payload, so that its frame fits in the same batch
 PART_MAX = 1 << 18  # bytes of a snapshot in one batch
 _HEADER = Struct("<BBHI")
 HEADER_SIZE = _HEADER.size
@@ -64,7 +64,7 @@ _FRAMES = int(Kind.FRAMES)
 
 
 class BadBatch(ValueError):
-    """A batch is damaged and was refused as a whole; the text names the field."""
+    """A batch is damaged and was refused as a whole; the text has the wrong field."""
 
 
 class Frames(NamedTuple):
@@ -95,7 +95,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of a snapshot transfer: durable at the receiver, or no longer offered by the sender."""
+    """The end of a snapshot transfer: the receiver made it durable, or the sender no longer offers it."""
 
     group: int
     index: int
@@ -104,7 +104,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Lacks:
-    """A peer that may lack entries that it has acknowledged, since a start of its node."""
+    """A peer that, since a start of its node, may lack entries that it has acknowledged."""
 
     group: int
     peer: int
@@ -113,7 +113,7 @@ class Lacks:
 
 @dataclass(frozen=True, slots=True)
 class Has:
-    """The last entry of a peer that is not in doubt: it has every entry that it acknowledged."""
+    """The last entry of a peer that is not in doubt, and so has every entry that it acknowledged."""
 
     group: int
     peer: int
@@ -146,20 +146,20 @@ def of_outcome(group: int, index: int, *, done: bool) -> list[bytes]:
 
 
 def of_lacks(group: int, peer: int, boot: int) -> list[bytes]:
-    """Return the announcement of a peer in doubt."""
+    """Return the announcement that a peer is in doubt."""
     return [_HEADER.pack(VERSION, Kind.LACKS, 0, 0), _PLACE.pack(group, peer, boot)]
 
 
 def of_has(group: int, peer: int, term: int, index: int) -> list[bytes]:
-    """Return the answer to a peer in doubt."""
+    """Return the answer to a peer that is in doubt."""
     return [_HEADER.pack(VERSION, Kind.HAS, 0, 0), _LAST.pack(group, peer, term, index)]
 
 
 def read(data: bytes, node: int = 0) -> Batch:
-    """Return the content of a batch; payloads match their descriptors.
+    """Return the content of a batch; its payloads were checked against their descriptors.
 
     Raises:
-        BadBatch: it is damaged, or a frame in it is not from a peer on `node` (0: any); no part of it may be used.
+            BadBatch: it is damaged, or a frame in it is not from a peer on `node` (0: any node); use no part of it.
     """
     if not _HEADER.size <= len(data) <= SIZE_MAX:
         raise BadBatch(f"size: a batch of {len(data)} bytes, not {_HEADER.size} to {SIZE_MAX}")

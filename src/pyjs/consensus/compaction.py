@@ -1,4 +1,4 @@
-"""Compaction of the logs of groups: which are full, how far each is cut, and the states in place of cut entries."""
+"""Compaction of the logs of groups: which logs are full, where to cut them, and the state in place of cut entries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyjs.consensus.member import Member
     from pyjs.consensus.seams import Making
 
-PATIENCE = 4  # a log may grow to so many times its size for a replica that is behind
+PATIENCE = 4  # for a replica that is behind, a log may grow to this many times its usual size
 
 
 class Compaction:
@@ -29,13 +29,13 @@ class Compaction:
     def __init__(self, engine: Groups, log: NodeLog, size_max: int, silent: Set[int]) -> None:
         self._engine = engine
         self._log = log
-        self._size_max = size_max  # bytes of the log of one group
+        self._size_max = size_max  # bytes of one group's log
         self._silent = silent  # nodes that do not answer
         self._full: dict[int, None] = {}
 
     @property
     def is_idle(self) -> bool:
-        """Whether no log waits."""
+        """Whether no log is queued."""
         return not self._full
 
     def begin(self, member: Member) -> None:
@@ -48,7 +48,7 @@ class Compaction:
             self._full[member.group] = None
 
     def add(self, groups: Iterable[int]) -> None:
-        """Queue groups whose entries keep an old file of the log from being reused."""
+        """Queue groups whose entries prevent an old file of the log from being reused."""
         self._full.update(dict.fromkeys(groups))
 
     def take(self) -> int:
@@ -57,20 +57,20 @@ class Compaction:
         return group
 
     def may_cut(self, member: Member) -> bool:
-        """Whether the log of a queued group may be cut now; if not, it is queued again when it has grown."""
+        """Return whether the log of a queued group may be cut now; if not, it is queued again when it has grown."""
         member.compact_at = member.log_size + self._size_max // 4
         start = self._log.groups[member.group].start
         is_urgent = member.group in self._log.crowding()
         return member.cut_end() > start and (is_urgent or not self._is_behind(member))
 
     def must_drop(self, member: Member) -> bool:
-        """Whether the log of a stopped replica, which nothing applies, has reached its limit."""
+        """Return whether the log of a stopped replica, whose entries are not applied, has reached its limit."""
         member.compact_at = member.log_size + self._size_max // 4
         is_large = member.log_size > PATIENCE * self._size_max
         return is_large or member.group in self._log.crowding()
 
     def cut(self, member: Member, index: int, state: bytes, size: int) -> bool:
-        """Stage the state after an applied entry as the start of the log, which loses about `size` bytes.
+        """Stage the state after an applied entry as the new start of the log, which loses about `size` bytes.
 
         Raises:
             CorruptRecord: the log of the group is damaged.
@@ -78,14 +78,14 @@ class Compaction:
         try:
             index, term, conf = self._engine.compact(member.group, index)
         except RaftError:
-            return False  # a snapshot for it is on the way, or came meanwhile
+            return False  # a snapshot for this replica is on its way, or has just come
         self._log.point(member.group, index, term, conf, state)
         member.note_cut(size)
         member.compact_at = self._size_max
         return True
 
     def _is_behind(self, member: Member) -> bool:
-        """Whether a replica that answers needs entries before the new start; for a while the log waits for it."""
+        """Return whether a replica that answers needs entries before the new start; the log waits a while for it."""
         if member.role != Role.LEADER or member.log_size > PATIENCE * self._size_max:
             return False
         matched = self._engine.status(member.group).matched
@@ -94,32 +94,32 @@ class Compaction:
 
 @dataclass(slots=True)
 class Made:
-    """The state of a machine after an entry, and the function that receives it."""
+    """The state of a machine after an entry, and the function to call with the state."""
 
     member: Member
     index: int
     time_ns: int
-    size: int  # bytes of the log up to `index`, about
+    size: int  # approximate bytes of the log up to `index`
     ready: Callable[[Made, bytes], None]
     steps: Making | None = None
 
 
 class States:
-    """The states of machines, descriptor and data: a large one is made by steps.
+    """The states of machines, as descriptor and data. A large state is created in steps.
 
-    With a sync interval a state waits until a quorum must have synced its entries. Otherwise, after a power cut of
-    all nodes, a log could begin after the last entry of all others.
+    With a sync interval, a state is not used before a quorum must have synced its entries. Otherwise, after a
+    power failure of all nodes, this log could begin after the last entry of all the others.
     """
 
     def __init__(self, faults: MachineFaults, wait_ns: int) -> None:
         self._faults = faults
         self._wait_ns = wait_ns
         self._making: deque[Made] = deque()
-        self._waiting: deque[tuple[int, Made, bytes]] = deque()  # until when
+        self._waiting: deque[tuple[int, Made, bytes]] = deque()  # time at which to use a state, the state, its bytes
 
     @property
     def is_idle(self) -> bool:
-        """Whether no state is being made."""
+        """Whether no state is being created."""
         return not self._making
 
     @property
@@ -130,10 +130,10 @@ class States:
     def make(
         self, member: Member, ready: Callable[[Made, bytes], None], now_ns: int, index: int | None = None
     ) -> None:
-        """Call `ready` with the state after the last applied entry, now or later; never if it cannot be made.
+        """Call `ready` with the state after the last applied entry, now or later; never, if it cannot be created.
 
-        The log may begin after `index`, an earlier entry, if this state and the entries after `index` give the same
-        result.
+        The log may begin after `index`, an earlier entry, if the state together with the entries after
+        `index` gives the same result.
         """
         if member.state is State.STOPPED or member.is_installing:
             return
@@ -154,7 +154,7 @@ class States:
             self._making.append(made)
 
     def go_on(self, members: Mapping[int, Member], now_ns: int) -> None:
-        """Make one step."""
+        """Do one step of the creation of a state."""
         if not self._making:
             return
         made = self._making.popleft()
@@ -191,5 +191,5 @@ class States:
 
 
 def _give(made: Made, data: bytes) -> None:
-    if made.member.applied >= made.index:  # a group that has begun again has less
+    if made.member.applied >= made.index:  # a group that was opened again has applied less
         made.ready(made, descriptor.describe(data, made.time_ns) + data)

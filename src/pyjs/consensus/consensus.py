@@ -3,16 +3,17 @@
 A turn, in the order of its effects:
 
 1. durable writes are reported to the engine, and the frames that waited for them are sent;
-2. the ready output of the engine's groups is taken: frames are sent, changes are written to the log at once, a sync
-   begins;
+1. durable writes are reported to the engine, and the frames that waited for them are sent;
+2. the engine's output is taken: frames are sent, changes are written to the log at once, a sync begins;
 3. committed entries are applied, some in each turn, in fair order over the groups;
 4. reads whose index has been applied are answered, full logs are compacted, snapshots continue.
 
-A group whose machine raises stops on this node; one whose engine panics is closed and logged. If the log fails, the
-node leaves all groups and sends nothing, so that no other node relies on a promise that it cannot keep.
+A group whose machine raises stops on this node; a group that panics in the engine is closed and logged. If
+the log fails, the node leaves all groups and sends nothing more, so that no other node relies on a promise
+that it cannot keep.
 
-Knows no sockets, disks and clocks: the log and the peers are seams, the time is that of the node's turn. Long because
-everything that calls the engine is here.
+Knows no sockets, disks and clocks: the log and the peers are seams, and the time is that of the node's turn.
+Long because everything that calls the engine is here.
 """
 
 from __future__ import annotations
@@ -62,13 +63,13 @@ if TYPE_CHECKING:
     from pyjs.core.host import Host
 
 TICK_NS = 10 * NS_PER_MS
-LATE_TICKS = 3  # a node that was stopped does not make up for more ticks at once
-SYNC_NS = 100 * NS_PER_MS  # a slow sync
-REST_NS = NS_PER_S  # between two looks at groups that all sleep
-ROUNDS = 2  # of the engine in one turn: entries written at once may be committed at once
-APPLIES = 64  # entries applied in one turn, and
+LATE_TICKS = 3  # after a pause, a node makes up for at most this many ticks at once
+SYNC_NS = 100 * NS_PER_MS  # a sync that takes longer is logged as slow
+REST_NS = NS_PER_S  # time between two checks of groups that are all idle
+ROUNDS = 2  # of the engine in one turn: entries written in one round may be committed in the next
+APPLIES = 64  # entries applied in one turn, up to
 APPLY_SIZE = 256 << 10  # bytes of payloads
-FAIR_APPLIES = 16  # entries of one group before another one has its turn
+FAIR_APPLIES = 16  # entries of one group that are applied before another group's
 DATA = int(EntryKind.DATA)
 
 
@@ -76,14 +77,14 @@ DATA = int(EntryKind.DATA)
 class Tuning:
     """The options of consensus."""
 
-    sync_interval_ns: int = 0  # 0: always
+    sync_interval_ns: int = 0  # 0: sync before every acknowledgement
     election_ticks: int = 20
     heartbeat_ticks: int = 5
-    log_size_max: int = 8 << 20  # bytes of one group's log, about, after which it is cut
+    log_size_max: int = 8 << 20  # approximate bytes of one group's log, after which it is compacted
 
 
 class Condition(Enum):
-    """RUNNING -> STOPPED by `stop`, or -> FAILED by the log or a fault in here."""
+    """RUNNING -> STOPPED by `stop`; RUNNING -> FAILED if the log fails, or by a fault in this module."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -93,7 +94,7 @@ class Condition(Enum):
 class Consensus:
     """All replicated groups of one node."""
 
-    durability_class: type[Durability] = Durability  # tests put flaws in
+    durability_class: type[Durability] = Durability  # tests use one with flaws
     member_class: type[Member] = Member
 
     def __init__(
@@ -129,16 +130,17 @@ class Consensus:
         self._states = States(self._faults, _wait_ns(tuning))
         self._members: dict[int, Member] = {}
         self._backlog: deque[Member] = deque()  # members with entries to apply, in fair order
-        self._waiting: list[Member] = []  # whose entry cannot be read now: until the next tick
-        self._late: list[Due] = []  # groups whose log cannot be read now: until the next tick
-        self._lost: set[int] = set()  # groups that were closed by a fault; their log is still there
-        # Entries that came with a snapshot, and their payloads, by group: written when its data is here.
+        self._waiting: list[Member] = []  # members whose next entry cannot be read now; tried again at the next tick
+        self._late: list[Due] = []  # groups whose log cannot be read now; tried again at the next tick
+        self._lost: set[int] = set()  # groups that a fault has closed; their log still exists
+        # Entries that came with a snapshot, and their payloads, by group; written when the data of the
+        # snapshot is complete.
         self._after_snapshot: dict[int, tuple[PartialWrite, list[bytes]]] = {}
         self._wanted: dict[int, None] = {}  # groups whose state is needed by another replica
-        self._is_staged = False  # the log has something that is not written
-        self._queued = False  # in Turn.consensus
+        self._is_staged = False  # the log has staged records that are not written
+        self._queued = False  # this object is in Turn.consensus
         self._timer: Timer | None = None
-        self._rests = False  # the timer is for groups that all sleep
+        self._rests = False  # all groups are idle, so the timer is set to REST_NS
         self._ticked_ns = host.turn_state.now
 
     # -- groups ------------------------------------------------------------------------------------------------
@@ -146,12 +148,13 @@ class Consensus:
     def open(
         self, group: int, name: str, machine: Machine, conf: Conf | None = None, incarnation: int = 1
     ) -> None:
-        """Open a group: a new one with `conf` (empty: it waits for a snapshot), or the one that the log has.
+        """Open a group: a new one with `conf` (if empty, it waits for a snapshot), or the one stored in the log.
 
-        The machine of a stored group gets `install` with the state of the log's start, then the entries after it.
-        `incarnation` of a new group is higher than that of any replica of the group that was here before: where the
-        log does not know (`lost_unknown`), the caller must. That of a stored group is the newest one that the caller
-        knows of: if its log is damaged, the replica begins again empty under a higher one.
+        The machine of a stored group gets `install` with the state at the start of the log, then the entries
+        after it. `incarnation` of a new group must be higher than that of any earlier replica of the group on
+        this node; if the log cannot tell (`lost_unknown`), the caller must know it. For a stored group it is
+        the newest incarnation that the caller knows of: if the log is damaged, the replica starts empty under
+        a higher one.
         """
         assert group not in self._members
         self._lost.discard(group)
@@ -172,7 +175,7 @@ class Consensus:
         self._members[group] = member
         if self._durability.is_idle or conf is not None:
             self._begin(member)
-        else:  # the previous process may have written entries that are not durable yet
+        else:  # the entries may not be durable yet: an earlier process wrote them
             self._durability.add(Due(Waits.REOPEN, member=member), needs_sync=self._durability.is_always)
         self._mark()
 
@@ -211,9 +214,9 @@ class Consensus:
         member.note_entries(entries)
 
     def close(self, group: int) -> None:
-        """Close a group; its log stays."""
+        """Close a group; its log is kept."""
         self._forget(group)
-        with suppress(UnknownGroup):  # it waits to begin again
+        with suppress(UnknownGroup):  # the engine has not opened it again yet
             self._engine.close(group)
 
     def _reopen(self, member: Member) -> None:
@@ -231,7 +234,7 @@ class Consensus:
 
     def _forget(self, group: int) -> None:
         member = self._members.pop(group, None)
-        if member is None:  # a fault has closed it
+        if member is None:  # a fault has closed the group
             return
         member.stop()
         self._payloads.forget(group)
@@ -252,7 +255,7 @@ class Consensus:
         self._mark()
 
     def stop(self) -> None:
-        """Leave all groups; the log stays."""
+        """Leave all groups; the log is kept."""
         if self.condition is Condition.RUNNING:
             self._end(Condition.STOPPED, "Server Shutdown")
 
@@ -261,7 +264,7 @@ class Consensus:
     def propose(self, group: int, payload: bytes, proposal: object = None) -> bool:
         """Propose an entry; return False if this node does not lead the group.
 
-        The machine gets `proposal` back with the entry, or in a call of `dropped`.
+        The machine gets `proposal` together with the committed entry, or in a call of `dropped`.
         """
         member = self._members.get(group)
         if member is None or not member.leads or len(payload) > batch.PAYLOAD_MAX:
@@ -278,8 +281,8 @@ class Consensus:
     def read_index(self, group: int, done: Callable[[], None]) -> bool:
         """Call `done` when everything that was committed before this call has been applied here.
 
-        Returns False if no leader is known, or the group has stopped here. `done` is never called if the leader
-        changes meanwhile.
+        Returns False if no leader is known, or the group has stopped here. If the leader changes meanwhile,
+        `done` is never called.
         """
         member = self._members.get(group)
         if member is None or member.state is State.STOPPED:
@@ -299,7 +302,7 @@ class Consensus:
         member = self._members.get(group)
         if member is not None:
             member.is_prompt = is_prompt
-            with suppress(RaftError):  # it waits to begin again
+            with suppress(RaftError):  # the engine has not opened it again yet
                 self._engine.set_prompt(group, is_prompt)
 
     def transfer(self, group: int, node: int) -> None:
@@ -325,7 +328,7 @@ class Consensus:
         self._mark()
 
     def campaign(self, group: int) -> None:
-        """Start an election now, as a candidate.
+        """Start an election now, with this node as the candidate.
 
         Raises:
             Refused: entries of this node are not durable yet.
@@ -376,14 +379,14 @@ class Consensus:
         self._mark()
 
     def node_silent(self, node: int) -> None:
-        """Handle a silent node or the end of its connection: groups that it leads elect a new leader at once."""
+        """Handle a node that is silent or has disconnected: groups that it leads elect a new leader at once."""
         self._silent.add(node)
         self._engine.node_silent(node)
         self._snapshots.lost(node)
         self._mark()
 
     def node_heard(self, node: int) -> None:
-        """Note that a node answers again."""
+        """Note that a silent node answers again."""
         self._silent.discard(node)
         self._engine.node_heard(node)
         self._mark()
@@ -391,7 +394,7 @@ class Consensus:
     # -- the turn ----------------------------------------------------------------------------------------------
 
     def turn(self) -> None:
-        """Do the ready work; the rest waits for the next turn."""
+        """Do the work of this turn; the rest waits for the next turn."""
         self._queued = False
         if self.condition is not Condition.RUNNING:
             return
@@ -408,7 +411,7 @@ class Consensus:
             self._queue()
 
     def _agree(self) -> None:
-        """Report durable writes to the engine and take its output, until there is no more for now."""
+        """Report durable writes to the engine and handle its output, until there is no more at present."""
         if not self._durability.is_idle:
             self._report_durable()
         installs = self._stage_installs() if self._snapshots.whole else []
@@ -429,12 +432,12 @@ class Consensus:
             if not self._durability.is_idle:
                 self._report_durable()
             if not self._engine.has_ready():
-                break  # nothing was committed by what is stored
+                break  # the writes committed nothing
         self._durability.begin()
         self._find_lost()
 
     def _stage(self, writes: Sequence[Write]) -> bool:
-        """Stage the writes in the log; return whether they include a vote or a term."""
+        """Stage the writes in the log; return whether they change a vote or a term."""
         has_vote = False
         for write in writes:
             group, hard, entries = write.group, write.hard, write.entries
@@ -531,7 +534,7 @@ class Consensus:
                 else:
                     self._waiting.append(member)
                 continue
-            except Exception as error:  # of a machine: others go on
+            except Exception as error:  # raised by a machine; the other groups continue
                 self._faults.stop(member, error)
                 done = used = 0
             count -= max(done, 1)
@@ -568,15 +571,15 @@ class Consensus:
     # -- snapshots and the start of the log --------------------------------------------------------------------
 
     def _offered(self, made: Made, state: bytes) -> None:
-        """Offer a state to replicas whose entries are gone."""
+        """Offer a state to replicas that need entries that were cut."""
         group, index = made.member.group, made.index
-        with suppress(RaftError):  # it has lost the leadership
+        with suppress(RaftError):  # this node has lost the leadership
             self._engine.offer_snapshot(group, index, state[: descriptor.SIZE])
             self._snapshots.offer(group, index, state[descriptor.SIZE :], self._turn.now)
             self._queue()
 
     def _cut(self, member: Member) -> None:
-        """Cut entries with durable effects from the start of a full log, unless another replica soon needs them."""
+        """Cut entries with durable effects from the start of a full log, unless another replica needs them soon."""
         if member.state is State.STOPPED:
             if self._compaction.must_drop(member):
                 self._lose(member, "its machine is stopped, and its log has become too large")
@@ -584,7 +587,7 @@ class Consensus:
             return
         try:
             end = member.cut_end() if self._compaction.may_cut(member) else 0
-        except Exception as error:  # of the machine
+        except Exception as error:  # raised by the machine
             self._faults.stop(member, error)
             return
         if end:
@@ -608,14 +611,14 @@ class Consensus:
             self._give_up(group)
 
     def _give_up(self, group: int) -> None:
-        """Reopen a group without the snapshot that did not arrive."""
+        """Reopen a group without the snapshot, which did not arrive."""
         member = self._members.get(group)
         if member is not None and self._snapshots.finish(group) is not None:
             self._durability.add(Due(Waits.REOPEN, member=member), needs_sync=self._durability.is_always)
             self._queue()
 
     def _stage_installs(self) -> list[Due]:
-        """Write complete snapshots to the log; return the work that waits for that."""
+        """Stage complete snapshots in the log; return the work to do when they are written."""
         dues = []
         for group in self._snapshots.take_whole():
             member = self._members[group]
@@ -638,10 +641,10 @@ class Consensus:
         return dues
 
     def _installed(self, member: Member, index: int) -> None:
-        """Use a snapshot that is durable."""
+        """Use a snapshot that has become durable."""
         incoming = self._snapshots.finish_whole(member.group, index)
         if incoming is None:
-            return  # the group began again, with it; or a newer one is on its way
+            return  # the group was opened again with it, or a newer snapshot is on its way
         _, time_ns, _ = incoming.wanted
         member.note_start(index)
         self._install(member, index, time_ns, bytes(incoming.data))
@@ -650,7 +653,7 @@ class Consensus:
         self._snapshots.arrived(member.group, incoming)
 
     def _install(self, member: Member, index: int, time_ns: int, data: bytes) -> None:
-        """Give a machine another state; the rest of its work is done beside the applying of entries."""
+        """Give a machine another state; the remaining steps are done between the applying of entries."""
         self._faults.guard(member, partial(member.install, index, time_ns, data))
         if member.is_installing:
             self._have_applied(member)
@@ -679,7 +682,7 @@ class Consensus:
         self._lose(member, f"its log is damaged: {error}")
 
     def _lose(self, member: Member, cause: str) -> None:
-        """Close a group whose state is not reliable any more; no write of this turn is acknowledged for it."""
+        """Close a group whose state is no longer reliable; no write of this turn is acknowledged for it."""
         self._host.log.error(
             f"The replica of {member} is closed on this server until a restart, other groups go on: {cause}"
         )
@@ -690,11 +693,11 @@ class Consensus:
         self._lost.add(member.group)
 
     def _renew(self, group: int) -> None:
-        """Drop the log of a closed replica. It returns under a new incarnation with a snapshot, and never votes on
+        """Drop the log of a closed replica. It returns under a new incarnation, with a snapshot, so it never votes on
         the basis of the old log."""
         self._lost.discard(group)
         stored = self._log.groups.get(group)
-        if stored is None or stored.is_damaged:  # such a log is small
+        if stored is None or stored.is_damaged:  # a damaged log is small
             return
         incarnation = incarnation_of(stored.peer) + 1
         self._log.create(group, stored.name, peer_id(self.node, incarnation), Conf(), 0, 0)
@@ -705,7 +708,7 @@ class Consensus:
         )
 
     def _fail(self, cause: str) -> None:
-        """Leave all groups, since this node might break promises."""
+        """Leave all groups, because this node may break promises from now on."""
         if self.condition is Condition.RUNNING:
             self._host.log.error(
                 f"This server takes no part in replicated groups until a restart, because {cause}"
@@ -726,12 +729,12 @@ class Consensus:
     # -- time --------------------------------------------------------------------------------------------------
 
     def _mark(self) -> None:
-        """Request a turn, and tick faster again, since groups may have work."""
+        """Request a turn, and tick at the short interval again, since groups may have work."""
         self._queue()
         self._wake()
 
     def _wake(self) -> None:
-        """Tick faster again, since groups may have work."""
+        """Tick at the short interval again, since groups may have work."""
         if self._timer is None or self._rests:
             self._ticked_ns = self._turn.now
             self._arm(TICK_NS)
@@ -750,7 +753,7 @@ class Consensus:
             self._timer = self._host.timers.at(self._turn.now + wait_ns, self._tick)
 
     def _tend_log(self) -> None:
-        """Create the next file of the log in advance, and let groups in old files be compacted."""
+        """Create the next file of the log in advance, and ask for a compaction of groups in old files."""
         try:
             self._durability.look_ahead()
             self._is_staged |= self._log.stage_commits()
@@ -764,7 +767,7 @@ class Consensus:
         self._compaction.add(self._log.crowding())
 
     def _tick(self) -> None:
-        """Advance the time of the groups: often if they have work, otherwise rarely."""
+        """Advance the time of the groups: at short intervals if they have work, otherwise rarely."""
         self._timer = None
         now_ns = self._turn.now
         late = max(1, (now_ns - self._ticked_ns) // TICK_NS)
@@ -791,11 +794,11 @@ class Consensus:
 
 
 def _wait_ns(tuning: Tuning) -> int:
-    """Return the time in which every replica has synced the entries that it acknowledged."""
+    """Return the time in ns after which every replica has synced the entries that it acknowledged."""
     return 2 * tuning.sync_interval_ns + SYNC_NS if tuning.sync_interval_ns else 0
 
 
 def _conf_of(stored: Membership) -> Conf:
-    """Return a membership in the form of the engine."""
+    """Return a stored membership as the engine's type."""
     voters, learners, outgoing, next_learners, auto_leave = stored
     return Conf(list(voters), list(learners), list(outgoing), list(next_learners), auto_leave)

@@ -1,6 +1,6 @@
 """The descriptor of a payload: the engine replicates it instead of an entry's payload or a snapshot's data.
 
-40 bytes, little-endian; the engine reads only the size:
+40 bytes, little-endian; of these the engine reads only the size:
 
     offset  size
     0       4     size of the payload in bytes; 0: no payload
@@ -27,13 +27,13 @@ _TIME_MAX = (1 << 63) - 1
 
 
 class BadDescriptor(ValueError):
-    """A descriptor is damaged, or does not match its payload; the text names the field."""
+    """A descriptor is damaged, or does not match its payload; the text has the wrong field."""
 
 
 class Descriptor(NamedTuple):
     """A checked descriptor."""
 
-    size: int  # of the payload, bytes
+    size: int  # of the payload, in bytes
     time_ns: int
     digest: bytes
 

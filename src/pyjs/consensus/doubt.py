@@ -1,16 +1,17 @@
-"""Groups in doubt: after a power cut with a sync interval, this node may lack entries that it has acknowledged.
+"""Groups in doubt: with a sync interval, a power failure can lose entries that this node has acknowledged.
 
-The other nodes count on these entries. So a group in doubt neither votes nor stands for election, and tells the
-nodes of the other voters so: a leader then forgets the acknowledgements of this replica, and sends the missing
-entries again. The doubt ends
+The other nodes rely on these entries. So a group in doubt neither votes nor stands for election, and
+announces this to the nodes of the other voters. A leader then forgets the acknowledgements of this replica,
+and sends the missing entries again. The doubt ends
 
 - when a leader that a quorum confirms has answered a read, and everything that the read needs is here: this leader
-  was elected without this vote, so it has every committed entry; or
+  was elected without this node's vote, so it has every committed entry; or
 - when a majority of the voters is in doubt: the power failed for all of them, and no other node has more entries.
   Each has lost the end of its log: at most the entries of the last interval.
 
-If all other voters have answered, and too few are in doubt for the second case, one of the others has each committed
-entry. The one with the newest last entry has all of them, so the group may elect it, or one that has as much.
+If all other voters have answered, and too few of them are in doubt for the second case, each committed entry
+is on one of the others. The one with the newest last entry has all of them, so the group may elect it, or
+another with as many.
 
 If one of them does not answer, because it is away or its log is lost, the doubt remains: only that replica may have
 entries that this one has lost. Nobody but an operator can decide that it never comes back. Then `accept` counts those
@@ -57,7 +58,7 @@ class Doubt:
     known: set[int] = field(default_factory=set)  # peers in doubt
     others: dict[int, tuple[int, int]] = field(
         default_factory=dict
-    )  # others -> term and index of their last entry
+    )  # other peers -> term and index of their last entry
 
 
 class Doubts:
@@ -67,16 +68,16 @@ class Doubts:
         self._engine = engine
         self._peers = peers
         self._log = log
-        # Groups of the log that may lack something, open or not; their owner removes those that are replaced.
+        # Groups of the log that may lack entries, open or not; the owner removes those that are replaced.
         self.unsure = set(log.groups) if log.is_doubtful else set()
         self._doubts: dict[int, Doubt] = {}
-        self._turns: deque[int] = deque()  # groups, in the order of their announcements
-        # Term and boot of the last time a peer's answers were forgotten, by group and peer.
+        self._turns: deque[int] = deque()  # groups in the order of their announcements
+        # By group and peer: term and boot at the last time when the peer's acknowledgements were forgotten.
         self._forgotten: dict[tuple[int, int], tuple[int, int]] = {}
 
     @property
     def are_over(self) -> bool:
-        """Whether the log still counts as in doubt although all its groups are complete."""
+        """Whether the log still counts as in doubt, although all its groups are complete."""
         return self._log.is_doubtful and not self.unsure
 
     @property
@@ -85,7 +86,7 @@ class Doubts:
         return not self._doubts
 
     def begin(self, group: int, peer: int) -> None:
-        """Treat a group that was just opened as in doubt; this replaces any earlier doubt."""
+        """Treat a group that was just opened as in doubt; this replaces an earlier doubt."""
         self._engine.set_doubtful(group, True)
         if group not in self._doubts:
             self._turns.append(group)
@@ -99,8 +100,8 @@ class Doubts:
         self._forgotten = {key: last for key, last in self._forgotten.items() if key[0] != group}
 
     def end(self, group: int) -> None:
-        """End the doubt: every committed entry is here."""
-        with suppress(RaftError):  # closed by a fault meanwhile
+        """End the doubt about a group: every committed entry is here."""
+        with suppress(RaftError):  # a fault has closed it meanwhile
             self._engine.set_doubtful(group, False)
         self.unsure.discard(group)
         self.forget(group)
@@ -119,7 +120,7 @@ class Doubts:
         return member.applied == stored.last and not member.has_work
 
     def heard(self, node: int, lacks: Lacks) -> None:
-        """Handle the announcement of another node; if this node leads the group, send the missing entries again."""
+        """Handle an announcement from another node; if this node leads the group, send the missing entries again."""
         if node_of(lacks.peer) != node:
             return
         with suppress(RaftError):  # the group is not here, or the peer is no member
@@ -138,14 +139,14 @@ class Doubts:
                 self._count(lacks.group)
 
     def _answer(self, node: int, group: int) -> None:
-        """Send the last entry of this replica."""
+        """Send the last entry of this replica to a node."""
         status = self._engine.status(group)
         term = self._engine.term_at(group, status.last)
-        if term:  # else it has no log yet
+        if term:  # otherwise it has no log yet
             self._peers.send(node, batch.of_has(group, status.peer, term, status.last))
 
     def answered(self, node: int, has: Has) -> None:
-        """Handle the last entry of a replica on another node."""
+        """Handle the answer with the last entry of a replica on another node."""
         doubt = self._doubts.get(has.group)
         if doubt is not None and node_of(has.peer) == node:
             doubt.others[has.peer] = has.term, has.index
@@ -153,7 +154,7 @@ class Doubts:
                 self._count(has.group)
 
     def _count(self, group: int) -> None:
-        """Allow elections if the answers suffice; the announcements continue until the doubt ends."""
+        """Allow elections if enough peers have answered; the announcements continue until the doubt ends."""
         doubt, conf = self._doubts[group], self._engine.status(group).conf
         if is_majority(doubt.known, conf):
             self._engine.set_doubtful(group, False)
@@ -186,7 +187,7 @@ class Doubts:
         return True
 
     def tick(self, now_ns: int, ask: Callable[[int, Callable[[], None]], bool]) -> None:
-        """Announce the groups that are due; `ask` begins a read."""
+        """Announce the groups that are due; the function `ask` starts a read."""
         for _ in range(min(GROUPS_MAX, len(self._turns))):
             group = self._turns[0]
             doubt = self._doubts[group]
@@ -195,7 +196,7 @@ class Doubts:
             doubt.at_ns = now_ns + SAY_NS
             doubt.since_ns = now_ns if doubt.since_ns < 0 else doubt.since_ns
             self._turns.rotate(-1)
-            with suppress(RaftError):  # closed by a fault
+            with suppress(RaftError):  # a fault has closed it
                 self._announce(group, doubt)
             if doubt.asked_ns <= now_ns and ask(group, partial(self.end, group)):
                 doubt.asked_ns = now_ns + 5 * SAY_NS
@@ -209,7 +210,7 @@ class Doubts:
 
 
 def is_majority(peers: set[int], conf: Conf) -> bool:
-    """Whether these are a majority of the voters; of both halves of a joint membership."""
+    """Return whether these are a majority of the voters; in a joint membership, of both halves."""
     return all(
         2 * len(peers.intersection(voters)) > len(voters) for voters in (conf.voters, conf.outgoing) if voters
     )

@@ -1,10 +1,10 @@
 """The durable writes of the log, and the work that waits for writes to be durable, in the order of turns.
 
-Every write has a number. An entry of the queue waits for the write with its number, or only for the entries before
-it. With `sync_interval: always` all entries wait for a sync. Otherwise only votes and snapshots do, and other writes
-are synced within the interval.
+Every write has a number. An item of the queue waits for the write with its number to be durable, or only to
+be in the file. With `sync_interval: always`, all items wait for a sync. Otherwise only votes and snapshots
+do, and other writes are synced within the interval.
 
-A sync is a job for a thread; while it runs, later writes gather for the next one.
+A sync is a job for a thread; later writes wait for the next sync.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 class Waits(Enum):
     """The kinds of work in the queue."""
 
-    STORED = "stored"  # the writes of a turn of the engine
+    STORED = "stored"  # the writes of one turn of the engine
     INSTALLED = "installed"  # a snapshot
-    REOPEN = "reopen"  # a group that is opened again with its written entries
+    REOPEN = "reopen"  # a group that is opened again from its written entries
 
 
-@dataclass(slots=True)  # one is made for every entry: a frozen one takes longer
+@dataclass(slots=True)  # one is created for every entry, and a frozen dataclass takes longer
 class Due:
     """One entry of the queue."""
 
     kind: Waits
-    token: int = 0  # of STORED
-    member: Member | None = None  # of the others: a group that is opened again is another one
-    index: int = 0  # of INSTALLED
+    token: int = 0  # for STORED: the engine's number of the writes
+    member: Member | None = None  # for the other kinds; if the group was opened again meanwhile, it is another member
+    index: int = 0  # for INSTALLED: of the snapshot
 
 
 class LogSync(Job):
@@ -65,7 +65,7 @@ class LogSync(Job):
 
 
 class FreshFile(Job):
-    """The creation of a file that the log will need."""
+    """The creation of a file that the log will need later."""
 
     queue = JobQueue.REMOVALS
 
@@ -75,7 +75,7 @@ class FreshFile(Job):
         self._error: Exception | None = None
 
     def run(self) -> None:
-        """Write and sync it, in a thread."""
+        """Write and sync the file, in a thread."""
         self._error = self._job()
 
     def finish(self, failure: Exception | None) -> None:
@@ -100,10 +100,10 @@ class Durability:
         self._timers = timers
         self._interval_ns = interval_ns
         self._ended = ended  # called after each sync
-        self._queue: deque[tuple[int, Due]] = deque()  # number of a write, what waits for it
+        self._queue: deque[tuple[int, Due]] = deque()  # the number of a write, and the work that waits for it
         self._written = 0  # number of the last write
-        self._wanted = 0  # number of the last write that something waits for
-        self._covered = 0  # the running sync covers writes up to here
+        self._wanted = 0  # number of the last write for which work waits
+        self._covered = 0  # the running sync covers writes up to this number
         self._durable = 0
         self._running: LogSync | None = None
         self._timer: Timer | None = None
@@ -120,7 +120,7 @@ class Durability:
             self._timer = self._timers.at(self._turn.now + self._interval_ns, self._interval_over)
 
     def add(self, due: Due, *, needs_sync: bool) -> None:
-        """Queue work until everything written so far is in the file or, with `needs_sync`, durable."""
+        """Queue work until everything written so far is in the file; if `needs_sync`, until it is durable."""
         number = self._written if needs_sync else 0
         self._wanted = max(self._wanted, number)
         self._queue.append((number, due))
@@ -137,7 +137,7 @@ class Durability:
             self._sync()
 
     def look_ahead(self) -> None:
-        """Create the next file of the log in a thread; without it, the first sync of a new file takes longer."""
+        """Create the next file of the log in a thread; otherwise, the first sync of a new file takes longer."""
         job = self._log.begin_fresh_file()
         if job is not None:
             self._turn.jobs.append(FreshFile(job, self._log))
@@ -173,5 +173,5 @@ class Durability:
         self._timer = None
         if self._running is None and self._written > self._durable:
             self._sync()
-        elif self._written > self._covered:  # by the next one
+        elif self._written > self._covered:  # the next sync covers the rest
             self._timer = self._timers.at(self._turn.now + self._interval_ns, self._interval_over)

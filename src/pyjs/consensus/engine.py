@@ -1,6 +1,6 @@
 """The consensus engine, a separate package; only this module imports it.
 
-Raises EngineMissing at import where the package is not installed. Sizes and rules: raft/README.md.
+Importing it raises EngineMissing if the package is not installed. Sizes and rules: raft/README.md.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ except ImportError as error:
 
 
 def incarnation_of(peer: int) -> int:
-    """Return the incarnation in the number of a peer: the count of starts of the replica on its node, from 1."""
+    """Return the incarnation in the number of a peer: how often the replica was started on its node, from 1."""
     return peer & 0xFFFFFFFF
 
 

@@ -1,7 +1,7 @@
-"""Faults of state machines: the group of a machine that raises stops here, and another replica leads it.
+"""Faults of state machines: if a machine raises, its group stops on this node, and another replica must lead it.
 
-A stopped replica continues to store entries, but applies none. If it is elected, it transfers its leadership: it asks
-one replica after another.
+A stopped replica continues to store entries, but applies none. If it is elected, it transfers the leadership:
+it asks one replica after another.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class MachineFaults:
-    """The calls of state machines, and the groups that are led without one."""
+    """The calls of state machines, and the groups that this node leads without a machine."""
 
     def __init__(
         self, faults: Faults, turn: Turn, engine: Groups, silent: Set[int], transfer_ns: int
@@ -31,21 +31,21 @@ class MachineFaults:
         self._turn = turn
         self._engine = engine
         self._silent = silent  # nodes that do not answer
-        self._transfer_ns = transfer_ns  # time after which the engine forgets a transfer
-        # Groups that this node leads without a machine: number of tries, time of the next one.
+        self._transfer_ns = transfer_ns  # time after which the engine gives up a transfer
+        # Groups that this node leads without a machine: number of attempts, time of the next attempt.
         self._unfit: dict[int, tuple[int, int]] = {}
 
     # -- calls of machines -------------------------------------------------------------------------------------
 
     def guard(self, member: Member, call: Callable[[], object]) -> None:
-        """Call a machine; a fault stops its group here."""
+        """Call a machine; if it raises, its group stops here."""
         try:
             call()
         except Exception as error:
             self.stop(member, error)
 
     def stop(self, member: Member, error: Exception) -> None:
-        """Apply nothing more to a group whose machine has failed: it is behind, never different."""
+        """Apply no more entries in a group whose machine has failed; its state is then old, but never wrong."""
         self._faults.report("apply", f"a replica: {member} stops here", error, self._turn.now)
         try:
             member.stop()
@@ -54,7 +54,7 @@ class MachineFaults:
         self.check(member)
 
     def end(self, member: Member) -> None:
-        """End a group with the node's part in replication."""
+        """Stop a group because this node leaves replication."""
         try:
             member.take_role(member.term, Role.FOLLOWER, 0)
             member.stop()
@@ -64,12 +64,12 @@ class MachineFaults:
     # -- groups that are led without a machine -----------------------------------------------------------------
 
     def check(self, member: Member) -> None:
-        """Ask another replica to lead if this one leads without a machine."""
+        """Ask another replica to lead, if this one leads without a machine."""
         if _is_unfit(member):
             self._hand_over(member)
 
     def check_again(self, members: Mapping[int, Member]) -> None:
-        """Ask the next replicas to lead the groups that are still led without a machine."""
+        """For groups that this node still leads without a machine, ask the next replica to lead."""
         for group in list(self._unfit):
             member = members.get(group)
             if member is not None and _is_unfit(member):
@@ -78,12 +78,12 @@ class MachineFaults:
                 del self._unfit[group]
 
     def _hand_over(self, member: Member) -> None:
-        """Ask the replica that has most of the log to lead, then the next ones."""
+        """Ask the replica with the most complete log to lead; at the next attempts, the other ones."""
         tries, at_ns = self._unfit.get(member.group, (0, 0))
         if self._turn.now < at_ns:
             return
         self._unfit[member.group] = tries + 1, self._turn.now + self._transfer_ns
-        with suppress(RaftError):  # it has lost the leadership
+        with suppress(RaftError):  # this node has lost the leadership
             found = self._engine.status(member.group)
             others = [(index, peer) for peer, index in found.matched if peer in found.conf.voters]
             heirs = [peer for _, peer in sorted(others, reverse=True) if peer != member.peer]
@@ -93,5 +93,5 @@ class MachineFaults:
 
 
 def _is_unfit(member: Member) -> bool:
-    """Whether a group leads here whose machine applies nothing."""
+    """Return whether this node leads the group although its machine has stopped."""
     return member.state is State.STOPPED and member.role == Role.LEADER

@@ -1,6 +1,7 @@
 """One group on this node: the progress of its state machine, and the work that waits for it.
 
-Knows nothing of the engine, other nodes and disks: it gets committed entries and roles, and payloads by a key.
+Knows nothing of the engine, other nodes or disks: it receives committed entries and roles, and reads payloads
+by key.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ if TYPE_CHECKING:
 
 Committed: TypeAlias = tuple[int, int, int, bytes]  # index, term, kind, body
 
-DATA, EMPTY = int(EntryKind.DATA), int(EntryKind.EMPTY)  # an int compares faster than a member of an enum
-ENTRY_COST = 64  # bytes of an entry in the log, beside its payload
+DATA, EMPTY = int(EntryKind.DATA), int(EntryKind.EMPTY)  # plain ints, which compare faster than members of an enum
+ENTRY_COST = 64  # bytes of an entry in the log, in addition to its payload
 
 
 class State(Enum):
-    """RUNNING -> STOPPED, after a fault of the machine or a damaged entry, until the group is opened again."""
+    """RUNNING -> STOPPED after a fault of the machine or a damaged entry, until the group is opened again."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -50,23 +51,23 @@ class Member:
         self.peer = peer
         self.machine = machine
         self.state = State.RUNNING
-        self.applied = 0  # index
-        self.queued = 0  # index of the last committed entry that came; >= applied
+        self.applied = 0  # index of the last applied entry
+        self.queued = 0  # index of the last committed entry received; >= applied
         self.queue: deque[Committed] = deque()
         self.in_backlog = False  # the consensus will continue with `queue`
-        self.time_ns = 0  # of the newest entry in the log
+        self.time_ns = 0  # time of the newest entry in the log
         self.applied_time_ns = 0
         self.term = 0
-        self.role = Role.FOLLOWER  # what the engine says; `leads` comes later
-        self.leader = 0  # number of a node
-        self.leads = False  # leads, and has applied everything of earlier terms
-        self.is_prompt = True  # where it leads, followers are told at once what is committed
-        self.vote = (0, 0)  # term and vote, as written
-        self.log_size = 0  # bytes in the log since its start, about
-        self.compact_at = 0  # value of `log_size` from which the log is cut
+        self.role = Role.FOLLOWER  # role according to the engine; `leads` becomes true later
+        self.leader = 0  # number of the leader's node
+        self.leads = False  # True: this node leads, and has applied all entries of earlier terms
+        self.is_prompt = True  # while it leads, followers learn at once about committed entries
+        self.vote = (0, 0)  # term and vote, as written to the log
+        self.log_size = 0  # approximate bytes in the log since its start
+        self.compact_at = 0  # `log_size` at which the log is compacted
         self._pending: dict[int, tuple[int, object]] = {}  # index -> term and proposal
-        self._reads: list[tuple[int, Callable[[], None]]] = []  # index that a read needs
-        self._steps: Iterator[None] | None = None  # the rest of an `install`
+        self._reads: list[tuple[int, Callable[[], None]]] = []  # index that a read needs, function to call
+        self._steps: Iterator[None] | None = None  # the remaining steps of an `install`
 
     def __str__(self) -> str:
         return f'group {self.group} ("{self.name}")'
@@ -75,11 +76,11 @@ class Member:
 
     @property
     def proposals(self) -> int:
-        """The number of proposals of this node without a result."""
+        """The number of proposals of this node that have no result yet."""
         return len(self._pending)
 
     def next_time_ns(self, wall_ns: int) -> int:
-        """Return the time of the next entry."""
+        """Return the time for the next entry."""
         return max(self.time_ns + 1, wall_ns)
 
     def proposed(self, index: int, term: int, time_ns: int, proposal: object) -> None:
@@ -89,7 +90,7 @@ class Member:
             self._pending[index] = (term, proposal)
 
     def wants_read(self, index: int, done: Callable[[], None]) -> None:
-        """Call `done` when `index` has been applied; never in a stopped group."""
+        """Call `done` when `index` has been applied; never, if the group has stopped."""
         if self.state is State.STOPPED:
             return
         if self.applied >= index and self._steps is None:
@@ -98,7 +99,7 @@ class Member:
             self._reads.append((index, done))
 
     def take_role(self, term: int, role: Role, leader: int) -> None:
-        """Store the role from the engine. The machine learns later that it leads."""
+        """Store the role reported by the engine. The machine learns later that it leads."""
         self.term, self.role, self.leader = term, role, leader
         self.leads = False
         self.drop_proposals()
@@ -106,7 +107,7 @@ class Member:
             self.machine.role(term, role, leader)
 
     def drop_proposals(self) -> None:
-        """Report all proposals that are not applied yet as dropped: their outcome is unknown."""
+        """Report all proposals that are not applied yet as dropped; whether they will be committed is unknown."""
         pending, self._pending = self._pending, {}
         for _, proposal in pending.values():
             self.machine.dropped(proposal)
@@ -122,17 +123,17 @@ class Member:
             self.queue.append(committed)
 
     def apply_some(self, payloads: Payloads, count: int, size: int) -> tuple[int, int]:
-        """Apply up to `count` entries, or until payloads have `size` bytes; return both amounts.
+        """Apply up to `count` entries, until their payloads have `size` bytes; return both numbers.
 
         Raises:
-            Unreadable: the entry remains the next one.
-            any other exception: raised by the machine, which must get no more entries.
+                Unreadable: the entry could not be read, and is still the next one.
+                any other exception: raised by the machine; do not give it more entries.
         """
         done = used = 0
         queue = self.queue
         if self._steps is not None:
             self._install_some(self._steps)
-            return 1, size  # nothing more in this turn
+            return 1, size  # do nothing more in this turn
         while queue and done < count and used < size:
             index, term, kind, body = queue[0]
             if kind == DATA:
@@ -148,7 +149,7 @@ class Member:
 
     @property
     def is_installing(self) -> bool:
-        """Whether the machine is getting another state, by steps of `apply_some`."""
+        """Whether the machine is getting another state; `apply_some` does the steps."""
         return self._steps is not None
 
     @property
@@ -168,7 +169,7 @@ class Member:
             payload = payloads.get((self.group, index, term)) if size else b""
         except (NotNow, CorruptRecord, Gone) as error:
             raise Unreadable(error) from error
-        self.queue.popleft()  # before the machine is called, which may close the group
+        self.queue.popleft()  # before the call of the machine, which may close the group
         self.applied_time_ns = time_ns
         proposal = self.proposal_of(index, term)
         try:
@@ -180,7 +181,7 @@ class Member:
         return size
 
     def proposal_of(self, index: int, term: int) -> object | None:
-        """Return the proposal of this entry; drop another proposal for its index."""
+        """Return the proposal of this entry; drop any other proposal for its index."""
         proposed_in, proposal = self._pending.pop(index, (term, None))
         if proposed_in != term:
             self.machine.dropped(proposal)
@@ -202,19 +203,19 @@ class Member:
                 self._reads.append((index, done))
 
     def await_start(self, index: int) -> None:
-        """Apply nothing until `note_start`; a snapshot will replace the start of the log."""
+        """Apply nothing until `note_start`, because a snapshot will replace the start of the log."""
         self.queue.clear()
         self.queued = index
 
     def note_start(self, index: int) -> None:
-        """Continue after `index`, where the log now begins. A stopped machine keeps its position."""
+        """Continue after `index`, where the log now begins. If the machine is stopped, it keeps its position."""
         self.queue.clear()
         self.log_size = 0
         if self.state is State.RUNNING:
             self.applied = self.queued = index
 
     def note_entries(self, entries: Sequence[tuple[int, int, bytes]]) -> None:
-        """Count entries that the log has received."""
+        """Count entries that were added to the log."""
         size = len(entries) * ENTRY_COST
         for _, kind, body in entries:
             if kind == DATA:
@@ -224,7 +225,7 @@ class Member:
         self.log_size += size
 
     def cut_end(self) -> int:
-        """Return the last entry that the machine no longer needs in the log, or 0 if it is unknown."""
+        """Return the index of the last entry that the machine does not need in the log; 0 if unknown."""
         return min(self.machine.durable(), self.applied) if self.state is State.RUNNING else 0
 
     def applied_size(self) -> int:
@@ -237,7 +238,7 @@ class Member:
         self.log_size = max(0, self.log_size - size)
 
     def install(self, index: int, time_ns: int, data: bytes) -> None:
-        """Replace the state of the machine, after `note_start`; one that is stopped gets it at the next opening."""
+        """Replace the state of the machine, after `note_start`; a stopped machine gets it at the next opening."""
         if self.state is State.STOPPED:
             return
         self.drop_proposals()

@@ -1,6 +1,7 @@
-"""Numbers of nodes, derived from the names of their servers, so that they need no configuration.
+"""Numbers of nodes, derived from the names of their servers, so that they need not be configured.
 
-Two names with the same number (one pair in two billion) cannot be in one cluster: they refuse each other.
+Two servers whose names give the same number (one pair in two billion) cannot be in one cluster: they refuse
+each other.
 """
 
 from __future__ import annotations

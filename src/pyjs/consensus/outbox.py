@@ -1,7 +1,8 @@
-"""Frames of the engine on their way to other nodes, each with the payloads of its entries.
+"""Frames of the engine for other nodes, together with the payloads of their entries.
 
-The unsent bytes for each node are bounded: further frames with entries are dropped, and so are frames whose payload
-cannot be read; the engine sends them again. Frames without entries (votes, heartbeats, answers) are always sent.
+The number of unsent bytes for each node is limited: beyond it, frames with entries are dropped. A frame is
+also dropped if a payload cannot be read. The engine sends dropped frames again. Frames without entries
+(votes, heartbeats, answers) are always sent.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ if TYPE_CHECKING:
     from pyjs.consensus.payloads import Key, Payloads
     from pyjs.consensus.seams import Peers
 
-WINDOW = 4 << 20  # bytes of payloads that may wait for one node; one entry may be larger
-BATCH_SIZE = 1 << 20  # bytes of payloads after which another batch begins
-# The parts of a frame that are needed here (docs/raft-frames.md).
+WINDOW = 4 << 20  # bytes of payloads that may wait for one node; a single entry may be larger
+BATCH_SIZE = 1 << 20  # bytes of payloads after which a new batch begins
+# The fields of a frame that are needed here (docs/raft-frames.md).
 _FRAME = Struct("<I5xB2xI")
 _APPEND = 1
 _ENTRIES_AT = 104
 _ENTRY_SIZE = 56
-_KIND_AT = 8  # in an entry
+_KIND_AT = 8  # offset in an entry
 _DATA = 1
 
 
@@ -56,12 +57,12 @@ class Outbox:
         self._peers = peers
         self._payloads = payloads
         self._text_log = text_log
-        self.dropped = 0  # frames with entries that did not leave
-        self.damaged: dict[int, CorruptRecord] = {}  # by group: drained by the owner, who closes them
-        self._unreadable: set[int] = set()  # groups whose damage is in the text log
+        self.dropped = 0  # number of frames with entries that were dropped
+        self.damaged: dict[int, CorruptRecord] = {}  # by group; the owner empties it and closes these groups
+        self._unreadable: set[int] = set()  # groups whose damage was written to the text log
 
     def send(self, batches: Sequence[tuple[int, bytes, Sequence[Key]]]) -> None:
-        """Send the frames of the engine to other nodes."""
+        """Send frames of the engine to other nodes."""
         for node, frames, keys in batches:
             if not keys:
                 self._peers.send(node, batch.of_frames(frames, ()))
@@ -69,7 +70,7 @@ class Outbox:
                 self._send_entries(node, frames, keys)
 
     def _send_entries(self, node: int, frames: bytes, keys: Sequence[Key]) -> None:
-        """Send frames with entries; usually they are few, recent and small."""
+        """Send frames with entries; this is fast if they are few, recent and small, as usual."""
         free = WINDOW - self._peers.pending_size(node)
         payloads = self._payloads.recent_of(keys, min(free, BATCH_SIZE))
         if payloads is not None:
@@ -78,8 +79,8 @@ class Outbox:
             self._send_parts(node, frames, keys, free)
 
     def _send_parts(self, node: int, frames: bytes, keys: Sequence[Key], free: int) -> None:
-        """Send the frames that fit, one by one."""
-        gaps: set[int] = set()  # groups of which a frame was left out: the receiver would refuse later ones
+        """Send the frames that fit, one after another."""
+        gaps: set[int] = set()  # groups of which a frame was dropped: the receiver would refuse the later ones
         load = _Load()
         for frame, wanted in split(frames, keys):
             payloads: list[bytes] | None = []
@@ -108,7 +109,7 @@ class Outbox:
         """Return the payloads of one frame, or None if one of them cannot be read."""
         try:
             return [self._payloads.get(key) for key in keys]
-        except Gone:  # the engine sends what its log has now
+        except Gone:  # the engine sends the present content of its log instead
             return None
         except CorruptRecord as error:
             self.damaged[keys[0][0]] = error

@@ -1,9 +1,9 @@
-"""Payloads of entries: those that wait for the log, recent ones in memory, older ones read back from the log.
+"""Payloads of entries: those that wait for the log, recent ones in memory, and older ones, read from the log.
 
 The key of an entry is group, index and term, since two leaders may have different payloads for the same index.
 
-A payload is staged before its entry is passed to the engine, which may refuse it: `take` passes a staged payload to
-the log, and `forget_staged` drops the others at the end of the engine's turn.
+A payload is staged before its entry is passed to the engine, which may refuse the entry. `take` moves a
+staged payload to the log; `forget_staged` drops the others at the end of the engine's turn.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 Key: TypeAlias = tuple[int, int, int]  # group, index, term
 
 MEMORY_MAX = 32 << 20  # bytes of recent payloads
-COST = 256  # bytes of memory of an entry beside its payload
+COST = 256  # bytes of memory of an entry, in addition to its payload
 
 
 class Gone(PyjsError):
-    """The log no longer has an entry: it was compacted, or another leader's entry replaced it."""
+    """The log no longer has the entry: it was compacted, or another leader's entry replaced it."""
 
 
 class Payloads:
@@ -38,11 +38,11 @@ class Payloads:
         self._size = 0  # of `_recent`, with COST; at most `memory_max`, or one entry
 
     def stage(self, key: Key, payload: bytes) -> None:
-        """Store a payload until the engine has decided about its entry."""
+        """Store a payload until the engine has accepted or refused its entry."""
         self._staged[key] = payload
 
     def take(self, key: Key) -> bytes:
-        """Return the staged payload of an entry that is being written; it stays in memory for a while."""
+        """Return the staged payload of an entry that is being written; a copy stays in memory for a while."""
         payload = self._staged.pop(key)
         before = self._recent.pop(key, None)
         if before is not None:
@@ -62,7 +62,7 @@ class Payloads:
         """Return the payload of an entry.
 
         Raises:
-            Gone: the engine has changed its log since it requested the entry.
+                Gone: the log no longer has the entry that the engine requested.
             NotNow, CorruptRecord: the entry cannot be read now, or is damaged.
         """
         payload = self._recent.get(key)

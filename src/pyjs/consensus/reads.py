@@ -1,4 +1,4 @@
-"""Linearizable reads of all groups, from the question to the engine until the index that each needs is known."""
+"""Linearizable reads of all groups: each waits until the engine reports the index that it needs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from pyjs.consensus.engine import Groups
 
-READ_NS = 10 * NS_PER_S  # after which an unanswered read is forgotten
+READ_NS = 10 * NS_PER_S  # an unanswered read is forgotten after this time
 
 
 class Reads:
@@ -20,16 +20,16 @@ class Reads:
 
     def __init__(self, engine: Groups) -> None:
         self._engine = engine
-        # Group and number of each -> time at which it is forgotten, function to call.
+        # By group and number: the time at which the read is forgotten, and the function to call.
         self._waiting: dict[tuple[int, int], tuple[int, Callable[[], None]]] = {}
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits."""
+        """Whether no read waits."""
         return not self._waiting
 
     def ask(self, group: int, done: Callable[[], None], now_ns: int) -> bool:
-        """Ask the engine for the index of a read; return False if no leader is known."""
+        """Ask the engine for the index that a read needs; return False if no leader is known."""
         try:
             number = self._engine.read_index(group)
         except (Refused, UnknownGroup, Quarantined):
@@ -38,7 +38,7 @@ class Reads:
         return True
 
     def take(self, group: int, number: int) -> Callable[[], None] | None:
-        """Return the function to call for a read whose index is known; None if it was forgotten."""
+        """Return the function to call for a read whose index is now known; None if it was forgotten."""
         _, done = self._waiting.pop((group, number), (0, None))
         return done
 
@@ -47,7 +47,7 @@ class Reads:
         self._waiting = {key: read for key, read in self._waiting.items() if key[0] != group}
 
     def expire(self, now_ns: int) -> None:
-        """Forget reads that nobody has answered."""
+        """Forget reads that got no answer in time."""
         if self._waiting:
             self._waiting = {key: read for key, read in self._waiting.items() if read[0] > now_ns}
 

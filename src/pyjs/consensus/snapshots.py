@@ -1,11 +1,11 @@
-"""Transfers of snapshots: offered by a leader, fetched part by part by a replica whose next entries were compacted.
+"""Transfers of snapshots: a leader offers one to a replica whose next entries were compacted; the replica fetches it.
 
-The engine's snapshot frame has the descriptor of the data. The receiver sets the pace by requesting one part after
-the other. It repeats a request after RETRY_NS without an answer, and gives up after GIVE_UP_NS or when the sender no
-longer has the snapshot. The sender gives up a receiver that is silent for REPORT_NS, so that the end of every
-transfer is reported to the engine.
+The engine's snapshot frame has the descriptor of the data. The receiver requests one part after another, so
+it sets the pace. It repeats a request after RETRY_NS without an answer. It gives up after GIVE_UP_NS, or when
+the sender no longer has the snapshot. The sender gives up a receiver that is silent for REPORT_NS, so that
+the end of every transfer is reported to the engine.
 
-Knows nothing of the log and the state machines.
+Knows nothing of the log or of the state machines.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyjs.consensus.engine import Point
     from pyjs.consensus.seams import Peers
 
-STATE_MAX = 1 << 30  # bytes of the data of a snapshot: all of it is in memory
+STATE_MAX = 1 << 30  # bytes of the data of a snapshot, which is in memory as a whole
 RETRY_NS = 200 * NS_PER_MS
 GIVE_UP_NS = 2 * NS_PER_S
 REPORT_NS = NS_PER_S
@@ -35,8 +35,8 @@ class Offer:
     """A state that a leader offers, and the peers that were offered it."""
 
     data: bytes
-    unused_ns: int  # when it is dropped if it was offered to no peer
-    peers: dict[int, int] = field(default_factory=dict)  # peer -> when it is given up
+    unused_ns: int  # time at which it is dropped if it was offered to no peer
+    peers: dict[int, int] = field(default_factory=dict)  # peer -> time at which it is given up
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class Incoming:
 
 @dataclass(frozen=True, slots=True)
 class PartialWrite:
-    """A part of the changes of a group that the engine wants to be written: the rest waits for a snapshot."""
+    """A part of a group's changes that the engine wants to store; the rest waits for a snapshot."""
 
     group: int
     hard: tuple[int, int, int] | None = None
@@ -75,9 +75,9 @@ class Snapshots:
         self._incoming: dict[int, Incoming] = {}
         self.ended: list[
             tuple[int, int, bool]
-        ] = []  # group, peer, done: for the engine; drained by its owner
-        self.given_up: list[int] = []  # groups whose snapshot does not come; drained by its owner
-        self.whole: list[int] = []  # groups whose data is complete; see take_whole
+        ] = []  # group, peer, done: for the engine; the owner empties it
+        self.given_up: list[int] = []  # groups whose snapshot will not come; the owner empties it
+        self.whole: list[int] = []  # groups whose data is complete, see take_whole
 
     @property
     def is_busy(self) -> bool:
@@ -87,9 +87,9 @@ class Snapshots:
     # -- the sender --------------------------------------------------------------------------------------------
 
     def offer(self, group: int, index: int, data: bytes, now_ns: int) -> None:
-        """Store the data of a snapshot that was offered to the engine; peers may still fetch an older one."""
+        """Store the data of a snapshot that was offered to the engine; peers may still be fetching an older one."""
         known = self._offers.get((group, index))
-        peers = {} if known is None else known.peers  # whose end must be reported, too
+        peers = {} if known is None else known.peers  # their transfers must be reported as ended, too
         self._offers[group, index] = Offer(data, now_ns + REPORT_NS, peers)
 
     def sent(self, group: int, peer: int, index: int, now_ns: int) -> None:
@@ -114,7 +114,7 @@ class Snapshots:
         self._peers.send(node, batch.of_part(group, index, offset, data))
 
     def _end(self, key: tuple[int, int], peers: list[int], *, done: bool) -> None:
-        """Report the end of an offer for some of its peers; drop the offer after the last one."""
+        """Report to the engine that the transfers to `peers` have ended; drop an offer that has no peers left."""
         offer = self._offers[key]
         for peer in peers:
             del offer.peers[peer]
@@ -151,7 +151,7 @@ class Snapshots:
         if incoming is None or (incoming.node, incoming.point.index) != (node, part.index):
             return
         if incoming.is_whole or part.offset != len(incoming.data):
-            return  # it came twice
+            return  # a duplicate
         if len(part.data) > incoming.wanted.size - part.offset:
             self.given_up.append(part.group)
             return
@@ -181,7 +181,7 @@ class Snapshots:
     def take_whole(self) -> list[int]:
         """Return the groups whose data has become complete since the last call."""
         groups, self.whole = self.whole, []
-        incoming = self._incoming  # another one may have begun meanwhile
+        incoming = self._incoming  # the group may have begun to fetch another one
         return [group for group in groups if group in incoming and incoming[group].is_whole]
 
     def data_of(self, group: int) -> tuple[Point, bytes]:
@@ -200,7 +200,7 @@ class Snapshots:
         return self._incoming.pop(group, None)
 
     def finish_whole(self, group: int, index: int) -> Incoming | None:
-        """Drop and return a complete snapshot; None if the group is fetching another one, or parts are missing."""
+        """Drop and return a complete snapshot; None if parts are missing, or the group is fetching another one."""
         incoming = self._incoming.get(group)
         if incoming is None or incoming.point.index != index or not incoming.is_whole:
             return None

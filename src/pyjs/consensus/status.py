@@ -20,7 +20,7 @@ class Replica:
     node: int
     peer: int
     is_voter: bool
-    lag: int | None  # entries that it may lack; None: this node does not lead
+    lag: int | None  # entries that it may lack; None: this node does not lead, so it is unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +29,21 @@ class GroupStatus:
 
     name: str
     role: Role
-    leader: int  # number of its node, 0: none
+    leader: int  # number of the leader's node; 0: none
     term: int
-    committed: int  # index
+    committed: int  # index of the last committed entry
     applied: int
     last: int
-    is_stopped: bool  # by a fault of its machine
+    is_stopped: bool  # the machine has failed
     replicas: list[Replica]
-    voted_for: int  # number of the node in this term, 0: none
+    voted_for: int  # number of the node voted for in this term; 0: none
     start: int  # index before the first entry of the log
-    log_size: int  # bytes of the log, about
-    proposals: int  # of this node, without a result
+    log_size: int  # approximate bytes of the log
+    proposals: int  # proposals of this node that have no result yet
     queued: int  # committed entries that are not applied yet
 
     def lag_of(self, replica: Replica) -> int:
-        """Return how many committed entries a replica may lack; 0 where this node does not lead."""
+        """Return how many committed entries a replica may lack; 0 if this node does not lead."""
         return max(0, self.committed - (self.last - (replica.lag or 0)))
 
 
@@ -57,7 +57,7 @@ def status_of(member: Member, found: Status) -> GroupStatus:
             (
                 sorted({*found.conf.voters, *found.conf.outgoing}),
                 True,
-            ),  # those that go still vote in a joint one
+            ),  # in a joint membership, voters that will be removed still vote
             (found.conf.learners, False),
         )
         for peer in peers

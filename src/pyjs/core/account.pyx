@@ -1,9 +1,9 @@
 """One account: its subscriptions, and the delivery of messages to them.
 
-Messages never leave their account. `publish` finds the route of the subject and delivers the message to each plain
-subscription and to one member of each queue group, chosen at random among those that accept it.
+Messages stay in their account. `publish` finds the route of the subject and delivers the message to each
+plain subscription, and to one member of each queue group, chosen at random among the members that accept it.
 
-Knows nothing of sockets, and of JetStream only that an account may have one. Compiled: every message passes
+Knows nothing of sockets; of JetStream it knows only whether an account has it. Compiled: every message passes
 `publish` (benchmarks/: core publish, 1-1, 1-10).
 """
 from cpython.exc cimport PyErr_Clear
@@ -25,10 +25,10 @@ cdef extern from "Python.h":
     void release "Py_XDECREF"(PyObject* p)
 
 cdef enum:
-    MANY = 256                  # more subscriptions than this are ended in steps
+    MANY = 256                  # more subscriptions than this are removed in steps
     STEP = 200                  # subscriptions removed in one step: half a millisecond
-    WHOLE_MIN = 65536           # a larger body goes to the transport without a copy; a smaller one is copied
-    SHARED_BY = 3               # from this number of receivers on, a publish of that size is copied once for all
+    WHOLE_MIN = 65536           # bytes; a larger body goes to the transport without a copy, a smaller one is copied
+    SHARED_BY = 3    # a body of that size is copied once for all receivers if there are at least this many
 
 
 cdef inline bint is_named(Group* g, const char* queue, uint32_t n) noexcept nogil:
@@ -98,7 +98,7 @@ cdef class Account:
         for i in range(r.n):
             receivers += (<Sink> r.targets[i].sink).deliver(m, &r.targets[i])
         if receivers < <int> r.n:
-            self.subs.found.visited += r.n - <uint32_t> receivers       # a refusal is work too
+            self.subs.found.visited += r.n - <uint32_t> receivers    # refusing a message costs work too
         if r.n_groups:
             receivers += self.deliver_groups(r, m)
         if r.scratch:
@@ -115,7 +115,7 @@ cdef class Account:
         with gil:
             shared.whole = new_bytes(m.body, m.size)
             if shared.whole == NULL:
-                PyErr_Clear()                   # each receiver decides whether there is memory
+                PyErr_Clear()    # no memory for the shared object: each receiver tries to copy on its own
         receivers = self.deliver_each(r, &shared)
         with gil:
             release(<PyObject*> shared.whole)
@@ -139,11 +139,11 @@ cdef class Account:
                     self.subs.found.visited += tried - 1
                     return 1
                 at = at + 1 if at + 1 < g.n_here else 0
-            self.subs.found.visited += tried - 1        # a refusal is work too
+            self.subs.found.visited += tried - 1        # a member that refuses the message costs work too
         return self.deliver_away(g, m) if g.n > g.n_here and m.told != EVERYWHERE else 0
 
     cdef int deliver_away(self, Group* g, Msg* m) noexcept nogil:
-        """Deliver to one member: of this server if any member here accepts, otherwise of another server."""
+        """Deliver to one member: at this server if any member here accepts, otherwise at another server."""
         cdef uint32_t at, tried, first
         cdef uint64_t weights = 0, chosen
         cdef int doubts
@@ -242,8 +242,8 @@ cdef class Account:
                           bint stays_here=False) -> Subscription:
         """Call `handler` with a Request, in the turn, for each message that matches `subject`.
 
-        `service` is the subject of the handler in the system account, if that account offers it to all accounts. With
-        `stays_here` no other server sends requests to it.
+`service` is the subject of the handler in the system account, if that account offers it to all accounts. With
+`stays_here`, other servers do not send their requests to it.
         """
         cdef PySink sink = PySink(self.turn, handler)
         sink.service = service
@@ -263,7 +263,7 @@ cdef class Account:
             self.exchange.unsubscribed(sub)
 
     def add_plain(self, Subscription sub) -> None:
-        """Insert a subscription without applying the account's stream imports to it."""
+        """Insert a subscription to which the account's stream imports do not apply."""
         self.subs.insert(sub)
         if self.interest is not None and sub.state.weight == 0:
             self.interest.subscribed(sub)
@@ -280,7 +280,7 @@ cdef class Account:
             self.interest_changed(sub.subject)
 
     def unsubscribe_all(self, list subs) -> None:
-        """End `subs` at once; if there are many, they are removed over several turns."""
+        """Deliver nothing more to `subs`; if there are many, they are removed over several turns."""
         cdef Subscription sub
         for sub in subs:
             sub.state.closed = True
@@ -291,18 +291,18 @@ cdef class Account:
                 self.unsubscribe(sub)
 
     def unsubscribe_steps(self, list subs):
-        """Unsubscribe all of `subs` in steps; each step removes its part from the list, to free it."""
+        """Unsubscribe `subs` in steps; each step removes its subscriptions from the list, to free their memory."""
         while subs:
             for sub in subs[-STEP:]:
                 self.unsubscribe(sub)
             del subs[-STEP:]
             yield
-        self.subs.cache.expire()    # a route to thousands of them is megabytes
+        self.subs.cache.expire()    # a route to thousands of subscriptions takes megabytes
 
     def watch_interest(self, bytes subject, object changed) -> None:
         """Call `changed` when a subscription that matches the literal `subject` is added or removed.
 
-        `changed` runs while SUB or UNSUB is processed, so it may only record work.
+        `changed` is called while SUB or UNSUB is processed, so it may only record work.
         """
         self.watched.setdefault(subject, []).append(changed)
 

@@ -1,12 +1,12 @@
 """Chores: work that is too long for one turn, as an iterator of bounded steps, with its owner.
 
-A step yields None to continue in a later turn, or a `Park`: a function that stores the chore and puts it back into
-`Turn.chores` once it can continue. A parked chore costs nothing.
+A step yields None to continue in a later turn, or a `Park`: a function that stores the chore and puts it back
+into `Turn.chores` once it can continue. A parked chore uses no time.
 
-`Gates` order the chores of one stream or consumer: a change has exclusive access, reports share it, first come,
-first served. Single-step work needs no gate while no chore is inside.
+`Gates` order the chores of one stream or consumer, first come, first served: a change has exclusive access,
+reports share it. Work of a single step needs no gate while no chore is inside.
 
-Knows nothing of streams: a gate has a name.
+Knows nothing of streams: a gate is identified by a name.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Gate:
 
     def __init__(self) -> None:
         self.inside = 0
-        self.let_in = 0  # chores inside that waited and have not continued yet
+        self.let_in = 0  # chores inside that were admitted after waiting, and have not run since
         self.alone = False  # the chore inside has exclusive access
         self.waiting: deque[tuple[Chore, bool]] = deque()
 
@@ -76,12 +76,12 @@ class Gates:
         return name in self._gates
 
     def enter(self, name: str, alone: bool) -> Generator[Step, None, None]:
-        """Wait until the gate `name` is free, and enter; the caller must call `leave`."""
+        """Wait until the gate `name` admits the chore; the caller must call `leave` afterwards."""
         gate = self._gates.setdefault(name, _Gate())
         if gate.admits(alone) and not (gate.waiting or gate.let_in):
             gate.admit(alone)
             return
-        yield lambda chore: gate.waiting.append((chore, alone))  # _let_in admits it
+        yield lambda chore: gate.waiting.append((chore, alone))  # the chore is parked; _let_in admits it
         gate.let_in -= 1
         self._let_in(gate)
 
@@ -104,7 +104,7 @@ class Gates:
             del self._gates[name]
 
     def _let_in(self, gate: _Gate) -> None:
-        """Admit waiting chores in order, up to the first that must wait; each continues in a turn."""
+        """Admit waiting chores in order, up to the first that must still wait; each continues in a later turn."""
         while gate.waiting and gate.admits(gate.waiting[0][1]):
             chore, alone = gate.waiting.popleft()
             gate.admit(alone)

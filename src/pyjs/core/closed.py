@@ -1,4 +1,4 @@
-"""Closed connections for monitoring: counters of their sessions, without their buffers."""
+"""Closed connections, for monitoring: counters of their sessions, without their buffers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SHOWN_MAX = 256  # remembered subscriptions of a closed connection
 PACKED = 64  # rows in one piece
-OWNERS_KEPT = 8  # for the next piece
+OWNERS_KEPT = 8  # the next piece starts without owners if there are more
 
 
 class ClosedSubscription(NamedTuple):
@@ -76,10 +76,10 @@ class _Piece(NamedTuple):
 
 
 class ClosedSessions:
-    """The last `most` sessions that ended, oldest first, as rows; all but the newest are packed into pieces.
+    """The last `most` sessions that ended, as rows, oldest first; all but the newest are packed into pieces.
 
-    Unpacked objects would be allocated in the memory of the freed sessions and keep its pages in use: 70 of the 85 MB
-    for 9,000 clients stayed allocated after they had left.
+    Unpacked objects would be allocated in the memory of the freed sessions, and their pages could not be
+    returned: after 9,000 clients had left, 70 of their 85 MB stayed allocated.
     """
 
     def __init__(self, most: int) -> None:
@@ -87,7 +87,7 @@ class ClosedSessions:
         self._pieces: deque[_Piece] = deque()
         self._newest: list[Row] = []  # less than PACKED
         self._owners: Owners = ()  # of the newest
-        self._numbers: dict[tuple[int, int], int] = {}  # of the owners, by their ids
+        self._numbers: dict[tuple[int, int], int] = {}  # index in `_owners`, by the ids of the objects
 
     def add(self, session: ClientSession) -> None:
         """Store a session that ended."""
@@ -101,7 +101,7 @@ class ClosedSessions:
             self._pieces.popleft()
 
     def _number_of(self, account: Account, user: User | None) -> int:
-        """Return the number of an owner, which is added if it is new."""
+        """Return the index of an owner; a new one is added."""
         key = id(account), id(user)
         number = self._numbers.get(key)
         if number is None:
@@ -120,11 +120,11 @@ class ClosedSessions:
             yield from some
 
     def __getitem__(self, at: int) -> ClosedSession:
-        """Return one session. This is slow, since it unpacks all of them; use `parts` to visit many."""
+        """Return one session. Slow, since all sessions are unpacked; use `parts` to visit many."""
         return list(self)[at]
 
     def parts(self) -> Iterator[list[ClosedSession]]:
-        """Return an iterator over all stored sessions, some at a time."""
+        """Return an iterator over lists of all stored sessions, a part at a time."""
         newest = _Piece(marshal.dumps(self._newest), self._owners)
         return _parts((*self._pieces, newest), max(self._surplus(), 0))
 

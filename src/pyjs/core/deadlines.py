@@ -1,6 +1,7 @@
-"""The deadlines of one client: it must log in, and read its output, in time.
+"""The deadlines of one client: it must log in in time, and read its output in time.
 
-Texts as nats-server 2.15: tests/conformance/scenarios/auth and slow consumers in tests/unit/core/test_session.py.
+Texts follow nats-server 2.15: tests/conformance/scenarios/auth; slow consumers:
+tests/unit/core/test_session.py.
 """
 
 from __future__ import annotations

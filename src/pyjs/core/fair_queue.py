@@ -1,7 +1,7 @@
 """A fair queue: round robin over accounts, and within an account over its connections.
 
-The items of one connection stay in order; an item that is put back (`put_back`) is again the first of its connection,
-after all other connections have had a turn. Knows nothing of the items.
+The items of one connection stay in order. An item that is put back (`put_back`) becomes the first of its
+connection again, but all other connections are served before it. Knows nothing of the items.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ class FairQueue(Generic[T]):
     __slots__ = ("_accounts", "count")
 
     def __init__(self) -> None:
-        # The order of the keys is the order of the turns. Invariant: no queue and no account is empty.
+        # The accounts and queues are served in the order of the keys. Invariant: no queue and no account is
+        # empty.
         self._accounts: dict[Hashable, dict[Hashable, deque[T]]] = {}
-        self.count = 0  # of the items
+        self.count = 0  # number of items
 
     def add(self, owner: Owner, item: T) -> None:
         """Queue `item` as the last of its connection."""

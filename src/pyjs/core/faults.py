@@ -1,9 +1,9 @@
 """Faults: unexpected exceptions, counted, and logged with a traceback unless the same one was logged recently.
 
-The code that catches a fault reports it here and continues with the next work. The owner of the failed work must
-repair its half-changed state.
+The code that catches a fault reports it here and continues with other work. The owner of the failed work must
+repair its own half-changed state.
 
-Knows only a text of the failed work.
+Knows of the failed work only a text that describes it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyjs.base.log import Log
 
 QUIET_NS = 10 * NS_PER_S  # minimum time between two log lines of the same fault
-KNOWN_MAX = 256  # different faults with their own count
+KNOWN_MAX = 256  # different faults that are counted separately
 
 
 class Faults:
@@ -30,7 +30,7 @@ class Faults:
         self._untold: dict[tuple[str, str], int] = {}  # faults since the last log line
 
     def report(self, kind: str, what: str, error: Exception, now_ns: int) -> None:
-        """Count a fault in a `kind` of work, and log it; `what` describes the failed work in the log line."""
+        """Count a fault in work of this `kind`, and log it; `what` describes the failed work in the log line."""
         self.counts[kind] = self.counts.get(kind, 0) + 1
         key = (kind, _place(error))
         logged_at = self._logged_at.get(key)

@@ -1,4 +1,4 @@
-"""The interface of the node for its sessions: the seams, the settings, and reports.
+"""The node as its sessions see it: the seams, the settings, and methods to report events.
 
 Node (node.py) is the only implementation; this base class keeps core independent of it.
 """
@@ -44,7 +44,7 @@ class SessionSettings:
 
 
 class Entrance(NamedTuple):
-    """The login rules and intervals of clients of one kind, which connect to the same port."""
+    """The login rules and intervals of one kind of clients, all of which connect to the same port."""
 
     authenticator: Authenticator
     auth_timeout_ns: int
@@ -72,11 +72,11 @@ class SessionEvents(ABC):
 
     @abstractmethod
     def traced(self, trace: Trace) -> None:
-        """Publish `trace` now, or once the stream has written its message."""
+        """Publish `trace`, now or once the stream has written the message."""
 
 
 class Host(ABC):
-    """The interface of the node for its sessions."""
+    """The node as its sessions see it."""
 
     clock: Clock
     rng: Rng
@@ -103,7 +103,7 @@ class Host(ABC):
 
     @abstractmethod
     def info_fields(self, session: ClientSession, connected: bool) -> dict[str, object]:
-        """Return the fields of INFO for `session`; `connected` for the copy after the first PONG."""
+        """Return the fields of INFO for `session`; with `connected`, of the INFO that follows the first PONG."""
 
     @abstractmethod
     def refusal(self, session: ClientSession) -> tuple[str, str] | None:
@@ -115,15 +115,15 @@ class Host(ABC):
 
     @abstractmethod
     def clients_came_elsewhere(self, account: Account) -> None:
-        """Enforce the limit of `account` after another server accepted a client of it."""
+        """Enforce the connection limit of `account`, after another server accepted a client of this account."""
 
     @abstractmethod
     def apply_account(self, options: AccountOptions, tag: str) -> None:
-        """Add an account, or change its limits and JetStream; `tag` is its name for people."""
+        """Add an account, or change its limits and JetStream; `tag` is its display name."""
 
     @abstractmethod
     def share(self, name: str, exchange: Exchange) -> None:
-        """Apply the checked exports, imports and mappings of an account, after the accounts that it imports from."""
+        """Apply the checked exports, imports and mappings of an account; the accounts it imports from come first."""
 
     @abstractmethod
     def disable_account(self, name: str) -> None:
@@ -147,4 +147,4 @@ class Host(ABC):
 
     @abstractmethod
     def relieve(self, now_ns: int) -> None:
-        """Write the queued output; a session calls it in the middle of a read when buffers are full."""
+        """Write queued output; a session calls this in the middle of a read when buffers are full."""

@@ -1,18 +1,18 @@
 """The unparsed input of one connection."""
 
 cdef enum Wait:
-    HELD = 1                    # reading waits until the input is parsed
+    HELD = 1                    # reading waits until the held input is parsed
     REST = 2                    # reading and parsing wait for a few milliseconds: a receiver is nearly full
-    VERDICT = 4                 # parsing waits: a job decides about the last CONNECT
+    VERDICT = 4                 # parsing waits for the job that decides about the last CONNECT
 
 cdef class Intake:
     cdef object reads           # deque of bytes; the parser is in the first one if `begun`
     cdef object link            # core.link.Link
     cdef unsigned int waits     # Wait flags
-    cdef bint begun             # the parser is inside reads[0], or inside a buffer while that is read
+    cdef bint begun             # the parser has begun reads[0], or is reading a buffer
     cdef bint queued            # its session is in Turn.inputs
-    cdef bint over              # no more input arrives: the session closes when `reads` is empty
-    cdef bint stalled           # a receiver is nearly full: rest after this read
+    cdef bint over              # no more input will arrive: the session closes once `reads` is empty
+    cdef bint stalled           # a receiver is nearly full: set REST after this read
 
     cdef int hold(self) except -1
     cdef int rest(self) except -1

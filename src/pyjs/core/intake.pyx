@@ -1,6 +1,7 @@
-"""The unparsed input of one connection, and the reasons why reading or parsing waits.
+"""The unparsed input of one connection, and the reasons for which reading or parsing is paused.
 
-Knows nothing of operations and turns: the session parses and asks for turns; Intake pauses and resumes the transport.
+Knows nothing of operations and turns: the session parses, and queues itself for turns; Intake pauses and
+resumes the transport.
 Compiled: every read passes here (benchmarks/: request/reply, core publish).
 """
 from collections import deque
@@ -8,7 +9,7 @@ from collections import deque
 
 from pyjs.wire.ops cimport OP_BAD, OP_BAD_ARGS, OP_LINE_TOO_LONG, OP_NO_HEADERS, OP_TOO_BIG
 
-# The -ERR text and the close reason, by result of the parser.
+# The -ERR text and the close reason for each error of the parser.
 LINE_ERRORS = {
     OP_BAD: ("Unknown Protocol Operation", "Protocol Violation"),
     OP_BAD_ARGS: ("", "Protocol Violation"), OP_NO_HEADERS: ("", "Protocol Violation"),

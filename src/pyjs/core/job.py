@@ -1,8 +1,8 @@
-"""Jobs: work too long for a turn, run in a thread; the result is taken in a later turn.
+"""Jobs: work that is too long for a turn and runs in a thread; a later turn handles the result.
 
-A Job owns everything that `run` reads or writes; `run` must not touch the node. Node.turn calls `finish`, so its
-effects are ordered in that turn. server/threads/workers.py runs jobs; the simulation runs each job at any later time
-and returns its result in any later turn.
+A Job owns everything that `run` reads or writes; `run` must not touch the node. Node.turn calls `finish`, so
+the effects of a job happen at a defined place in that turn. server/threads/workers.py runs jobs. The
+simulation runs each job at any later time and returns its result in any later turn.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 class JobQueue(Enum):
     """The queue in which a job waits for its thread.
 
-    FILES, REMOVALS and ACCOUNTS run one job at a time, in order; COMPUTE one at a time in fair order over the owners,
-    so that many jobs of one owner delay only that owner; NETWORK several at the same time.
+    FILES, LOG, REMOVALS and ACCOUNTS run one job at a time, in order. COMPUTE runs one at a time, in fair
+    order over the owners, so that many jobs of one owner delay only that owner. NETWORK runs several at the
+    same time.
     """
 
-    FILES = "files"  # metadata: waits for the disk, and a client waits for it
-    LOG = "log"  # syncs of the log of replicated groups: every publish to one waits for it
+    FILES = "files"  # metadata: the job waits for the disk, and a client waits for the job
+    LOG = "log"  # syncs of the log of replicated groups: every publish to such a stream waits for it
     REMOVALS = "removals"  # retired files and unused memory: no client waits for it
-    COMPUTE = "compute"  # uses a processor without the GIL: bcrypt, signatures
+    COMPUTE = "compute"  # uses a processor and releases the GIL: bcrypt, signatures
     ACCOUNTS = "accounts"  # tokens of accounts in a directory
     NETWORK = "network"  # waits for another server, which may be slow for one job and fast for the next
 

@@ -4,15 +4,15 @@ from libc.stdint cimport int64_t, uint64_t
 cdef class Lane:
     """The work of one kind: new items, and items left from earlier turns."""
     cdef object clock
-    cdef public object do               # a true result means: run the item again, in fair order
+    cdef public object do    # called with an item; a true result means: call it again later, in fair order
     cdef object owner_of
     cdef object failed
     cdef readonly object waiting        # FairQueue of items left from earlier turns; only the lane changes it
-    cdef Py_ssize_t behind              # their number
-    cdef Py_ssize_t items, stride, few  # of the share
-    cdef int64_t ns                     # of the share
-    cdef uint64_t turn                  # the turn of `left` and `left_ns`
-    cdef Py_ssize_t left                # of the share
+    cdef Py_ssize_t behind              # number of waiting items
+    cdef Py_ssize_t items, stride, few  # from the share
+    cdef int64_t ns                     # from the share
+    cdef uint64_t turn                  # the turn to which `left` and `left_ns` belong
+    cdef Py_ssize_t left                # items of the share that are left in this turn
     cdef int64_t left_ns
 
     cpdef run(self, list fresh, uint64_t turn)

@@ -1,7 +1,8 @@
-"""One kind of work of a turn: a few items run in order of arrival, more in fair order up to a share of the turn.
+"""One kind of work of a turn: a few items run in order of arrival, the others in fair order, within a share.
 
-A share is a number of items and a time by the clock of the node; only the number limits the work if that clock stands
-still, as in tests. An item is never interrupted, so each must be small. At least one item runs per turn.
+A share is a number of items and a time on the clock of the node. In tests, where that clock stands still,
+only the number limits the work. An item is never interrupted, so each must be small. At least one item runs
+per turn.
 
 Knows nothing of the work itself. A failed item is reported, and the next one runs.
 Compiled: a client that waits for each answer pays for a whole turn (benchmarks/: reqrep, jssync-1).
@@ -19,7 +20,7 @@ class Share(NamedTuple):
     items: int
     ns: int
     stride: int = 1     # items between two reads of the clock: more than one if an item takes microseconds
-    few: int = 0        # up to this many new items run before the waiting ones, of which one runs too
+    few: int = 0        # up to this many new items run before the waiting ones, but one waiting item always runs
 
 
 cdef class Lane:
@@ -40,7 +41,7 @@ cdef class Lane:
         if turn != self.turn:
             self.turn, self.left, self.left_ns = turn, self.items, self.ns
         if not self.behind and self.left == self.items and len(fresh) <= 1:
-            for item in fresh:              # most turns: no clock, no queue
+            for item in fresh:              # in most turns there is no need for the clock or the queue
                 self.left -= 1
                 self.attempt(item)
             return
@@ -48,7 +49,7 @@ cdef class Lane:
             self.queue(fresh, 0)
             fresh = []
         deadline_ns = self.clock.now_ns() + self.left_ns
-        # Waiting items get a turn in any case, since new items come with each turn.
+        # Waiting items always get a part of the turn: otherwise new items could keep them waiting forever.
         has_old = self.behind > 0
         self.run_fresh(fresh, deadline_ns)
         if self.behind:
@@ -66,13 +67,13 @@ cdef class Lane:
             item = fresh[at]
             at += 1
             try:
-                looks = bool(self.do(item))     # an item that does not finish at once takes long
+                looks = bool(self.do(item))     # an item that does not finish at once takes long: read the clock
                 if looks:
                     again.append(item)
             except Exception as error:
                 self.failed(item, error)
         self.left -= at
-        for item in reversed(again):        # after those that had no turn, and before later ones of its connection
+        for item in reversed(again):    # after the items that had no turn, before later ones of its connection
             self.waiting.put_back(self.owner_of(item), item)
         self.behind = self.waiting.count
 
@@ -102,7 +103,7 @@ cdef class Lane:
             self.failed(item, error)
 
     cdef bint has_room(self, Py_ssize_t done, int64_t deadline_ns) except -1:
-        """Return whether another item may run after `done` in this run; the first one of a turn always may."""
+        """Return whether another item may run now, after `done` items of this run; the first one always may."""
         cdef Py_ssize_t left = self.left - done
         return left > 0 and (left == self.items or self.clock.now_ns() < deadline_ns)
 

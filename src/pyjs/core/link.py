@@ -1,4 +1,4 @@
-"""The interface of a transport for its session: `server/` has sockets, tests have lists of bytes."""
+"""The interface of a transport for its session: `server/` implements it with sockets, tests with lists of bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Credentials:
-    """Credentials from outside CONNECT (such as cookies); each is used if CONNECT leaves it out."""
+    """Credentials from outside CONNECT (such as cookies); each is used if CONNECT does not have that field."""
 
     jwt: str = ""
     user: str = ""
@@ -24,7 +24,7 @@ class Peer(NamedTuple):
     kind: str = "nats"  # nats | websocket | in_process
     forwarded_for: str = ""  # the client address given by an HTTP proxy, for log lines
     credentials: Credentials | None = None
-    disguised: bool = False  # the address is that of a proxy, until the proxy has named the client's
+    disguised: bool = False  # the address is that of a proxy, which has not named the client's address yet
     proxy: str = ""  # the public key of the trusted proxy that the client came through
 
     def name_of(self, cid: int) -> str:
@@ -65,11 +65,11 @@ class TlsPeer(NamedTuple):
 
 
 class Link:
-    """The writing half of a connection."""
+    """The interface through which a session writes to its connection and pauses its reading."""
 
     tls: TlsPeer | None = None  # None: nothing is encrypted, or not yet
     closed_reason = ""  # of the session, which sets it before it calls `close`
-    portion = 0  # bytes of one write if a write costs time; 0: everything
+    portion = 0  # maximum bytes of one write, if each write takes noticeable time; 0: no limit
     ready = True  # False: another write is in progress
 
     def write(self, data: bytes) -> None:

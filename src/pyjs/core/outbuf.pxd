@@ -2,8 +2,8 @@
 from cpython.object cimport PyObject
 
 cdef enum:
-    FLUSH_AT = 262144           # bytes between two partial turns: a larger buffer does not fit in the L2 cache
-    BACKLOG_MAX = 33554432      # bytes that may wait for slow writes in total; beyond it, publishers slow down
+    FLUSH_AT = 262144    # bytes after which a partial turn writes: a larger buffer does not fit in the L2 cache
+    BACKLOG_MAX = 33554432    # bytes that may wait for slow writes, in all connections; then publishers slow down
 
 
 cdef class OutBuf:
@@ -11,13 +11,13 @@ cdef class OutBuf:
     cdef size_t len             # bytes in `data`
     cdef size_t capacity
     cdef PyObject* large        # owned bytes object that holds `data` once it is large; NULL: `data` is malloc'd
-    cdef list pieces            # before `data`: bytes objects, filled here or queued without a copy
+    cdef list pieces            # queued before `data`: bytes objects, filled here or queued without a copy
     cdef size_t pieces_len
     cdef size_t begun           # bytes of the first piece that are already taken
     cdef size_t portion         # bytes of one write; 0: everything
     cdef public size_t limit           # max_pending; beyond it, `overflow` is set
     cdef size_t stall_at        # pending bytes at which publishers are slowed down
-    cdef size_t unsent          # bytes in the transport after the last write to it
+    cdef size_t unsent          # bytes in the transport after the last write
     cdef size_t relief_at       # queued bytes that force a partial turn
     cdef public bint overflow
 
@@ -26,15 +26,15 @@ cdef class OutBuf:
         return self.pieces_len + self.len
 
     cdef inline void note_flush(self) noexcept nogil:
-        """Force no partial turn until FLUSH_AT more bytes are queued: the transport accepted the output."""
+        """Force no partial turn until FLUSH_AT more bytes are queued; called after the transport accepted output."""
         self.relief_at = self.pieces_len + self.len + FLUSH_AT
 
     cdef inline size_t unwritten(self) noexcept nogil:
-        """Return the number of bytes here and, as of the last write, in the transport."""
+        """Return the number of bytes here, plus those in the transport after the last write."""
         return self.pieces_len + self.len + self.unsent
 
     cdef inline bint is_behind(self, size_t waiting) noexcept nogil:
-        """Return whether this buffer exceeds its part of the limit that `waiting` slow connections share."""
+        """Return whether this buffer exceeds its part of BACKLOG_MAX, shared by `waiting` slow connections."""
         return self.portion and waiting and self.pieces_len + self.len > BACKLOG_MAX // waiting
 
     cdef void set_limit(self, size_t limit) noexcept
@@ -42,7 +42,7 @@ cdef class OutBuf:
     cdef int begin_piece(self, size_t n) noexcept           # 0, -1: no memory
     cdef int add(self, const char* p, size_t n) noexcept nogil      # 0, -1: overflow
     cdef int add_whole(self, bytes piece) except -1         # 0: queued without a copy, 1: overflow
-    cdef bint add_body(self, PyObject* body) noexcept nogil  # as add_whole, and CRLF; True: overflow or no memory
+    cdef bint add_body(self, PyObject* body) noexcept nogil  # like add_whole, plus CRLF; True: overflow or no memory
     cdef bytes take(self)
     cdef list take_all(self)
     cdef list take_portion(self)

@@ -1,8 +1,9 @@
 """The output buffer of one connection: bytes queued for the transport, bounded by max_pending.
 
-Knows nothing of the bytes. Grows by doubling and is taken as a whole. Large output is written piece by piece into
-bytes objects, which go to the transport without a copy and are freed afterwards. A large message that is
-already a bytes object is queued without a copy. Compiled: every delivery writes here (benchmarks/: 1-1, 1-10).
+Knows nothing of the bytes. The buffer grows by doubling and is taken as a whole. Large output is written
+piece by piece into bytes objects, which go to the transport without a copy and are freed afterwards. A large
+message that is already a bytes object is queued without a copy. Compiled: every delivery writes here
+(benchmarks/: 1-1, 1-10).
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_Clear
@@ -18,7 +19,7 @@ cdef extern from "Python.h":
 
 cdef enum:
     START = 4096
-    KEEP_MAX = 524288           # a larger buffer is a bytes object, which goes to the transport
+    KEEP_MAX = 524288           # bytes; a larger buffer becomes a bytes object, which goes to the transport
     PIECE = 1048576             # bytes of such an object, or one message
 
 
@@ -139,7 +140,7 @@ cdef class OutBuf:
         for piece in self.pieces:
             n = <size_t> len(piece) - self.begun
             if n > room and out:
-                break               # the places where a piece is cut do not depend on the pieces before it
+                break               # pieces are cut at fixed places, whatever was taken before
             if n > room:
                 out.append(piece[self.begun:self.begun + room])
                 self.begun += room

@@ -1,7 +1,7 @@
 """The server's PINGs to one client: they measure the round-trip time and detect dead connections.
 
-Intervals as in nats-server 2.15: the first PING is sent early, at a random time, later ones only after an interval
-without input.
+Intervals follow nats-server 2.15: the first PING is sent early, at a random time; later ones only after an
+interval without input.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Pings:
         self._session = session
         self._timer: Timer | None = None
         self._outstanding = 0  # PINGs without a PONG
-        self._sent_at_ns = 0  # the last PING
+        self._sent_at_ns = 0  # time of the last PING
         self.rtt_ns = 0  # 0: not measured yet
 
     def begin(self) -> None:
@@ -42,7 +42,7 @@ class Pings:
             self._timer.cancel()
 
     def connected(self) -> None:
-        """Use the time until CONNECT as the round-trip time until the first PONG."""
+        """Use the time until CONNECT as an estimate of the round-trip time, until the first PONG."""
         if not self.rtt_ns:
             self.rtt_ns = max(1, self._session.turn.now - self._session.started_at_ns)
 
@@ -65,7 +65,7 @@ class Pings:
         """Send a PING after an interval without input; close the client if too many PINGs are unanswered."""
         session, settings = self._session, self._session.host.settings
         if not session.link.ready:
-            self.begin()  # a PING would disturb a TLS handshake
+            self.begin()  # now a PING would disturb a TLS handshake: try again later
             return
         now_ns = session.host.clock.now_ns()
         quiet_ns = now_ns - session.last_activity_ns

@@ -1,4 +1,4 @@
-"""Reserved subjects, which clients may not use: recognized by their prefix.
+"""Reserved subjects, which clients may not use; they are recognized by their prefix.
 
 Inline: every message whose subject begins with $ or _ is checked.
 """

@@ -3,9 +3,9 @@
 The order of effects:
 
 1. deadlines, then results of threads;
-2. input left from earlier turns; sessions count that work themselves (`Turn.input_left`);
+2. input left from earlier turns; sessions limit that work themselves (`Turn.input_left`);
 3. streams commit and their PubAcks leave, replicated groups agree and apply, requests are answered, consumers
-   deliver, streams apply retention; repeated while one of them creates work for another;
+   deliver, streams apply retention; this step repeats while one of these creates work for another;
 4. chores do their steps;
 5. every connection with output writes once.
 
@@ -32,7 +32,7 @@ from pyjs.core.lane import Share
 
 cdef enum:
     ROUNDS = 16     # repetitions of step 3 in one turn
-    COPIES = 4      # batches that all mirrors and sources copy in one turn
+    COPIES = 4      # batches that all mirrors and sources together may copy in one turn
 
 NS_PER_US = 1000
 
@@ -40,8 +40,9 @@ NS_PER_US = 1000
 class Shares(NamedTuple):
     """The share of each kind of work: together 8.6 ms under full load.
 
-    Under load a quiet client's PING waits for the rest of one turn and for the next one, so the shares determine the
-    response time. Creating consumers uses those of requests and chores in each turn, and publishes come on top.
+    Under load, a PING of a quiet client waits for the rest of one turn and for the next turn, so the shares
+    determine the response time. Creating consumers uses the shares of requests and of chores in each turn;
+    publishes need time on top.
 
     One item takes, in microseconds: a timer 2-20, a commit 10-50, a pull or direct get 3-10, any other request
     50-1000, a pump or an inbox up to 1000, a step up to 1000, a flush 5-50, with compression up to 1000.
@@ -66,7 +67,7 @@ cdef class Scheduler:
     cdef object clock
     cdef object faults
     cdef object timers_share
-    cdef bint timers_left               # deadlines have passed that the last turn did not handle for lack of time
+    cdef bint timers_left               # the last turn had no time for all passed deadlines
     cdef bint backlog                   # a lane has work that the last turn did not finish
     cdef readonly uint64_t turns        # number of the current full or partial turn, for the lanes
     cdef Lane jobs, commits, consensus, requests, pumps, inboxes, chores, flushes
@@ -107,7 +108,7 @@ cdef class Scheduler:
         state.begin(now_ns, COPIES)
         state.begin_input()
         self.turns += 1
-        if self.timers_left or self.timers.is_due(now_ns):     # what was left may have been cancelled
+        if self.timers_left or self.timers.is_due(now_ns):    # the deadlines left over may have been cancelled since
             self.fire_timers(now_ns)
         if state.finished or self.jobs.behind:
             self.jobs.run(state.take("finished"), self.turns)
@@ -122,7 +123,7 @@ cdef class Scheduler:
         self.flush()
 
     def relieve(self, int64_t now_ns) -> None:
-        """Run a partial turn in the middle of a read: commits, deliveries and output, but no requests."""
+        """Run a partial turn in the middle of a read: commit, deliver and write output, but answer no requests."""
         cdef Turn state = self.state
         state.begin(now_ns, COPIES)
         self.turns += 1

@@ -41,7 +41,7 @@ cdef class ClientSession(Sink):
     cdef readonly object link           # core.link.Link
     cdef public object peer             # core.link.Peer; replaced after a proxy header
     cdef readonly uint64_t cid
-    cdef readonly str nonce             # the text that an nkey must sign, "": no user has one
+    cdef readonly str nonce             # the text that an nkey must sign; "": no user has an nkey
     cdef public object options          # ConnectOptions
     cdef object pings                   # core.pings.Pings
     cdef object login                   # core.login.Login
@@ -54,13 +54,13 @@ cdef class ClientSession(Sink):
     cdef Output output                  # state of the transport
     cdef unsigned int features          # Feature flags
     cdef readonly Py_ssize_t subscriptions_max
-    cdef bint closing                   # accepts no more input, delivers nothing
+    cdef bint closing                   # the session accepts no more input and delivers nothing
     cdef bint dirty                     # is in Turn.sessions
     cdef list used_up                   # Subscriptions that reached their UNSUB max
     cdef Intake input                   # the unparsed input
     cdef object replies                 # core.replies.Replies, None: no allow_responses
     cdef readonly object permissions    # core.permissions.Permissions of the user, None: everything is allowed
-    cdef Decisions decisions            # of `permissions` about publishing
+    cdef Decisions decisions            # cached decisions of `permissions` about publishing
     cdef object deadlines               # core.deadlines.Deadlines
 
     cdef inline bint is_behind(self) noexcept nogil:

@@ -1,12 +1,13 @@
 """One client connection, without its socket: bytes in, operations on its account, bytes out.
 
-The read side loops over the parser: a publish goes to the account without any Python call, the other verbs (SUB,
-CONNECT, ...) are ordinary Python. The write side is a Sink: deliveries go to the output buffer, which is sent
-when the node's turn calls `flush_output`, after the stores have committed. Invariant: nothing is closed or
-unsubscribed during a delivery; a subscription at its UNSUB max or a full buffer is noted, and handled in the turn.
+The read side loops over the parser: a publish goes to the account without any Python call, the other verbs
+(SUB, CONNECT, ...) are ordinary Python. The write side is a Sink: deliveries go to the output buffer, which
+is sent when the node's turn calls `flush_output`, after the stores have committed. Invariant: nothing is
+closed or unsubscribed during a delivery. A subscription at its UNSUB max, or a full buffer, is noted and
+handled in the turn.
 
-Behaviour, texts and their order as nats-server 2.15: tests/conformance/scenarios/{protocol,auth}. Compiled:
-benchmarks/, core publish, 1-1, 1-10. Long because the verbs of one connection share its state.
+Behaviour, texts and their order follow nats-server 2.15: tests/conformance/scenarios/{protocol,auth}.
+Compiled: benchmarks/, core publish, 1-1, 1-10. Long because the verbs of one connection share its state.
 """
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.object cimport PyObject
@@ -43,14 +44,14 @@ from pyjs.core.auth.violations import publish_violation, reply_violation, subscr
 from pyjs.core.tracing.publish import DENIED, NO_ECHO
 
 cdef enum:
-    WORK_MAX = 32768            # work of one session in one turn: some 2 ms. A message, a receiver and each 256 bytes
-    WORK_MIN = 1024             # it copies, a visited node of the trie are 1; a read always gets the minimum
+    WORK_MAX = 32768    # units of work of a session in one turn: some 2 ms. One unit: a message, a receiver,
+    WORK_MIN = 1024             # 256 copied bytes, or a visited node of the trie. WORK_MIN is allowed for each read
     COPIED_BITS = 8
-    PILED_UP_BITS = 5           # copying beyond FLUSH_AT, to new memory, takes ten times as long
+    PILED_UP_BITS = 5           # bytes copied beyond FLUSH_AT go to new memory, which takes ten times as long
     CONTROL_WORK = 48           # SUB, UNSUB, PING, ...
     CONNECT_WORK = 512
     PERMISSION_WORK = 64        # a check of permissions, or a noted reply subject
-    RELIEF_NS = 250             # ns of a partial turn that count as 1: those of a session in one turn take some 8 ms
+    RELIEF_NS = 250    # ns of a partial turn per unit of work: a session spends at most some 8 ms of a turn on them
 cdef int64_t STALL_NS = 5000000
 cdef bytes SYSTEM_QUEUE = b"_sys_"
 
@@ -151,7 +152,7 @@ cdef class ClientSession(Sink):
         self.send_line(f"-ERR '{text}'\r\n".encode())
 
     def close(self, str reason, str error="") -> None:
-        """End the session: send queued output (and -ERR `error`), and end its subscriptions at once."""
+        """End the session: send queued output and -ERR `error` (if given), and end its subscriptions at once."""
         if self.closed_reason:
             return
         if error:
@@ -173,7 +174,7 @@ cdef class ClientSession(Sink):
                 self.out.portion = 0
                 self.write_out()
             self.link.close()
-        self.host.session_closed(self)      # before its subscriptions are dropped: monitoring copies them
+        self.host.session_closed(self)      # before the subscriptions are removed: monitoring copies them
         self.drop_subscriptions()
         self.login = self.pings = self.deadlines = None     # they hold this session: a cycle would outlive it
 
@@ -197,10 +198,11 @@ cdef class ClientSession(Sink):
     # -- reading -------------------------------------------------------------------------------------------
 
     def receive_data(self, bytes data) -> bool:
-        """Handle one read. Return False if the session has ended: stop reading.
+        """Handle one read. Return False if the session has ended, so the caller must stop reading.
 
-        Input beyond this session's share of a turn is parsed in later turns (`resume_input`), and so is input before
-        the login once the turn's total share is used up. A second read that arrives before that pauses reading.
+        Input beyond this session's share of a turn is parsed in later turns (`resume_input`). Before the
+        login, so is input beyond the share that all sessions have together. If a second read arrives while
+        input waits, reading is paused.
         """
         if self.closing:
             return False
@@ -215,7 +217,7 @@ cdef class ClientSession(Sink):
         return self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
 
     def receive_buffer(self, bytearray buffer not None, size_t n) -> None:
-        """Handle a read into the first `n` bytes of `buffer` like `receive_data`; only input that waits is copied."""
+        """Handle a read into the first `n` bytes of `buffer`, like `receive_data`; only waiting input is copied."""
         if self.closing or self.input.reads or self.entry < CONNECTED or self.input.waits & VERDICT \
                 or self.turn.input_left <= 0:
             self.receive_data(PyByteArray_AS_STRING(buffer)[:n])
@@ -226,7 +228,7 @@ cdef class ClientSession(Sink):
         self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
 
     def resume_input(self) -> None:
-        """Continue with the remaining input; the turn calls the waiting sessions, longest wait first."""
+        """Continue with input that was left; the turn calls the session that waited longest first."""
         self.input.queued = False
         if not self.closing and not self.input.waits & (VERDICT | REST):
             self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
@@ -234,18 +236,18 @@ cdef class ClientSession(Sink):
     cdef bint parse(self, int64_t work) except -1:
         """Parse operations until `work` is used up; return False if the session has ended.
 
-        Without `reads`, the input is in a buffer that does not outlive this call.
+        If `reads` is empty, the input is in a buffer that is only valid during this call.
         """
         cdef int64_t left = work
         cdef bytes data = b""
         while self.input.begun or self.input.reads:
             if self.input.reads:
-                data = self.input.reads[0]      # a close clears `reads` while the parser is in it
+                data = self.input.reads[0]      # hold it: closing clears `reads` while the parser is inside it
             if not self.input.begun:
                 self.input.begun = True
                 self.parser.begin(data, len(data))
                 if self.entry == NEEDS_CONNECT and self.parser.kept_len == 0 and data[:1] not in (b"C", b"c"):
-                    self.awaited_connect()      # the unfinished publish of an unknown client must not use memory
+                    self.awaited_connect()    # an incomplete publish must not use memory before the login
             left = self.parse_read(left)
             if self.closing:
                 return False
@@ -262,7 +264,7 @@ cdef class ClientSession(Sink):
         return not self.closing
 
     cdef int64_t parse_read(self, int64_t left) except? -1:
-        """Parse one read within `left` units of work; return the remaining units. `input.begun`: input is left."""
+        """Parse one read within `left` units of work; return the unused units. `input.begun`: input is left."""
         cdef uint64_t visited
         cdef int op, receivers
         while not self.closing:
@@ -289,14 +291,14 @@ cdef class ClientSession(Sink):
         return left
 
     cdef int64_t relieve(self, int64_t left) except? -1:
-        """Run a partial turn to write output, and count its time; return 0 if that is impossible inside a turn."""
+        """Run a partial turn to write output, and count its time as work; return 0 if called inside a turn."""
         cdef int64_t began = self.host.clock.now_ns()
         self.host.relieve(self.turn.now)
         left -= max(0, self.host.clock.now_ns() - began) // RELIEF_NS
         return 0 if self.turn.pressure else left
 
     def leave_input(self) -> None:
-        """Stop parsing in the middle of the input until a later turn, the end of the login or the end of a pause."""
+        """Stop parsing in the middle of the input; a later turn, the login result or the end of a pause continues."""
         if self.input.stalled:
             self.stall()
         if self.input.waits & VERDICT:
@@ -311,7 +313,7 @@ cdef class ClientSession(Sink):
             self.turn.inputs.append(self)
 
     def input_used_up(self) -> None:
-        """Resume reading, or close after the end of the input."""
+        """Resume reading; if the client sends nothing more, close."""
         if self.input.stalled:
             self.stall()
         if self.input.over:
@@ -343,7 +345,7 @@ cdef class ClientSession(Sink):
         return receivers
 
     cdef int publish_checked(self, Msg* m) noexcept nogil:
-        """Do the same as `publish`, for clients and subjects that need checks."""
+        """Publish like `publish`, with the checks that some clients and subjects need."""
         cdef int receivers
         if self.entry == NEEDS_CONNECT:
             with gil:
@@ -365,7 +367,7 @@ cdef class ClientSession(Sink):
         return receivers
 
     cdef bint refused(self, Msg* m) noexcept nogil:
-        """Return whether publishing `m` is refused; send the -ERR, or the requested +OK."""
+        """Check whether publishing `m` is refused; send the -ERR, or the +OK if the client wants it."""
         cdef bint reserved = reserved_subject(m.subject, m.subject_len)
         cdef bint guarded = self.features & GUARDED and not self.decisions.allow(m.subject, m.subject_len)
         if guarded or reserved:
@@ -384,7 +386,7 @@ cdef class ClientSession(Sink):
         return False
 
     cdef int publish_traced(self, Msg* m) noexcept:
-        """Do the same as `publish_checked`, for a message whose headers ask for a trace."""
+        """Publish like `publish_checked`, for a message whose headers ask for a trace."""
         cdef TracedPublish traced = TracedPublish(self, self.turn)
         cdef int receivers = -1
         if not traced.begin(m):
@@ -408,7 +410,7 @@ cdef class ClientSession(Sink):
             return False
 
     cdef void no_responder(self, Msg* m) noexcept:
-        """Send status 503 to the publisher, if it subscribed to the reply, because the request had no receiver."""
+        """Send status 503 to the publisher, if it subscribed to the reply subject: the request had no receiver."""
         cdef bytes line = self.account.no_responder(m, <PyObject*> self)
         if line:
             self.send_line(line)
@@ -507,18 +509,18 @@ cdef class ClientSession(Sink):
         if limits is None:
             self.replies = None
         elif self.replies is None or not permissions.same_as(self.permissions):
-            self.replies = Replies(limits)      # nats-server forgets the pending ones too
+            self.replies = Replies(limits)      # like nats-server, forget the replies that were allowed before
         self.user = user
         self.permissions = permissions
         self.decisions = None if permissions is None else permissions.decisions
         self.set_feature(GUARDED, permissions is not None and permissions.limits_publishing)
 
     def await_verdict(self) -> None:
-        """Stop parsing until `have_verdict`, while a job checks the password."""
+        """Stop parsing until `have_verdict` is called: a job checks the password."""
         self.input.waits |= VERDICT
 
     def have_verdict(self) -> None:
-        """Continue with the input in this turn: the decision about the login has come."""
+        """Continue with the input in this turn, since the decision about the login has come."""
         self.input.waits &= ~VERDICT
         self.queue_input()
 
@@ -550,7 +552,7 @@ cdef class ClientSession(Sink):
             self.close("Protocol Violation")
             return
         if self.used_up:
-            self.retire()               # a sid can be reused as soon as its UNSUB max was reached
+            self.retire()               # a client may reuse a sid as soon as its UNSUB max is reached
         subject, queue, sid = args[0], args[1] if len(args) == 3 else b"", args[-1]
         permissions = self.permissions
         settings = self.host.settings
@@ -634,11 +636,11 @@ cdef class ClientSession(Sink):
         return not echoed and (trace.only or self.deliver(m, t))
 
     def trace_refusal(self, trace, sub, bytes subject) -> None:
-        """Add to the trace of a message that the deny list refused it."""
+        """Record in the trace of a message that the deny list refused it for `sub`."""
         trace.egress(self, sub, DENIED)
 
     cdef int deliver_composed(self, Msg* m, Target* t) noexcept nogil:
-        """Do the same as `deliver`, for a message without a prebuilt line."""
+        """Deliver like `deliver`, for a message without a prebuilt line."""
         cdef bint hmsg = m.header_len != 0 and self.features & HEADERS != 0
         cdef bint strip = m.header_len != 0 and not self.features & HEADERS
         cdef bint whole = m.whole != NULL and not strip
@@ -688,7 +690,7 @@ cdef class ClientSession(Sink):
         return count_delivery(self, m, t, body, 0 if whole else body)
 
     cdef void slow_down(self) noexcept nogil:
-        """Stall after this read, because a receiver is nearly full."""
+        """Note that a receiver is nearly full, so that this session stalls after the current read."""
         self.input.stalled = True
 
     def stall(self) -> None:
@@ -753,7 +755,7 @@ cdef class ClientSession(Sink):
                 pass                # the closed subscription stays until its session ends
 
     def output_paused(self) -> None:
-        """Keep output here until the transport's buffer drains; close the client after write_deadline."""
+        """Keep output in the session until the transport's buffer drains; after write_deadline, close the client."""
         self.output = PAUSED
         self.out.unsent = self.link.pending_size()
         if not self.closing:
@@ -773,7 +775,7 @@ cdef class ClientSession(Sink):
         return self.out.queued() + self.link.pending_size()
 
     def room(self) -> int:
-        """Return the number of bytes that may still queue before this client is a slow consumer."""
+        """Return how many more bytes may be queued before this client counts as a slow consumer."""
         return max(0, self.out.limit - self.pending_size())
 
     @property

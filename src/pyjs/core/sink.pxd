@@ -7,15 +7,15 @@ from pyjs.wire.ops cimport Msg
 cdef class Turn:
     """The work lists of one turn: sessions with output, streams to commit, consumers to pump, requests to answer.
 
-    The lists hold each object at most once: the object keeps its own `dirty` flag and clears it when served.
+    Each list holds an object at most once: the object has a `dirty` flag, which it clears when it is served.
     """
     cdef public int64_t now             # ns since the epoch; set by the node at each read and each turn
     cdef public int64_t skew            # wall time minus `now`, ns; set by the node at each turn
-    cdef public bint pressure           # a partial turn is due: output buffers or answers have grown large
+    cdef public bint pressure           # a partial turn is due, because output buffers or answers have become large
     cdef public bint crowded            # set when a receiver has much output queued; cleared when read
-    cdef public Py_ssize_t unflushed    # sessions with output that the last turn had no time for
+    cdef public Py_ssize_t unflushed    # sessions whose output the last turn had no time to write
     cdef public bint jammed             # set when much output waits for another server; cleared when read
-    cdef public bint news               # the other servers of the cluster do not know of changed subscriptions yet
+    cdef public bint news    # subscriptions have changed, and other servers of the cluster were not told yet
     cdef public int copies_left         # batches that mirrors and sources may still copy in this turn
     cdef public int64_t input_left      # work on input that sessions may do in this turn, see core.session
     cdef public object trace            # core.tracing.trace.Trace of the message that is being published; None: none
@@ -28,25 +28,27 @@ cdef class Turn:
     cdef readonly list inboxes          # Streams whose consumers acknowledged messages
     cdef readonly list consensus        # the Consensus of the node, if its groups have work
     cdef readonly list expired          # Consumers unused for their inactive_threshold
-    cdef readonly list held             # copiers without a share of `copies_left`: first in the next turn
+    cdef readonly list held    # copiers for which `copies_left` was used up; they are first in the next turn
     cdef readonly list requests         # core.sink.Request, for PySinks
     cdef readonly list chores           # core.chore.Chore: work too long for one turn
-    cdef readonly list faulted          # (owner, exception) of unexpectedly failed work; the node repairs it
-    cdef readonly list upkeep           # stores with files to remove, compact or recast, in a thread
+    cdef readonly list faulted    # (owner, exception) of work that failed unexpectedly; the node repairs the owner
+    cdef readonly list upkeep    # stores that need a thread to remove, compact or recast (encrypt or decrypt) files
     cdef readonly list jobs             # core.job.Job: to run in a thread
     cdef readonly list finished         # (Job, Exception or None): finished jobs, for the next turn
     cdef readonly list unsynced         # Streams and LogSyncs with written bytes that are not durable
 
 cdef class Sink:
-    # Accept one message; return 1, or 0 if this receiver did not accept it (closed, no echo, used up). Records
-    # work or does a bounded append: never calls Python for a message, never changes the sublist, never closes.
+    # Accept one message: return 1, or 0 if this receiver does not accept it (closed, no echo, used up). Only
+    # records work or does a bounded append: calls no Python for a message, does not change the sublist,
+    # closes nothing.
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil
-    # As deliver, for a traced message; the trace gets the result. A trace-only message has no effect.
+    # Like deliver, for a traced message; the result is added to the trace. A trace-only message has no
+    # effect.
     cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1
 
 cdef class RemoteSink(Sink):
-    # The receiver of subscriptions at another server: those whose SubState has a weight.
-    cdef int doubts                     # 1: messages sent to it may be lost, so queue groups prefer other members
+    # The receiver of subscriptions at another server; the SubState of each of them has a weight.
+    cdef int doubts                     # 1: messages sent there may be lost, so queue groups prefer other members
 
 cdef class Request:
     """A message copied out for Python code (an API call, an ack request); handled in the turn."""
@@ -58,9 +60,9 @@ cdef class Request:
     cdef readonly object session        # the ClientSession that published, or a Sender; None: the server itself
 
 cdef class PySink(Sink):
-    """A sink that copies the message; the turn calls `handler` with the copy as a Request."""
+    """A sink that copies the message; in the turn, `handler` is called with the copy as a Request."""
     cdef Turn turn
     cdef readonly object handler
-    cdef public bint stays_here         # requests of clients of other servers are answered there
-    cdef public bytes service           # subject in the system account, b"": the same; None: no service of it
+    cdef public bint stays_here         # other servers answer the requests of their own clients
+    cdef public bytes service    # subject in the system account; b"": the same; None: not one of its services
     cdef int copy_out(self, Msg* m) except -1

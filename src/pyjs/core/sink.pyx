@@ -17,7 +17,7 @@ from collections import deque
 from pyjs.core.chore import Chore
 
 cdef enum:
-    INPUT_WORK = 65536          # work on input between two turns, for all sessions together: some 4 ms
+    INPUT_WORK = 65536          # work on input between two turns, over all sessions: some 4 ms
     COPY_OUT_WORK = 32
 
 
@@ -43,15 +43,15 @@ cdef class Turn:
         self.faulted = []
 
     def go_on(self, steps) -> None:
-        """Queue a chore of the server itself."""
+        """Queue work of the server itself as a chore."""
         self.chores.append(Chore(steps, (None, steps)))
 
     def begin_input(self) -> None:
-        """Reset the work on input that is allowed in this turn and in the reads until the next one."""
+        """Reset the limit of work on input, for this turn and for the reads until the next one."""
         self.input_left = INPUT_WORK
 
     def next_input(self):
-        """Return the next session with input left, or None if there is none or this turn has no work left."""
+        """Return the next session with input left, or None if there is none or the limit of work is reached."""
         if not self.inputs or self.input_left <= 0 or self.pressure:
             return None
         return self.inputs.popleft()
@@ -112,7 +112,7 @@ cdef class Sink:
         return 0
 
     cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1:
-        # A receiver inside the server also handles a trace-only message, as in nats-server.
+        # A receiver inside the server handles even a trace-only message, as nats-server does.
         return self.deliver(m, t)
 
     def accepts(self, bytes subject, bytes queue) -> bool:
@@ -120,7 +120,7 @@ cdef class Sink:
         return True
 
     def trace_refusal(self, trace, sub, bytes subject) -> None:
-        """Add to the trace of a message that `accepts` refused it."""
+        """Record in the trace of a message that `accepts` refused it."""
 
 
 cdef class RemoteSink(Sink):
@@ -140,7 +140,7 @@ cdef class Request:
 
 
 cdef class PySink(Sink):
-    """A sink that copies the message; the turn calls `handler` with the copy as a Request."""
+    """A sink that copies the message; in the turn, `handler` is called with the copy as a Request."""
 
     def __cinit__(self, Turn turn, object handler):
         self.turn = turn

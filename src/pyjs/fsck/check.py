@@ -1,8 +1,8 @@
 """The check of a whole store directory, and its repair.
 
-Finds the directory, locks it, and checks accounts and streams in the order of their names. Without `repair` nothing
-is written, not even the lock file. A repair checks, mends and checks again, stream by stream, so its report
-describes the repaired store.
+Finds the directory, locks it, and checks accounts and streams in the order of their names. Without `repair`
+nothing is written, not even the lock file. With it, each stream is checked, repaired and checked again, so
+that the report describes the repaired store.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class StoreCheck:
         self._disk = disk
         self._progress = progress
         self._repair = repair
-        self._key_ring = key_ring  # the keys; None: encrypted streams are checked without them
+        self._key_ring = key_ring  # None: encrypted streams are checked without their keys
         self._tails = StoredTails(disk)
         self.report = StoreReport(find_store(disk, directory))
 
@@ -214,7 +214,7 @@ class StoreCheck:
         return report
 
     def _messages_directory(self, report: StreamReport) -> None:
-        """Report a missing directory of messages, since copying a store may drop empty directories."""
+        """Report a missing directory of messages: copying a store may drop directories that are empty."""
         path = f"{report.directory}/msgs"
         if not self._disk.exists(path):
             what = (
@@ -223,7 +223,7 @@ class StoreCheck:
             report.find(NOTE, path, what).mend = partial(create_directory, self._disk, path)
 
     def _never_begun(self, report: StreamReport) -> bool:
-        """Return whether a crash interrupted the creation of this stream, which was never acknowledged."""
+        """Return whether a crash interrupted the creation of this stream before it was acknowledged."""
         directory = report.directory
         names = set(self._disk.list_dir(directory)) - {"meta.tmp", "msgs", "consumers"}
         inside = [*self._disk.list_dir(f"{directory}/msgs"), *self._disk.list_dir(f"{directory}/consumers")]
@@ -234,8 +234,8 @@ class StoreCheck:
         return True
 
     def _from_segments(self, copies: Copies, directory: str) -> None:
-        """Read the metadata from the newest META record, as a start does if no copy is intact."""
-        # By number, regardless of its digits.
+        """Read the metadata from the newest META record, as a start does if no metadata file is intact."""
+        # Sort by number: a longer name has a higher number.
         names = sorted(self._disk.list_dir(f"{directory}/msgs"), key=len)
         for name in reversed(names):
             path = f"{directory}/msgs/{name}"
@@ -256,7 +256,7 @@ class StoreCheck:
 
 
 def mend(findings: list[Finding]) -> tuple[list[str], list[Finding]]:
-    """Run the mends of findings; return the texts of the repairs, and the findings that could not be mended."""
+    """Run the repairs of findings; return a text for each repair, and the findings that could not be repaired."""
     done, failures = [], []
     for finding in findings:
         if finding.mend is None:
@@ -297,7 +297,7 @@ def find_store(disk: Disk, directory: str) -> str:
 
 
 def unescaped(name: str) -> str:
-    """Return the name for an escaped file name; for a long name only its start."""
+    """Return the name that was escaped to a file name; for a long name, only its beginning."""
     return ESCAPED.sub(
         lambda found: bytes.fromhex(found[0].replace("%", "")).decode("utf-8", "replace"), name
     )

@@ -1,7 +1,7 @@
 """`pyjs-server fsck`: command line, check, report and exit code.
 
-Exit codes: 0 clean; 1 damage was found, or repaired; 2 not checked: no such directory, a server uses it, no
-permission, a newer format.
+Exit codes: 0 no damage; 1 damage was found or repaired; 2 the store was not checked (no such directory, a
+server uses it, no permission, a newer format).
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _lines(disk: Disk, path: str) -> list[str]:
 
 
 def run(words: list[str], disk: Disk, out: TextIO, err: TextIO, randbytes: RandBytes) -> int:
-    """Run the command with the words after `fsck`; return its exit code. `randbytes` gives the nonces of a repair."""
+    """Run the command with the words after `fsck`; return its exit code. `randbytes` gives nonces for a repair."""
     files, words = _file_flags(words)
     flags = {word.lstrip("-") for word in words if word.startswith("-")}
     places = [word for word in words if not word.startswith("-")]

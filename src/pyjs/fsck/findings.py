@@ -1,13 +1,13 @@
-"""Findings of a check, as dataclasses: places, streams, the whole store.
+"""Findings of a check, as dataclasses: one problem, one stream, the whole store.
 
 A finding has one of four levels:
 
 - damage: bytes differ from those that were written;
-- note: remains of a crash, a stop or an operator, which a start of the server handles or ignores;
+- note: leftovers of a crash, a stop or an operator, which a start of the server handles or ignores;
 - unchecked: another version wrote it; the check does not touch it;
 - locked: it is encrypted, and the key is missing or wrong.
 
-A finding may have a mend, which `--repair` calls and which returns a text of the repair. Knows nothing of files.
+A finding may have a mend: a function that `--repair` calls, and that returns a text. Knows nothing of files.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import TypeAlias
 
-    Mend: TypeAlias = Callable[[], str]  # repairs, and returns a text of the repair; raises OSError
+    Mend: TypeAlias = Callable[[], str]  # does a repair and returns a text about it; raises OSError
 
 DAMAGE = "damage"
 NOTE = "note"
 UNCHECKED = "unchecked"
-LOCKED = "locked"  # like unchecked, for lack of a key
+LOCKED = "locked"  # like unchecked, because the key is missing
 
 CLEAN = 0
 DAMAGED = 1
@@ -85,7 +85,7 @@ class StreamReport(Report):
     consumers: list[ConsumerReport] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     repairs: list[str] = field(default_factory=list)
-    gone: list[tuple[int, int]] = field(default_factory=list)  # lost before the repair, permanently
+    gone: list[tuple[int, int]] = field(default_factory=list)  # ranges that were lost permanently before the repair
 
     def lost_messages(self) -> int:
         """Return the number of messages lost to damage."""
@@ -98,9 +98,9 @@ class NodeLogReport:
 
     files: int
     groups: int
-    damaged: int  # groups
+    damaged: int  # number of damaged groups
     records: int
-    entries: int  # of groups that are not damaged
+    entries: int  # number of entries in undamaged groups
     bytes: int
 
 
@@ -110,7 +110,7 @@ class StoreReport(Report):
 
     root: str
     streams: list[StreamReport] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)  # findings that belong to no stream
+    findings: list[Finding] = field(default_factory=list)  # findings that are not about a stream
     repairs: list[str] = field(default_factory=list)
     node_log: NodeLogReport | None = None
 

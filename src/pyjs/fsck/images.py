@@ -1,4 +1,4 @@
-"""Plain bytes of stored files, with which a check reads and writes segments, envelopes and consumer states.
+"""Plain bytes of stored files: a check reads and writes segments, envelopes and consumer states through this module.
 
 The only module of the check that knows compression and encryption.
 """
@@ -27,9 +27,9 @@ class Files:
 
     disk: Disk
     key: StreamKey | None = None  # None: not encrypted, or the key is unknown
-    codec: int = 0  # of sealed segments
+    codec: int = 0  # the compression of sealed segments
     meta: bytes = b""  # the stream's metadata, for the unencrypted META record of an encrypted segment
-    indexes: dict[str, bytes] = field(default_factory=dict)  # index files in the common file, by their paths
+    indexes: dict[str, bytes] = field(default_factory=dict)  # index files in the common file, by their usual paths
 
 
 @dataclass(eq=False, slots=True)
@@ -37,11 +37,11 @@ class SegmentFile:
     """The plain image of a segment, and its file."""
 
     data: Buffer
-    size: int  # of the file
+    size: int  # size of the file
     image: PlainImage
 
     def place_of(self, at: int, size: int) -> tuple[int, int]:
-        """Return offset and size in the file of a damaged place in the image."""
+        """Return offset and size in the file for a damaged place in the image."""
         return self.image.place_of(at, at + size)
 
     def damaged_chunks(self) -> int:

@@ -1,12 +1,13 @@
-"""Repairs of the files of one stream: the repairs of a start, and rewritten segments.
+"""Repairs of the files of one stream: the repairs that a start does, and rewritten segments.
 
-Each function becomes a mend when its arguments are bound: it repairs and returns a text of the repair. Invariants:
+When its arguments are bound, each function is a mend: it does a repair and returns a text about it.
+Invariants:
 
-- A file that may hold acknowledged messages is never removed without a copy beside it.
-- A file replaces another only when it is durable.
-- A repaired store has the same messages under the same sequences as the server finds without the repair. A lost
-sequence stays without a message and is not reused: a later record, or a STATE record at the end, records the
-last used sequence.
+- A file that may contain acknowledged messages is never removed without a copy beside it.
+- A file replaces another only after it is durable.
+- A repaired store has the same messages under the same sequences as a server finds without the repair. A lost
+  sequence has no message and is not reused: a later record, or a STATE record at the end, records the last used
+  sequence.
 """
 
 from __future__ import annotations
@@ -63,10 +64,10 @@ def rewrite_segment(
     erased: tuple[int, ...] = (),
     known: SegmentContents | None = None,
 ) -> str:
-    """Rewrite a segment from its intact records; the old file stays beside it.
+    """Rewrite a segment from its intact records; a copy of the old file is kept beside it.
 
-    `base_seq` replaces that of a damaged header; `erased` are erased messages whose removal is no longer recorded;
-    `known` are the contents of its index file, if its end is missing.
+    `base_seq` replaces that of a damaged header. `erased` are erased messages whose removal is no longer
+    recorded. `known` are the contents of the index file, given if the end of the segment is missing.
     """
     file = segment_file(files, path)
     c = contents_of(path, file.data, number, incarnation, base_seq, image=file.image)
@@ -81,9 +82,9 @@ def rewrite_segment(
 
 
 def replace_lost(files: Files, path: str, known: SegmentContents, incarnation: int) -> str:
-    """Replace a lost segment by an empty one with the data of its index file.
+    """Replace a lost segment by an empty one that records the data of its index file.
 
-    These data are the used sequences, and the removals of messages in other segments.
+    These data are the used sequences and the removals of messages in other segments.
     """
     end = known.base_seq + known.n - 1
     aside = f"; as it was it is {set_aside(files.disk, path)}" if files.disk.exists(path) else ""
@@ -103,7 +104,7 @@ def cut_tail(files: Files, path: str, end: int) -> str:
 
 
 def move_segment_aside(disk: Disk, path: str) -> str:
-    """Set an unreadable segment aside, and remove its index file."""
+    """Rename an unreadable segment so that no start reads it, and remove its index file."""
     _remove(disk, index_path(path))
     if not disk.read_file(path).strip(b"\0"):
         disk.unlink(path)
@@ -112,12 +113,12 @@ def move_segment_aside(disk: Disk, path: str) -> str:
 
 
 def move_file_aside(disk: Disk, path: str) -> str:
-    """Set an unreadable file or directory aside."""
+    """Rename an unreadable file or directory so that no start reads it."""
     return f"{path} is set aside as {set_aside(disk, path)}"
 
 
 def make_index(files: Files, segment: str, whole: bool) -> str:
-    """Rewrite the index file of a segment; only remove it if the segment is damaged or may grow."""
+    """Rewrite the index file of a segment; if the segment is damaged or may grow, only remove it."""
     path = index_path(segment)
     _remove(files.disk, path)
     if not whole:
@@ -138,14 +139,14 @@ def write_metadata(
 
 
 def rewrite_list(files: Files, directory: str) -> str:
-    """Rewrite both copies of a stream's consumer list from the undamaged entries of both."""
+    """Rewrite both copies of a stream's consumer list from the undamaged entries of the two."""
     file = ListFile(directory, files.key)
     file.adopt(files.disk, load_list(files.disk, directory, Opener(files.key)))
     return f"{directory}/consumers.a and consumers.b are rewritten with {len(file.live)} consumers"
 
 
 def rewrite_state(files: Files, directory: str) -> str:
-    """Start a new generation of a consumer's state, with the old changes up to the damage."""
+    """Start a new generation of a consumer's state, which includes the changes up to the damage."""
     logs = OpenLogs(files.disk)
     file = state_file(files, directory, logs)
     snapshot, changes, _ = file.load(seal=False)
@@ -158,7 +159,7 @@ def rewrite_state(files: Files, directory: str) -> str:
 
 
 def set_state_aside(disk: Disk, directory: str) -> str:
-    """Set the files of an unreadable state aside; the consumer restarts, as it would at a start of the server."""
+    """Rename the files of an unreadable state; the consumer restarts, as it would at a start of the server."""
     file = state_file(Files(disk), directory)
     aside = file.set_aside()
     disk.sync_dir(directory)
@@ -172,7 +173,7 @@ def create_directory(disk: Disk, directory: str) -> str:
 
 
 def remove_directory(disk: Disk, directory: str) -> str:
-    """Finish the removal of a directory."""
+    """Finish an interrupted removal of a directory."""
     disk.remove_tree(directory)
     return f"{directory} is removed, as was begun"
 
@@ -197,7 +198,7 @@ def _rewritten(
     n = c.n if known is None else known.n
     if known is not None:
         _add_known(out, known)
-    elif last and c.end_damaged:  # its sequence may be used, so the next message gets another one
+    elif last and c.end_damaged:  # its sequence may be in use, so the next message gets a higher one
         _add(out, STATE, c.base_seq + n, struct.pack("<Qq", c.floor, c.last_ts))
     if not last:
         end = c.base_seq + n - 1
@@ -227,7 +228,7 @@ def _whole_records(image: Buffer, c: SegmentContents) -> Iterator[Buffer]:
 
 
 def _add_known(out: bytearray, known: SegmentContents) -> None:
-    """Add the other data of an index file: removals in other segments, and the last used sequence."""
+    """Add the rest of an index file: removals of messages in other segments, and the last used sequence."""
     end, removals = known.base_seq + known.n - 1, removals_of(known)
     _add_removals(out, end, removals)
     _add(out, STATE, end, struct.pack("<Qq", known.floor, known.last_ts))

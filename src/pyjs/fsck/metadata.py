@@ -22,14 +22,14 @@ UNREAD = (UnknownFormat, Locked, CorruptRecord, OSError)  # errors that prevent 
 
 
 def locked_text(error: Locked) -> str:
-    """Return the report's text for an encrypted file without its key."""
+    """Return the report's text about a file that is encrypted with an unknown key."""
     if "another" in str(error):
         return "it is encrypted with another key than that of --key-file: nothing more of it can be checked"
     return "it is encrypted, and whole as far as its checksum tells; to check the rest needs --key-file"
 
 
 def finding_of(error: PyjsError | OSError, path: str) -> Finding:
-    """Return the finding for a file that could not be read; `error` is one of UNREAD."""
+    """Return the finding about a file that could not be read; `error` is one of UNREAD."""
     match error:
         case Locked():
             return Finding(LOCKED, path, locked_text(error))
@@ -43,7 +43,7 @@ def finding_of(error: PyjsError | OSError, path: str) -> Finding:
 
 
 def cluster_findings(disk: Disk, path: str) -> list[Finding]:
-    """Return the damage of a copy of the store's identity in a cluster; a start uses the other copy."""
+    """Return the damage of the copies of the store's identity in a cluster; a start uses an intact copy."""
     if path.endswith(".tmp"):
         return []
     try:
@@ -88,7 +88,7 @@ class Copies:
             self.plan_rewrite(self.generation, self.values)
 
     def plan_rewrite(self, generation: int, values: dict[str, Any]) -> None:
-        """Let the repair write `values`, read from the intact copy or from another file."""
+        """Set the values that a repair writes, read from the intact copy or from another file."""
         self.values, self.generation = values, generation
         self.findings[0].mend = partial(
             write_metadata, self._disk, self._directory, self._kind, generation, values, self.opener.key

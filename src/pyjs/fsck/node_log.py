@@ -1,8 +1,7 @@
-"""The check of the node log, as the next start of the server will read it.
+"""The check of the node log, which reads it as the next start of the server will.
 
-A start handles most damage itself, so only two things are repaired: a damaged copy of a header is rewritten, and a
-file
-whose creation was interrupted is removed.
+A start handles most damage itself. Only two things are repaired: a damaged copy of a header is rewritten, and
+a file whose creation was interrupted is removed.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ class NodeLogCheck:
 
 
 def copy_header(disk: Disk, path: str, offset: int) -> str:
-    """Write the damaged copy of a header again, from the other one."""
+    """Write the damaged copy of a header again, from the intact copy."""
     with closing(disk, disk.open_file(path)) as fd:
         other = disk.size_of(fd) - HEADER.size if offset == 0 else 0
         disk.write_at(fd, disk.read_at(fd, HEADER.size, other), offset)

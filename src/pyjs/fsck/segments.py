@@ -1,10 +1,10 @@
 """The check of one stream's messages: every record, the chain, the index files, the order of the segments.
 
-One segment after another is mapped and scanned, as by a start without index files. Only a few numbers and the
-sequences of its DELETES records stay in memory, so memory does not grow with the store. The live messages are known
-once all removals have been read; segments with removed messages are then read again.
+One segment after another is mapped and scanned, as by a start without index files. Only a few numbers per
+segment and the sequences in its DELETES records stay in memory, so memory does not grow with the store. The
+live messages are known once all removals have been read; segments with removed messages are then read again.
 
-Losses are reported as the server will find them, with sequences and places.
+Losses are reported as the server will find them, with sequences and file offsets.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ if TYPE_CHECKING:
     from pyjs.store.format.outer_header import Buffer
     from pyjs.store.segment.contents import SegmentContents
 
-    Live: TypeAlias = tuple[int, int, int, int, list[int]]  # of census.live_in
+    Live: TypeAlias = tuple[int, int, int, int, list[int]]  # the result of census.live_in
 
 MESSAGE_OVERHEAD = 30  # bytes that a stream's state counts per message, as in nats-server
 HEADERS_OVERHEAD = 4
 MSG = 1
 FOOTER_SIZE = 88
-RECORD_SIZE = 41  # of the smallest message
-SEGMENT_SIZE = 8 << 20  # usual size in bytes: that much may be missing at an end
+RECORD_SIZE = 41  # bytes of the smallest message's record
+SEGMENT_SIZE = 8 << 20  # usual size in bytes: at most this much may be missing at an end
 RECORD = struct.Struct("<IBBHQ")  # length, kind, flags, subject_len, seq
-SUMMARY = struct.Struct("<QQQqqQ")  # of a FOOTER
+SUMMARY = struct.Struct("<QQQqqQ")  # the body of a FOOTER
 
 
 @dataclass(eq=False, slots=True)
 class Read:
-    """The data of a scanned segment that stay in memory."""
+    """The data of a scanned segment that are kept in memory."""
 
     path: str
     number: int
@@ -57,11 +57,11 @@ class Read:
     entries: int
     end_damaged: bool
     lost: list[tuple[int, int]]
-    live: Live  # from this segment alone
+    live: Live  # messages that are live if only this segment's removals are applied
     room: int = 0  # maximum number of messages missing at its end; 0: the end is complete
-    bare: bool = False  # its end is missing, and nothing in it is damaged
-    cut: SegmentContents | None = None  # the contents of its index file, if its end is missing
-    ends: list[Finding] = field(default_factory=list)  # findings at its end, which may hide used sequences
+    bare: bool = False  # its end is missing, but nothing in it is damaged
+    cut: SegmentContents | None = None  # contents of its index file, if the end of the segment is missing
+    ends: list[Finding] = field(default_factory=list)  # findings at its end, where used sequences may be lost
 
 
 class MessagesCheck:
@@ -82,8 +82,8 @@ class MessagesCheck:
         self._report = report
         self._progress = progress
         self._read: list[Read] = []
-        self._lost: list[tuple[str, SegmentContents]] = []  # segments, and contents of their index files
-        self._removals = bytearray()  # u64 each, of all segments
+        self._lost: list[tuple[str, SegmentContents]] = []  # path, and contents of the index file, of lost segments
+        self._removals = bytearray()  # sequences, u64 each, from all segments
         self._floor = 0
         self._last_seq = 0
 
@@ -93,7 +93,7 @@ class MessagesCheck:
             *self._disk.list_dir(self._directory),
             *(path.rpartition("/")[2] for path in self._files.indexes),
         }
-        names = sorted(sorted(found), key=len)  # by number, which may have nine digits
+        names = sorted(sorted(found), key=len)  # sorted by number, which may have nine digits
         segments = [name for name in names if is_segment(name)]
         present = set(segments)
         for name in names:
@@ -140,7 +140,7 @@ class MessagesCheck:
         image = file.data
         known = self._known(index_path(path)) if c is None else None
         if known is not None and known.base_seq > self._last_seq:
-            base_seq = known.base_seq  # its header is damaged; its index file has the value
+            base_seq = known.base_seq  # its header is damaged, but the index file has the value
             c = contents_of(path, image, number, self._incarnation, base_seq, True, image=file.image)
         if c is None:
             self._unreadable(path, image, c)
@@ -167,27 +167,27 @@ class MessagesCheck:
         self._last_seq = max(self._last_seq, c.base_seq + c.n - 1)
 
     def _judge_end(self, seen: Read, file: SegmentFile, c: SegmentContents, last: bool) -> None:
-        """Decide by the FOOTER, or the mark of an encrypted segment, whether the end of a segment is complete."""
+        """Decide by the FOOTER, or by the mark of an encrypted segment, whether the end of a segment is missing."""
         ended = c.sealed or (file.image.marked and c.end == len(file.data) and not last)
-        footer = bool(c.problems) and c.problems[-1][:2] == (c.end, FOOTER_SIZE)  # only the footer is lost
+        footer = bool(c.problems) and c.problems[-1][:2] == (c.end, FOOTER_SIZE)  # nothing but the footer is missing
         if not (ended or footer or seen.cut is not None):
             seen.room = max(len(file.data), SEGMENT_SIZE) // RECORD_SIZE
             seen.bare = not (last or c.problems)
 
     def _cut_off(self, path: str, c: SegmentContents) -> SegmentContents | None:
-        """Return the contents of the index file if the segment was longer when it was written, otherwise None."""
+        """Return the contents of the index file if the segment was longer when that was written, otherwise None."""
         known = self._known(index_path(path)) if not c.sealed else None
         if known is None or c.end >= known.end or (known.base_seq, known.number) != (c.base_seq, c.number):
             return None
         if not begins_alike(known, c):
-            return None  # it belongs to another segment
+            return None  # the index file belongs to another segment
         return known
 
     def _lose_end(self, seen: Read, known: SegmentContents, c: SegmentContents) -> None:
         """Count the messages in the missing end of a segment as lost."""
         behind = c.base_seq + c.n
         seen.lost += [(max(first, behind), end) for first, end in message_ranges(known) if end >= behind]
-        seen.end_damaged = False  # the missing messages are known
+        seen.end_damaged = False  # it is known which messages are missing
         self._report.lost_bytes += max(c.lost_bytes, known.end - c.end)
         self._floor = max(self._floor, known.floor)
         self._removals += removals_of(known)
@@ -200,7 +200,7 @@ class MessagesCheck:
         c: SegmentContents | None,
         what: str = "its header is damaged, and its first record does not tell what it was: none of it is read",
     ) -> None:
-        """Report a segment that the server does not read."""
+        """Report a segment that the server will not read."""
         if not bytes(image).strip(b"\0"):
             finding = self._report.find(NOTE, path, "nothing was ever written to it; a start removes it")
         elif c is None:
@@ -214,12 +214,12 @@ class MessagesCheck:
         finding.mend = partial(move_segment_aside, self._disk, path)
 
     def _bridge(self, base_seq: int) -> None:
-        """Continue at `base_seq`; the sequences before it are lost if the previous segment's end is damaged."""
+        """Continue at `base_seq`; if the previous segment's end is damaged, the sequences before it are lost."""
         before = self._read[-1] if self._read else None
         if before is not None and before.room and self._last_seq + 1 < base_seq:
             self._lose_behind(before, min(base_seq - 1, self._last_seq + before.room))
         if before is not None:
-            before.room, before.end_damaged = 0, False  # that is resolved
+            before.room, before.end_damaged = 0, False  # now it is known what was missing
         self._last_seq = max(self._last_seq, base_seq - 1)
 
     def _lose_behind(self, segment: Read, last_seq: int) -> None:
@@ -307,13 +307,13 @@ class MessagesCheck:
             finding = self._report.find(DAMAGE, path, "it says something else than its segment")
         else:
             return
-        # If there are problems, their repair writes it.
+        # If the segment has problems, their repair writes the index file too.
         finding.mend = None if c.problems else partial(make_index, self._files, segment, whole)
 
     # -- lost segments -------------------------------------------------------------------------------------
 
     def _known(self, path: str) -> SegmentContents | None:
-        """Return the contents of any intact index file of this stream at `path`, or None."""
+        """Return the contents of an intact index file of this stream at `path`, or None."""
         try:
             known = decode_index(index_data(self._files, path))
         except (OSError, ValueError, IndexUnusable):
@@ -321,12 +321,12 @@ class MessagesCheck:
         return known if known.incarnation == self._incarnation else None
 
     def _missing(self, path: str) -> None:
-        """Note an index file without its segment."""
+        """Note an index file whose segment is missing."""
         if not self._add_lost_segment(f"{path.removesuffix('.idx')}.seg"):
             self._report.find(NOTE, path, "it tells nothing, and there is no segment; a start removes it")
 
     def _add_lost_segment(self, segment: str) -> bool:
-        """Continue after a lost segment, if it has an index file."""
+        """If a lost segment has an index file, continue after its sequences; return whether it has one."""
         path = index_path(segment)
         known = self._known(path)
         if known is None or known.base_seq <= self._last_seq:
@@ -355,7 +355,7 @@ class MessagesCheck:
                 NOTE, path, f"its segment is gone, and so is all that was in it; a start {rest}"
             )
         if end >= self._floor:
-            for each in report.findings:  # one repair covers all findings
+            for each in report.findings:  # the same repair covers all findings
                 each.mend = None if each.path == segment else each.mend
             finding.mend = partial(replace_lost, self._files, segment, known, self._incarnation)
 
@@ -391,7 +391,7 @@ class MessagesCheck:
                 self._report.findings.append(finding_of(error, segment.path))
         for segment in reads:
             behind = segment.base_seq + segment.entries
-            if segment.bare and behind > self._floor:  # a purged segment never had one
+            if segment.bare and behind > self._floor:  # a segment whose messages were purged never had an end
                 finding = self._report.find(DAMAGE, segment.path, "the end of the segment is missing")
                 finding.mend = self._rewrite(segment.path, segment.number, segment.base_seq, False)
         for lost in self._lost:
@@ -452,7 +452,7 @@ class MessagesCheck:
         report.bytes += size + messages * MESSAGE_OVERHEAD + with_headers * HEADERS_OVERHEAD
 
     def _claims(self, removed: bytes) -> None:
-        """Check removals of sequences that do not exist."""
+        """Report removals of sequences that do not exist."""
         newest = int.from_bytes(removed[-8:], "little")
         if newest > self._last_seq:
             self._report.find(
@@ -461,7 +461,7 @@ class MessagesCheck:
 
 
 def _lost_before(image: Buffer, at: int, c: SegmentContents) -> tuple[int, int]:
-    """Return the sequences lost before the record at `at`, or (0, 0) if there are none."""
+    """Return the first and last sequence lost before the record at `at`, or (0, 0) if none is."""
     if at + RECORD.size > c.end:
         return 0, 0
     _, kind, _, _, seq = RECORD.unpack_from(image, at)

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 BEGUN = ("snap.tmp", "log.tmp")
 STATE_FILE = re.compile(r"(snap|log)\.\d{1,19}")
 META_FILE = re.compile(r"meta\.(a|b|tmp)")
-DELIVERED, ACKED, ACKED_ALL, EXHAUSTED = 1, 2, 3, 8  # changes that a report needs
-REPLAY_MIN = 4096  # steps that any consumer's log may take
+DELIVERED, ACKED, ACKED_ALL, EXHAUSTED = 1, 2, 3, 8  # kinds of changes that a report needs
+REPLAY_MIN = 4096  # minimum limit of steps for replaying a consumer's log
 SEQ_MAX = 2**64 - 2
 SET_ASIDE = "set aside: no start looks at it"
 STRANGER = "no file of this server"
@@ -178,7 +178,7 @@ class StatesCheck:
     def _load(
         self, directory: str, otherwise: str, first: bytes | None = None
     ) -> tuple[bytes, list[bytes]] | None:
-        """Return snapshot and changes of a state, or None if it cannot be read, which is reported."""
+        """Return snapshot and changes of a state; if it cannot be read, report that and return None."""
         try:
             snapshot, changes, problems = state_file(self._files, directory, first=first).load(seal=False)
         except FileNotFoundError:
@@ -231,7 +231,7 @@ class StatesCheck:
             self._report.find(NOTE, directory, what)
 
     def _purge(self, path: str) -> None:
-        """Report a purge in steps that a kill interrupted; an unreadable one had not started."""
+        """Report a purge in steps that a kill interrupted; if the file is unreadable, the purge had not started."""
         try:
             purge = read_purge(self._disk, path, self._files.key)
             what = f"{purge.subject or 'every subject'} below {purge.before_seq}"
@@ -260,7 +260,7 @@ def replay(
     ack_none: bool,
     stream: tuple[int, int],
 ) -> None:
-    """Apply the changes after a snapshot, as far as a report needs it; `stream` is its first and last sequence.
+    """Apply the changes after a snapshot, as far as a report needs them; `stream` is its (first, last) sequence.
 
     Raises:
         ValueError, KeyError, TypeError, IndexError: the state is invalid.
@@ -268,8 +268,8 @@ def replay(
     first, last = stream
     delivered, floor = _sequence(state["delivered"][1]), _sequence(state["floor"][1])
     pending = {_sequence(entry[0]) for entry in state["pending"]}
-    order = deque(sorted(pending))  # ascending; some are no longer pending
-    left = max(last - first, 0) + len(pending) + REPLAY_MIN  # steps that a log of this stream may take
+    order = deque(sorted(pending))  # ascending; some of these are not pending any more
+    left = max(last - first, 0) + len(pending) + REPLAY_MIN  # limit of steps for replaying a log of this stream
     acked = False
     for change in changes:
         for kind, seq, *more in decode(change):

@@ -1,4 +1,4 @@
-"""The index files in an account's common file: read by a check, written as separate files by a repair.
+"""The index files in an account's common file: a check reads them there, a repair writes them as separate files.
 
 Knows nothing of their contents.
 """
@@ -34,7 +34,7 @@ class StoredTails:
         return [Finding(DAMAGE, path, text + problem) for problem in problems]
 
     def of(self, directory: str) -> dict[str, bytes]:
-        """Return the index files of the stream in `directory`, by their separate paths."""
+        """Return the index files of the stream in `directory`, by the paths that they would have."""
         streams, _, name = directory.rpartition("/")
         tail = self._by_account.get(streams, {}).get(name)
         return {} if tail is None else {f"{directory}/msgs/{tail[0]:08d}.idx": tail[1]}

@@ -1,1 +1,1 @@
-"""Streams from the store directory of a stopped nats-server, written into a store directory of this server."""
+"""The import of streams from the store directory of a stopped nats-server into a store directory of this server."""

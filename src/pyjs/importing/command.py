@@ -1,7 +1,7 @@
 """`pyjs-server import`: command line, import, report and exit code.
 
 Exit codes: 0 everything was imported; 1 a stream, a consumer or messages could not be imported; 2 nothing was
-imported: no such directory, a server uses one of the two, an invalid configuration.
+imported (no such directory, a server uses one of the two directories, an invalid configuration).
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class Surroundings:
     rng: Rng
     out: TextIO
     err: TextIO
-    # Options of a configuration file and a store directory; "": not given.
+    # Returns the options of a configuration file and a store directory; "" as an argument: not given.
     load: Callable[[str, str], Options]
-    holders: Callable[[str], list[int]]  # processes that have files below a directory open
+    holders: Callable[[str], list[int]]  # returns the ids of processes that have files below a directory open
 
 
 class ErrorLog(Log):
@@ -92,13 +92,13 @@ def run(words: list[str], world: Surroundings) -> int:
     except (PyjsError, OSError) as error:
         world.err.write(f"pyjs-server import: {error}\n")
         return NOT_IMPORTED
-    # File names may contain anything: they must not forge lines, and are not always text.
+    # File names may contain anything: escape them, so that they cannot forge lines.
     world.out.writelines(f"{printable(line)}\n" for line in report.lines())
     return report.exit_code()
 
 
 def _parsed(words: list[str]) -> tuple[dict[str, str], list[str], str]:
-    """Return the flags, the other words, and the error in them."""
+    """Return the flags, the other words, and the error in them, or ""."""
     given: dict[str, str] = {}
     places, left = [], iter(words)
     for word in left:
@@ -172,7 +172,7 @@ class _Import:
             StreamImport(stream, account, report, self._progress.advance).run()
 
     def _serves(self, account: str) -> bool:
-        """Return whether this server's configuration enables JetStream for an account, as far as that is known."""
+        """Return whether this server's configuration enables JetStream for an account, as far as it tells."""
         options = self._options
         if options.operator_keys:
             return True
@@ -189,12 +189,12 @@ class _Import:
         return KeyRing(options.key, ALGORITHMS[options.cipher], self._world.rng.randbytes, options.prev_key)
 
     def _size(self, source: Source) -> int:
-        """Return the size of all blocks in bytes, as far as they can be read."""
+        """Return the size in bytes of all blocks that can be read."""
         total = 0
         for account in source.accounts():
             for directory in source.streams(account):
                 try:
                     total += source.open(directory).size()
                 except OSError:
-                    continue  # reported when the stream is read
+                    continue  # it is reported when the stream is read
         return total

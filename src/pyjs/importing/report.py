@@ -1,4 +1,4 @@
-"""The report of an import: the imported and the missing parts of each stream."""
+"""The report of an import: which parts of each stream were imported, and which are missing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RANGES_SHOWN = 20
 
 @dataclass(slots=True)
 class StreamReport:
-    """The imported parts of one stream."""
+    """The imported and the missing parts of one stream."""
 
     account: str
     name: str
@@ -51,11 +51,11 @@ class StreamReport:
 
 @dataclass(slots=True)
 class ImportReport:
-    """The imported parts of a store directory."""
+    """The imported and the missing parts of a store directory."""
 
     streams: list[StreamReport] = field(default_factory=list)
-    others: list[str] = field(default_factory=list)  # paths without streams
-    unserved: list[str] = field(default_factory=list)  # accounts missing in the configuration
+    others: list[str] = field(default_factory=list)  # paths that are not streams
+    unserved: list[str] = field(default_factory=list)  # accounts that the configuration does not have
 
     def lines(self) -> list[str]:
         """Return the lines to print."""

@@ -6,7 +6,7 @@
 
 `meta.key` and `N.key` belong to encrypted streams. Streams in memory have no files.
 
-Knows no store of this server: pyjs.jetstream.transfer.block_files reads the bytes.
+Knows nothing of this server's store: pyjs.jetstream.transfer.block_files decodes the bytes.
 Source: nats-server's source, server/filestore.go and server/jetstream.go; directories that 2.15.1 wrote.
 """
 
@@ -56,7 +56,7 @@ class SourceStream:
         )
 
     def sizes(self) -> dict[str, int | None]:
-        """Return the size in bytes of each file of messages; a change means that a server writes them."""
+        """Return the size in bytes of each file of messages; if it changes, a server is writing the file."""
         return {name: self._size_or_none(f"{self._messages}/{name}") for name in self._names()}
 
     def size(self) -> int:
@@ -73,7 +73,7 @@ class SourceStream:
         return self._disk.read_file(path)
 
     def index(self) -> bytes:
-        """Return `index.db`, or b"" if it cannot be read, since the blocks are sufficient."""
+        """Return `index.db`, or b"" if it cannot be read; the import then uses only the blocks."""
         try:
             return self.file("msgs/index.db") or b""
         except (BadArchive, OSError):
@@ -124,7 +124,7 @@ class SourceStream:
             return None
 
     def _opened(self, path: str) -> int:
-        """Return a descriptor of a regular file. Raises OSError for a pipe or a device too."""
+        """Return a descriptor of a regular file. Raises OSError, also for a pipe or a device."""
         if self._disk.exists(path) and not self._disk.is_file(path):
             raise OSError(errno.EINVAL, "not a regular file", path)
         return self._disk.open_read_only(path)
@@ -150,7 +150,7 @@ class Source:
         return [f"{parent}/{name}" for name in names if self._disk.is_directory(f"{parent}/{name}")]
 
     def others(self) -> Iterator[str]:
-        """Yield the paths below the accounts that are not streams, such as templates."""
+        """Yield the paths below the accounts that are not streams; templates, for example."""
         for account in names_in(self._disk, self.root):
             for name in names_in(self._disk, f"{self.root}/{account}"):
                 if name != "streams":

@@ -1,7 +1,7 @@
 """The import of one stream: its configuration, its blocks, its index and its consumers.
 
-Damaged messages are left out and reported; so is a consumer that cannot be stored. Any other problem
-refuses the stream, and nothing of it remains.
+Damaged messages, and consumers that cannot be stored, are left out and reported. After any other problem the
+stream is refused, and nothing of it remains.
 
 Source: rules of a restore (pyjs.jetstream.transfer); `loadMsgs` and `recoverMsgBlock` of nats-server.
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyjs.importing.source import SourceStream
     from pyjs.importing.target import Build, TargetAccount
 
-# Errors of reading and writing, each of which refuses a stream or a consumer.
+# Errors of reading and writing; each of them means that a stream or a consumer is refused.
 REFUSALS = (BadArchive, ApiError, StoreFailed, PyjsError, OSError, MemoryError, RecursionError, *NONSENSE)
 
 
@@ -56,7 +56,7 @@ class StreamImport:
         self._advance = advance  # called with the number of bytes read from blocks
 
     def run(self) -> None:
-        """Import the stream; the report then shows the imported parts, or the reason for a refusal."""
+        """Import the stream; the report then has the imported parts, or the reason for the refusal."""
         try:
             self._take()
         except REFUSALS as error:

@@ -1,9 +1,9 @@
-"""The store directory that an import writes into, locked like a server does.
+"""The store directory that an import writes to, locked as a server locks it.
 
-A stream is built in a directory that a start removes, and renamed when it is complete and durable: after a kill it
-is complete or absent.
+A stream is built in a directory that a start would remove, and renamed when it is complete and durable. So
+after a kill, the stream is either complete or absent.
 
-Runs the work of a server's threads in this thread, step by step.
+The work that a server does in threads is done in this thread, step by step.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class Target:
-    """A locked store directory; it must be closed in any case."""
+    """A locked store directory; the owner must always close it."""
 
     def __init__(self, disk: Disk, root: str, clock: Clock, log: Log, key_ring: KeyRing | None) -> None:
         """Lock the directory. Raises StoreLocked, OSError."""
@@ -68,13 +68,13 @@ class Target:
             self._lock.release()
 
     def account(self, name: str) -> TargetAccount:
-        """Return the streams of an account, after removing unfinished ones of an earlier process."""
+        """Return the streams of an account; unfinished ones of an earlier process are removed first."""
         for problem in finish_removals(self._disk, streams_directory(self._root, name)):
             self._log.warn(problem)
         return TargetAccount(self, AccountFiles(self._stores, name), self._configs(name))
 
     def _configs(self, account: str) -> dict[str, StreamConfig]:
-        """Return the stored streams of an account, without unreadable ones."""
+        """Return the configurations of an account's stored streams, except unreadable ones."""
         parent, found = streams_directory(self._root, account), {}
         for name in self._disk.list_dir(parent) if self._disk.is_directory(parent) else []:
             opener = Opener(key_ring=self._key_ring)
@@ -97,7 +97,7 @@ class Target:
         return self._metadata
 
     def run(self, steps: Generator[Step, None, Result]) -> Result:
-        """Run steps to their end, together with the work that they wait for. Raises their errors."""
+        """Run steps to their end, including work that they wait for. Raises their errors."""
         while True:
             try:
                 park = next(steps)
@@ -111,7 +111,7 @@ class Target:
                 failure: Exception | None = None
                 try:
                     job.run()
-                except Exception as error:  # passed to the job, which reports it
+                except Exception as error:  # the job gets the error, and reports it
                     failure = error
                 job.finish(failure)
             self._turn.take("chores")
@@ -132,7 +132,7 @@ class TargetAccount:
     def __init__(self, target: Target, files: AccountFiles, configs: dict[str, StreamConfig]) -> None:
         self.target = target
         self.files = files
-        self.configs = configs  # of all streams, stored before or imported
+        self.configs = configs  # of all streams, whether stored earlier or imported
         self._disk = target._disk
         self._subjects = SubjectTree()
         for config in configs.values():
@@ -157,7 +157,7 @@ class TargetAccount:
         return Build(self, config, created_ns)
 
     def publish(self, build: Build) -> None:
-        """Move a built stream from its hidden directory to its own.
+        """Move a built stream from its hidden directory to its final one.
 
         Raises:
             StoreFailed: the stream was not imported; if its directory remains, the text says so.
@@ -177,10 +177,10 @@ class TargetAccount:
         self._add(writer.config)
 
     def _take_back(self, build: Build, error: StoreFailed) -> None:
-        """Remove a stream after its move failed. Raises StoreFailed: its directory cannot be removed."""
+        """Remove a stream whose move failed. Raises StoreFailed if its directory cannot be removed."""
         name = build.writer.config.name
         if self._disk.exists(build.files.directory_of(name)):
-            return  # it was not moved
+            return  # the move had no effect
         self.files.give_up(name)
         directory = self.files.directory_of(name)
         if self._disk.exists(directory):
@@ -190,7 +190,7 @@ class TargetAccount:
 
 
 class Build:
-    """One stream under construction; it must be closed in any case."""
+    """One stream that is being built; the owner must always close it."""
 
     def __init__(self, account: TargetAccount, config: StreamConfig, created_ns: int) -> None:
         self._account = account
@@ -210,7 +210,7 @@ class Build:
         return self._writer
 
     def commit(self) -> None:
-        """Write everything appended. Raises BadArchive if the store refuses it."""
+        """Write all appended messages. Raises BadArchive if the store refuses."""
         self._writer.commit()
         if self._writer.store.error is not None:
             raise BadArchive(str(self._writer.store.error))

@@ -126,7 +126,7 @@ class GroupUnpinned(ConsumerAdvisory):
 
 
 class StreamQuorumLost(Advisory):
-    """A stream has no majority any more, and accepts nothing."""
+    """A stream has lost its majority, and accepts no messages."""
 
     account: str = Field(default="", description="Only for the system account.")
     stream: str
@@ -140,7 +140,7 @@ class StreamLeader(StreamQuorumLost):
 
 
 class ConsumerQuorumLost(StreamQuorumLost):
-    """The stream of a consumer has no majority any more."""
+    """The stream of a consumer has lost its majority."""
 
     consumer: str
 
@@ -168,7 +168,7 @@ class ServerRemoved(Advisory):
 
 
 class ConsumerAck(Nak):
-    """The time that an acknowledgement took; a metric."""
+    """How long an acknowledgement took; a metric."""
 
     ack_time: Duration
 

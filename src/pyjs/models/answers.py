@@ -39,7 +39,7 @@ class ErrorResponse(ApiAnswer):
 
 
 class Page(ApiAnswer):
-    """An answer with a list, from `offset` on."""
+    """An answer with one page of a list, beginning at `offset`."""
 
     total: int
     offset: int
@@ -181,7 +181,7 @@ class AccountLimits(Answer):
 
 
 class Tier(Answer):
-    """The usage of an account, in one tier or in total."""
+    """The usage of an account: of one tier, or in total."""
 
     memory: int = 0
     storage: int = 0
@@ -251,7 +251,7 @@ class StreamMsgGetResponse(ApiAnswer):
 
 
 class SuccessResponse(ApiAnswer):
-    """An answer that only confirms success; the answer to an unpin does not even contain that."""
+    """An answer that only confirms success; the answer to an unpin is even empty."""
 
     success: bool = True
 
@@ -308,9 +308,9 @@ class PubAck(Answer):
     seq: int = 0
     duplicate: bool = False
     domain: str = ""
-    val: str = ""  # value of a counter
-    batch: str = ""  # in the answer to the last message of a batch
-    count: int = 0  # messages of that batch
+    val: str = ""  # the value of a counter
+    batch: str = ""  # set in the answer to the last message of a batch
+    count: int = 0  # number of messages in that batch
     error: ApiError | None = None
 
 

@@ -1,7 +1,7 @@
 """The base of all models: conversion from and to JSON, and types of fields.
 
-A duration is a number of nanoseconds, as in JSON. A timedelta, or a text such as "1m30s", is converted; `nanoseconds`
-converts larger units. A time is a datetime with a time zone and microseconds.
+A duration is a number of nanoseconds, as in JSON. A timedelta, or a text such as "1m30s", is converted;
+`nanoseconds` converts from larger units. A time is a datetime with a time zone and microseconds.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ Time = AwareDatetime
 
 
 class Options(BaseModel):
-    """A request or configuration made by a program. Unknown names are errors."""
+    """A request or configuration composed by a program. Unknown names are errors."""
 
     model_config = ConfigDict(extra="forbid", validate_assignment=True)
 
     def to_json(self) -> bytes:
-        """Return the fields that were set as the body of a request."""
+        """Return the fields that were set, as the body of a request."""
         return self.model_dump_json(exclude_unset=True).encode()
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:

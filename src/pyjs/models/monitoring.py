@@ -1,4 +1,4 @@
-"""The monitoring pages as models: `Jsz.parse(body)` and so on, of this server and of nats-server.
+"""The monitoring pages of this server and of nats-server as models: `Jsz.parse(body)` and so on.
 
 Texts such as "1m2s" stay texts. Fields that only one of the two servers has are optional.
 
@@ -63,7 +63,7 @@ class JetStreamStats(Answer):
 
 
 class StreamDetail(Answer):
-    """A stream in /jsz; `config` and consumers on request."""
+    """A stream in /jsz; `config` and consumers only if requested."""
 
     name: str
     created: Time
@@ -152,7 +152,7 @@ class DiskWaits(Answer):
 
 
 class Worker(Answer):
-    """One process of a server with workers; the last five fields are set only while it is ready."""
+    """One process of a server with workers; the last five fields are set only while that worker is ready."""
 
     number: int
     state: str = Field(description="starting, ready, resting or ended.")
@@ -330,7 +330,7 @@ class Connz(Page):
 
 
 class SublistStats(Answer):
-    """The subscriptions of an account, or of all."""
+    """The subscriptions of one account, or of all accounts."""
 
     num_subscriptions: int
     num_cache: int

@@ -76,7 +76,7 @@ def _of_token(trust: TrustedAccounts | None, account: Account, now_ns: int) -> J
     shown: JsonDict = {"authorization": {}, "default_permissions": {"pub": {}, "sub": {}}}
     nats = decoded.get("nats")
     if isinstance(nats, dict):
-        decoded["nats"] = shown | nats  # nats-server shows these even if they are empty
+        decoded["nats"] = shown | nats  # nats-server shows these fields even if they are empty
     return filled(
         {
             "jwt": trusted.text,

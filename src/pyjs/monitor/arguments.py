@@ -10,7 +10,7 @@ TRUE = {"1", "t", "T", "TRUE", "true", "True"}
 FALSE = {"0", "f", "F", "FALSE", "false", "False"}
 INT64_MAX = (1 << 63) - 1
 UINT64_MAX = (1 << 64) - 1
-DIGITS_MAX = 20  # digits of UINT64_MAX; Python refuses to read thousands
+DIGITS_MAX = 20  # digits of the largest UINT64; Python refuses to parse thousands of digits
 
 
 class BadArgument(Exception):
@@ -18,7 +18,7 @@ class BadArgument(Exception):
 
 
 class Arguments:
-    """The arguments of one request; the first of several with the same name counts."""
+    """The arguments of one request; if a name occurs several times, the first value counts."""
 
     def __init__(self, query: str) -> None:
         self._values: dict[str, str] = {}
@@ -29,7 +29,7 @@ class Arguments:
 
     @staticmethod
     def of(values: dict[str, str]) -> Arguments:
-        """Return arguments with these values, for requests without a query string."""
+        """Return arguments with these values, for a request without a query string."""
         made = Arguments("")
         made._values |= values
         return made

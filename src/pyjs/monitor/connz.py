@@ -25,14 +25,15 @@ if TYPE_CHECKING:
     Connection = ClientSession | ClosedSession
 
 LIMIT = 1024
-# Connections, and subscriptions of one, reported between two yields: about a millisecond.
+# Connections, or subscriptions of one connection, reported between two yields; this takes about a
+# millisecond.
 CONNECTIONS_STEP = 64
 SUBSCRIPTIONS_STEP = 1000
-DEPTH = 2  # levels around the items: the answer, connections
+DEPTH = 2  # levels of JSON around the items: the answer, `connections`
 STATES = {"": "open", "open": "open", "closed": "closed", "any": "all", "all": "all"}
 NS_PER_MS = 1_000_000
 
-# sort argument -> (key of a connection at a given time, descending)
+# sort argument -> (function from a connection and the time to its key, whether descending)
 SORTS: dict[str, tuple[Callable[[Connection, int], int | str], bool]] = {
     "cid": (lambda c, now: c.cid, False),
     "start": (lambda c, now: c.cid, False),
@@ -136,16 +137,16 @@ def _page(
         "total": total,
         "offset": options.offset,
         "limit": options.limit,
-        "connections": entries,  # type: ignore[dict-item]  # pieces of the answer's text
+        "connections": entries,  # pieces of the answer's text
     }
 
 
 def _selected(
     monitored: Monitored, options: ConnzOptions
 ) -> Generator[None, None, tuple[list[Connection], int]]:
-    # The total counts the connections of the account, before any other filter.
+    # The total counts the connections of the account; other filters do not affect it.
     found: list[Connection] = []
-    closed = monitored.node.closed.parts()  # at the same moment as the open ones
+    closed = monitored.node.closed.parts()  # taken at the same moment as the open ones
     if options.state != "closed":
         found += monitored.node.sessions.values()
     if options.state != "open":
@@ -160,7 +161,7 @@ def _selected(
     if options.user:
         found = [c for c in found if user_name(c) == options.user]
     if options.mqtt_client:
-        found = []  # no MQTT connections here
+        found = []  # this server has no MQTT connections
     return found, total
 
 

@@ -49,7 +49,7 @@ def exchange_fields(node: Node, name: str) -> JsonDict:
 
 
 def _destinations(mapping: SubjectMapping) -> list[JsonDict]:
-    """Return the destinations, smallest weight first, with cumulative weights, as nats-server shows them."""
+    """Return the destinations with cumulative weights, smallest weight first, as nats-server shows them."""
     total = 0
     shown: list[JsonDict] = []
     for subject, weight in sorted(mapping.weighted(), key=lambda each: each[1]):

@@ -1,4 +1,4 @@
-"""/healthz: the health of the server, and on request of a stream or consumer.
+"""/healthz: the health of the server and, if requested, of a stream or consumer.
 
 Source: monitoring section of nats.docs; texts and statuses seen on nats-server 2.15.1.
 """
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     Steps: TypeAlias = "Generator[None, None, Trouble | None]"
 
 UNAVAILABLE = "unavailable"
-STEP = 1000  # streams looked at in one turn: about a millisecond
+STEP = 1000  # streams checked in one turn: about a millisecond
 
 
 class Wanted(NamedTuple):
-    """What a request asks about; empty: everything."""
+    """The parts of the server that a request asks about; empty: everything."""
 
     account: str
     stream: str
@@ -41,7 +41,7 @@ class Trouble:
     """The first problem that was found."""
 
     http_status: int
-    status: str  # of the body without details
+    status: str  # `status` in a body without details
     kind: str  # CONNECTION, BAD_REQUEST, JETSTREAM, ACCOUNT, STREAM or CONSUMER
     error: str
     account: str = ""
@@ -111,20 +111,20 @@ def _meta_trouble(member: MemberNode) -> Trouble | None:
 
 
 def _asset_trouble(accounts: Accounts, wanted: Wanted) -> Steps:
-    """Return what is wrong with the streams of a single server."""
+    """Return the first problem with the streams of a single server."""
     trouble = yield from _stored_trouble(accounts, wanted)
     return trouble or _missing(accounts, wanted)
 
 
 def _stored_trouble(accounts: Accounts, wanted: Wanted) -> Steps:
-    """Return what is wrong with the files of streams."""
+    """Return the first problem with the files of streams."""
     for name, engine in list(accounts.items()):
         if wanted.account in ("", name):
             for at, each in enumerate(list(engine.streams.values())):
                 if at % STEP == STEP - 1:
                     yield
                 is_wanted = wanted.stream in ("", each.name) and engine.streams.get(each.name) is each
-                if is_wanted and each.store.failed:  # one that was deleted since has a closed store
+                if is_wanted and each.store.failed:  # a stream that was deleted meanwhile has a closed store
                     text = f"JetStream stream '{name} > {each.name}' write error: {each.store.error}"
                     return Trouble(503, UNAVAILABLE, "STREAM", text, name, each.name)
             for gone in engine.unrecovered():
@@ -135,7 +135,7 @@ def _stored_trouble(accounts: Accounts, wanted: Wanted) -> Steps:
 
 
 def _member_trouble(member: MemberNode, accounts: Accounts, wanted: Wanted) -> Steps:
-    """Return what is wrong with the streams that the metadata has on this server."""
+    """Return the first problem with the streams that the metadata assigns to this server."""
     assigned = member.assigned_here(wanted.account, wanted.stream)
     engine = accounts.get(wanted.account)
     if wanted.account and not member.machine.state.accounts.get(wanted.account):
@@ -152,16 +152,16 @@ def _member_trouble(member: MemberNode, accounts: Accounts, wanted: Wanted) -> S
         if at % STEP == STEP - 1:
             yield
         reason = _why_not_current(member, accounts, stream)
-        if reason and stream in member.assigned_here(stream.account, stream.name):  # not changed since
+        if reason and stream in member.assigned_here(stream.account, stream.name):  # still assigned here
             text = f"JetStream stream '{stream.account} > {stream.name}' is not current: {reason}"
             return Trouble(503, UNAVAILABLE, "STREAM", text, stream.account, stream.name)
     return None
 
 
 def _why_not_current(member: MemberNode, accounts: Accounts, assigned: Assignment) -> str:
-    """Return why the replica of a stream on this server is not well; "": it is.
+    """Return why the replica of a stream on this server is not current, or "" if it is.
 
-    A consumer is in the group of its stream, so what holds for the stream holds for it.
+    A consumer is in the group of its stream, so the same reason applies to it.
     """
     engine = accounts.get(assigned.account)
     stream = None if engine is None else engine.streams.get(assigned.name)
@@ -182,11 +182,11 @@ def _why_not_current(member: MemberNode, accounts: Accounts, assigned: Assignmen
 
 
 def _missing(accounts: Accounts, wanted: Wanted) -> Trouble | None:
-    """Return what a single server does not have."""
+    """Return the requested stream or consumer as a problem if a single server does not have it."""
     if not wanted.account:
         return None
     engine = accounts.get(wanted.account)
-    if engine is None or not engine.streams:  # as in nats-server: an account is found by its stored streams
+    if engine is None or not engine.streams:  # as in nats-server, an account is only found if it has stored streams
         return _no_account(wanted.account)
     if not wanted.stream:
         return None

@@ -26,7 +26,7 @@ def pretty_items(values: list[JsonDict], depth: int) -> bytes:
 
 
 def pretty_pieces(value: JsonDict, name: str, items: list[bytes]) -> list[bytes]:
-    """Yield pieces of `value` as indented JSON; `items` become the list of its last member, `name`."""
+    """Return `value` as pieces of indented JSON; `items` become the list in its last member, `name`."""
     begin = pretty_json(value)[: -len(b"\n}")] + b',\n  "%b": [\n    ' % name.encode()
     pieces = [begin]
     for item in items:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 LIMIT = 1024
 STREAMS_STEP = 16  # streams and consumers reported between two yields: about half a millisecond
 CONSUMERS_STEP = 16
-CONSUMER_DEPTH = 6  # levels around the items: answer, account_details, its account, stream_detail and so on
+CONSUMER_DEPTH = 6  # levels of JSON around the items: answer, account_details, its account, stream_detail and so on
 STATS = ("memory", "storage", "reserved_memory", "reserved_storage", "accounts", "ha_assets")
 OPTIONAL = ("sync_always", "domain", "unique_tag", "strict")  # shown only if they are set
 TOTALS = ("streams", "consumers", "messages", "bytes", "total")
@@ -36,10 +36,10 @@ UINT64 = 1 << 64  # nats-server shows "no limit", -1, as an unsigned number
 
 
 class Led(NamedTuple):
-    """Whether a request asks leaders only."""
+    """Whether a request asks only leaders."""
 
     metadata: bool = False  # only the leader of the metadata answers
-    streams: bool = False  # no streams that another server leads
+    streams: bool = False  # streams led by another server are left out
 
 
 ANYBODY = Led()
@@ -61,13 +61,13 @@ class JszOptions:
 
 
 def jsz_options(arguments: Arguments) -> JszOptions:
-    """Return the options in the query string; `config` and similar options imply the list that they belong to.
+    """Return the options in the query string; options such as `config` also enable the list that they belong to.
 
     Raises:
         BadArgument: an argument is invalid; the text is nats-server's.
     """
     accounts, streams, consumers = (arguments.flag(name) for name in ("accounts", "streams", "consumers"))
-    arguments.flag("direct-consumers")  # those of mirrors and sources; there are none here
+    arguments.flag("direct-consumers")  # consumers of mirrors and sources; this server has none
     config = arguments.flag("config")
     offset = max(arguments.integer("offset"), 0)
     limit = arguments.integer("limit")
@@ -91,14 +91,14 @@ def jsz_options(arguments: Arguments) -> JszOptions:
 
 
 class NotLeader(Exception):
-    """Only the leader of the metadata was asked, and this server is not."""
+    """Only the leader of the metadata may answer, and this server is not the leader."""
 
 
 def jsz(monitored: Monitored, options: JszOptions, now_ns: int) -> Generator[None, None, JsonDict]:
     """Return the totals and the requested accounts, in steps.
 
     Raises:
-        NotLeader: only the leader was asked.
+            NotLeader: only the leader may answer, and this server is not the leader.
     """
     head: JsonDict = {"server_id": monitored.node.server_id, "now": time_text(now_ns)}
     jetstream = monitored.node.jetstream
@@ -128,7 +128,7 @@ def jsz(monitored: Monitored, options: JszOptions, now_ns: int) -> Generator[Non
 
 
 def jetstream_block(monitored: Monitored) -> JsonDict:
-    """Return JetStream of the server as /varz shows it: its limits, its usage, and in a cluster the metadata."""
+    """Return JetStream of the server for /varz: its limits, its usage and, in a cluster, the metadata group."""
     jetstream = monitored.node.jetstream
     assert jetstream is not None
     member = jetstream.shared.member
@@ -157,7 +157,7 @@ def jetstream_stats(monitored: Monitored) -> JsonDict:
 
 
 def _num_groups(shared: Shared) -> int:
-    """Return the number of replicated groups on this server: the metadata and streams, with their consumers."""
+    """Return the number of replicated groups on this server: the metadata, and each stream with its consumers."""
     return 0 if shared.replicated is None else 1 + len(shared.replicated.machines())
 
 
@@ -211,13 +211,13 @@ def _totals(accounts: dict[str, JetStream], options: JszOptions) -> JsonDict:
 
 
 def leads(account: JetStream, stream: Stream) -> bool:
-    """Return whether this server leads a stream; it leads those without other replicas."""
+    """Return whether this server leads a stream; it always leads a stream that has no other replicas."""
     replicated = account.shared.replicated
     return replicated is None or not replicated.is_replica(stream) or replicated.leads(stream)
 
 
 def _damage(accounts: dict[str, JetStream], streams: list[Stream]) -> JsonDict:
-    """Return the lost messages and the files set aside, or {} if there are none; nats-server has no such fields."""
+    """Return lost messages and files set aside, or {} if there are none; nats-server has no such fields."""
     losses = [lost for stream in streams if (lost := stream.store.lost) is not None]
     damage: JsonDict = {}
     if losses:
@@ -239,7 +239,7 @@ def _chosen(accounts: dict[str, JetStream], options: JszOptions) -> list[str]:
 def account_detail(
     monitored: Monitored, account: JetStream, options: JszOptions
 ) -> Generator[None, None, JsonDict]:
-    """Return usage and counters of one account, with its streams if the options request them, in steps."""
+    """Return usage and counters of one account and, if the options request them, its streams; in steps."""
     detail: JsonDict = {
         "name": account.account.name,
         "id": account.account.name,
@@ -273,7 +273,7 @@ def _cluster_of(monitored: Monitored, account: JetStream, stream: Stream) -> Jso
 def _stream_detail(
     monitored: Monitored, account: JetStream, stream: Stream, options: JszOptions
 ) -> Generator[None, None, JsonDict]:
-    """Return a stream and, on request, its consumers, which only the server that leads it reports."""
+    """Return a stream and, if requested, its consumers; only the server that leads the stream reports these."""
     detail: JsonDict = {
         "name": stream.name,
         "created": time_text(stream.created_ns),
@@ -287,7 +287,7 @@ def _stream_detail(
         detail["consumer_detail"] = consumers = []
         for consumer in list(stream.consumers.values()):
             if not isinstance(consumer, Consumer):
-                continue  # it is open at the leader
+                continue  # only the leader has it open
             shown = consumer_info(
                 consumer,
                 monitored.node.clock.now_ns(),
@@ -305,7 +305,7 @@ def _stream_detail(
 
 
 def _groups_of(detail: JsonDict, consumers: list[JsonDict]) -> JsonDict:
-    """Return the names of the groups of a stream and its consumers; nothing for a single replica."""
+    """Return the names of the groups of a stream and its consumers, or nothing if it has a single replica."""
     cluster = detail["cluster"]
     assert isinstance(cluster, dict)
     if "raft_group" not in cluster:

@@ -1,9 +1,9 @@
 """/raftz: the replicated groups of this server.
 
-Only a server in a JetStream cluster has groups. Without `acc` those of the system account are shown: the metadata.
-A consumer is in the group of its stream and is not listed. Fields that describe queues of nats-server show the
-corresponding numbers here: proposals without a result, and committed entries that are not applied. The log does not
-keep the times of its entries, so `wal` shows none.
+Only a server in a JetStream cluster has groups. Without `acc`, the answer has the groups of the system
+account: the metadata. A consumer is in the group of its stream and is not listed. Fields about queues of
+nats-server show the corresponding numbers here: proposals without a result, and committed entries that are
+not applied yet. The log does not store the times of its entries, so `wal` shows no times.
 
 Source: monitoring section of nats.docs; fields, their order and texts as three nats-servers 2.15.1 answer,
 tests/conformance/test_cluster_answers.py.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 NO_NODES = "No Raft nodes registered"
 META = "_meta_"  # nats-server's name of the metadata group
 STEP = 64  # groups described in one turn: about a millisecond
-SETTLED = ("LEADER", "FOLLOWER")  # roles with these names on nats-server; any other one is a candidate
+SETTLED = ("LEADER", "FOLLOWER")  # roles that nats-server has too; it shows any other role as CANDIDATE
 
 
 def has_groups(monitored: Monitored) -> bool:
@@ -42,7 +42,7 @@ def has_groups(monitored: Monitored) -> bool:
 
 
 def raftz(monitored: Monitored, account: str, group: str) -> Generator[None, None, JsonDict]:
-    """Return the groups of an account by account and name, or one of them, in steps; empty: there is none."""
+    """Return the groups by account and name, in steps; `account` and `group` select some; empty: there is none."""
     jetstream = monitored.node.jetstream
     member = None if jetstream is None else jetstream.shared.member
     if member is None:
@@ -59,7 +59,7 @@ class _Groups:
         self._member = member
 
     def of_account(self, account: str, group: str = "") -> Generator[None, None, Fields]:
-        """Return the groups of an account by name, or only one of them, in steps."""
+        """Return the groups of an account by name, or only `group`, in steps."""
         member, found = self._member, {}
         if account == member.options.system_account and group in ("", META):
             found[META] = self._metadata()
@@ -82,7 +82,7 @@ class _Groups:
 
     def _stream(self, machine: StreamMachine) -> Fields | None:
         status = self._member.status_of(machine.group)
-        if status is None:  # it was closed because of damage
+        if status is None:  # closed because of damage
             return None
         term = self._member.last_term(machine.group, status.last)
         return self._fields(status, machine.leader_since_ns, term, is_behind=machine.catch_up is not None)
@@ -113,7 +113,7 @@ class _Groups:
             "system_account": True,
             "traffic_account": member.options.system_account,
             "ipq_proposal_len": status.proposals,
-            "ipq_entry_len": 0,  # entries are handled as they are read
+            "ipq_entry_len": 0,  # entries are handled as soon as they are read
             "ipq_resp_len": 0,
             "ipq_apply_len": status.queued,
             "wal": _log(status),
@@ -136,7 +136,7 @@ class _Groups:
         return member.server_name if node == member.node else name_of(member.machine.state, node)
 
     def _peer_id(self, node: int) -> str:
-        """Return the name by which nats-server knows a peer: a digest of that of its server."""
+        """Return the name that nats-server gives a peer: a digest of the name of its server."""
         return short_hash(self._name(node))
 
 

@@ -1,4 +1,4 @@
-"""An answer of the monitoring port: status, headers and body; not yet HTTP."""
+"""An answer of the monitoring port: status, headers and body; independent of HTTP."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Response:
     status: int
     body: bytes
     headers: tuple[tuple[str, str], ...] = JSON_HEADERS
-    rest: tuple[bytes, ...] = ()  # follows `body`; not joined if that would take too long
+    rest: tuple[bytes, ...] = ()  # follows `body`; separate, because joining them would take too long
 
     @property
     def size(self) -> int:

@@ -1,6 +1,7 @@
 """The paths of the monitoring port, and their handlers.
 
-Statuses, texts and the order of checks as nats-server 2.15.1. Knows no HTTP: a request target in, a Response out.
+Statuses, texts and the order of checks follow nats-server 2.15.1. Independent of HTTP: a request target in, a
+Response out.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from pyjs.monitor.state import Monitored
 
 NOT_FOUND = Response(404, b"404 page not found\n", (*TEXT_HEADERS, ("X-Content-Type-Options", "nosniff")))
-UNQUOTED = "%/:@!$&()*+,;=~-._?"  # in a Location: the characters of a path and a query that need no escape
-UNCOUNTED = ("/ipqueuesz", "/raftz", "/debug/vars", "/stacksz")  # not in http_req_stats
+UNQUOTED = "%/:@!$&()*+,;=~-._?"  # characters of a path and a query that are not escaped in a Location header
+UNCOUNTED = ("/ipqueuesz", "/raftz", "/debug/vars", "/stacksz")  # paths that http_req_stats does not count
 
 
 class Router:
@@ -85,7 +86,7 @@ class Router:
 
     def _varz(self, arguments: Arguments) -> Response:
         answer = varz(self._monitored, self._clock.now_ns())
-        if arguments.text("config") in TRUE:  # any value is accepted, as in nats-server
+        if arguments.text("config") in TRUE:  # as in nats-server, any other value is accepted too
             answer["config"] = settings(self._monitored.options)
         return _json(answer)
 
@@ -140,7 +141,7 @@ def _json(value: JsonDict) -> Response:
 
 
 def split_target(target: str, base: str) -> tuple[str | Response, str]:
-    """Return the path below `base` and the query of a request, or a Response if it names no page."""
+    """Return the path below `base` and the query of a request; if there is no such page, a Response instead."""
     path, _, query = target.partition("?")
     if path.startswith("/") and path != cleaned(path):
         return redirect(path, query), query
@@ -150,7 +151,7 @@ def split_target(target: str, base: str) -> tuple[str | Response, str]:
 
 
 def redirect(path: str, query: str) -> Response:
-    """Redirect a path with empty or dot segments to its clean form, which never names another host."""
+    """Redirect a path with empty or dot segments to the path without them; never to another host."""
     target = cleaned(path) + (f"?{query}" if query else "")
     where = quote(target.encode("latin-1", "replace"), safe=UNQUOTED)
     body = f'<a href="{escape(where)}">Temporary Redirect</a>.\n\n'.encode()

@@ -1,7 +1,7 @@
-"""/routez: the routes to the other servers of the cluster, and on request their subscriptions.
+"""/routez: the routes to the other servers of the cluster and, if requested, their subscriptions.
 
-Fields and their order as nats-server 2.15.1 (tests/conformance/test_cluster.py), which has several connections to
-each server; here there is one.
+Fields and their order follow nats-server 2.15.1 (tests/conformance/test_cluster.py). nats-server has several
+connections to each server; this server has one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def routez(monitored: Monitored, arguments: Arguments, now_ns: int) -> Generator
 def routes_page(
     monitored: Monitored, listed: bool, detail: bool, now_ns: int
 ) -> Generator[None, None, JsonDict]:
-    """Return all routes; `listed` adds the subjects of their subscriptions, `detail` all their attributes."""
+    """Return all routes; `listed` adds the subjects of their subscriptions, `detail` all attributes of these."""
     node = monitored.node
     routes = [] if node.cluster is None else list(node.cluster.routes.values())
     entries: list[JsonValue] = []

@@ -1,8 +1,8 @@
 """The configuration of the server by key: the `config` object of /varz?config=1.
 
-Knows nothing of the effects of keys. Names are those of the configuration file, sizes are bytes, durations are
-nanoseconds as elsewhere in /varz; a password or token appears as stars. nats-server has no such object: without
-the argument, /varz is the same on both.
+Knows nothing of the effects of keys. Names are those of the configuration file, sizes are bytes, and
+durations are nanoseconds as elsewhere in /varz. A password or token is replaced by stars. nats-server has no
+such object: without the argument, /varz is the same on both.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ def settings(options: Options) -> JsonDict:
 
 
 def _block(path: str, target: object) -> JsonDict:
-    from pyjs.config.tables import TABLES  # imported by the first such request
+    from pyjs.config.tables import TABLES  # imported lazily: only for this request
 
     shown: JsonDict = {}
     for key in TABLES[path].keys:
         block, _, attr = key.attrs[0].rpartition(".")
         if block in TABLES and any(attr in each.attrs for each in TABLES[block].keys) and block:
-            continue  # another way to write a key of a block
+            continue  # another spelling of a key in a block
         inner = f"{path}.{key.name}".lstrip(".")
         value = attrgetter(key.attrs[0])(target)
         if inner in TABLES and value is not None:
             shown[key.name] = _block(inner, value)
-        elif key.name != "listen":  # host and port have their own keys
+        elif key.name != "listen":  # host and port are shown under their own keys
             shown[key.name] = _plain(key.name, value)
     return shown
 
@@ -52,7 +52,7 @@ def _plain(name: str, value: object) -> JsonValue:
     if isinstance(value, dict):
         return {each: _plain(each if isinstance(inner, str) else "", inner) for each, inner in value.items()}
     if isinstance(value, TrustedProxy):
-        return {"key": value.key}  # a public one
+        return {"key": value.key}  # a public key
     if is_dataclass(value):
         names = [each.name for each in fields(value)]
         return {name.removesuffix("_ns"): _plain(name, getattr(value, name)) for name in names}

@@ -1,4 +1,4 @@
-"""The input of the monitoring views: the node, its options, and figures of the process."""
+"""The input of the monitoring views: the node, its options, and statistics of the process."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 def no_certificate(tls: TlsOptions) -> str:
-    """Return no expiry time, for a server without certificates."""
+    """Return "": a server without certificates has no expiry time."""
     return ""
 
 
 class ProcessStats:
-    """Figures of the process; `server/` reads them from the operating system."""
+    """Statistics of the process; `server/` reads them from the operating system."""
 
     cores = 1  # processors that the process may use
     command: tuple[str, ...] = ()
 
     def memory_size(self) -> int:
-        """Return the resident size in bytes."""
+        """Return the resident memory in bytes."""
         return 0
 
     def cpu_percent(self, now_ns: int) -> float:
@@ -38,15 +38,15 @@ class Monitored:
     """One server, for the views."""
 
     node: Node
-    options: Options  # replaced by a reload
+    options: Options  # a reload replaces them
     process: ProcessStats
     config_loaded_at_ns: int
     ready: bool = False  # clients are accepted
-    certificate_ends: Callable[[TlsOptions], str] = no_certificate  # of a port; "" if it has no certificate
-    request_counts: dict[str, int] = field(default_factory=dict)  # path -> requests, /varz http_req_stats
+    certificate_ends: Callable[[TlsOptions], str] = no_certificate  # expiry for a port; "": no certificate
+    request_counts: dict[str, int] = field(default_factory=dict)  # path -> requests, for http_req_stats in /varz
 
     def num_subscriptions(self, account: Account) -> int:
-        """Return the number of subscriptions in an account, without those counted by another worker."""
+        """Return the number of subscriptions in an account, without those that another worker reports."""
         cluster = self.node.cluster
         others = cluster.num_remote(account) if cluster is not None and self.options.worker is not None else 0
         return len(account.subs) - others

@@ -1,6 +1,6 @@
-"""/subsz: counters of the subscription lists of all accounts, and on request all subscriptions.
+"""/subsz: counters of the subscription lists of all accounts and, if requested, all subscriptions.
 
-A long list is composed in steps, without subscriptions added meanwhile.
+A long list is composed in steps; subscriptions added meanwhile are left out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 LIMIT = 1024
 STEP = 1000  # subscriptions examined between two yields: about a millisecond
-DEPTH = 2  # levels around the items: the answer, subscriptions_list
+DEPTH = 2  # levels of JSON around the items: the answer, subscriptions_list
 
 
 def subsz(
@@ -57,7 +57,7 @@ def sublist_stats(monitored: Monitored, accounts: list[Account]) -> JsonDict:
     finds = sum(a.subs.finds for a in accounts)
     hits = max(0, finds - sum(a.subs.misses for a in accounts))
     cached = sum(a.subs.num_cached() for a in accounts)
-    fanouts = [a.subs.cached_fanout() for a in accounts]  # (receivers of the widest route, of all routes)
+    fanouts = [a.subs.cached_fanout() for a in accounts]  # (receivers of the widest route, receivers of all routes)
     return {
         "num_subscriptions": sum(map(monitored.num_subscriptions, accounts)),
         "num_cache": cached,
@@ -73,13 +73,13 @@ def sublist_stats(monitored: Monitored, accounts: list[Account]) -> JsonDict:
 def _page(
     accounts: list[Account], test: bytes, offset: int, limit: int, of_others: bool
 ) -> Generator[None, None, tuple[int, list[bytes]]]:
-    """Return the number of subscriptions that match `test` ("" matches all), and those of the page as texts.
+    """Return the number of subscriptions that match `test` ("": all), and those of the requested page, as texts.
 
-    `of_others` includes the subscriptions of other servers.
+    With `of_others`, subscriptions of other servers are included.
     """
     total = 0
     page: list[bytes] = []
-    details: list[JsonDict] = []  # subscriptions of the next text
+    details: list[JsonDict] = []  # subscriptions that are not converted to text yet
     for account in accounts:
         for index, sub in enumerate(account.subs.subscriptions()):
             if index % STEP == STEP - 1:

@@ -61,7 +61,7 @@ def reserve(host: str, port: int) -> socket.socket:
 
 
 def listen_at_path(path: str) -> socket.socket:
-    """Listen at the Unix socket `path`; a socket file left by a killed process is replaced.
+    """Listen at the Unix socket `path`; a socket file that a killed process left behind is replaced.
 
     Raises:
         ListenFailed: the text has the reason.
@@ -93,13 +93,13 @@ def _bound_any(port: int, shared: bool) -> socket.socket:
         try:
             return _bound(socket.AF_INET6, ("::", port), shared)
         except OSError as error:
-            if error.errno in (errno.EADDRINUSE, errno.EACCES):  # the same would happen on IPv4
+            if error.errno in (errno.EADDRINUSE, errno.EACCES):  # IPv4 would fail in the same way
                 raise
     return _bound(socket.AF_INET, ("0.0.0.0", port), shared)
 
 
 def _bound_at(host: str, port: int, shared: bool) -> socket.socket:
-    # Bytes, since for a str Python would import the codec "idna": 1.5 ms of the start.
+    # As bytes: for a str, Python would import the codec "idna", which takes 1.5 ms of the start.
     name = host.encode() if host.isascii() else host
     found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, _, _, _, address = min(found, key=lambda info: info[0] != socket.AF_INET)
@@ -129,7 +129,7 @@ def host_port(host: str, port: int) -> str:
 
 
 def plain_ip(ip: str) -> str:
-    """Return `ip` without its zone; an IPv4-mapped IPv6 address as plain IPv4."""
+    """Return `ip` without its zone, and an IPv4-mapped IPv6 address as plain IPv4."""
     return ip.removeprefix("::ffff:").partition("%")[0] if "." in ip else ip.partition("%")[0]
 
 
@@ -140,7 +140,7 @@ def urls(scheme: str, host: str, port: int) -> list[str]:
 
 
 def reachable(host: str, port: int) -> list[str]:
-    """Return host:port of a listener for other machines; for a wildcard host, leave out loopback addresses."""
+    """Return the host:port addresses at which other machines reach a listener; never loopback for a wildcard host."""
     if host not in WILDCARDS:
         return [host_port(host, port)]
     addresses = [ip_address(each) for each in local_ips()]

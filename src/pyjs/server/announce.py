@@ -1,6 +1,6 @@
 """The log lines of a start, which operators and test suites search for.
 
-Texts, order and spaces as nats-server 2.15.1, since scripts parse them.
+Texts, order and spaces are those of nats-server 2.15.1, since scripts parse them.
 """
 
 from __future__ import annotations

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from pyjs.base.log import Log
     from pyjs.config.options import Options
 
-# The longest time, in seconds, that a computing thread keeps the GIL from the event loop. Each callback of the loop
-# takes the GIL again, so with Python's default of 5 ms a check of stored files held pings up for 50 ms.
+# The longest time, in seconds, for which a computing thread keeps the GIL from the event loop. Each callback
+# of the loop takes the GIL again: with Python's default of 5 ms, a check of stored files delayed pings by up
+# to 50 ms.
 SWITCH_INTERVAL_S = 0.0005
 
 
@@ -91,17 +92,17 @@ class Command:
         return 0
 
     def return_memory(self) -> None:
-        """Return unused memory to the system from time to time; the server must be running."""
+        """Return unused memory to the system from time to time. The server must be running when this is called."""
         server = self.server
         memory = MemoryReturn(server.loop, server.compute_thread, collect, trim, cpu_seconds, memory_size)
         server.driver.after_turn.append(memory.after_turn)
 
     def _terminated(self) -> None:
-        if not self.server.in_lame_duck_mode:  # SIGTERM does not shorten the lame duck mode
+        if not self.server.in_lame_duck_mode:  # SIGTERM does not cut the lame duck mode short
             self.server.request_stop()
 
     def count_unraisable(self, failed: sys.UnraisableHookArgs) -> None:
-        """Count and log an exception of compiled code that cannot raise, or of a destructor."""
+        """Count and log an exception that was raised in a destructor, or in compiled code that cannot pass it on."""
         error = failed.exc_value or failed.exc_type()
         what = f"{failed.err_msg or 'code that cannot raise'}: {failed.object}"
         if hasattr(self.server, "node") and isinstance(error, Exception):

@@ -1,8 +1,8 @@
 """One client connection: an asyncio protocol with a ClientSession.
 
-Knows nothing of NATS. Input goes to the session as it arrives; output comes from the session once per turn. If the
-client reads slowly and more than BUFFER_HIGH bytes wait in the transport, the session keeps further output, where
-the pending limit counts it.
+Knows nothing of NATS. Input goes to the session as it arrives; output comes from the session once per turn.
+If the client reads slowly and more than BUFFER_HIGH bytes wait in the transport, further output waits in the
+session, where it counts towards the pending limit.
 
 Source: https://docs.python.org/3/library/asyncio-protocol.html
 """
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pyjs.server.listener import Listener
     from pyjs.server.open_connections import OpenConnections
 
-# Equal to FLUSH_AT of core/outbuf.pxd: the part of a write that the kernel did not take may wait here.
-BUFFER_HIGH = 256 * 1024  # bytes that the kernel did not take, above which the session keeps its output
+# Equal to FLUSH_AT of core/outbuf.pxd: the part of a write that the kernel did not accept may wait here.
+BUFFER_HIGH = 256 * 1024  # bytes that the kernel did not accept; above it, output waits in the session
 BUFFER_LOW = 64 * 1024
 FULL_READ = 250_000  # after a read of this size the kernel may have more; the buffer is slightly larger
 LINGER_S = 2.0  # a closed connection has this long to send the rest of its output
@@ -43,12 +43,12 @@ class Connection(asyncio.BufferedProtocol, Link):
     ) -> None:
         self._driver = driver
         self._log = driver.node.log
-        self._connections = connections  # the server's open connections, this one included while it is open
+        self._connections = connections  # the server's open connections; includes this one while it is open
         self._listener = listener
         self._behind_proxy = behind_proxy
         self._tracers: tuple[Tracer, Tracer] | None = None  # in and out; created when tracing is on
-        self._held = False  # the session has paused reading
-        self._gave_way = False  # until `_read_on`
+        self._held = False  # reading is paused by the session
+        self._gave_way = False  # reading is paused until `_read_on`
         self._linger: asyncio.TimerHandle | None = None
         self.transport: asyncio.Transport
         self.session: ClientSession | Route  # from connection_made on
@@ -60,8 +60,8 @@ class Connection(asyncio.BufferedProtocol, Link):
         self.transport.set_write_buffer_limits(high=BUFFER_HIGH, low=BUFFER_LOW)
         address = transport.get_extra_info("peername")
         if address is None:
-            address = ("", 0)  # closed already: connection_lost follows
-        elif not isinstance(address, tuple):  # a Unix socket, of another worker
+            address = ("", 0)  # it was closed already: connection_lost follows
+        elif not isinstance(address, tuple):  # a Unix socket: the client is another worker
             address = ("local", 0)
         peer = transport.get_extra_info("peer") or Peer(
             plain_ip(address[0]), address[1], disguised=self._behind_proxy
@@ -80,7 +80,7 @@ class Connection(asyncio.BufferedProtocol, Link):
         return self._driver.node.open_session(peer, self)
 
     def get_buffer(self, sizehint: int) -> bytearray:
-        """Return the buffer for a read: one for all, since `buffer_updated` follows before another read."""
+        """Return the buffer for a read: all connections share one, since `buffer_updated` follows immediately."""
         return self._driver.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -96,7 +96,7 @@ class Connection(asyncio.BufferedProtocol, Link):
         self._driver.wake_for_input()
 
     def data_received(self, data: bytes) -> None:
-        """Do the same for input from a transport that decodes it."""
+        """Do the same as `buffer_updated`, for input from a transport that decodes it."""
         if self._log.trace_on:
             self._trace(0, data)
         if len(data) >= FULL_READ:
@@ -113,7 +113,7 @@ class Connection(asyncio.BufferedProtocol, Link):
         self.session.close("Internal Error", "Internal Server Error")
 
     def _give_way(self) -> None:
-        """Pause reading until the turn, since libuv would otherwise read 32 times in a row."""
+        """Pause reading until the turn: libuv would otherwise read this connection up to 32 times in a row."""
         self._gave_way = True
         self.transport.pause_reading()
         self._driver.loop.call_soon(self._read_on)
@@ -124,7 +124,7 @@ class Connection(asyncio.BufferedProtocol, Link):
             self.resume_reading()
 
     def eof_received(self) -> bool:
-        """Close the session after the turn that answers earlier input, since the client may still read."""
+        """Close the session after the turn that answers the earlier input: the client may still read."""
         self._driver.endings.add(self.session.end_input)
         return True
 
@@ -135,7 +135,7 @@ class Connection(asyncio.BufferedProtocol, Link):
         self._driver.wake()
 
     def pause_writing(self) -> None:
-        """Make the session keep its output, because the client reads slowly."""
+        """Keep further output in the session, because the client reads slowly."""
         self.session.output_paused()
 
     def resume_writing(self) -> None:
@@ -150,19 +150,19 @@ class Connection(asyncio.BufferedProtocol, Link):
             self._linger.cancel()
         if hasattr(self, "session"):  # connection_made succeeded
             session = self.session
-            del self.session  # which holds this connection: a cycle would outlive both
+            del self.session  # the session has a reference to this connection: a cycle would outlive both
             self._tracers = None
             session.lose_link()
             self._driver.endings.add(session.end_input)
 
     @property
     def is_stranger(self) -> bool:
-        """Return whether the client must log in and has not done so."""
+        """Return whether the client must log in and has not done so yet."""
         return hasattr(self, "session") and self.session.awaiting_auth
 
     # -- called by a PROXY header ------------------------------------------------------------------------------
     def came_from(self, ip: str, port: int) -> None:
-        """Store the client's address from the PROXY header; "" means that the connection has the client's address."""
+        """Store the client's address from the PROXY header; "" means that the client connects without a proxy."""
         if hasattr(self, "session"):
             own = self.session.peer
             self.session.peer = Peer(ip or own.ip, port if ip else own.port, own.kind)
@@ -183,7 +183,7 @@ class Connection(asyncio.BufferedProtocol, Link):
         self.note(f"TLS version {peer.version}, cipher suite {peer.cipher_suite}")
 
     def handshake_failed(self, cause: str, *, expected: bool) -> None:
-        """End a connection after a failed handshake; `expected` means that any port scan can cause it."""
+        """End a connection after a failed handshake; `expected`: a port scan can cause it, so it is no error."""
         if hasattr(self, "session") and not self.session.closed_reason:
             log = self._log.debug if expected else self._log.error
             log(f"{self.session} - TLS handshake error: {cause}")
@@ -191,7 +191,7 @@ class Connection(asyncio.BufferedProtocol, Link):
             self._driver.wake()
 
     def throttled(self) -> None:
-        """Close the connection, because there were too many in this second."""
+        """Close the connection, because too many connections were opened in this second."""
         self.session.close(
             "Maximum Connections Exceeded", "Connection throttling is active. Please try again later."
         )

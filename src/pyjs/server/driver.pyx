@@ -1,11 +1,11 @@
 """The turns of the node on the event loop: one per iteration.
 
-Code that needs a turn calls `wake`; all reads of one iteration share the turn at its end. If iterations have one read
-each (clients that wait for each answer), the turn runs directly after the read, which saves a pass through the loop.
-To notice a change, every SAMPLE-th of these reads waits for the end of its iteration; if a second read arrives by
-then, all reads wait for a while.
+Code that needs a turn calls `wake`; all reads of one iteration share the turn at its end. If iterations have
+only one read each (clients that wait for each answer), the turn runs directly after the read, which saves a
+pass through the loop. To notice when this changes, every SAMPLE-th such read waits for the end of its
+iteration; if a second read arrives by then, all reads wait for a while.
 
-The node's next deadline arms one timer. Knows nothing of sockets and of the work of a turn.
+The node's next deadline sets the only timer. Knows nothing of sockets or of the work of a turn.
 Compiled: a client that waits for each answer pays for a whole turn (benchmarks/: reqrep, jssync-1).
 """
 from libc.stdint cimport int64_t
@@ -16,9 +16,9 @@ from pyjs.base.clock import NS_PER_S
 from pyjs.server.endings import Endings
 
 cdef enum:
-    LONE_MIN = 8                # reads without company before a turn runs at once
+    LONE_MIN = 8                # consecutive lone reads before a turn runs at once
     SAMPLE = 8
-    CROWDED = 256               # reads that wait after company was seen
+    CROWDED = 256               # reads that wait for the end of their iteration after one was not alone
     BUFFER_SIZE = 262144        # bytes of the largest read
 
 cdef int64_t NS_PER_MS = 1000000
@@ -44,7 +44,7 @@ cdef class Driver:
             self.loop.call_soon(self.run_turn)
 
     def wake_for_input(self) -> None:
-        """Run a turn for a read: at once if no other read is expected in this iteration, otherwise at its end."""
+        """Run a turn for a read: at once if this iteration probably has no other read, otherwise at its end."""
         if self.waked:
             if self.has_read:
                 self.lone = -CROWDED
@@ -59,11 +59,11 @@ cdef class Driver:
         self.waked_ns = monotonic_ns()
         try:
             self.turn()
-        except Exception as error:              # not the fault of the connection that was read
+        except Exception as error:              # the connection that was read has not caused it
             self.loop.call_exception_handler({"message": "Exception in a turn", "exception": error})
 
     def after(self, seconds, callback):
-        """Call `callback` in a turn, `seconds` from now; calls due at the same time may run over several turns."""
+        """Call `callback` in a turn, `seconds` from now; if many calls are due at once, in several turns."""
         deadline_ns = self.clock.now_ns() + round(seconds * NS_PER_S)
         timer = self.node.timers.at(deadline_ns, callback)
         self.arm()
@@ -82,7 +82,7 @@ cdef class Driver:
             self.timer.cancel()
 
     def run_turn(self) -> None:
-        """Run the turn that `wake` has asked for; called by the loop."""
+        """Run the turn that `wake` requested; called by the loop."""
         self.turn()
 
     cdef turn(self):
@@ -103,9 +103,10 @@ cdef class Driver:
         deadline_ns = min(next_ns, DEADLINE_MAX)
         if self.timer is not None:
             if self.armed_ns <= deadline_ns:
-                return                          # a turn too early costs less than setting timers in every turn
+                return    # running a turn too early costs less than setting a timer in every turn
             self.timer.cancel()
-        # Loop timers count in milliseconds: rounded up, so that the deadline has passed when the timer fires.
+        # Timers of the loop count milliseconds: round up, so that the deadline has passed when the timer
+        # fires.
         wait_ms = max(0, deadline_ns - <int64_t> self.clock.now_ns() + NS_PER_MS - 1) // NS_PER_MS
         self.timer = self.loop.call_later(wait_ms / 1000.0, self.timer_fired)
         self.armed_ns = deadline_ns

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyjs.base.clock import Clock
     from pyjs.base.log import Log
 
-SHARE_NS = 2_000_000  # after one turn
+SHARE_NS = 2_000_000  # ns of calls after one turn
 STRIDE = 8  # calls between two reads of the clock
 
 
@@ -27,7 +27,7 @@ class Endings:
     def __init__(self, clock: Clock, log: Log, wake: Callable[[], None]) -> None:
         self._clock = clock
         self._log = log
-        self._wake = wake  # asks for a turn
+        self._wake = wake  # requests a turn
         self._waiting: deque[Callable[[], object]] = deque()
 
     def add(self, end: Callable[[], object]) -> None:
@@ -45,7 +45,7 @@ class Endings:
                 break
             try:
                 self._waiting.popleft()()
-            except Exception as error:  # of one connection
+            except Exception as error:  # raised for one connection; others must still be ended
                 log_exception(self._log, "A connection did not end as it should", error)
         if self._waiting:
             self._wake()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class StartFailed(PyjsError):
-    """The server cannot start; the text is that of the fatal log line."""
+    """The server cannot start; the text is written to the log as a fatal error."""
 
 
 def fail(text: str) -> NoReturn:
@@ -28,7 +28,7 @@ def fail(text: str) -> NoReturn:
 
 
 def attempt(log: Log, step: Callable[[], object]) -> None:
-    """Run one step of a stop; log an error, so that later steps still run."""
+    """Run one step of a stop; log an error instead of raising it, so that later steps still run."""
     try:
         step()
     except Exception as error:
@@ -36,11 +36,11 @@ def attempt(log: Log, step: Callable[[], object]) -> None:
 
 
 def log_exception(log: Log, message: object, error: object) -> None:
-    """Log an unexpected exception with its traceback, or only its text if the traceback cannot be read."""
+    """Log an unexpected exception with its traceback; if that cannot be composed, only its text."""
     lines: list[str] = []
     if isinstance(error, BaseException):
         try:
-            lines = traceback.format_exception(error)  # reads the sources
+            lines = traceback.format_exception(error)  # this reads source files
         except OSError:  # no descriptor is free
             lines = [f"{type(error).__name__}: {error}"]
     log.error(f"{message}\n{''.join(lines)}".rstrip())

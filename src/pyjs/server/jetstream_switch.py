@@ -1,7 +1,7 @@
 """Start and stop of JetStream: at the server's start, by a reload, in lame duck mode, at the end.
 
-A stop takes several turns: written bytes are synced, PubAcks that wait for the sync are sent, and then the stores
-close. Callbacks are called after that.
+A stop takes several turns: written bytes are synced, PubAcks that wait for the sync are sent, then the stores
+are closed. After that, callbacks are called.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ class JetStreamSwitch:
         self._upkeep_thread: IoThread | None = None
         self._upkeep: Upkeep | None = None
         self._syncer: Syncer | None = None
-        # Syncs, waits for changes of metadata, then stops.
+        # The JetStream that is stopping: it syncs, waits for changes of metadata, then ends.
         self._ending: JetStreamServer | None = None
-        self._synced = False  # `_ending` waits only for changes of metadata
-        # The hooks of this object among those that the driver calls.
+        self._synced = False  # `_ending` only waits for changes of metadata now
+        # The hooks of this object that the driver calls.
         self._hooks: list[Callable[[], None]] = []
         self._after: list[Callable[[], None]] = []  # called after JetStream has stopped
 
     def start(self, options: Options) -> None:
-        """Run all steps of `start_steps`. Raises the same errors."""
+        """Run all steps of `start_steps` at once. Raises the same errors."""
         for _ in self.start_steps(options):
             pass
 
@@ -85,7 +85,7 @@ class JetStreamSwitch:
         self._attach([syncer.after_turn, upkeep.after_turn, self.after_turn])
 
     def _attach(self, hooks: list[Callable[[], None]]) -> None:
-        """Make the driver call `hooks` after each turn, instead of those of an earlier JetStream."""
+        """Let the driver call `hooks` after each turn, instead of the hooks of an earlier JetStream."""
         for hook in self._hooks:
             self._driver.after_turn.remove(hook)
         self._hooks = hooks
@@ -97,7 +97,7 @@ class JetStreamSwitch:
         return self._ending is not None
 
     def stop(self, then: Callable[[], None]) -> None:
-        """Stop accepting messages, sync and close the streams, then call `then`; without streams, call it at once."""
+        """Stop accepting messages, sync and close the streams, then call `then`; at once if there are no streams."""
         self._after.append(then)
         jetstream, self._node.jetstream = self._node.jetstream, None
         if jetstream is None:
@@ -113,7 +113,7 @@ class JetStreamSwitch:
             self._drained()
 
     def _drained(self) -> None:
-        """Close the streams once no thread uses their files; each turn checks again."""
+        """Close the streams once no thread uses their files; if one still does, the next turn checks again."""
         jetstream = self._ending
         if jetstream is not None:
             jetstream.begin_stop()
@@ -129,7 +129,7 @@ class JetStreamSwitch:
         return jetstream.is_changing or (self._upkeep is not None and self._upkeep.is_busy)
 
     def after_turn(self) -> None:
-        """Continue a stop after a turn has handled the last result that it waits for."""
+        """Continue a stop when a turn has handled the last result that it was waiting for."""
         if self._synced and self._ending is not None and not self._is_busy(self._ending):
             self._end()
 

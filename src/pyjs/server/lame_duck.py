@@ -1,7 +1,8 @@
 """Lame duck mode: accept no more clients, ask clients to move to another server, close the rest one by one, stop.
 
-The closes are spread over the lame duck duration minus the grace period, at most a second apart. Each happens at a
-random moment of the second half of its interval, so that clients do not reconnect elsewhere all at once.
+The closes are spread over the lame duck duration minus the grace period, at most one second apart. Each
+happens at a random moment in the second half of its interval, so that not all clients reconnect elsewhere at
+the same time.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 NS_PER_S = 1_000_000_000
 INTERVAL_MAX_NS = NS_PER_S
-INTERVAL_MIN_NS = 1_000_000  # many clients: several per interval
+INTERVAL_MIN_NS = 1_000_000  # with many clients, several are closed per interval
 
 
 class LameDuck:
@@ -31,7 +32,7 @@ class LameDuck:
         self._grace_period_ns = grace_period_ns
         self._ended = ended  # called after the last client was closed
         self._timer: asyncio.TimerHandle | None = None
-        self._waiting: list[ClientSession] = []  # to be closed, from the end of the list
+        self._waiting: list[ClientSession] = []  # clients to close, beginning at the end of the list
         self._per_interval = 1
         self._interval_ns = INTERVAL_MAX_NS
 
@@ -46,7 +47,7 @@ class LameDuck:
         self._timer = self._driver.loop.call_later(self._grace_period_ns / NS_PER_S, self._grace_over)
 
     def cancel(self) -> None:
-        """Stop closing clients, because the server stops now."""
+        """Stop closing clients, because the server is stopping now."""
         if self._timer is not None:
             self._timer.cancel()
 

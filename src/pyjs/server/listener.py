@@ -1,8 +1,9 @@
 """A listening port on any asyncio loop, which stops accepting before file descriptors run out.
 
-The loop accepts through `create_server`, on a duplicate of the socket. When a connection takes one of the last
-descriptors, the duplicate is closed: further connections wait in the kernel's backlog, as with nats-server, and files
-can still be opened. Accepting resumes when descriptors are free, after a pause that doubles from 10 ms to 1 s.
+The loop accepts through `create_server`, on a duplicate of the socket. When a connection uses one of the last
+descriptors, the duplicate is closed: further connections wait in the kernel's backlog, as with nats-server,
+and files can still be opened. Accepting resumes when enough descriptors are free; it is tried after a pause
+that doubles from 10 ms to 1 s.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Listener:
         self.port: int = 0 if sock.family == socket.AF_UNIX else sock.getsockname()[1]
         self._loop = loop
         self._sock = sock
-        self._name = name  # of the port, in log lines: "Client"
+        self._name = name  # name of the port in log lines, such as "Client"
         self._log = log
         self._factory: Callable[[], asyncio.BaseProtocol]
         self._accepting: socket.socket | None = None  # the duplicate; None: accepting is paused
@@ -57,8 +58,8 @@ class Listener:
         if self._retry is not None:
             self._retry.cancel()
         self._stop_accepting()
-        with suppress(OSError):  # not on every system
-            # A forked child has the socket too, and must not hold the port.
+        with suppress(OSError):  # not supported on every system
+            # A forked child also has the socket open, and must not keep the port.
             self._sock.shutdown(socket.SHUT_RDWR)
         self._sock.close()
 
@@ -77,7 +78,7 @@ class Listener:
         if server is not None and not self._loop.is_closed():
             server.close()
         if self._accepting is not None:
-            self._accepting.close()  # a closed loop did not do this
+            self._accepting.close()  # if the loop was closed, it did not close this
             self._accepting = None
 
     def _try_again(self) -> None:
@@ -101,7 +102,7 @@ class Listener:
             self._server = await create(
                 self._factory, sock=self._accepting, backlog=BACKLOG, start_serving=False
             )
-        except OSError:  # a file took the last descriptor meanwhile
+        except OSError:  # meanwhile, a file has used the last descriptor
             self._stop_accepting()
             self._retry = self._loop.call_later(self._pause_s, self._try_again)
             return
@@ -113,7 +114,7 @@ class Listener:
 
 
 def is_free(fd: int) -> bool:
-    """Return whether `fd` is not one of the last descriptors; the kernel assigns the lowest free number."""
+    """Return whether `fd` is not one of the last descriptors: the kernel always assigns the lowest free number."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return limit == resource.RLIM_INFINITY or fd < limit - min(RESERVED_MAX, limit // RESERVED_SHARE)
 

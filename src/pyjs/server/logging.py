@@ -1,14 +1,15 @@
 """The operator's log: one line per event, to stderr or to a file.
 
-Line form, as nats-server writes it and log shippers parse it:
+Form of a line, as nats-server writes it and log shippers parse it:
 
     [pid] YYYY/MM/DD hh:mm:ss.uuuuuu [INF] text
 
-Lines may contain texts of clients and services: unprintable characters are escaped, and the further lines of a
-traceback are indented, so that no text can imitate a separate line.
+Lines may contain texts from clients and services. Unprintable characters are escaped, and all lines of a
+traceback but the first are indented, so that no text can look like a separate line.
 
-A file larger than `size_limit` is renamed to `<file>.YYYY.MM.DD.hh.mm.ss.nnnnnnnnn`, and a new one is started;
-`files_max - 1` renamed files stay. A line that cannot be written is lost: a full disk must not end the server.
+A file larger than `size_limit` is renamed to `<file>.YYYY.MM.DD.hh.mm.ss.nnnnnnnnn`, and a new one is
+started; up to `files_max - 1` renamed files are kept. A line that cannot be written is lost: a full disk must
+not end the server.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Logger(Log):
         self._fd = self._open() if path else fd
         self._size = os.fstat(self._fd).st_size if path else 0
         self._colored = not path and os.isatty(fd)
-        self._second = -1  # second of `_stamp`
+        self._second = -1  # the second for which `_stamp` was formatted
         self._stamp = ""
 
     def write(self, level: str, text: str) -> None:
@@ -83,7 +84,7 @@ class Logger(Log):
         return True
 
     def adopt(self, other: Logger) -> None:
-        """Take over the file of `other`, which must not be used any more; references to this log stay valid."""
+        """Continue with the file of `other`, which must not be used any more; references to this log stay valid."""
         if self.path:
             os.close(self._fd)
         self.__dict__.update(other.__dict__)
@@ -118,7 +119,7 @@ class Logger(Log):
         try:
             self._size += os.write(self._fd, line)
         except OSError:
-            pass  # there is no other place to log it
+            pass  # there is nowhere else to log it
 
     def _rotate(self) -> None:
         second, rest_ns = divmod(time.time_ns(), 1_000_000_000)

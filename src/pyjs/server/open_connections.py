@@ -28,7 +28,7 @@ class OpenConnections(Generic[C]):
         """Remove a connection."""
         self._open.discard(connection)
         if not self._open:
-            self._open.clear()  # frees the table of the set, which otherwise only grows
+            self._open.clear()  # frees the memory of the set, which would otherwise never shrink
             self._empty.set()
 
     async def wait_empty(self) -> None:

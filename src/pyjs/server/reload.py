@@ -1,7 +1,7 @@
 """Reload (SIGHUP): read the configuration again and apply keys that may change while the server runs.
 
-All or nothing: if one changed option cannot be applied, the old configuration stays active. Lines as
-nats-server 2.15.1.
+All or nothing: if one of the changed options cannot be applied, the old configuration stays active. Log lines
+are those of nats-server 2.15.1.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def read_again(old: Options) -> tuple[Options, list[Change]]:
     except OSError as error:
         raise ReloadRefused(f"open {old.config_path}: {error.strerror}") from None
     if old.worker is not None:
-        from pyjs.config.ports.workers import place_worker  # only a worker needs it
+        from pyjs.config.ports.workers import place_worker  # imported lazily: only workers need it
 
         new = place_worker(new, old.worker)
     changed = changes(old, new)
@@ -87,7 +87,7 @@ def rewrite_files(old: Options, new: Options, log: Log, write_ports_file: Callab
 
 
 def refuse_reload() -> str:
-    """Return the reason why a single worker cannot reload: all have the same configuration."""
+    """Return the reason why one worker alone cannot reload: all workers have the same configuration."""
     return "a server with workers reloads all of them at once: send SIGHUP to it, or use pyjs-server --signal reload"
 
 

@@ -1,8 +1,9 @@
 """The server: the node, its listening ports, and the order of its start and stop.
 
-Runs on the running event loop, which belongs to the command (command.py) or to another program (pyjs.aio). Changes
-nothing of the process: no signal handler, no hook, no allocator, no limit. The order of a start is that of the log
-lines, which test suites wait for: identity, configuration, monitoring, JetStream, clients, `Server is ready`.
+Runs on the running event loop, which belongs to the command (command.py) or to another program (pyjs.aio).
+Changes nothing of the process: no signal handler, no hook, no allocator, no limit. A start has the order of
+its log lines, which test suites wait for: identity, configuration, monitoring, JetStream, clients, `Server is
+ready`.
 """
 
 from __future__ import annotations
@@ -63,11 +64,11 @@ if TYPE_CHECKING:
     from pyjs.server.websocket.port import WebSocketPort
 
 RECOVERY_S = 0.01  # seconds of recovery between two iterations of the loop
-MEET_S = 3.0  # seconds for which a replacement worker waits for the others
-FETCHERS = 4  # threads that ask an account server
-FIRST_WORKER = 1  # has the streams
-STREAMS_S = 10.0  # that another worker waits for them to close
-CLOSING_S = 1.0  # seconds for connections to read their last output when the server stops
+MEET_S = 3.0  # seconds for which a replacement worker waits for the other workers
+FETCHERS = 4  # threads that query an account server
+FIRST_WORKER = 1  # number of the worker that has the streams
+STREAMS_S = 10.0  # seconds for which another worker waits until the streams are closed
+CLOSING_S = 1.0  # seconds for which connections may read their last output when the server stops
 
 
 class State(enum.Enum):
@@ -92,7 +93,7 @@ class Server:
         self.loop: asyncio.AbstractEventLoop
         self.state = State.NEW
         self.connections: OpenConnections[Connection] = OpenConnections()
-        self.after_stop: list[Callable[[], object]] = []  # called when everything is closed, however it ended
+        self.after_stop: list[Callable[[], object]] = []  # called after the end, even of a failed start
         self._scratch = scratch  # a temporary store directory, removed after the stop
         self._client_listener: Listener | None = None
         self._tls: TlsPort
@@ -105,10 +106,10 @@ class Server:
         self._lame_duck: LameDuck | None = None  # not None: in lame duck mode
         self._stop_asked = False
         self._stands_in = False
-        self.stops_with_all = False  # a worker other than the first: that one stops too
+        self.stops_with_all = False  # in a worker other than the first: the first worker is stopping too
         self._stopping: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()
-        self._pid = 0  # of the process that started it
+        self._pid = 0  # id of the process that started the server
 
     def __del__(self) -> None:
         if self.state in (State.NEW, State.STOPPED) or self._pid != os.getpid() or sys.is_finalizing():
@@ -121,9 +122,9 @@ class Server:
     async def start(self, spin: bool = False, stands_in: bool = False) -> None:
         """Start the server on the running loop; it accepts clients on return.
 
-        With `spin`, check for input for a short time before the loop sleeps (spin.pyx), on two cores or more.
-        With `stands_in`, the server replaces a worker that has ended, while the others run.
-        If the start fails or is cancelled, everything that it opened is closed.
+        With `spin`, on a machine with two cores or more, the loop checks for input for a short time before it
+        sleeps (spin.pyx). With `stands_in`, the server replaces a worker that has ended, while the others
+        run. If the start fails or is cancelled, everything that it opened is closed.
 
         Raises:
             StartFailed: a port, a file or the store directory cannot be used.
@@ -165,10 +166,10 @@ class Server:
         disk = OsDisk() if self._scratch is None else UnsyncedDisk()
         disk.open_files_max = open_files_max()
         rng = OsRng()
-        set_hash_seed(rng.randbytes(HASH_SEED_SIZE))  # before any table contains a client's key
+        set_hash_seed(rng.randbytes(HASH_SEED_SIZE))  # before any table contains a key from a client
         options = effective_options(self.options)
         if self._scratch is not None:
-            # The directory itself, without a subdirectory: removing one takes milliseconds on some file systems.
+            # No subdirectory in it: removing one takes milliseconds on some file systems.
             options.jetstream.store_dir = self._scratch.path
         self.node = Node(options, self.clock, rng, disk, self.log)
         self.driver = Driver(self.loop, self.node)
@@ -199,8 +200,8 @@ class Server:
         try:
             if isinstance(trust.resolver, UrlResolver):
                 trust.resolver.get = get
-                await asyncio.to_thread(trust.resolver.fetch, "")  # raises if the server is missing
-                await asyncio.to_thread(self.node.start_trust)  # nothing else uses the node yet
+                await asyncio.to_thread(trust.resolver.fetch, "")  # raises if the account server does not answer
+                await asyncio.to_thread(self.node.start_trust)  # at this point nothing else uses the node
             else:
                 self.node.start_trust()
         except (TokenFault, ResolverFault) as fault:
@@ -256,7 +257,7 @@ class Server:
         cluster = self.node.cluster
         if cluster is None or self._routes is not None:
             return
-        from pyjs.server.cluster.port import RoutePort  # most servers are in none
+        from pyjs.server.cluster.port import RoutePort  # imported lazily: most servers are in no cluster
 
         advertised = self.options.client_advertise
         urls = [advertised] if advertised else reachable(self.options.host, self.node.port)
@@ -328,7 +329,7 @@ class Server:
 
     @property
     def compute_thread(self) -> IoThread:
-        """Return the thread for jobs of the COMPUTE queue; only while the server runs."""
+        """Return the thread for jobs of the COMPUTE queue; only valid while the server runs."""
         return self._workers.thread(JobQueue.COMPUTE)
 
     def write_ports_file(self) -> None:
@@ -346,7 +347,7 @@ class Server:
         files.write_ports_file(options.ports_file_dir, listed, self.log)
 
     def reload(self) -> str:
-        """Apply the current configuration file as a whole, or log and return the reason and apply nothing."""
+        """Apply the current configuration file as a whole; if that is impossible, log and return the reason."""
         old = self.options
         try:
             new, changed = read_again(old)
@@ -390,9 +391,9 @@ class Server:
     def _switch_jetstream(self) -> None:
         """Start or stop JetStream after a reload has changed it."""
         if self._jetstream.ending:
-            return  # called again after it has stopped
+            return  # it will be called again when JetStream has stopped
         if self._lame_duck is not None or self.state is not State.RUNNING:
-            return  # a stopping server does not start JetStream again
+            return  # the server is stopping: do not start JetStream again
         if self.options.runs_jetstream == (self.node.jetstream is not None):
             return
         if not self.options.runs_jetstream:
@@ -404,7 +405,7 @@ class Server:
             self.log.warn(str(error))
 
     def _apply_to_sessions(self) -> None:
-        """Close clients affected by changed users, or by a smaller max_connections, newest first."""
+        """Close clients affected by changed users, or by a lower max_connections (newest clients first)."""
         for session in list(self.node.sessions.values()):
             session.reauthorize()
         self.node.enforce_account_limits()
@@ -439,12 +440,12 @@ class Server:
         self._jetstream.stop(self._lame_duck.start)
 
     def request_stop(self) -> None:
-        """Start a stop; `stop` does the same and waits until it is complete."""
+        """Start a stop without waiting for its end, as `stop` does."""
         self._stop_asked = True
         if self.state is State.RUNNING:
             self.state = State.STOPPING
             self._stopping = self.loop.create_task(self._shut_down())
-            self._stopping.add_done_callback(lambda _: self.abort())  # if it was cancelled before it began
+            self._stopping.add_done_callback(lambda _: self.abort())  # also if it was cancelled before it began
 
     async def stop(self) -> None:
         """Close the connections and the streams; the server cannot be started again."""
@@ -465,13 +466,13 @@ class Server:
         await self._end()
 
     async def _end(self) -> None:
-        """Close everything, and log the stop if the server was ready; abort if the wait is cancelled."""
+        """Close everything, and log the stop if the server was ready; if this task is cancelled, abort."""
         said = self.state is State.STOPPING
         try:
             await self._close_everything()
             if said:
                 attempt(self.log, self._say_farewell)
-        except asyncio.CancelledError:  # the loop is about to end
+        except asyncio.CancelledError:  # the loop is about to be closed
             self._cut_off()
             raise
         finally:
@@ -484,7 +485,7 @@ class Server:
         self.log.info("Server Exiting..")
 
     async def _close_everything(self) -> None:
-        """Close ports, streams and connections in this order; if a step fails, the others still run."""
+        """Close ports, streams and connections in this order; if a step fails, the others are still done."""
         self._close_ports()
         attempt(self.log, self.driver.turn_now)
         jetstream_stopped = asyncio.Event()
@@ -525,19 +526,19 @@ class Server:
             self._routes.close_port()
 
     def _leave_cluster(self) -> None:
-        """Close the routes; call it after the last message to clients of other servers."""
+        """Close the routes; must be called after the last message to clients of other servers."""
         if self._routes is not None:
             attempt(self.log, self._routes.stop)
 
     async def _hear_first_worker(self) -> None:
-        """If all workers stop, wait for the last messages of the first worker's streams (up to STREAMS_S)."""
+        """If all workers stop, wait for the last messages from the streams of the first worker, up to STREAMS_S."""
         if self.stops_with_all and self._routes is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(STREAMS_S):
                     await self._routes.wait_left(FIRST_WORKER)
 
     async def _close_connections(self) -> None:
-        """Wait until every connection has sent its last output; abort those that take too long."""
+        """Wait until every connection has sent its last output; abort connections that take too long."""
         ports: list[OpenConnections[Connection] | OpenConnections[HttpConnection]] = [self.connections]
         if self._routes is not None:
             ports.append(self._routes.connections)
@@ -552,7 +553,7 @@ class Server:
                     connection.abort()
 
     def abort(self) -> None:
-        """Stop at once, without the loop: cut connections, and close streams as they were after their last turn.
+        """Stop at once, without the loop: cut connections, and close streams in their state after the last turn.
 
         For a server whose loop has ended. PubAcks that wait for a sync are never sent.
         """

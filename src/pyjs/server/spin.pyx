@@ -1,17 +1,19 @@
-"""Spinning: checks for input for a short time before the loop sleeps, as long as that pays off.
+"""Spinning: checks for input for a short time before the loop sleeps, as long as that makes answers faster.
 
-A client that waits for each answer sends its next request within microseconds; waking a sleeping thread takes longer.
-So the loop stays awake for SPIN_NS after each turn: a callback schedules itself again until the time is over
-or a turn ran. Input during a spin earns three credits, a fruitless spin costs one, so spinning needs one success in
-four; without credit the loop sleeps at once. A spin is tried again after some short waits, and after each fruitless
-trial less often.
+A client that waits for each answer sends its next request within microseconds; waking a sleeping thread takes
+longer. So the loop stays awake for SPIN_NS after each turn: a callback schedules itself again until the time
+is over or a turn has run. Input during a spin earns three credits, a spin without input costs one; so at
+least one spin in four must succeed. Without credit, the loop sleeps at once. Then, after some short waits,
+one spin is tried again; each failed attempt makes the next one rarer.
 
-If other programs need the core, a spin can take it from the client that it waits for: three servers of a cluster that
-spin on two cores answer half as many requests. The kernel preempts such spins. It also preempts one where the client
-that has just got its answer wakes on the same core, and there spinning pays off. So preemptions only begin a trial:
-the loop spins for some turns, sleeps at once for as many, and then continues for a while in the faster way.
+If other programs need the core, a spin can take it from the very client that it waits for: three servers of a
+cluster that spin on two cores answer half as many requests. The kernel preempts such spins. But it also
+preempts a spin when the client that got its answer wakes on the same core, and then spinning is still faster.
+So preemptions only begin a trial: the loop spins for some turns, sleeps at once for as many, and continues
+for a while in the faster way.
 
-Works on any asyncio loop. Benchmark: reqrep, jssync-1 and get-1 of benchmarks/run.py; pull-none, where a spin fails.
+Works on any asyncio loop. Benchmark: reqrep, jssync-1 and get-1 of benchmarks/run.py, and pull-none, where
+spins fail.
 Compiled: a client that waits for each answer pays for the checks and turns.
 """
 
@@ -25,35 +27,36 @@ from time import monotonic_ns
 
 cpdef enum:
     SPIN_NS = 50000             # duration of a spin
-    SHORT_NS = 150000           # in a wait shorter than this, waking up may have been the larger part
-    CREDIT_MAX = 32             # after this many fruitless spins the loop sleeps at once
+    SHORT_NS = 150000           # in a wait shorter than this, waking up may have taken most of the time
+    CREDIT_MAX = 32             # maximum credit: after this many spins without input, the loop sleeps at once
     CREDIT_PAID = 3             # earned by input during a spin
     WAITS_MAX = 64              # maximum number of short waits before the next trial
     CORE_EVERY = 32             # spins between two checks of the core
     PREEMPTED_MAX = 8           # this many preemptions in as many spins begin a trial
-    STAGES = 6                  # of a trial: without spins, with them, and so on
+    STAGES = 6                  # stages of a trial, without and with spins in turn
     STAGE = 64                  # turns of a stage
-    GAP_NS = 1000000            # a longer time between two turns counts as this much: no client waited
-    REST_NS = 1000000000        # the result of a trial holds so long
+    GAP_NS = 1000000            # a longer time between two turns counts as this much, since no client waited
+    REST_NS = 1000000000        # how long the result of a trial is used
 
-# Turns that take less than this share of the time of others are clearly faster: those of a trial vary by a quarter.
+# If turns take less than this share of the time, they are clearly faster: in a trial, times vary by a
+# quarter.
 cdef double CLEARLY = 0.75
 
 
 cdef class Core:
-    """Decides whether the loop may spin: not while its spins take the core from other processes.
+    """Decides whether the loop may spin: not while spins take the core from other processes.
 
-    Many preemptions of spins begin a trial: STAGES stages, without and with spins, whose times are compared. With
-    `has_neighbours` (other servers of the cluster, perhaps on the same machine) spinning stops for REST_NS without a
-    trial, since spins cost the neighbours more than they cost this server.
+    Many preemptions of spins begin a trial: STAGES stages, without and with spins in turn, whose times are
+    compared. If `has_neighbours` (other servers of the cluster, perhaps on this machine), there is no trial:
+    spinning stops for REST_NS, since spins cost the neighbours more than they gain here.
     """
 
     cdef bint has_neighbours
-    cdef int spins              # since the last check
-    cdef int64_t preempted      # of the process, at the last check
-    cdef int turns              # of the stage of a trial that runs
-    cdef int stages             # left in the trial; even ones are without spins; 0: no trial runs
-    cdef int64_t with_ns        # the time of its turns with spins
+    cdef int spins              # spins since the last check
+    cdef int64_t preempted      # preemptions of the process up to the last check
+    cdef int turns              # turns in the current stage of a trial
+    cdef int stages             # stages left in the trial; those with an even number are without spins; 0: no trial
+    cdef int64_t with_ns        # total time of the turns with spins
     cdef int64_t without_ns
     cdef int64_t rests_until_ns
     cdef int64_t trial_due_ns
@@ -63,7 +66,7 @@ cdef class Core:
         self.preempted = preemptions()
 
     cdef void turned(self, int64_t gap_ns, int64_t now_ns) noexcept:
-        """Count a turn that ended now, `gap_ns` after the one before."""
+        """Count a turn that has just ended; it began `gap_ns` after the previous one ended."""
         if not self.stages:
             return
         if self.stages % 2:
@@ -78,7 +81,7 @@ cdef class Core:
                 self.decide(now_ns)
 
     cdef void decide(self, int64_t now_ns) noexcept:
-        """Rest for a while if turns were clearly faster without spins."""
+        """If turns were clearly faster without spins, stop spinning for REST_NS."""
         self.trial_due_ns = now_ns + REST_NS
         if self.without_ns < CLEARLY * self.with_ns:
             self.rests_until_ns = self.trial_due_ns
@@ -93,7 +96,7 @@ cdef class Core:
         return True
 
     cdef int check(self, int64_t now_ns) except -1:
-        """Begin a trial, or rest, if the kernel preempted many of the last spins and no result of a trial holds."""
+        """If the kernel preempted many of the last spins, begin a trial or rest, unless a result is still valid."""
         cdef int64_t count = preemptions()
         if count - self.preempted >= PREEMPTED_MAX and not self.stages and now_ns >= self.trial_due_ns:
             if self.has_neighbours:
@@ -134,7 +137,7 @@ cdef class Spin:
             self.credit = min(self.credit + CREDIT_PAID, CREDIT_MAX)
             self.waits_needed = 1
         elif self.credit == 0:
-            # until the loop woke: the time that reading and the turn took does not count
+            # only until the loop woke: reading and the turn itself do not count
             self.count_wait(self.driver.waked_ns - self.turned_ns)
         now_ns = monotonic_ns()
         self.core.turned(now_ns - self.turned_ns, now_ns)
@@ -168,6 +171,6 @@ def preemptions() -> int:
 
 
 def pays() -> bool:
-    """Return whether this process has a second core, on which a client can run during a spin."""
+    """Return whether this process has a second core, so that a client can run during a spin."""
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return cpus > 1

@@ -1,7 +1,8 @@
 """The protocol of one connection as log lines: every operation and payload, in and out (-V).
 
-Parses the bytes separately from the session, so tracing costs nothing while it is off. Secrets in CONNECT are not
-shown. If tracing starts in the middle of a payload, the rest of the payload may appear as operations.
+Parses the bytes a second time, apart from the session, so tracing costs nothing while it is off. Secrets in
+CONNECT are not shown. If tracing starts in the middle of a payload, the rest of that payload may be shown as
+operations.
 
 Lines as nats-server 2.15.1: `<<- [PUB foo 5]`, `<<- MSG_PAYLOAD: ["hello"]`, `->> [PONG]`.
 """

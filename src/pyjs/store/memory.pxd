@@ -5,9 +5,9 @@ from pyjs.wire.ops cimport Msg
 
 cdef class MemStore(StreamStore):
     """Messages in memory, lost when the process ends."""
-    cdef char** parts                   # bodies of a batch that are not in the index yet
+    cdef char** parts                   # copied messages of a batch that are not in the index yet
     cdef size_t n_parts, parts_room
-    cdef size_t part_at                 # the next one that `append` takes
+    cdef size_t part_at                 # index of the next part that `append` takes
     cdef bint in_parts, adding          # between begin_parts and the end; after add_parts
 
     cdef Segment* begin_segment(self) noexcept nogil

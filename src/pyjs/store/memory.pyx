@@ -1,7 +1,7 @@
 """The store of memory streams.
 
-Each message is one allocation of subject | headers | payload; segments hold the entries and the pointers. Removing a
-message frees its memory; a segment is freed with its entries when it has no live message.
+Each message is one allocation of subject | headers | payload; segments have the entries and the pointers.
+Removing a message frees its memory; a segment is freed with its entries when it has no live messages.
 
 Compiled: runs for every publish into a memory stream (benchmarks/: JetStream rows).
 """
@@ -53,7 +53,7 @@ cdef class MemStore(StreamStore):
         if self.catalogue.last_seq < SEQ_MAX and (self.adding or not self.in_parts):
             s = self.tail()
         if s != NULL and s.n and ts < s.entries[s.n - 1].ts:
-            s = self.begin_segment()            # times inside a segment are in order
+            s = self.begin_segment()            # times must ascend within a segment
         if s == NULL:
             return 0
         body = self.body_of(m)
@@ -66,7 +66,7 @@ cdef class MemStore(StreamStore):
         return self.catalogue.last_seq
 
     cdef char* body_of(self, Msg* m) noexcept nogil:
-        """Return a copy of a message, or the next part if the batch was copied already; NULL: no memory."""
+        """Return a copy of a message, or the next part if the batch was already copied; NULL: no memory."""
         cdef char* body
         if self.part_at < self.n_parts:
             body, self.parts[self.part_at] = self.parts[self.part_at], NULL
@@ -87,7 +87,7 @@ cdef class MemStore(StreamStore):
     cdef int put_part(self, Msg* m, uint64_t seq, int64_t ts, bint last) noexcept nogil:
         if grow(<void**> &self.parts, &self.parts_room, self.n_parts + 1, sizeof(char*)) != 0:
             return -1
-        self.part_at = self.n_parts         # so that body_of makes a copy
+        self.part_at = self.n_parts         # no parts left, so body_of makes a copy
         self.parts[self.n_parts] = self.body_of(m)
         if self.parts[self.n_parts] == NULL:
             return -1

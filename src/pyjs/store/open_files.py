@@ -1,12 +1,12 @@
 """Descriptors of the files that a node's streams and consumers write, under one limit.
 
-A file is opened by its path when it is needed. When the limit is reached, the least recently used file is closed. A
-file with unsynced bytes stays open: the kernel reports a failed write-back only to descriptors that were open at
-that time. If all open files have unsynced bytes, the oldest are synced and closed; an error is stored for the next
-job that syncs the file.
+A file is opened by its path when it is needed. When the limit is reached, the least recently used file is
+closed. A file with unsynced bytes stays open: the kernel reports a failed write-back only to descriptors that
+were open at that time. If all open files have unsynced bytes, the oldest are synced and closed; the next job
+that would have synced such a file gets the error.
 
-    idle      open, nothing unsynced: may be closed at any time
-    held      unsynced bytes, or a job in another thread syncs it
+        idle      open, all bytes synced: may be closed at any time
+        held      has unsynced bytes, or a job in another thread is syncing it
 
 A descriptor that `open` returns is valid until the next call of `open`. Knows nothing of segments, logs and threads.
 """
@@ -30,9 +30,9 @@ class OpenFile:
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
         self.fd = fd
-        self.dirty = False  # it has bytes that no sync job covers
-        self.syncing = 0  # number of jobs that sync it
-        self.forgotten = False  # the last job must close it
+        self.dirty = False  # it has bytes that no sync job covers yet
+        self.syncing = 0  # number of jobs that are syncing it
+        self.forgotten = False  # it was closed by its path: the last job closes its descriptor
 
 
 class OpenFiles:
@@ -54,7 +54,7 @@ class OpenFiles:
 
     @property
     def crowded(self) -> bool:
-        """Return whether so many files are unsynced that the next sync must not wait for the interval."""
+        """Return whether so many files are unsynced that the next sync should start at once."""
         return self._dirty * 2 > self._count_max
 
     def open(self, path: str, *, create: bool = False) -> int:
@@ -131,7 +131,7 @@ class OpenFiles:
         return taken, failure
 
     def give_back(self, files: list[OpenFile], keep: str = "") -> None:
-        """Take back files from `take`, synced or permanently failed; of the clean ones only `keep` stays open."""
+        """Take back files from `take` after a sync, even a failed one; close clean ones except `keep`."""
         for file in files:
             file.syncing -= 1
             if file.syncing or file.dirty:

@@ -30,54 +30,56 @@ cdef class StoredMessage:
     cdef readonly bytes payload
 
 cdef class StreamStore:
-    """Messages of one stream by sequence. Only one thread uses a store; fdatasync runs in another one."""
+    """Messages of one stream by sequence. Only one thread uses a store; fdatasync runs in another thread."""
     cdef readonly Catalogue catalogue
-    cdef public uint32_t many           # if more messages are at the front, they are dropped in one piece
-    cdef public bint changing           # between two steps of a removal, when a reader would see half of it
-    # The entry that a replicated stream has applied last: index 0, none. After a start it is the last entry whose
-    # effects are all stored, and effects of later ones are not.
+    cdef public uint32_t many    # if more messages must be dropped at the front, they are dropped in one piece
+    cdef public bint changing           # True between two steps of a removal: a reader would see half of it
+    # The last entry that a replicated stream has applied; index 0: none. After a start it is the last entry
+    # whose effects are all stored, and no effects of later entries are stored.
     cdef readonly uint64_t applied_index, applied_term
     cdef readonly int64_t applied_ns            # its time
-    cdef public int64_t ids_from                # ids of earlier messages do not count any more; does not decrease
-    cdef public bint has_ids                    # ids count: the headers of removed messages are kept
-    cdef readonly bytes applied_id              # Nats-Msg-Id of the last message then, see Dedupe.last_msg_id
-    cdef readonly uint64_t group                # identity of the log of a replica; 0: it is none
+    cdef public int64_t ids_from    # ids of messages before this time no longer count; does not decrease
+    cdef public bint has_ids                    # ids count, so the headers of removed messages are kept
+    cdef readonly bytes applied_id    # Nats-Msg-Id of the last message at that entry, see Dedupe.last_msg_id
+    cdef readonly uint64_t group                # identity of a replica's log; 0: not a replica
 
     # -- message path ------------------------------------------------------------------------------------------
     cdef uint64_t append(self, Msg* m, int64_t ts) noexcept nogil   # returns its sequence; 0: refused (failed store)
     # Appends between these two are one batch: after a crash all of them exist, or none. -1: refused.
     cdef int begin_batch(self, uint64_t count, uint64_t size, int64_t ts) noexcept nogil
     cdef void end_batch(self) noexcept nogil
-    cdef void drop_batch(self) noexcept nogil                       # instead: an append of the batch was refused
-    # The same over several turns, in which nothing else is appended or committed: put_part takes the bytes of one
-    # message, flush_parts writes them; after add_parts `append` of the same messages adds them to the index. Other
-    # appends are refused. -1: refused.
+    cdef void drop_batch(self) noexcept nogil    # called instead if an append of the batch was refused
+    # The same over several turns, in which nothing else is appended or committed. put_part takes the bytes of
+    # one message, flush_parts writes them. After add_parts, `append` of the same messages adds them to the
+    # index; other appends are refused. -1: refused.
     cdef int begin_parts(self, uint64_t count, uint64_t size, int64_t ts) noexcept nogil
     cdef int put_part(self, Msg* m, uint64_t seq, int64_t ts, bint last) noexcept nogil
     cdef int flush_parts(self) noexcept nogil
     cdef void add_parts(self) noexcept nogil
     cdef void end_parts(self) noexcept nogil
-    cdef void drop_parts(self) noexcept nogil                       # instead; nothing if they have ended
+    cdef void drop_parts(self) noexcept nogil    # called instead; does nothing after the end of the batch
     cdef uint64_t skip(self) noexcept nogil                         # use up one sequence, store nothing
-    cdef int skip_to(self, uint64_t seq) noexcept nogil             # use up all up to `seq`; -1: refused
-    cdef int commit(self) noexcept nogil        # all appends are in the file after it; -1: failed, see `error`
+    cdef int skip_to(self, uint64_t seq) noexcept nogil             # use up all sequences up to `seq`; -1: refused
+    cdef int commit(self) noexcept nogil        # writes all appends to the file; -1: failed, see `error`
     cdef int load(self, uint64_t seq, Record* r) noexcept nogil     # 0, -1: absent, -2: damaged, -3: not readable now
-    cdef int drop(self, uint64_t seq, bint erase) noexcept nogil    # returns 0; -1: was absent
-    # Find and check the live entry i: 0 a whole record, 1 subject | headers | payload; below 0 as load.
+    cdef int drop(self, uint64_t seq, bint erase) noexcept nogil    # 0; -1: was absent
+    # Find and check the live entry i. Returns 0: `p` is a whole record; 1: subject | headers | payload; below
+    # 0 as load.
     cdef int find_stored(self, Segment* s, uint32_t i, const char** p) noexcept nogil
 
-    # A replicated stream calls these around the effects of each entry; `size` is about what it appends.
+    # A replicated stream calls these before and after the effects of each entry; it appends about `size`
+    # bytes.
     cdef int begin_entry(self, uint64_t size) except -1
     cdef int end_entry(self, uint64_t index, uint64_t term, int64_t ns, bytes last_id) except -1
 
     # Hooks, implemented by each kind of store.
     cdef void forget(self, Segment* s, uint32_t i, bint erase) noexcept nogil       # entry i was just dropped
-    cdef void retire(self, size_t at) noexcept nogil            # segment without live messages, not the last one
+    cdef void retire(self, size_t at) noexcept nogil    # segment `at` has no live messages; it is not the last one
     cdef void clear_segments(self) noexcept nogil               # every message is gone
-    cdef void part_from_first(self, size_t n, Remains remains) noexcept         # the first n segments go
-    cdef Segment* tail(self) noexcept nogil                     # where the next entry goes; NULL: refused
+    cdef void part_from_first(self, size_t n, Remains remains) noexcept         # remove the first n segments
+    cdef Segment* tail(self) noexcept nogil                     # the segment for the next entry; NULL: refused
 
-    cdef int jump_to(self, uint64_t seq) noexcept nogil             # the next sequence is `seq`, in a new segment
+    cdef int jump_to(self, uint64_t seq) noexcept nogil             # make `seq` the next sequence, in a new segment
     cdef bint keeps_few(self, uint64_t seq) noexcept nogil
     cdef void keep_from(self, uint64_t seq) noexcept
     cdef uint64_t drop_below(self, uint64_t seq) noexcept nogil

@@ -1,8 +1,8 @@
 """The store interface of the engine: appends, drops and purges. store/index/catalogue.pyx has the searches.
 
-Knows nothing of streams' limits, consumers or the protocol, nor of the place of bodies: store/memory and store/file
-implement the hooks for that, and rebuild the state here at a start.
-Long because appends and drops of every kind change one state.
+Knows nothing of streams' limits, consumers or the protocol, nor of where bodies are stored: store/memory and
+store/file implement the hooks for that, and rebuild the state here at a start. Long because appends and drops
+of every kind change the same state.
 
 Invariant: first_seq <= last_seq + 1.
 
@@ -23,11 +23,11 @@ from pyjs.base.disk import closing
 from pyjs.base.errors import NotNow
 
 cdef enum:
-    GAP_ENTRIES_MAX = 4096      # entries of one gap; a wider gap lies between two segments
-    SEGMENT_ENTRIES_MAX = 1048576       # beyond this, every gap lies between two segments
-    SEGMENTS_AT_ONCE = 4        # the memory of more is handed over
-    KEPT_MAX = 8192             # if at most so many messages stay,
-    MANY = 4096                 # more than so many before them are dropped in one piece
+    GAP_ENTRIES_MAX = 4096      # entries of one gap; a wider gap is placed between two segments
+    SEGMENT_ENTRIES_MAX = 1048576       # a segment with more entries gets no gaps: they are placed between segments
+    SEGMENTS_AT_ONCE = 4        # segments freed at once; the memory of more is handed over
+    KEPT_MAX = 8192             # if at most this many messages are left,
+    MANY = 4096                 # and more than this many before them are dropped, they are dropped in one piece
 
 
 cdef class StoredMessage:
@@ -43,7 +43,7 @@ cdef class StoredMessage:
 
 
 def sync_path(disk, str path, syncing=None) -> None:
-    """Sync a file that is not open, by the disk or by the `syncing` group of files. Raises OSError."""
+    """Sync a file that is not open, alone or as a part of the group `syncing`. Raises OSError."""
     with closing(disk, disk.open_file(path)) as fd:
         (syncing or disk).sync_file(fd)
 
@@ -53,13 +53,13 @@ class SyncJob:
 
     def __init__(self, disk, files, directory, mark) -> None:
         self.disk = disk
-        self.files = files              # open_files.OpenFiles.take gave them
+        self.files = files              # open_files.OpenFile objects from OpenFiles.take
         self.found = []                 # paths of other files that an earlier process may have written
-        self.failure = None             # an earlier sync that failed
-        self.together = None            # together.Together; None: syncs its own files one by one
-        self.directory = directory      # None: no names changed
+        self.failure = None             # the error of an earlier sync
+        self.together = None            # together.Together; None: this job syncs each file by itself
+        self.directory = directory      # whose names changed; None: no names changed
         self.mark = mark
-        self.above = ()                 # further directories
+        self.above = ()                 # further directories to sync
 
     def __call__(self):
         """Sync files, then names; return the error of the first call that failed, or None if all are durable."""
@@ -239,7 +239,7 @@ cdef class StreamStore:
             self.drop(self.catalogue.first_seq, 0)
 
     cdef bint keeps_few(self, uint64_t seq) noexcept nogil:
-        """Return whether few messages remain, so `keep_from` is cheaper than dropping each one below `seq`."""
+        """Return whether so few messages remain that `keep_from` is cheaper than dropping each one below `seq`."""
         cdef size_t at = index_at(&self.catalogue.index, seq)
         cdef uint64_t kept = 0
         cdef Segment* s
@@ -252,7 +252,7 @@ cdef class StreamStore:
         return 0 < kept <= KEPT_MAX and self.catalogue.msgs - kept > self.many and not self.catalogue.drops.tracked
 
     cdef void keep_from(self, uint64_t seq) noexcept:
-        """Drop everything below `seq` by indexing the rest again; `take_remains` returns the old memory to free.
+        """Drop everything below `seq` by indexing the remaining messages again; `take_remains` has the old memory.
 
         Does nothing if memory is short.
         """
@@ -345,23 +345,23 @@ cdef class StreamStore:
         return []
 
     def keep_headers(self) -> None:
-        """Keep the headers of removed messages until an entry tells for how long: a copy of a replica begins."""
+        """Keep the headers of removed messages until an entry says for how long: a copy of a replica begins."""
 
     def replicate(self, uint64_t group) -> None:
-        """Make this open store that of a replica, which has applied no entry.
+        """Make this open store the store of a replica that has applied no entry.
 
-        `group` is the identity of its log, which no earlier group of the stream had; never 0.
+        `group` is the identity of its log, never 0; no earlier group of the stream had the same.
         """
         self.group = group
         self.ids_from = 0
         self.applied_index, self.applied_term, self.applied_ns, self.applied_id = 0, 0, 0, b""
 
     def begin_copied_entry(self) -> None:
-        """Begin the last change of a copy: with `end_copied_entry` all of it is stored, or nothing."""
+        """Begin the last change of a copy. Either all of it is stored by `end_copied_entry`, or nothing."""
         self.begin_entry(0)
 
     def end_copied_entry(self, uint64_t index, uint64_t term, int64_t ns, int64_t ids_from, bytes last_id) -> None:
-        """End it: this is a replica now that has applied the entry `index`. Raises `error` if it is not written."""
+        """End it: this is now a replica that has applied the entry `index`. Raises `error` if it is not written."""
         self.ids_from, self.has_ids = ids_from, True
         self.end_entry(index, term, ns, last_id)
         self.flush()
@@ -371,14 +371,14 @@ cdef class StreamStore:
         return StoreFilter(subjects)
 
     def drop_seq(self, uint64_t seq, bint erase=False) -> bool:
-        """Remove one message, with `erase` also its bytes; return whether it existed."""
+        """Remove one message, and its bytes too if `erase`; return whether it existed."""
         return self.drop(seq, erase) == 0
 
     def purge(self, StoreFilter f not None, uint64_t before_seq=0, uint64_t keep=0) -> int:
         """Remove matching messages below `before_seq`, or all but the newest `keep`; return their number.
 
-        The removals are not logged as drops, so consumers must recount. Source: STREAM.PURGE of nats-server: without
-        a filter a `before_seq` beyond the end empties the stream and moves the next sequence there.
+        The removals are not logged as drops, so consumers must recount. Source: STREAM.PURGE of nats-server.
+        Without a filter, a `before_seq` beyond the end empties the stream and moves the next sequence there.
         """
         cdef bint tracked = self.catalogue.drops.tracked
         if before_seq == 1:
@@ -426,7 +426,7 @@ cdef class StreamStore:
         return limit - left, seq if seq < before_seq else 0
 
     def trim_some(self, int64_t max_per_subject, uint64_t from_seq, uint64_t before_seq, uint32_t limit) -> int:
-        """Visit up to `limit` messages below `before_seq`; remove those whose subject exceeds `max_per_subject`.
+        """Visit up to `limit` messages below `before_seq`; remove those beyond `max_per_subject` of their subject.
 
         Return the sequence of the next step, or 0 if all messages were visited.
         """
@@ -443,7 +443,7 @@ cdef class StreamStore:
         return seq if seq < before_seq else 0
 
     def drop_front(self, int64_t max_msgs, int64_t max_bytes, uint32_t limit) -> bool:
-        """Remove up to `limit` of the oldest messages beyond limits above 0; return whether more must be removed."""
+        """Remove up to `limit` of the oldest messages to meet both limits (0: none); return whether more must go."""
         cdef uint32_t left = limit
         while self.catalogue.msgs and ((max_msgs > 0 and self.catalogue.msgs > <uint64_t> max_msgs)
                                        or (max_bytes > 0 and self.catalogue.bytes > <uint64_t> max_bytes)):
@@ -483,12 +483,12 @@ cdef class StreamStore:
 
     @property
     def dirty(self) -> bool:
-        """Whether there are unsynced writes; never without files."""
+        """Whether there are unsynced writes; always False without files."""
         return False
 
     @property
     def durable(self) -> bool:
-        """Whether everything written is durable; always without files."""
+        """Whether everything written is durable; always True without files."""
         return True
 
     def begin_sync(self):
@@ -522,6 +522,6 @@ cdef class StreamStore:
         """Write staged records and release everything; the store must not be used again."""
 
     def destroy(self) -> None:
-        """Close and remove all messages; take_remains returns the memory."""
+        """Close, and remove all messages; take_remains returns their memory."""
         self.close()
         self.drop_all(0)

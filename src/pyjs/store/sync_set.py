@@ -1,9 +1,10 @@
 """Written files and directories that are synced together.
 
-`sync` uses one fdatasync or fsync for each of a few files, and one syncfs for many. syncfs also waits for the writes
-of other programs, but needs one commit of the journal instead of one for each file (measured on ext4 with other
-writers: 100 files 128 ms one by one, 4 ms together; 4 files 6 and 3 ms; 1 file 1 and 2 ms). A descriptor reports only
-errors that occur after it was opened, so the set itself opens the files, before they are written.
+`sync` uses one fdatasync or fsync per file for a few files, and one syncfs for many. syncfs also waits for
+the writes of other programs, but needs one commit of the journal instead of one per file (measured on ext4
+with other writers: 100 files 128 ms one by one, 4 ms together; 4 files 6 and 3 ms; 1 file 1 and 2 ms). A
+descriptor reports only errors that occur after it was opened, so the set itself opens the files, before they
+are written.
 
 Used by one thread for one batch. Knows nothing of the files' contents.
 """
@@ -16,7 +17,7 @@ from collections import OrderedDict
 from pyjs.base.disk import Disk, closing
 
 TOGETHER_MIN = 4  # more files and directories than these are synced together
-OPEN_MAX = 32  # descriptors at a time
+OPEN_MAX = 32  # descriptors that are open at the same time
 NOT_TOGETHER = (errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)  # the platform or the file system has no syncfs
 
 
@@ -28,7 +29,7 @@ class SyncSet:
         self._disk = disk
         self._root_fd = disk.open_directory(root)
         self._open: OrderedDict[str, int] = OrderedDict()  # path -> descriptor, least recently used first
-        self._files: dict[str, None] = {}  # written, in the order of the first write
+        self._files: dict[str, None] = {}  # written files, in the order of their first write
         self._directories: dict[str, None] = {}
 
     def __enter__(self) -> SyncSet:
@@ -78,7 +79,7 @@ class SyncSet:
         """Wait until everything noted since the last call is durable.
 
         Raises:
-            OSError: nothing of the batch counts as durable; a second `sync` proves nothing.
+                OSError: nothing of the batch counts as durable, and calling `sync` again proves nothing.
         """
         files, self._files = self._files, {}
         directories, self._directories = self._directories, {}

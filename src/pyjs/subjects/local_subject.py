@@ -1,7 +1,7 @@
 """The subject of an import in the importing account, and the transforms between it and the exporter's subject.
 
-An import may change subjects only reversibly: its local subject names each `*` of the exporter's once, as `$n` or
-`{{wildcard(n)}}`. Knows nothing of accounts.
+An import may rename subjects only reversibly: its local subject contains each `*` of the exporter's subject
+once, as `$n` or `{{wildcard(n)}}`. Knows nothing of accounts.
 
 Source: nats.docs "Accounts"; nats-server 2.15.1.
 """
@@ -23,11 +23,11 @@ class LocalSubject:
     """The subject of an import in the importing account."""
 
     pattern: str  # with wildcards
-    # Transforms the subject of a message: from there to here for a stream, from here to there for a service. None: a
-    # literal subject, or an unchanged one.
+    # Transforms the subject of a message: for a stream from the exporter's subject to the local one, for a
+    # service the other way round. None: a literal subject, or an unchanged one.
     transform: SubjectTransform | None = None
     backward: SubjectTransform | None = None  # the opposite direction
-    same: bool = False  # subjects are not changed
+    same: bool = False  # both accounts use the same subjects
 
 
 def of_stream_import(subject: str, to: str) -> LocalSubject:
@@ -67,7 +67,7 @@ def numbered(subject: str) -> str:
 
 
 def pattern_of(subject: str) -> tuple[str, list[str]]:
-    """Return `subject` with `*` instead of $1 and wildcard(1), and these tokens."""
+    """Return `subject` with `*` in place of $1 and wildcard(1), and the list of the replaced tokens."""
     marks = [token for token in subject.split(".") if _is_mark(token)]
     tokens = ["*" if _is_mark(token) else token for token in subject.split(".")]
     return ".".join(tokens), marks

@@ -18,7 +18,7 @@ cdef class Mappings:
     cdef size_t count
     cdef uint64_t random_state
 
-    # Return the subject for a message published to s[:n], in memory that the caller frees; NULL: it is not mapped.
-    # Size 0 means that the message is dropped.
+    # Return the mapped subject of a message published to s[:n], in memory that the caller frees; NULL: it is
+    # not mapped. A size of 0 means that the message is dropped.
     cdef char* select(self, const char* s, size_t n, uint32_t* size) noexcept nogil
     cdef char* map_to(self, Destinations entry, const char* s, size_t n, uint32_t* size) noexcept nogil

@@ -1,9 +1,10 @@
 """Overlap of subjects: a trie of the tokens of many subjects with wildcards.
 
-Two subjects overlap if some literal subject matches both. A search visits only branches that can match its subject;
-its cost is the depth of the subject unless wildcards match many branches. It yields after some work, so that the
-caller can continue later. Tokens at the end of a subject that no other subject shares are one list, which becomes
-branches only when a search or another subject reaches it: subjects can have a hundred thousand tokens.
+Two subjects overlap if some literal subject matches both. A search visits only branches that can match its
+subject; its cost is the depth of the subject unless wildcards match many branches. It yields after some work,
+so that the caller can continue later. The last tokens of a subject, if no other subject shares them, are
+stored as one list. They become branches only when a search or another subject reaches them, since a subject
+can have a hundred thousand tokens.
 
 Knows nothing of streams: the owner of a subject is any value. Compiled: a request may have a hundred thousand
 subjects (benchmarks/hostile.py: subjects, filters).
@@ -12,13 +13,13 @@ subjects (benchmarks/hostile.py: subjects, filters).
 STEP = 5000                     # branches, or subjects, visited between two yields: about half a millisecond
 
 cdef int STEP_SIZE = STEP
-cdef int ADD_WORK = 8           # adding a subject takes as long as this many visits
+cdef int ADD_WORK = 8           # adding a subject takes as long as visiting this many branches
 
 
 cdef class _Branch:
     """A node: the subjects with the same first tokens. Most branches have one child, stored without a dict."""
 
-    cdef str token              # token of the only child; None: there is none, or `children` has them
+    cdef str token              # token of the only child; None: no child, or they are in `children`
     cdef _Branch only
     cdef dict children          # None: at most one
     cdef tuple owners           # of the subject that ends here
@@ -98,7 +99,7 @@ cdef class _Branch:
 cdef class _Search:
     """One search in a tree, a bounded number of branches at a time."""
 
-    cdef list tokens, branches, places      # `branches` are to be visited, each at its place among the tokens
+    cdef list tokens, branches, places      # the branches to visit; `places` has the index in `tokens` of each
     cdef object owner
     cdef bint found
     cdef bint covering                      # search for subjects that match everything that the given one matches
@@ -110,7 +111,7 @@ cdef class _Search:
         self.owner = owner
 
     cdef int go_on(self, int most) except -1:
-        """Visit up to `most` branches; return the number of unused visits, or 0 if the search may continue."""
+        """Visit up to `most` branches; return 0 if the search may go on, else 1 + the number of unused visits."""
         while self.branches and not self.found:
             if most == 0:
                 return 0

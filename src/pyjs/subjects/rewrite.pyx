@@ -1,7 +1,7 @@
 """Subject transforms in C: imports, exports and mappings of accounts rewrite the subject of each message.
 
-A destination of literal and copied tokens is composed here; one with a mapping function (partition, split, ...)
-by SubjectTransform, which caches the last few thousand subjects.
+A destination of literal and copied tokens is composed here. One with a mapping function (partition, split,
+...) is computed by SubjectTransform, which caches the last few thousand subjects.
 
 Compiled: runs for each publish across an import (benchmarks/).
 """
@@ -12,7 +12,7 @@ from libc.string cimport memchr, memcpy
 from pyjs.subjects.tokens cimport matches
 
 cdef enum:
-    TOKENS_MAX = 64             # tokens of a subject that are located here; with more, SubjectTransform does it
+    TOKENS_MAX = 64             # a subject with more tokens is left to SubjectTransform
 
 
 cdef class Rewrite:
@@ -65,7 +65,7 @@ cdef class Rewrite:
             starts[found] = dot + 1
             found += 1
         if found <= self.n_tokens:
-            starts[found] = end + 1         # one after the dot that would follow
+            starts[found] = end + 1         # the offset after a dot at the end of the subject
         room = self.size_of(starts, end)
         out = at = <char*> malloc(room)
         if out == NULL:
@@ -87,7 +87,7 @@ cdef class Rewrite:
         return out
 
     cdef size_t size_of(self, const char** starts, const char* end) noexcept nogil:
-        """Return the size of the destination and a dot after it."""
+        """Return the size of the destination, including one trailing dot."""
         cdef size_t size = 1
         cdef uint32_t i
         for i in range(self.n_parts):
@@ -100,7 +100,7 @@ cdef class Rewrite:
         return size
 
     cdef char* apply_function(self, const char* s, size_t n, uint32_t* size) noexcept:
-        """Do the same as `apply`, with SubjectTransform."""
+        """Compute the destination like `apply`, by SubjectTransform."""
         cdef char* out
         cdef bytes made
         try:

@@ -14,19 +14,19 @@ cdef struct Target:
 cdef struct Group:
     Target* targets
     uint32_t n
-    uint32_t n_here             # the first ones are members at this server, the rest at other servers
+    uint32_t n_here             # the first ones are members at this server, the others at other servers
 
 cdef struct Route:
     Target* targets             # plain subscriptions
     Group* groups               # queue groups: one member each gets the message
     uint32_t n
     uint32_t n_groups
-    uint32_t generation         # generation of the first byte's class when the route was built
+    uint32_t generation         # generation of the subject's class (its first byte) when the route was built
     uint32_t busy               # of a scratch route: deliveries in progress
-    bint inexact                # of a prefix route: subscriptions depend on the tail, so look up the whole subject
+    bint inexact                # of a prefix route: the tail matters, so look up the whole subject
     bint scratch                # not cached: the next miss may overwrite it
     bint used                   # found since the last check by `trim`
-    # A cached route is a block of a segment, followed by its targets, groups, heads and key.
+    # A cached route is a block of a segment; its targets, groups, heads and key follow it in memory.
     uint32_t list_id            # 0: dead
     uint32_t key_len
     size_t size                 # of the block
@@ -56,7 +56,7 @@ cdef class RouteCache:
     cdef public size_t size_max
     cdef Segment* oldest
     cdef Segment* newest
-    cdef uint16_t* doors                # fingerprints of recent misses that were not cached: DOORS * 4
+    cdef uint16_t* doors                # fingerprints of recent misses that were not cached; DOORS * 4 entries
     cdef uint32_t door_turn
     cdef ListRecord* lists              # by list id; 0 is unused
     cdef uint32_t n_lists
@@ -84,7 +84,8 @@ cdef class RouteCache:
         return NULL
 
     cdef bint seen_before(self, uint64_t h) noexcept nogil
-    # Return a route for the found subscriptions, or NULL without room. `sizes`: members of each group, see Grouping.
+    # Return a route for the found subscriptions; NULL: the cache is full. `sizes`: members by group, see
+    # Grouping.
     cdef Route* add(self, uint32_t list_id, uint64_t h, const char* key, size_t n, Found* found, Grouping* grouping,
                     bint heads) noexcept nogil
     cdef void remove(self, Route* r) noexcept nogil
@@ -112,7 +113,7 @@ cdef struct Grouping:           # maps the found subscriptions to queue groups
     uint32_t n_plain
     uint64_t round
 
-cdef int grouping_room(Grouping* g, uint32_t queue_id) except -1    # make room for that queue id
+cdef int grouping_room(Grouping* g, uint32_t queue_id) except -1    # make room for `queue_id`
 cdef void grouping_free(Grouping* g) noexcept nogil
 cdef void group(Grouping* g, Found* found) noexcept nogil
 cdef size_t route_size(Found* found, Grouping* g, size_t n, bint heads) noexcept nogil

@@ -11,8 +11,8 @@ older than AGE_NS, or from before the last `expire`, so that an idle server free
 A subject is cached at its second lookup: `doors` has fingerprints of recent subjects that were not cached. So a
 subject with a single publish costs no memory.
 
-A salt in the hash separates the subjects of different lists. Knows nothing of tries, and of lists only their
-generations.
+Each list has a salt in the hash, which separates its subjects from those of other lists. Knows nothing of
+tries, and of lists only their generations.
 Compiled: every message finds its route here (benchmarks/: core publish, 1-1, 150,000 distinct subjects).
 """
 cimport cython
@@ -27,7 +27,7 @@ cdef enum:
     SIZE_MAX = 50331648         # 48 MiB: 150,000 subjects with two or three subscriptions
     SMALL = 2097152             # below this, routes do not age
     SEGMENT_SIZE = 131072
-    DOORS = 65536               # times four fingerprints: 512 KiB
+    DOORS = 65536               # each has four fingerprints: 512 KiB together
     TRIM_STEPS = 4              # segments emptied by one trim
     MIN_SLOTS = 64
 cdef int64_t AGE_NS = 5000000000
@@ -188,7 +188,7 @@ cdef class RouteCache:
         self.lists[list_id].generations = NULL
         if self.lists[list_id].n_routes == 0:
             self.lists[list_id].next_free = self.free_id
-            self.free_id = list_id      # an id that still has routes is not reused
+            self.free_id = list_id      # `trim` frees the id later: an id that still has routes is not reused
 
     cdef uint64_t new_salt(self) noexcept nogil:
         """Return a new salt for the subjects of one list, unique in this cache."""
@@ -314,7 +314,7 @@ cdef class RouteCache:
     def trim(self, int64_t now_ns) -> bool:
         """Empty a few of the oldest segments if they are due; called once a turn, never during a delivery.
 
-        Returns whether more are due.
+Returns whether more segments are due.
         """
         cdef int steps = 0
         self.now_ns = now_ns
@@ -364,7 +364,7 @@ cdef class RouteCache:
         free(segment)
 
     cdef void look_again(self, Route* r, bint full) noexcept nogil:
-        """Move a used route to the newest segment; if the cache is full, only three of four."""
+        """Move a used route to the newest segment, or drop it; with a full cache, drop one used route in four."""
         cdef uint32_t* generations = self.lists[r.list_id].generations
         cdef Route* copy = NULL
         cdef size_t at

@@ -6,7 +6,7 @@ from pyjs.subjects.routes cimport Grouping, Route, RouteCache
 from pyjs.subjects.trie cimport Found, SubState, TrieNode
 
 cdef enum:
-    PREFIX_SALT = 0x5bd1e994    # even, like every salt
+    PREFIX_SALT = 0x5bd1e994    # an even number, like every salt
 
 cdef class Subscription:
     """One subscription of one sink. Owned by the Sublist while it is inserted; the sink's owner may hold it too."""
@@ -22,19 +22,19 @@ cdef class Sublist:
     cdef uint32_t list_id               # in the cache
     cdef uint64_t salt
     cdef TrieNode* root
-    cdef uint32_t generations[256]      # by first byte of the subject: older routes are rebuilt
+    cdef uint32_t generations[256]      # by the subject's first byte; routes with an older one are rebuilt
     cdef dict owned                     # id(Subscription) -> Subscription, oldest first
     cdef dict queues                    # queue name -> [id, members]
     cdef list free_queue_ids
     cdef Found found
     cdef Grouping grouping
-    cdef Route** scratches              # routes that are not cached, one for each nested delivery
+    cdef Route** scratches              # routes that are not cached, one for each level of nested deliveries
     cdef size_t* scratch_rooms
     cdef uint32_t n_scratches
     cdef readonly uint64_t inserts, removes, misses, finds
 
-    # Never NULL. A cached route stays valid until the next insert, remove or trim; a scratch one (Route.scratch)
-    # until the next find, unless `busy` is incremented meanwhile.
+    # Never returns NULL. A cached route stays valid until the next insert, remove or trim. A scratch route
+    # (Route.scratch) stays valid until the next find, or longer while `busy` is above 0.
     cdef inline Route* find(self, const char* subject, size_t n) noexcept nogil:
         cdef uint64_t h = table_hash(subject, n) ^ self.salt
         cdef Route* r = self.cache.get(h, subject, n)
@@ -43,7 +43,8 @@ cdef class Sublist:
             return r
         return self.miss(subject, n, h, r)
 
-    # As find, for subjects with a unique tail (inboxes, acks): one route serves all tails if that is exact.
+    # Does the same as `find` for subjects with a unique tail (inboxes, acks): if possible, one route serves
+    # all tails.
     cdef Route* find_prefixed(self, const char* subject, size_t n) noexcept nogil
     cdef Route* miss(self, const char* subject, size_t n, uint64_t h, Route* old) noexcept nogil
     cdef Route* miss_prefix(self, const char* subject, size_t n, uint64_t h, Route* old, bint deep) noexcept nogil

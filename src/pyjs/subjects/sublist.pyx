@@ -1,12 +1,14 @@
 """The subscription list: finds the subscriptions that match a subject.
 
-Knows nothing of sinks. A publish looks up the route of a literal subject: it is in the cache (`routes`), or a walk of
-the trie (`trie`) finds the subscriptions and builds the route, in the cache if the subject was looked up recently,
-otherwise in scratch memory that the next miss overwrites. A miss creates no Python object.
+Knows nothing of sinks. A publish looks up the route of a literal subject. If it is not in the cache
+(`routes`), a walk of the trie (`trie`) finds the subscriptions and builds the route: in the cache if the
+subject was looked up recently, otherwise in scratch memory that the next miss overwrites. A miss creates no
+Python object.
 
-A SUB or UNSUB of a literal subject removes that subject's route. One with wildcards outdates all routes of its class,
-which is the first byte of the subject (all classes if the first token is a wildcard): they are rebuilt at their next
-lookup, or dropped with their segment. Invariant: no route leads to a removed subscription.
+A SUB or UNSUB of a literal subject removes that subject's route. A SUB or UNSUB with wildcards invalidates
+all routes of its class, which is the first byte of the subject (all classes if the first token is a
+wildcard). They are rebuilt at their next lookup, or dropped with their segment. Invariant: no route leads to
+a removed subscription.
 
 Subjects with a unique tail (`_INBOX.id.N`, `$JS.ACK.stream.consumer.…`) share one route per prefix, unless a
 subscription depends on the tail: then the prefix is marked inexact and the whole subject is looked up.
@@ -29,9 +31,9 @@ from pyjs.subjects.trie cimport (
 from sys import getsizeof
 
 cdef enum:
-    SCRATCHES_MAX = 64          # nested deliveries; messages of a deeper one have no receivers
-    SCRATCH_KEEP = 65536        # bytes of a scratch route that are reused for the next miss
-    FIT_EVERY = 1024            # subscriptions between two checks of the size of their dict
+    SCRATCHES_MAX = 64          # levels of nested deliveries; messages of a deeper one have no receivers
+    SCRATCH_KEEP = 65536        # scratch memory of up to this many bytes is reused for the next miss
+    FIT_EVERY = 1024            # the size of the dict is checked once per this many subscriptions
     ENTRY_SIZE_MAX = 200        # bytes per entry of a dict that only grew; half of it are spare
 
 cdef Route NOTHING              # the route of a failed lookup: no receivers
@@ -61,7 +63,7 @@ cdef class Subscription:
 
     @property
     def max(self) -> int:
-        """The number of deliveries after which it ends (UNSUB max), or 0 if unlimited."""
+        """The number of deliveries after which the subscription ends (UNSUB max), or 0 if unlimited."""
         return self.state.max
 
     @max.setter
@@ -70,7 +72,7 @@ cdef class Subscription:
 
     @property
     def closed(self) -> bool:
-        """Whether it delivers nothing more."""
+        """Whether the subscription is removed or used up, so it delivers nothing more."""
         return self.state.closed
 
     @closed.setter
@@ -84,7 +86,7 @@ cdef class Subscription:
 
     @property
     def filtered(self) -> bool:
-        """Whether routes include it only if sink.accepts(subject); set before `insert`."""
+        """Whether routes include it only for subjects that sink.accepts; set before `insert`."""
         return self.state.filtered
 
     @filtered.setter
@@ -307,7 +309,7 @@ cdef class Sublist:
         while i > 0 and s[i - 1] != c'.':
             i -= 1
         self.drop(s, i, self.salt ^ PREFIX_SALT)
-        for i in range(n):              # "$JS.ACK.stream.consumer." serves all tails below it
+        for i in range(n):              # the prefix "$JS.ACK.stream.consumer." serves all tails after it
             dots += s[i] == c'.'
             if s[i] == c'.' and dots == 4:
                 self.drop(s, i + 1, self.salt ^ PREFIX_SALT)

@@ -30,13 +30,13 @@ cdef bint valid_tokens(const char* s, size_t n, bint wildcards) noexcept nogil:
         i += t
         if i == n:
             return True
-        i += 1              # the dot; a subject that ends with one has an empty last token
+        i += 1              # skip the dot; a subject that ends with a dot has an empty last token
         if i == n:
             return False
 
 
 cdef bint no_empty_token(const char* s, size_t n) noexcept nogil:
-    """Return whether messages of this subject can be delivered: nats-server never delivers a..b, not even to >."""
+    """Return whether `s` has no empty token: nats-server delivers no message of a..b, not even to >."""
     cdef size_t i
     if n == 0 or s[0] == c'.' or s[n - 1] == c'.':
         return False

@@ -74,7 +74,7 @@ class SubjectTransform:
         return made
 
     def apply_by(self, key: bytes, subject: bytes) -> bytes | None:
-        """Do the same as `apply`, with `key` in place of chance: everyone with the same key gets the same result."""
+        """Do the same as `apply`, with `key` instead of random numbers: the same key gives the same result."""
         if not self._by_chance:
             return self.apply(subject)
         self._chance.key = key
@@ -102,7 +102,7 @@ def _part(piece: Piece, tokens: list[bytes]) -> bytes:
 
 
 def open_transform(source: str, destination: str, rng: Rng) -> SubjectTransform | None:
-    """Return the transform, or None if the destination is empty: that changes nothing.
+    """Return the transform, or None if the destination is empty, which changes nothing.
 
     Raises:
         TransformError: the transform is invalid; the text is nats-server's.
@@ -120,7 +120,7 @@ def check_transform(source: str, destination: str) -> None:
 
 
 def check_mapping(source: str, destination: str) -> None:
-    """Do the same as check_transform, for configurations in which nats-server checks the destination first.
+    """Refuse an invalid mapping. Unlike check_transform, this checks the destination first, as nats-server does.
 
     Raises:
         TransformError: the transform is invalid; the text is nats-server's.
@@ -144,7 +144,7 @@ def _fault(reason: str, where: str = "") -> TransformError:
 
 
 def _read(source: str, destination: str, chance: _Chance) -> tuple[list[Piece], int, bool]:
-    """Return the pieces, the source token from which on the rest is copied (or -1), and whether a piece is random."""
+    """Return the pieces, the index of the first source token of a copied tail (or -1), and if a piece is random."""
     given, made = source.split("."), destination.split(".")
     if not _well_formed(given) or not _well_formed(made):
         raise TransformError("invalid subject")
@@ -204,7 +204,7 @@ class _Reader:
         count = _integer(args[0], token, highest=INT32_MAX)
         numbers = [_integer(arg, token) for arg in args[1:]]
         if not self._open:
-            numbers = []  # the whole subject decides
+            numbers = []  # no numbers: the whole subject determines the partition
         return _partition([self._token_at(number, token) for number in numbers], count & 0xFFFFFFFF)
 
     def _random(self, args: list[str], token: str) -> Piece:
@@ -216,7 +216,7 @@ class _Reader:
         return _random(limit, self._chance, self._randoms)
 
     def _of_one_token(self, name: str, args: list[str], token: str) -> Piece:
-        """Return the piece of a function of one token, which its first argument selects."""
+        """Return the piece of a function of one token; the first argument is the number of that token."""
         wanted = 1 if name == "wildcard" else 2
         if len(args) < wanted or args == [""]:
             raise _fault(_TOO_FEW, token)
@@ -265,7 +265,7 @@ class _Chance:
 
     def __init__(self, rng: Rng) -> None:
         self._rng = rng
-        self.key = b""  # decides instead; b"": chance does
+        self.key = b""  # if set, it replaces the random number
 
     def below(self, limit: int, place: int) -> int:
         """Return a number in [0, limit) for the random token at `place`."""
@@ -278,7 +278,7 @@ def _random(limit: int, chance: _Chance, place: int) -> Function:
 
 def _split(at: int, separator: bytes) -> Function:
     def piece(tokens: list[bytes]) -> bytes:
-        # Separators at the end, in a row, or first at the start make no empty tokens.
+        # Separators at the end, repeated separators and one at the start make no empty tokens.
         first, *rest = tokens[at].split(separator) if separator else _characters(tokens[at])
         out = first
         for number, part in enumerate(rest):
@@ -293,7 +293,7 @@ def _characters(token: bytes) -> list[bytes]:
 
 
 def _cut(cut: Callable[[bytes, int], bytes], at: int, size: int) -> Function:
-    """Return the piece of a function that splits a token; a token that is too short stays whole."""
+    """Return the piece of a function that splits a token; a token that is too short is not split."""
     return lambda tokens: cut(tokens[at], size) if 0 < size < len(tokens[at]) else tokens[at]
 
 

@@ -22,7 +22,7 @@ cdef struct SubState:           # per subscription; part of the Subscription obj
     SubState* next
 
 cdef struct TrieNode:
-    Table children              # first token of the label -> TrieNode*; slots NULL: no child yet
+    Table children              # first token of the label -> TrieNode*; `slots` is NULL until the first child
     TrieNode* any_token         # the child whose label begins with *
     TrieNode* any_tail          # >
     uint32_t label_size         # 0: the root, or the > of its parent
@@ -32,9 +32,9 @@ cdef struct TrieNode:
     TrieNode* parent
     char label[1]               # tokens other than >, as in a subject; extends beyond the struct
 
-cdef struct Step:               # of a walk: a node to visit later
+cdef struct Step:               # a node that the walk visits later
     TrieNode* node
-    size_t end                  # offset in the subject of the end of the token for the first token of its label
+    size_t end                  # offset in the subject of the end of the token that the label's first token matched
 
 cdef struct Found:              # the result of a walk; its memory is reused
     SubState** subs
@@ -44,8 +44,8 @@ cdef struct Found:              # the result of a walk; its memory is reused
     size_t n_steps
     size_t steps_room
     uint64_t visited            # nodes visited and subscriptions found, in all walks
-    bint filtered               # some of `subs` are
-    bint inexact                # walk_prefix: the prefix is not sufficient
+    bint filtered               # some of `subs` have `filtered` set
+    bint inexact                # set by walk_prefix: the result depends on the tail
     bint failed                 # no memory
 
 cdef TrieNode* trie_new() except NULL
@@ -54,7 +54,7 @@ cdef void trie_remove(SubState* sub) noexcept nogil
 cdef void trie_free(TrieNode* root) noexcept nogil
 cdef void found_begin(Found* found) noexcept nogil
 cdef void found_free(Found* found) noexcept nogil
-# Collect the matches of s[:n]. covering: s may have wildcards; collect subjects that match all that s matches.
+# Collect the matches of s[:n]. covering: s may have wildcards, and a match must match all that s matches.
 cdef void trie_walk(Found* found, TrieNode* root, const char* s, size_t n, bint covering) noexcept nogil
-# As trie_walk, for a prefix that ends with a dot and any tail: one token, or several if `deep`.
+# Like trie_walk, for a prefix that ends with a dot and any tail after it: one token, or several if `deep`.
 cdef void trie_walk_prefix(Found* found, TrieNode* root, const char* s, size_t n, bint deep) noexcept nogil

@@ -63,7 +63,7 @@ cdef inline TrieNode* child(TrieNode* node, const char* token, size_t n) noexcep
 
 
 cdef int put_child(TrieNode* parent, const char* token, size_t n, TrieNode* node) except -1:
-    """Make `node` the child of `parent` for `token`, instead of the present one if there is one."""
+    """Make `node` the child of `parent` for `token`; replace the present one, if any."""
     if is_star(token, n):
         parent.any_token = node
         return 0
@@ -83,7 +83,7 @@ cdef size_t shared_size(const char* a, size_t n, const char* b, size_t m) noexce
 
 
 cdef TrieNode* split(TrieNode* node, size_t size) except NULL:
-    """Move the first `size` bytes of the label of `node`, whole tokens, to a new parent, and return that."""
+    """Move the first `size` bytes of the label of `node`, whole tokens, to a new parent; return the parent."""
     cdef const char* rest = node.label + size + 1
     cdef size_t rest_size = node.label_size - size - 1
     cdef TrieNode* parent = new_node(node.parent, node.label, size)
@@ -118,7 +118,7 @@ cdef TrieNode* branch(TrieNode* node, const char* tokens, size_t n) except NULL:
 
 cdef int trie_insert(TrieNode* root, SubState* sub, const char* s, size_t n) except -1:
     cdef bint tail = s[n - 1] == c'>' and (n == 1 or s[n - 2] == c'.')
-    cdef size_t end = n - 1 if tail else n + 1      # after the dot that follows, or would follow, the last token
+    cdef size_t end = n - 1 if tail else n + 1    # one after the dot that follows, or would follow, the last token
     cdef size_t i = 0
     cdef TrieNode* node = root
     try:
@@ -249,7 +249,7 @@ cdef inline void look(Found* found, TrieNode* node, const char* s, size_t n, siz
     found.visited += 1
     if node.any_tail != NULL:
         collect(found, node.any_tail)
-    if covering and end == n and end - i == 1 and s[i] == c'>':     # only another > covers it
+    if covering and end == n and end - i == 1 and s[i] == c'>':     # only another > covers a >
         return
     below = child(node, s + i, end - i)
     if below != NULL:
@@ -288,7 +288,7 @@ cdef size_t rest_matched(TrieNode* node, const char* s, size_t n, size_t* end, b
 
 
 cdef inline size_t matched(TrieNode* node, const char* s, size_t n, size_t* end, bint covering) noexcept nogil:
-    """Do the same; most labels are one token."""
+    """Match the label like `rest_matched`, quickly if it is one token, as most labels are."""
     return node.label_size if node.label_size == node.token_size else rest_matched(node, s, n, end, covering)
 
 
@@ -318,7 +318,7 @@ cdef void at_prefix(Found* found, TrieNode* node, bint deep) noexcept nogil:
 
 
 cdef void within_label(Found* found, TrieNode* node, size_t at, bint deep) noexcept nogil:
-    """Do the same as `at_prefix` for a prefix that ends before the token at `at` in the label of `node`."""
+    """Do the same as `at_prefix`; the prefix ends inside the label of `node`, before the token at `at`."""
     cdef bint last = at + 1 == node.label_size
     if deep or node.label[at] != c'*' or not (last or node.label[at + 1] == c'.'):
         found.inexact = True

@@ -1,7 +1,7 @@
 """The answers to system requests: a description of the server, and the content of a monitoring page, in steps.
 
-Every answer begins with a description of the server (`server`); `data` is the content of a page. Knows nothing of
-subscriptions (requests.py).
+Every answer begins with a description of the server (`server`); `data` is the content of a monitoring page.
+Knows nothing of subscriptions (see requests.py).
 
 Source: nats.docs "System Events"; fields and their order probed on nats-server 2.15.1
 (tests/conformance/test_system_account.py).
@@ -54,9 +54,9 @@ if TYPE_CHECKING:
     Data = Generator[None, None, JsonDict]
 
 WITH_JETSTREAM = (
-    7  # flags of a server that clusters use: JetStream, binary snapshots and Raft traffic in accounts
+    7  # capability flags used in clusters: JetStream, binary snapshots, Raft traffic in accounts
 )
-PLACE = re.compile(r" at offset \d+$")  # only shown by the JetStream API
+PLACE = re.compile(r" at offset \d+$")  # only the JetStream API shows this part of an error
 NOT_A_PROFILE = "profiles are not supported yet"
 NOT_AN_EXPVAR = "expvars are not supported yet"
 
@@ -66,7 +66,7 @@ class Answers:
 
     def __init__(self, monitored: Monitored) -> None:
         self.monitored = monitored
-        self._seq = 0  # of the last answer
+        self._seq = 0  # number of the last answer
         self._pages: dict[str, Callable[[Given], Data]] = {
             "VARZ": self._varz,
             "SUBSZ": self._subsz,
@@ -99,7 +99,7 @@ class Answers:
         return compact_json(self._server())
 
     def page(self, name: str, body: bytes, **forced: object) -> Generator[None, None, bytes | None]:
-        """Return the page `name`, or None if the request is for other servers; `forced` replaces its fields."""
+        """Return the page `name`, or None if the request is for other servers; `forced` replaces fields of it."""
         try:
             given = read_body(name, body) | forced
         except JsonFault as error:
@@ -111,7 +111,7 @@ class Answers:
             return self.statistics()
         try:
             data = yield from self._pages[name](given)
-        except NotLeader:  # the leader answers
+        except NotLeader:  # the leader answers instead
             return None
         except BadArgument as error:
             return self._composed({"data": None, "error": {"code": 500, "description": str(error)}})
@@ -144,11 +144,11 @@ class Answers:
         return self.event(head, account_statz(self.monitored, account))
 
     def event(self, head: Mapping[str, object], fields: Mapping[str, object]) -> bytes:
-        """Return an event: `head`, the description of this server, and the fields of the event."""
+        """Return an event: the fields of `head`, the description of this server, and the fields of the event."""
         return compact_json({**head, "server": self._server(), **fields})
 
     def statistics(self) -> bytes:
-        """Return the statistics of the server, as STATSZ does."""
+        """Return the statistics of the server, as in STATSZ."""
         return self._composed({"statsz": self._statsz()})
 
     def user_info(self, session: ClientSession) -> bytes:
@@ -171,11 +171,11 @@ class Answers:
 
     # -- changes -----------------------------------------------------------------------------------------------
     def kick(self, body: bytes) -> bytes:
-        """Close the connection that the request names."""
+        """Close the connection given in the request."""
         return self._change(body, "no such client or leafnode id", lambda session: session.close("Kicked"))
 
     def start_lame_duck(self, body: bytes) -> bytes:
-        """Send INFO with `ldm` to the client that the request names, so that it moves to another server."""
+        """Send INFO with `ldm` to the client given in the request, so that it moves to another server."""
 
         def tell(session: ClientSession) -> None:
             session.send_line(info_line(self.monitored.node.info_fields(session, True) | {"ldm": True}))
@@ -183,7 +183,7 @@ class Answers:
         return self._change(body, "no such client id", tell)
 
     def _change(self, body: bytes, missing: str, change: Callable[[ClientSession], None]) -> bytes:
-        """Change the session that the request names; `missing` is the error if it does not exist."""
+        """Apply `change` to the session given in the request; `missing` is the error if there is no such session."""
         try:
             given = decode(body, CLIENT_ID, strict=False) if body else {}
         except JsonFault as error:

@@ -1,4 +1,4 @@
-"""The bodies of system requests: their fields, the servers they select, and the arguments of the monitoring views.
+"""The bodies of system requests: their fields, the servers that they select, and the arguments for monitoring views.
 
 Source: nats.docs "System Events"; names, types and error texts probed on nats-server 2.15.1
 (tests/conformance/test_system_account.py).
@@ -30,7 +30,7 @@ def _body(title: str, /, **fields: Kind) -> Struct:
     return Struct(f"{title}EventOptions", {**fields, **FILTER})
 
 
-# By the last token of the subject.
+# The fields of each request, by the last token of its subject.
 BODIES: dict[str, Struct] = {
     "STATSZ": _body("Statsz"),
     "VARZ": _body("Varz"),
@@ -67,7 +67,7 @@ BODIES: dict[str, Struct] = {
     "INFO": _body("AccInfo"),
 }
 CLIENT_ID = Struct("ClientIDReq", {"cid": UINT64, "id": UINT64})
-# Names in the query string, if they differ.
+# Names of fields in the query string, if they differ.
 ARGUMENTS: dict[str, dict[str, str]] = {
     "CONNZ": {"subscriptions": "subs"},
     "SUBSZ": {"subscriptions": "subs", "account": "acc"},
@@ -86,7 +86,7 @@ def read_body(name: str, body: bytes) -> dict[str, Any]:
 
 
 def asks_for(given: dict[str, Any], options: Options, server_name: str) -> bool:
-    """Return whether the filter of a request selects this server; no filter selects all servers."""
+    """Return whether the filter of a request selects this server; without a filter, all servers are selected."""
     exact = given.get("exact_match", False)
     for wanted, actual in (
         (given.get("server_name", ""), server_name),
@@ -101,7 +101,7 @@ def asks_for(given: dict[str, Any], options: Options, server_name: str) -> bool:
 
 
 def arguments_of(name: str, given: dict[str, Any]) -> Arguments:
-    """Return the fields as arguments of the monitoring view."""
+    """Return the fields as arguments for the monitoring view."""
     renamed = ARGUMENTS.get(name, {})
     values = {
         renamed.get(field, field.replace("_", "-") if name == "JSZ" else field): _text(value)

@@ -1,8 +1,8 @@
 """Requests about the tokens of accounts: store, look up, list and remove them.
 
-A directory of all accounts answers all of these, a cache only some; if the resolver cannot be written to,
-new tokens of known accounts are applied but not stored. Tokens are decoded and files are written in a thread, in the
-order of the requests.
+A resolver that is a directory of all accounts answers all of these requests, one that is a cache only some.
+If the resolver cannot be written to, new tokens of known accounts are applied but not stored. Tokens are
+decoded and files are written in a thread, in the order of the requests.
 
 Source: behaviour of nats-server 2.15.1, tests/conformance/test_jwt_claims.py.
 """
@@ -40,15 +40,15 @@ STEP = 32  # messages in one step
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of a request."""
+    """The result of a request. One of the three kinds of answers is set."""
 
     account: str = ""
     message: str = ""
     error: str = ""  # "": it succeeded
-    token: AccountToken | None = None  # to apply, if the account is known
+    token: AccountToken | None = None  # the token to apply if the account is known
     deleted: list[str] = field(default_factory=list)
-    texts: list[bytes] | None = None  # the answers, instead of `message`
-    names: list[str] | None = None  # the answer, instead of `message`
+    texts: list[bytes] | None = None  # the answers, if not `message`
+    names: list[str] | None = None  # the answer, if not `message`
 
 
 class ClaimsJob(Job):
@@ -82,7 +82,7 @@ class ClaimsRequests:
         self._answers = answers
 
     def subscribe(self) -> None:
-        """Subscribe to the requests that the resolver can answer."""
+        """Subscribe to the requests that this resolver can answer."""
         for subject in ("$SYS.ACCOUNT.*.CLAIMS.UPDATE", "$SYS.REQ.ACCOUNT.*.CLAIMS.UPDATE"):
             self._on(subject, self._update)
         if self._directory is None:
@@ -145,7 +145,7 @@ class ClaimsRequests:
         return Outcome(named, "jwt updated", token=token)
 
     def _stored_update(self, data: bytes, named: str, known: frozenset[str]) -> Outcome:
-        """Check a token and store it; a cache only stores tokens of known accounts."""
+        """Check a token and store it; a cache stores only tokens of known accounts."""
         cache = " cache" if self._is_cache else ""
         failed = f"jwt update{cache} resulted in error"
         text = data.decode("utf-8", "replace")

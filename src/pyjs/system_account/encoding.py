@@ -1,14 +1,14 @@
 """Compression of answers and traces, as requested by the receiver with `Accept-Encoding`.
 
-snappy means the framing format, which the `nats` command requests. For an encoding other than snappy and gzip
-the answer is `identity`.
+snappy means the framing format, which the `nats` command requests. For any encoding except snappy and gzip,
+the answer is sent uncompressed (`identity`).
 
 Source: probed on nats-server 2.15.1 (tests/conformance/test_system_account.py).
 """
 
 from __future__ import annotations
 
-GZIP_LEVEL = 1  # answers are composed between other work
+GZIP_LEVEL = 1  # low, since answers are composed between other work
 
 
 def accepted(headers: bytes) -> str:
@@ -22,7 +22,7 @@ def encoded(body: bytes, accept: str) -> tuple[bytes, bytes]:
     if not accept or not body:
         return b"", body
     wanted = accept.lower()
-    import gzip  # imported lazily: few ask for compression
+    import gzip  # imported lazily: few requests ask for compression
 
     import cramjam
 

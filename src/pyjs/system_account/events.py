@@ -2,7 +2,7 @@
 
 An event is composed only if it has a subscriber. Sessions open and close in the middle of other work, so
 events wait in a queue, and a chore publishes a few in each step; beyond QUEUE_MAX the oldest are dropped. An
-account whose connections change several times in between is reported once.
+account whose number of connections changes several times in between is reported once.
 
 Source: nats.docs "System Events"; subjects, fields and order probed on nats-server 2.15.1
 (tests/conformance/test_system_events.py).
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyjs.system_account.answers import Answers
 
 NS_PER_S = 1_000_000_000
-FIRST_STATSZ_NS = NS_PER_S // 4  # the interval doubles up to the final one
+FIRST_STATSZ_NS = NS_PER_S // 4  # the first interval; it doubles until it reaches the final one
 STATSZ_NS = 10 * NS_PER_S
 CONNS_NS = 30 * NS_PER_S
 STEP = 16  # events published in one step
@@ -39,8 +39,8 @@ PREFIX = "io.nats.server.advisory.v1."
 
 
 class _Event(NamedTuple):
-    subjects: tuple[bytes, ...]  # subjects with subscribers
-    kind: str  # the last part of its type
+    subjects: tuple[bytes, ...]  # those that have subscribers
+    kind: str  # the last part of the event's type
     fields: dict[str, object]
 
 
@@ -51,12 +51,12 @@ class SystemEvents(SessionEvents):
         self, node: Node, answers: Callable[[], Answers], subscribe: Callable[[], None] = lambda: None
     ) -> None:
         self._node = node
-        self._subscribe = subscribe  # subscribes in new accounts
+        self._subscribe = subscribe  # called when accounts are added, to subscribe in them
         self._answers = answers
-        # Events, or names of accounts whose connections changed.
+        # Events to publish, or names of accounts whose connections have changed.
         self._queue: deque[_Event | str] = deque(maxlen=QUEUE_MAX)
-        self._changed: set[str] = set()  # the names in the queue
-        self._publishing = False  # a chore is publishing
+        self._changed: set[str] = set()  # the account names in the queue
+        self._publishing = False  # a chore is publishing the queue
         self._interval_ns = FIRST_STATSZ_NS
         self._conns_due_ns = node.clock.now_ns() + CONNS_NS
         self._arm()
@@ -77,7 +77,7 @@ class SystemEvents(SessionEvents):
         account = session.account.name
         self._report_connections(account)
         more: dict[str, object] = {
-            "sent": {"msgs": session.in_msgs, "bytes": session.in_bytes},  # by the client
+            "sent": {"msgs": session.in_msgs, "bytes": session.in_bytes},  # sent by the client
             "received": {"msgs": session.out_msgs, "bytes": session.out_bytes},
             "reason": session.closed_reason,
         }
@@ -99,7 +99,7 @@ class SystemEvents(SessionEvents):
             self._add(account)
 
     def _heard(self, *subjects: str) -> tuple[bytes, ...]:
-        """Return the subjects that have subscribers."""
+        """Return those of `subjects` that have subscribers."""
         system = self._node.system_account
         if system is None:
             return ()
@@ -147,7 +147,7 @@ class SystemEvents(SessionEvents):
             system.send(subject, self._answers().description())
 
     def traced(self, trace: Trace) -> None:
-        """Publish a trace, after the PubAck if a stream stores the message."""
+        """Publish a trace; if a stream stores the message, after the PubAck."""
         request: dict[str, object] = {"header": dict(sorted(trace.headers.items())), "msgsize": trace.size}
         hops = {"hops": trace.hops} if trace.hops else {}
         body = self._answers().event({}, {"request": request, **hops, "events": trace.events})

@@ -1,8 +1,8 @@
 """The subscriptions of the server to system requests.
 
-The system account offers those about the server and about all accounts. Every other account has a few, by which
-clients learn about themselves and their account. The first request creates the object that answers them, so a server
-without such requests does not hold the monitoring views in memory.
+The system account offers requests about the server and about all accounts. Every other account offers a few,
+from which clients get information about themselves and their account. The object that answers is created by
+the first request, so a server without such requests does not load the monitoring views.
 
 Source: nats.docs "System Events"; permissions for requests: tests/conformance/test_system_account.py.
 """
@@ -30,7 +30,7 @@ USER_INFO = "$SYS.REQ.USER.INFO"
 COUNTED = 2000  # subscriptions counted in one step
 SERVER_PAGES = "STATSZ VARZ SUBSZ CONNZ ROUTEZ GATEWAYZ LEAFZ ACCOUNTZ JSZ HEALTHZ PROFILEZ EXPVARZ".split()
 SERVER_PAGES += "IPQUEUESZ RAFTZ".split()
-# In an account: the field of the request that the account's name overrides.
+# By the last token of the subject: the field of the request that is set to the account's name.
 ACCOUNT_PAGES = {
     "SUBSZ": "account",
     "CONNZ": "acc",
@@ -48,14 +48,14 @@ class SystemRequests:
     ) -> None:
         self._node = node
         self._make_answers = make_answers
-        self._reload = reload  # reloads after this turn, then calls back with the error, or ""
+        self._reload = reload  # schedules a reload after this turn; it calls back with the error, or ""
         self._answers: Answers | None = None
-        # Names of accounts with subscriptions; the system account never changes.
+        # Names of the accounts in which this object has subscribed. The system account never changes.
         self._served: set[str] = set()
 
     @property
     def answers(self) -> Answers:
-        """Return the composer of the answers, created by the first request."""
+        """Return the object that composes the answers; the first request creates it."""
         if self._answers is None:
             self._answers = self._make_answers()
         return self._answers
@@ -66,7 +66,7 @@ class SystemRequests:
         return self._answers is not None
 
     def subscribe(self) -> None:
-        """Subscribe in all accounts without these subscriptions; called at the start, and after each reload."""
+        """Subscribe in all accounts that lack these subscriptions; called at the start, and after each reload."""
         system = self._node.system_account
         if system is None:
             return
@@ -95,7 +95,7 @@ class SystemRequests:
         self._on(system, control + "LDM", lambda request: self.answers.start_lame_duck(request.payload))
         self._on(system, control + "RELOAD", lambda request: self._reloaded(system, request))
         if self._node.options.runs_jetstream:
-            from pyjs.system_account.purge import SUBJECT, purge  # only servers with streams need it
+            from pyjs.system_account.purge import SUBJECT, purge  # imported lazily: only servers with streams need it
 
             self._on(system, SUBJECT, lambda request: purge(self._node, system, request))
             if self._node.cluster is not None and not self._node.options.cluster.local:
@@ -104,7 +104,7 @@ class SystemRequests:
                 for subject in RESPONSES:
                     self._on(system, subject, lambda request: ask(self._node, system, request))
         if self._node.trust is not None:
-            from pyjs.system_account.claims import ClaimsRequests  # only servers with operators need it
+            from pyjs.system_account.claims import ClaimsRequests  # imported lazily: only needed with operators
 
             ClaimsRequests(self._node, system, lambda: self.answers).subscribe()
 
@@ -122,7 +122,7 @@ class SystemRequests:
 
     # -- requests ----------------------------------------------------------------------------------------------
     def _on(self, account: Account, subject: str, answer: Callable[[Request], Steps | bytes | None]) -> None:
-        """Answer requests for `subject` with the result of `answer`, unless it is None."""
+        """Answer requests for `subject` with the result of `answer`; if it is None, send no answer."""
 
         def handle(request: Request) -> Generator[Step, None, None]:
             try:
@@ -155,7 +155,7 @@ class SystemRequests:
 
     def _account_statz(self, request: Request) -> Steps:
         name = _account_name(request)
-        if name == "PING":  # for all accounts that the request names
+        if name == "PING":  # the request may be about any accounts
             return self.answers.page("STATZ", request.payload)
         return self.answers.page("STATZ", request.payload, accounts=[name])
 
@@ -173,7 +173,7 @@ class SystemRequests:
 
 
 def count_subscribers(account: Account, body: bytes) -> Steps:
-    """Count the clients' subscriptions to a subject, to "subject queue", or below a subject with wildcards."""
+    """Count the clients' subscriptions to a subject, to "subject queue", or matched by a subject with wildcards."""
     subject, *queues = body.strip().split(b" ")
     literal = is_valid_literal(subject)
     found = account.subs.match(subject) if literal else account.subs.subscriptions()
@@ -189,7 +189,7 @@ def count_subscribers(account: Account, body: bytes) -> Steps:
 
 
 def _in_system_account(subject: str, account: str) -> bytes:
-    """Return the system account's subject for a request from another account, as shown in traces."""
+    """Return the system account's subject for a request from another account, as traces show it."""
     if subject == "$SYS.REQ.USER.INFO":
         return f"$SYS.REQ.USER.{account}.INFO".encode()
     return f"$SYS.REQ.ACCOUNT.{account}.{subject.rpartition('.')[2]}".encode()

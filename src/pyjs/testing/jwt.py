@@ -49,7 +49,7 @@ def token(
     issued_at: int | None = None,
     **claims: Any,
 ) -> str:
-    """Return a token of any kind; `claims` are top-level claims, such as `exp`."""
+    """Return a token of any kind; `claims` are additional top-level claims, such as `exp`."""
     body = {"sub": subject, **claims, "nats": {"type": kind, "version": 2, **(nats or {})}}
     if name:
         body["name"] = name
@@ -70,7 +70,7 @@ def account_token(
     claims: dict[str, Any] | None = None,
     **nats: Any,
 ) -> str:
-    """Return the token of an account without limits and JetStream, except for those in `limits`."""
+    """Return the token of an account that has no limits and no JetStream, except for those in `limits`."""
     return token(
         operator,
         "account",

@@ -38,7 +38,7 @@ class MemoryLink(Link):
     """A link without a socket: collects the bytes that the session writes."""
 
     def __init__(self) -> None:
-        self.data = b""  # written and not yet taken
+        self.data = b""  # bytes written and not taken yet
         self.closed = False
         self.aborted = False
         self.reading = True  # False: the session has paused its input
@@ -98,7 +98,7 @@ class RawClient:
         """Pass one read to the session, and run the node's turns."""
         buffer = bytearray(data)
         self.session.receive_buffer(buffer, len(data))
-        buffer[:] = bytes(len(data))  # the buffer of a real connection is overwritten by the next read
+        buffer[:] = bytes(len(data))  # as in a real connection, where the next read overwrites the buffer
         self.node.turn()
 
     def take(self) -> bytes:
@@ -130,7 +130,7 @@ class RawClient:
         return [frame.payload for frame in self.frames()]
 
     def request(self, subject: bytes, payload: bytes = b"", headers: bytes = b"") -> Frame:
-        """Publish a request with an inbox, and return the only answer."""
+        """Publish a request with an inbox, and return its only answer."""
         self.send(b"SUB _INBOX.rq.* rq\r\n")
         self.take()
         if headers:
@@ -155,7 +155,7 @@ class VirtualNode:
         now_ns: int | None = None,
         **keys: Unpack[ConfigKeys],
     ) -> None:
-        """Create the node; call `__enter__` (`with`) to start it.
+        """Create the node; entering the context (`with`) starts it.
 
         `config` and `keys` are those of pyjs.aio.Server; without them the node has no JetStream. All random numbers
         are derived from `seed`, and time begins at `now_ns`.

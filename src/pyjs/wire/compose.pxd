@@ -1,6 +1,7 @@
 """Builder of all messages that the server itself composes: replies, stored messages, deliveries.
 
-The body does not follow the tail. The caller writes the tail, and the reply, if any.
+In these messages the body does not follow the tail in memory. The caller writes the tail, and the reply, if
+any.
 """
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy

@@ -1,4 +1,4 @@
-"""WebSocket frames of a client as bytes of its protocol."""
+"""The bytes of the NATS protocol in WebSocket frames of a client."""
 from libc.stdint cimport uint64_t
 
 cdef enum:
@@ -17,7 +17,7 @@ cdef class FrameReader:
     cdef Place place
     cdef bint masked, deflates
     cdef public size_t packed_max
-    cdef unsigned char head[HEAD_MAX]   # of a frame, as far as received
+    cdef unsigned char head[HEAD_MAX]   # of a frame; the part received so far
     cdef size_t head_len
     cdef int opcode                     # of the frame
     cdef uint64_t left                  # bytes of the frame that have not arrived

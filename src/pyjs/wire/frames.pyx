@@ -1,14 +1,15 @@
-"""WebSocket frames of a client as bytes of its protocol: RFC 6455, and RFC 7692 for compressed messages.
+"""The bytes of the NATS protocol in WebSocket frames of a client: RFC 6455, and RFC 7692 for compressed messages.
 
-The reader gets one read of the connection at a time and returns events. Consecutive uncompressed frames are one
-PLAIN event, whatever their number: clients send a frame for each PUB, and a Python object per frame would cost more
-than the message itself. Parts of an uncompressed frame are returned as they arrive, so there is no size limit for it
-here; those of a compressed message are collected up to a limit. Inflates nothing and answers nothing.
+The reader takes one read of the connection at a time and returns events. Consecutive uncompressed frames are
+one PLAIN event, whatever their number: clients send a frame for each PUB, and a Python object per frame would
+cost more than the message itself. The parts of an uncompressed frame are returned as they arrive, so its size
+is not limited here. The parts of a compressed message are collected up to a limit. Inflates nothing and
+answers nothing.
 
     frame:  FIN RSV1 RSV2 RSV3 opcode(4) | MASK length(7) | [length(16 or 64)] | [key(32)] | payload
 
-Texts of the faults and the order of the checks as nats-server 2.15: tests/conformance/test_websocket.py. Compiled:
-a library in Python needs 8 us for a frame (docs/dependencies.md); benchmarks/websocket.py.
+Error texts and the order of the checks follow nats-server 2.15: tests/conformance/test_websocket.py.
+Compiled: a library in Python needs 8 us for a frame (docs/dependencies.md); benchmarks/websocket.py.
 """
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -34,7 +35,7 @@ cdef enum:
     E_NEED = 0
     E_PLAIN = 1
     E_PACKED = 2
-    E_CLOSE = 3                 # followed by PING and PONG, like their opcodes
+    E_CLOSE = 3                 # E_CLOSE, E_PING and E_PONG are in the order of their opcodes
     E_FAULT = 6
     E_TOO_LARGE = 7
 

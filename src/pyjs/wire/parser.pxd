@@ -3,7 +3,7 @@ from pyjs.wire.ops cimport Msg
 
 cdef class Parser:
     cdef Msg msg                    # set by next() for OP_MSG; valid until the next call
-    cdef const char* line           # arguments of the operation for the others
+    cdef const char* line           # arguments of any operation except OP_MSG
     cdef size_t line_len
     cdef public size_t max_payload
     cdef public size_t max_control_line
@@ -11,7 +11,7 @@ cdef class Parser:
     cdef const char* data           # this read
     cdef size_t size
     cdef size_t at                  # parsed so far
-    cdef char* kept                 # an operation split between reads
+    cdef char* kept                 # the beginning of an operation that is split between reads
     cdef size_t kept_len
     cdef size_t kept_room
     cdef size_t kept_need           # its whole length, 0: its control line is incomplete
@@ -21,8 +21,8 @@ cdef class Parser:
 
     cdef void begin(self, const char* data, size_t n) noexcept nogil
     cdef int next(self) noexcept nogil              # an Op; OP_NEED: this read is used up
-    cdef void finish(self) noexcept nogil           # keeps the cut operation; `data` may go away
-    cdef bytes take_rest(self)                      # copies what is not parsed yet; `data` may go away
+    cdef void finish(self) noexcept nogil           # copies an incomplete operation; `data` may be freed
+    cdef bytes take_rest(self)                      # copies the part that is not parsed yet; `data` may be freed
     cdef int parse_one(self, const char* p, size_t n, size_t* used) noexcept nogil
     cdef int args(self, int op, const char* p, size_t n, size_t start, size_t* used) noexcept nogil
     cdef int publish(self, bint with_headers, const char* p, size_t n, size_t start, size_t* used) noexcept nogil

@@ -5,9 +5,9 @@ operation so that the read's memory may be freed. Operations are parsed in place
 between reads is copied, with no more of the next read than it needs. Invariant: the same bytes give the same
 operations, no matter how they are split into reads.
 
-Knows only the grammar and the size limits: no subscriptions, no replies. Grammar and the reaction to
-each kind of wrong input as nats-server 2.15: tests/conformance/scenarios/protocol. Compiled: every message passes
-here (benchmarks/: core publish, 1-1).
+Knows only the grammar and the size limits: no subscriptions, no replies. The grammar and the reaction to each
+kind of wrong input follow nats-server 2.15: tests/conformance/scenarios/protocol. Compiled: every message
+passes here (benchmarks/: core publish, 1-1).
 """
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, realloc
@@ -129,7 +129,7 @@ cdef class Parser:
         self.at = self.size = 0
 
     cdef bytes take_rest(self):
-        """Return the unparsed part of this read, and continue in it: the caller keeps it while it is parsed."""
+        """Return a copy of the unparsed rest of this read, which the caller holds until it is parsed."""
         cdef bytes rest = self.data[self.at:self.size]
         self.begin(rest, len(rest))
         return rest

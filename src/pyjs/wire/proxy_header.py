@@ -6,7 +6,7 @@
 
 Big-endian. Knows no sockets: it reads the bytes received so far, at most 64 KiB of them.
 
-Source: https://www.haproxy.org/download/2.9/doc/proxy-protocol.txt; texts as nats-server 2.15.1,
+Source: https://www.haproxy.org/download/2.9/doc/proxy-protocol.txt; error texts are nats-server 2.15.1's,
 tests/conformance/test_proxy_protocol.py.
 """
 
@@ -37,8 +37,8 @@ class BadHeader(ValueError):
 class ProxyHeader:
     """A complete header."""
 
-    size: int  # bytes before those of the client; 0: there is no header
-    ip: str = ""  # "": the proxy connects for itself
+    size: int  # bytes of the header; the client's bytes follow. 0: there is no header
+    ip: str = ""  # of the client; "": the proxy connects on its own behalf
     port: int = 0
 
 
@@ -59,7 +59,7 @@ def read_header(data: bytes) -> ProxyHeader | None:
 
 
 def missing(data: bytes) -> str:
-    """Return the error text for an incomplete header that gets no more bytes."""
+    """Return the error text for a header that is still incomplete when no more bytes come."""
     if len(data) < PREFIX_SIZE:
         return "failed to read protocol version"
     if data.startswith(PREFIX_V1):
@@ -76,7 +76,7 @@ def missing(data: bytes) -> str:
 
 
 def ends_between_parts(data: bytes) -> bool:
-    """Return whether an incomplete header ends at the end of one of its parts; error texts depend on it."""
+    """Return whether an incomplete header ends exactly after one of its parts; error texts depend on it."""
     if data.startswith(PREFIX_V1) or len(data) in (0, PREFIX_SIZE, len(SIGNATURE_V2), FIXED_SIZE):
         return True
     return len(data) > FIXED_SIZE and (data[12] & 0x0F == LOCAL or data[13] & 0xF0 == UNSPECIFIED)

@@ -12,7 +12,7 @@ cdef enum FrameKind:
     FRAME_SYNCED = 8            # the interest that existed when the route opened has been sent
     FRAME_SENDER = 9            # JSON: the client of the next message; between workers
     FRAME_CLIENTS = 10          # the number of the sender's clients in an account, 4 bytes
-    FRAME_AFTER = 11            # of a bulk connection: the number of frames of the route that precede the next frame
+    FRAME_AFTER = 11            # on a bulk connection: how many frames of the route precede the next frame
     FRAME_CONSENSUS = 12        # a batch for the replicated groups (consensus/batch.py); on a separate connection
 
 cdef enum FrameFlag:
@@ -23,7 +23,7 @@ cdef enum:
     HEADER_SIZE = 12
     MSG_FIXED_SIZE = 24
     INTEREST_FIXED_SIZE = 8
-    FRAME_MAX = 67108864 + 1048576      # bytes of a body: the largest max_payload, and its subjects
+    FRAME_MAX = 67108864 + 1048576      # bytes of a body: the largest max_payload, plus the subjects of the message
     CONTROL_MAX = 1048576       # bytes of any other body
 
 cdef struct FrameHeader:

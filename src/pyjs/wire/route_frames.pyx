@@ -52,7 +52,7 @@ cdef class FrameReader:
         return 1
 
     cdef int next_kept(self) noexcept nogil:
-        """Do the same as `next`, for a frame whose beginning is stored."""
+        """Return the next frame like `next`, when its beginning is stored."""
         cdef int found = self.refill(HEADER_SIZE)
         if found != 1:
             return found

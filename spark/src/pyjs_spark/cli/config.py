@@ -37,7 +37,7 @@ SECTIONS = ("pipeline", "options", "spark", "catalog")
 
 
 def from_file(path: str, more: Mapping[str, str]) -> Job:
-    """Return the job of a file; `more` are options that take precedence over the file's. Raises OptionError."""
+    """Return the job that a file defines; `more` are options that override those in the file. Raises OptionError."""
     said = tables_of(path)
     try:
         return from_tables(said, more)

@@ -1,9 +1,9 @@
-"""The command `pyjs-pipeline`: runs pipelines between streams and lakes, after checking and explaining them.
+"""The command `pyjs-pipeline`: checks, explains and runs pipelines between streams and lakes.
 
-Results go to stdout, every error is one line on stderr. Exit codes: 0 done, 1 failed for another reason, 2 the
-command line, a configuration or the installation is wrong, 3 messages were lost, 4 the server cannot be reached, 5
-`quality` found something, 130 and 143 interrupted (SIGINT, SIGTERM). The keys and the output of each kind of job are
-in its module of `lake`. Spark is started only if the command has work for it.
+Results go to stdout, every error is one line on stderr. Exit codes: 0 success; 1 failed for any other reason;
+2 an error in the command line, a configuration or the installation; 3 messages were lost; 4 the server cannot
+be reached; 5 `quality` found faults; 130 and 143 interrupted (SIGINT, SIGTERM). The keys and the output of
+each kind of job are in its module of `lake`. Spark is started only if the command has work for it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CODES: Mapping[str, int] = {
     **dict.fromkeys(("ServerUnreachable", "ConnectionLost", "RequestTimeout", "NoResponders"), UNREACHABLE),
     **dict.fromkeys(("ReadStalled", "NotAcknowledged"), UNREACHABLE),
 }
-OF_FILES = {  # commands on any pipeline that a file describes, or on an archive
+OF_FILES = {  # commands for any pipeline that a file defines, or for an archive
     "validate": "check a pipeline without asking a server",
     "explain": "show what the next run would read and write",
     "status": "show how far a pipeline is, and what it lacks",
@@ -49,7 +49,7 @@ COMMANDS: Mapping[str, str] = {
     **OF_FILES,
 }
 PROGRAM = "pyjs-pipeline"
-EVERY = "1m"  # how often --continuous looks
+EVERY = "1m"  # the default interval of --continuous
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -87,7 +87,7 @@ def _ended_by_sigterm() -> Iterator[None]:
 
     try:
         before = signal.signal(signal.SIGTERM, end)
-    except ValueError:  # in a thread, which gets no signals
+    except ValueError:  # in a thread, which receives no signals
         yield
         return
     try:
@@ -114,7 +114,7 @@ def _act(said: argparse.Namespace) -> int:
 
 
 def _done(job: Job, command: str, said: argparse.Namespace) -> Outcome:
-    """Run a subcommand; the name of a kind of job means `run` with keys from the command line instead of a file."""
+    """Run a subcommand. The name of a kind of job means `run`, with keys from the command line instead of a file."""
     kind = job.kind
     if command == "validate":
         return kind.validate(job)
@@ -146,7 +146,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _check_command(given: Sequence[str]) -> None:
-    """Refuse an unknown command with a better text than argparse's."""
+    """Refuse an unknown command, with a better error text than argparse's."""
     first = given[0] if given else ""
     if not first:
         raise OptionError(f"name a command: {', '.join(COMMANDS)}")
@@ -205,7 +205,7 @@ def job_of(said: argparse.Namespace) -> Job:
         return kind.job(given, options)
     if "stream" in given:
         raise OptionError(f"give a stream and a target, or -c {path}; not both")
-    is_submitted = said.command == submit.NAME  # there the master says which cluster
+    is_submitted = said.command == submit.NAME  # then `--master` selects the cluster
     for name in given:
         if not (is_submitted and name == "master"):
             raise OptionError(f"--{name.replace('_', '-')} stands in {path}; leave it out here")

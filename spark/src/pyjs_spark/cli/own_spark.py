@@ -1,4 +1,4 @@
-"""A Spark session for one command: without log output, stopped with the command, with full errors of workers."""
+"""A Spark session for one command: it does not log, ends with the command, and raises workers' original errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def own_spark(name: str, master: str, settings: Mapping[str, str]) -> Iterator[S
     quiet = {"spark.log.level": "OFF", "spark.ui.showConsoleProgress": sys.stderr.isatty()}
     spark = None
     logging.root.addFilter(_is_told)
-    # It logs the exceptions that its callers get, with stacks.
+    # py4j logs, with stacks, the exceptions that its callers also get.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     try:
         spark = sessions.session(name, master, **{**quiet, **settings})
@@ -38,13 +38,13 @@ def own_spark(name: str, master: str, settings: Mapping[str, str]) -> Iterator[S
         raise worker_error(str(error)) from error
     finally:
         if spark is not None:
-            with suppress(Exception):  # the JVM may be gone by now; its results are already reported
+            with suppress(Exception):  # the JVM may have ended already; the results were reported before
                 spark.stop()
         logging.root.removeFilter(_is_told)
 
 
 def _is_told(record: logging.LogRecord) -> bool:
-    """Return whether to log a record; Py4J's stack trace of an interrupt is not logged, since one line reports it."""
+    """Return whether to log a record. Py4J's stack trace of an interrupt is not logged, since one line reports it."""
     return not record.getMessage().endswith("while sending command.")
 
 

@@ -1,11 +1,12 @@
-"""The command submit-args: this package as a zip, an application, and the line for spark-submit that runs a job.
+"""The command submit-args: packs this package, writes an application, and prints a spark-submit line for a job.
 
-The zip has only the Python files, since `--py-files` cannot transfer compiled code; workers use the decoder in plain
-Python. Spark finds a format without registration only in an installed package, not in one from --py-files; so the
-application registers it, as `pyjs_spark.session()` does. Workers also need a Python of the same version with pyarrow:
-the same environment on all machines, or a shipped one (`--archives`, see docs/guide.md).
+The zip contains only the Python files, since `--py-files` cannot transfer compiled code; workers then use the
+decoder in plain Python. Spark finds a format without registration only in an installed package, not in one
+from --py-files, so the application registers it, as `pyjs_spark.session()` does. Workers also need a Python
+of the same version with pyarrow: the same environment on all machines, or a shipped one (`--archives`, see
+docs/guide.md).
 
-Knows no servers and starts nothing.
+Knows no servers, and starts nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ TEXT = "package this for a cluster, and print the line for spark-submit"
 ZIP = "pyjs_spark.zip"
 APPLICATION = "pyjs_pipeline.py"
 PACKAGES = ("pyjs_spark", "pyspark_jetstream")
-SAME_TIME = (1980, 1, 1, 0, 0, 0)  # so that equal files give equal zips
+SAME_TIME = (1980, 1, 1, 0, 0, 0)  # fixed, so that equal files give equal zips
 PIPELINE = '''"""pyjs-pipeline as an application for spark-submit."""
 
 import sys
@@ -115,7 +116,7 @@ def _print(
     said: argparse.Namespace, master: str, app: str | None, argv: Sequence[str], spark: Mapping[str, str]
 ) -> int:
     folder = os.path.abspath(said.to)
-    line(master, "", "", (), {})  # reports errors before anything is written
+    line(master, "", "", (), {})  # called for its errors, before anything is written
     path, application = package(folder)
     words = line(master, path, app or application, argv, spark)
     print(json.dumps({"command": words}) if said.json else shlex.join(words))

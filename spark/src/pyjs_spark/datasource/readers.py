@@ -1,11 +1,11 @@
 """Readers of `jetstream`: ranges in workers, and the plans of batches and of streaming queries.
 
-Processes: a batch reader plans in a process beside the driver and reads in a worker. A stream reader plans in one
-process as long as its query runs, while `read` runs in workers on a pickled copy, so `read` may use only attributes
-that never change.
+Processes: a batch read is planned in a process beside the driver, and read in workers. A streaming read is
+planned in one process for as long as its query runs, while `read` runs in workers on a pickled copy; so
+`read` may use only attributes that never change.
 
-No reader changes anything on the server. Progress is in Spark's checkpoint, and `commit` does nothing: Spark never
-commits the last batch of a query that ends, so the server must not depend on it.
+No reader changes anything on the server. The progress is in Spark's checkpoint, and `commit` does nothing:
+Spark does not commit the last batch of a query that ends, so the server must not depend on commits.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class RangeReader:
-    """The part of both readers that runs in workers: reads one range as Arrow batches. Pickled; immutable."""
+    """The part of both readers that runs in workers and reads one range as Arrow batches. Pickled; immutable."""
 
     def __init__(self, options: Options, projection: Projection) -> None:
         self.options = options
@@ -56,7 +56,7 @@ class RangeReader:
 
     def messages(self, what: ReadRange) -> Iterator[pa.RecordBatch]:
         """Read one range by the options' mode, with the columns and names of messages."""
-        from pyjs_spark.read import modes  # not needed for planning
+        from pyjs_spark.read import modes  # imported lazily: not needed for planning
 
         report = Report()
         yield from modes.read_range(self.options.connect, what, report)
@@ -115,8 +115,8 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def __init__(self, reading: RangeReader, planner: Planner) -> None:
         self._reading = reading
         self._planner = planner
-        self._target: offsets.Offsets | None = None  # with Trigger.AvailableNow: where the query ends
-        self._last_batch_s = float("-inf")  # when a batch was last given, for minRowsPerTrigger
+        self._target: offsets.Offsets | None = None  # with Trigger.AvailableNow: the offset at which the query ends
+        self._last_batch_s = float("-inf")  # time of the last batch, for minRowsPerTrigger
 
     def initialOffset(self) -> dict[str, object]:
         """Return the first offset of a query without a checkpoint."""
@@ -125,7 +125,8 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return one of the limits that the options set; `latestOffset` applies all of them.
 
-        Spark accepts one limit and passes it to `latestOffset`, which ignores it, so any of them will do.
+        Spark accepts one limit and passes it to `latestOffset`, which ignores it; so any of them is
+        sufficient.
         """
         options = self._reading.options
         if options.max_rows_per_trigger is not None:
@@ -136,7 +137,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             return ReadMinRows(options.min_rows_per_trigger)
         return ReadAllAvailable()
 
-    # Spark passes a limit only if the parameters allow one.
+    # Spark passes a limit only if `latestOffset` has a parameter for it.
     def latestOffset(
         self, start: dict[str, object] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, object]:
@@ -158,7 +159,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return found or self._planner.cut
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Store the current end of the streams, at which this query stops."""
+        """Store the current end of the streams, at which this query will end."""
         self._target = self._planner.newest()
 
     def reportLatestOffset(self) -> dict[str, object]:
@@ -168,7 +169,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return {**newest, "lost": dict(lost)} if lost else newest
 
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> list[InputPartition]:
-        """Cut the range between two offsets into tasks; after a crash Spark passes the same two again."""
+        """Cut the range between two offsets into tasks. After a crash, Spark passes the same two offsets again."""
         spans = self._planner.between(offsets.from_json(start), offsets.from_json(end), self._cut(end))
         return self._reading.ranges(spans, self._reading.options.subjects)
 
@@ -177,7 +178,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return self._reading.rows(partition)
 
     def commit(self, end: dict[str, object]) -> None:
-        """Do nothing: the checkpoint has the progress, and Spark never commits the last batch of a query."""
+        """Do nothing: the checkpoint has the progress, and Spark does not commit the last batch of a query."""
 
     def stop(self) -> None:
         """Do nothing: the connection belongs to the process and ends with it."""

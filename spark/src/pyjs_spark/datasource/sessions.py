@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JAVA_MIN = 17
-JAVA_SECONDS = 30.0  # a cold JVM on a busy machine
+JAVA_SECONDS = 30.0  # seconds that starting Java may take: a cold JVM on a busy machine
 PYSPARK_MIN, PYSPARK_BELOW = (4, 2), (4, 4)
 SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit for the application that it starts
 INSTALL = "pip install pyjs-spark"
@@ -41,10 +41,10 @@ def local_settings(cores: int) -> dict[str, str]:
 
 
 EVERYWHERE = {
-    "spark.speculation": "false",  # a second reader of the same range is work for nothing
+    "spark.speculation": "false",  # a second attempt at the same range would be wasted work
     "spark.sql.python.filterPushdown.enabled": "true",  # for option pushdown
-    # Passwords in addresses do not show in plans, in the web page and in event logs; Spark itself hides those in
-    # separate options.
+    # Hides passwords in addresses from plans, the web page and event logs; Spark itself hides only passwords
+    # in separate options.
     "spark.sql.redaction.string.regex": r"(?i)(?<=nats://|tls://)[^\s@/,'\"]+(?=@)",
     "spark.sql.session.timeZone": "UTC",
 }
@@ -55,7 +55,7 @@ def register(spark: SparkSession) -> None:
 
     Every thread that writes must call it too, unless it created the session.
     """
-    from pyjs_spark.datasource.source import source_of  # needs pyspark
+    from pyjs_spark.datasource.source import source_of  # imported lazily: needs pyspark
 
     _share_zip(spark)
     activate(spark)
@@ -64,7 +64,7 @@ def register(spark: SparkSession) -> None:
 
 
 def activate(spark: Any) -> None:
-    """Make a session the active one of this thread, where Spark looks for sinks written in Python."""
+    """Make a session the active one of this thread; Spark looks there for sinks written in Python."""
     if "connect" not in type(spark).__module__:
         sessions = getattr(spark._jvm, "org.apache.spark.sql.classic.SparkSession")
         sessions.setActiveSession(spark._jsparkSession)
@@ -81,13 +81,13 @@ def _share_zip(spark: SparkSession) -> None:
 
 
 def session(app_name: str = "pyjs", master: str = "local[*]", **conf: object) -> SparkSession:
-    """Return a Spark session with `jetstream` registered; `conf` takes precedence over the defaults.
+    """Return a Spark session with `jetstream` registered; `conf` overrides the defaults.
 
-    Names of Spark's settings have dots: `session(**{"spark.ui.enabled": "true"})`. An existing session
-    is returned, with the settings applied that can still change.
+    Names of Spark's settings have dots: `session(**{"spark.ui.enabled": "true"})`. If there is a session
+    already, it is returned, after applying the settings that can still change.
 
     Raises:
-        SparkMissing: pyspark, pyarrow, or a Java from version 17 on is missing.
+            SparkMissing: pyspark, pyarrow, or Java 17 or newer is missing.
     """
     made = make(app_name, master, conf)
     register(made)
@@ -104,7 +104,7 @@ def make(app_name: str, master: str, conf: Mapping[str, object]) -> SparkSession
     is_submitted = SUBMITTED in os.environ
     is_local = master.startswith("local") and not is_submitted
     if is_local:
-        # Workers find pyarrow and this package only in the Python of this process.
+        # Workers must run the Python of this process, which has pyarrow and this package.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {**(local_settings(cores_of(master)) if is_local else EVERYWHERE), **conf}
     builder = SparkSession.builder.appName(app_name)
@@ -126,7 +126,7 @@ def _connected(remote: str, conf: Mapping[str, object]) -> SparkSession:
 
     made = SparkSession.builder.remote(remote).getOrCreate()
     for name, value in conf.items():
-        if made.conf.isModifiable(name):  # the others belong to the server
+        if made.conf.isModifiable(name):  # the server determines the others
             made.conf.set(name, _text(value))
     return made
 
@@ -136,11 +136,11 @@ def _text(value: object) -> str:
 
 
 def cores_of(master: str) -> int:
-    """Return the number of tasks that a local master runs at once."""
+    """Return the number of tasks that a local master runs at the same time."""
     said = re.match(r"local\[(\d+)", master)
     if said or master == "local":
         return int(said[1]) if said else 1
-    # not on macOS
+    # sched_getaffinity does not exist on macOS
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -164,7 +164,7 @@ def check_packages() -> None:
 
 
 def check_java() -> None:
-    """Raise SparkMissing unless Spark can find Java 17 or newer."""
+    """Raise SparkMissing if Spark cannot find Java 17 or newer."""
     home = os.environ.get("JAVA_HOME")
     program = os.path.join(home, "bin", "java") if home else shutil.which("java")
     where = f"JAVA_HOME={home}" if home else "PATH"

@@ -1,12 +1,12 @@
 """Writers of the data source `jetstream`: the classes that Spark's Python Data Source API calls.
 
-A thin layer, like source.py: rows, frames, acknowledgements and progress are modules that know nothing of Spark. A
-writer is created beside the driver for each batch and pickled; `write` runs in a worker for one partition. Spark
-does not pass the number of the batch, but sets it and the query's id as local properties of the task. That is
-not documented, so their absence is an error here.
+A thin layer, like source.py: rows, frames, acknowledgements and progress are in modules that know nothing of
+Spark. For each batch, a writer is created beside the driver and pickled; `write` runs in a worker for one
+partition. Spark does not pass the number of the batch to it, but sets the number and the query's id as local
+properties of the task. That is not documented, so it is an error here if they are missing.
 
-Source: pyspark.sql.datasource and pyspark/sql/worker/write_into_data_source.py of 4.2 and 4.3; each trap of it has a
-test in spark/tests/datasource/test_sink.py.
+Source: pyspark.sql.datasource and pyspark/sql/worker/write_into_data_source.py of 4.2 and 4.3; each of their
+pitfalls has a test in spark/tests/datasource/test_sink.py.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class PartitionWriter:
             return Committed(*astuple(delivery.write(batches)))
 
     def tell(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Log results that a user may not expect."""
+        """Log results that may surprise the user."""
         done = [each for each in messages if isinstance(each, Committed)]
         duplicates = sum(each.duplicates for each in done)
         if duplicates:
@@ -96,13 +96,13 @@ class JetStreamWriter(DataSourceArrowWriter):
     """A batch write."""
 
     def __init__(self, options: SinkOptions, plan: RowPlan, is_unnamed: bool) -> None:
-        """`is_unnamed`: the user gave no sinkId, so no later write can use the markers; the end removes them."""
-        self.batch: int | None = None  # its number, if the caller knows it
+        """`is_unnamed`: no sinkId was given, so no later write can use the markers; the end removes them."""
+        self.batch: int | None = None  # number of the batch, if the caller knows it
         self._writing = PartitionWriter(options, plan)
         self._is_unnamed = is_unnamed
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write one partition, in a worker. Within foreachBatch, a sink with an id gets the number of its batch."""
+        """Write one partition, in a worker. In foreachBatch, a sink with an id gets the number of the batch."""
         batch = int(_property(BATCH_ID) or 0) if self.batch is None else self.batch
         return self._writing.write(iterator, self._writing.options.sink_id, batch, _partition())
 
@@ -112,7 +112,7 @@ class JetStreamWriter(DataSourceArrowWriter):
         self._forget()
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Handle a partition that failed for good: stored rows stay, and a write with a sinkId can be repeated."""
+        """Handle a partition that failed permanently: stored rows stay, and a write with a sinkId can be repeated."""
         self._forget()
 
     def _forget(self) -> None:
@@ -123,7 +123,7 @@ class JetStreamWriter(DataSourceArrowWriter):
         try:
             with closing(Client(options.connect)) as client:
                 Progress(client, options, options.sink_id).forget()
-        except SparkError as error:  # the messages are stored; what stays is a key of some bytes
+        except SparkError as error:  # the messages are stored; only a key of some bytes is left behind
             LOG.warning("the progress of %s stays in the bucket: %s", options.sink_id, error)
 
 
@@ -150,7 +150,7 @@ class JetStreamStreamWriter(DataSourceStreamArrowWriter):
         self._writing.tell(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Do nothing: stored rows are found when the batch is repeated."""
+        """Do nothing: when the batch is repeated, stored rows are found and not written again."""
 
 
 def _property(name: str) -> str:

@@ -1,10 +1,11 @@
 """Data source `jetstream`: the classes that Spark's Python Data Source API calls.
 
-A thin layer: options, plans, offsets and reading are modules that know nothing of Spark. The data source is created
-in a process beside the driver and pickled there. Spark starts several such processes for a query; modules that only
-some of them need are imported inside functions, which saves 0.15 s of processor time.
+A thin layer: options, plans, offsets and reading are in modules that know nothing of Spark. The data source
+is created in a process beside the driver and pickled there. Spark starts several such processes for a query;
+modules that only some of them need are imported inside functions, which saves 0.15 s of processor time.
 
-Source: pyspark.sql.datasource of 4.2 and 4.3; each trap of it has a test in spark/tests/datasource/test_source.py.
+Source: pyspark.sql.datasource of 4.2 and 4.3; each pitfall has a test in
+spark/tests/datasource/test_source.py.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ if TYPE_CHECKING:
 class JetStreamSource(DataSource):
     """Messages of JetStream streams as rows."""
 
-    parallelism = PARALLELISM  # tasks of a read that does not say minPartitions
+    parallelism = PARALLELISM  # tasks of a read without minPartitions
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        # Checked here because Spark asks for `schema()` only if its user gave none.
+        # Checked here, because Spark calls `schema()` only if the user gave none.
         super().__init__(options)
         self._sink = parse_sink_options(options) if is_of_writing(options) else None
         self._read = None if self._sink is not None else parse_options(options)
@@ -45,7 +46,7 @@ class JetStreamSource(DataSource):
         return "jetstream"
 
     def schema(self) -> str:
-        """Return all columns but ts_ns; for buckets and object stores, the columns of their tables."""
+        """Return all columns except ts_ns; for buckets and object stores, the columns of their tables."""
         options = self._reading()
         if options.is_table:
             from pyjs_spark.datasource import tables
@@ -61,7 +62,7 @@ class JetStreamSource(DataSource):
             from pyjs_spark.datasource import tables
 
             return tables.reader(options, schema.fields, self.parallelism)
-        # Spark refuses any read by a class that has pushFilters while its own option for that is off.
+        # If filter pushdown is off in Spark, it refuses every read by a class that has pushFilters.
         kind = FilteringReader if options.pushdown else JetStreamReader
         return kind(*self._parts(options, schema))
 
@@ -75,7 +76,7 @@ class JetStreamSource(DataSource):
             return tables.stream_reader(options, schema.fields, self.parallelism)
         return JetStreamStreamReader(*self._parts(options, schema))
 
-    # Spark calls these two by the names of their parameters when a batch is committed.
+    # When a batch is committed, Spark passes arguments to these two by the names of their parameters.
     def writer(self, schema: StructType, overwrite: bool) -> JetStreamWriter:
         """Return the writer of a batch."""
         from pyjs_spark.datasource import sink
@@ -100,9 +101,9 @@ class JetStreamSource(DataSource):
 
 
 def source_of(parallelism: int | None) -> type[JetStreamSource]:
-    """Return the source for a Spark whose `spark.default.parallelism` is `parallelism`, or None if it is not set.
+    """Return the source for a Spark with this `spark.default.parallelism`; None: that is not set.
 
-    The process in which a source plans does not know the session, so the class carries the number.
+    The process that plans does not know the session, so the number is stored in the class.
     """
     if parallelism is None:
         return JetStreamSource

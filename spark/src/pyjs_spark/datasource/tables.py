@@ -1,9 +1,9 @@
-"""Readers of the data source for tables stored in streams: key-value buckets and object stores.
+"""Readers of the data source for tables that are stored in streams: key-value buckets and object stores.
 
-A batch read of a bucket has the latest value of each key, with one task for each bucket; with includeHistory=true it
-has every revision and is planned like a read of the stream. A streaming query of a bucket reads its stream, with its
-offsets and limits. Messages leave a bucket by design (its history, its TTL), so missing messages are not data loss; a
-bucket that was deleted and re-created is.
+A batch read of a bucket has the latest value of each key, and one task per bucket. With includeHistory=true
+it has every revision, and is planned like a read of the stream. A streaming query of a bucket reads its
+stream, with the same offsets and limits. Messages leave a bucket by design (its history, its TTL), so missing
+messages are not data loss; but a bucket that was deleted and re-created is.
 """
 
 from __future__ import annotations
@@ -115,7 +115,8 @@ class EntryRanges(RangeReader):
         return self._entries.rows(bucket, self.messages(partition.value))
 
 
-# -- the latest of each key or object -----------------------------------------------------------------------------
+# -- the latest value of each key or object
+# -----------------------------------------------------------------------
 
 
 class LatestReader(DataSourceReader):

@@ -1,1 +1,1 @@
-"""From bytes to columns and back, in plain Python; pyjs_spark_fast is the same, compiled."""
+"""From bytes to columns and back, in plain Python; pyjs_spark_fast has the same in compiled form."""

@@ -1,17 +1,18 @@
 """Columns from the records of a stream, and from the entries that locate them.
 
-pyjs_spark_fast/entries.pyx is the same, compiled. Bulk reads of a server and files of a store directory both give
-entries (40 bytes each, as in an index file), and bytes with the records that the entries point to. Nothing is
-searched: the entries have the place of every cell, and fields that no column needs are not read.
+pyjs_spark_fast/entries.pyx is the compiled version. Bulk reads from a server, and files of a store directory,
+both give entries (40 bytes each, as in an index file) and bytes with the records that the entries locate.
+Nothing is searched: the entries have the place of every cell, and fields that no column needs are not read.
 
     record = length u32  kind u8  flags u8  subject_len u16  seq u64  ts i64  header_len u32  check u32
              [term u64 index u64]  subject  headers  payload  checksum u64
 
-Records from a file are checked before they are used; the server has checked those that it sends. Knows no
-socket, no file and no Arrow schema: columns come out as wire.py says.
+Records from a file are checked before they are used; records from a server were checked by the server. Knows
+no socket, no file and no Arrow schema: columns have the form described in wire.py.
 
-This module uses numpy and pyarrow on a whole piece at a time: the records are treated as the cells of one array with
-the offsets [subject, headers, payload, end] of each record; every fourth cell belongs to the same column.
+This module handles a whole piece at a time, with numpy and pyarrow: the records are treated as the cells of
+one array with the offsets [subject, headers, payload, end] of each record; so every fourth cell belongs to
+the same column.
 
 Source: docs/storage-format.md, "Segments" and "Index files"; docs/bulk-read.md.
 """
@@ -32,8 +33,8 @@ ENTRY = np.dtype(
     [
         ("seq", "<u8"),
         ("ts", "<i8"),
-        ("offset", "<u4"),  # of the record
-        ("size", "<u4"),  # of headers and payload
+        ("offset", "<u4"),  # offset of the record
+        ("size", "<u4"),  # bytes of headers and payload
         ("header_len", "<u4"),
         ("subject_len", "<u2"),
         ("flags", "<u2"),
@@ -49,9 +50,9 @@ MESSAGE = 1
 EXTENDED = 2  # term and index precede the subject
 ERASED = 4
 
-# Why add() returned.
+# Reasons for the return of add().
 TAKEN = 0  # every entry is a row
-FULL = 2  # rows_max or size_max
+FULL = 2  # rows_max or size_max is reached
 WRONG = 5  # the entry does not follow the previous one, or is outside the range
 DAMAGED = 7  # the record does not match its entry, or is incomplete
 
@@ -61,10 +62,10 @@ CHECK_AT = HEAD_SIZE - 4
 CHECKSUM_SIZE = 8
 RECORD_SIZE_MIN = HEAD_SIZE + CHECKSUM_SIZE
 KIND_MESSAGE = 1
-UNFINISHED = 4  # flag of a record: the next one belongs to the same atomic batch
-CHAINED, ALONE = 1, 2  # checks of a decoder; 0: none
-UNSENDABLE = frozenset(b" \t\r\n")  # bytes that no subject has
-IN_RECORDS = frozenset(("subject", "headers", "data"))  # columns that no entry has
+UNFINISHED = 4  # flag of a record: the next record belongs to the same atomic batch
+CHAINED, ALONE = 1, 2  # kinds of checks by a decoder; 0: none
+UNSENDABLE = frozenset(b" \t\r\n")  # bytes that a subject cannot contain
+IN_RECORDS = frozenset(("subject", "headers", "data"))  # columns that the entries do not have
 
 
 def needs_records(columns: Sequence[str], headers: str) -> bool:
@@ -74,7 +75,7 @@ def needs_records(columns: Sequence[str], headers: str) -> bool:
 
 
 def is_whole(data: memoryview, at: int, length: int) -> bool:
-    """Return whether the record at `at` is undamaged, with the 8 bytes before it."""
+    """Return whether the record at `at` is undamaged; the 8 bytes before it are needed too."""
     end = at + length - CHECKSUM_SIZE
     before = int.from_bytes(data[at - CHECKSUM_SIZE : at], "little")
     stored = int.from_bytes(data[end : end + CHECKSUM_SIZE], "little")
@@ -84,7 +85,7 @@ def is_whole(data: memoryview, at: int, length: int) -> bool:
 
 
 def is_sendable(subject: bytes) -> bool:
-    """Return whether a subject fits in a line of the protocol; the server treats other records as damaged."""
+    """Return whether a subject fits in a line of the protocol; the server treats any other record as damaged."""
     return bool(subject) and UNSENDABLE.isdisjoint(subject)
 
 
@@ -95,7 +96,7 @@ def hash_of(data: memoryview, at: int, length: int) -> int:
 
 
 def check_of(own: int) -> int:
-    """Return the check of a record with that hash."""
+    """Return the `check` of a record with that hash."""
     return own & 0xFFFFFFFF or 1
 
 
@@ -120,16 +121,16 @@ class Decoder:
         self._begin()
 
     def listen(self, low: int, high: int) -> None:
-        """Accept only sequences of [low, high)."""
+        """Accept only sequences in [low, high)."""
         self.last_seq = low - 1
         self._high = high
 
     def add(self, entries: object, start: int, data: object, base: int, check: int) -> int:
-        """Add rows for the entries from number `start` on; return the first one without a row (reason: `state`).
+        """Add rows for the entries from index `start` on; return the index of the first without a row, see `state`.
 
-        `data` has the records from offset `base` on, or is None if no column needs them. With `check` CHAINED the
-        checksum of each record is verified, using the 8 bytes before it; with ALONE only the record's own check, and
-        that the record fits its entry.
+        `data` has the records from offset `base` on, or is None if no column needs them. If `check` is
+        CHAINED, the checksum of each record is verified with the 8 bytes before it; if ALONE, only the
+        record's own check, and whether the record matches its entry.
         """
         found: Any = np.frombuffer(entries, ENTRY)[start:]
         self.state = TAKEN
@@ -165,7 +166,7 @@ class Decoder:
         self._blocks: dict[int, bytes] = {}  # row -> headers, for rows that have some
 
     def _in_order(self, found: Any) -> int:
-        """Return the number of consecutive entries in the range."""
+        """Return how many entries, from the first on, are consecutive and in the range."""
         seqs = found["seq"]
         before = np.concatenate((np.array([self.last_seq], np.uint64), seqs[:-1]))
         good = (seqs < self._high) & (seqs > before)
@@ -176,7 +177,7 @@ class Decoder:
         """Return how many of the first `count` entries fit in the batch."""
         sizes = np.cumsum(found["size"][:count].astype(np.int64) + found["subject_len"][:count])
         fit = int(np.searchsorted(sizes, self._size_max - self.size, side="right"))
-        fit = max(fit, 1) if not self.rows else fit  # one that is too large is alone
+        fit = max(fit, 1) if not self.rows else fit  # an entry that is too large gets a batch of its own
         fit = min(fit, self._rows_max - self.rows)
         if fit < count:
             self.state, count = FULL, fit
@@ -189,14 +190,14 @@ class Decoder:
         return int(np.argmin(good))
 
     def _plain(self, found: Any) -> None:
-        """Add the columns that the entries have."""
+        """Add the columns that come from the entries."""
         self._pieces["seq"].append(found["seq"].astype(np.int64))
         self._pieces["ts_ns"].append(found["ts"].copy())
         self._pieces["size"].append((found["size"] - found["header_len"]).astype(np.int32))
         self.size += int(found["size"].astype(np.int64).sum()) + int(found["subject_len"].sum())
 
     def _cells(self, found: Any, at: Any, view: memoryview) -> None:
-        """Add the columns that only the records have."""
+        """Add the columns that come only from the records."""
         count = len(found)
         if not count:
             return
@@ -234,7 +235,7 @@ class Decoder:
 
 
 def _sound(found: Any, at: Any, size: int, check: int) -> int:
-    """Return the number of records that follow each other without gaps."""
+    """Return how many records follow each other without gaps."""
     fixed = RECORD_SIZE_MIN + np.where(found["flags"] & EXTENDED, 16, 0)
     ends = at + fixed + found["subject_len"] + found["size"]
     least = CHECKSUM_SIZE if check == CHAINED else 0

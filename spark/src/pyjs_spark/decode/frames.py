@@ -1,6 +1,6 @@
-"""From columns to publishes, and from the bytes of their acknowledgements back to rows, in plain Python.
+"""From columns to publishes, and from the bytes of acknowledgements to the acknowledged rows; in plain Python.
 
-pyjs_spark_fast/frames.pyx is the same, compiled; a worker of a cluster may have only this version. Both pass
+pyjs_spark_fast/frames.pyx is the compiled version; a worker of a cluster may have only this one. Both pass
 spark/tests/decode/test_frames.py. Knows no socket and no Arrow. Row `r` of a partition becomes
 
     publish = "PUB" SP subject SP inbox r SP size CRLF data CRLF
@@ -9,8 +9,8 @@ spark/tests/decode/test_frames.py. Knows no socket and no Arrow. Row `r` of a pa
     id      = "Nats-Msg-Id: " (mark r | the row's own)
     place   = "Pyjs-Sink: " mark r        ; only of a row that has an id of its own
 
-and is acknowledged on the subject `inbox r`, so every acknowledgement identifies its row. Nothing is checked here;
-rows.py checks subjects and headers.
+and is acknowledged on the subject `inbox r`, so each acknowledgement identifies its row. Nothing is checked
+here; rows.py checks subjects and headers.
 
 Source: nats.docs "Client Protocol"; ADR-4 (headers); the PubAck of both servers, spark/tests/write/test_publish.py.
 """
@@ -25,10 +25,10 @@ from typing import NamedTuple
 
 from pyjs_spark import strict_json
 
-# Why Acks.decode() returned; the numbers are those of wire.py.
+# Reasons for the return of Acks.decode(); the numbers are those of wire.py.
 NEED_MORE = 0  # the frame is incomplete
-OTHER = 1  # no plain acknowledgement: an error, or something else
-ENOUGH = 3  # at most `enough` rows still wait
+OTHER = 1  # not a plain acknowledgement: an error, or another frame
+ENOUGH = 3  # at most `enough` rows are still waiting
 
 HEAD = b"NATS/1.0\r\n"
 ID = b"Nats-Msg-Id: "
@@ -36,7 +36,7 @@ PLACE = b"Pyjs-Sink: "
 DIGITS_MAX = 18
 NEVER = re.compile(rb"(?!)")
 
-Cells = tuple[memoryview, memoryview]  # 4-byte offsets, one more than values; the bytes of the values
+Cells = tuple[memoryview, memoryview]  # 4-byte offsets, one more than there are values; the bytes of the values
 HeaderCells = tuple[memoryview, memoryview, memoryview, memoryview, memoryview, memoryview]
 
 
@@ -46,29 +46,29 @@ class Columns:
 
     rows: int
     data: Cells
-    subject: Cells | None = None  # None: that of the framing
+    subject: Cells | None = None  # None: the framing has the subject
     # entry offsets, name offsets, names, list offsets, value offsets, values: as in wire.py
     headers: HeaderCells | None = None
     ids: Cells | None = None
-    own: bytes = b""  # one byte for each row, 1 if it has its own id; b"": none has
+    own: bytes = b""  # one byte per row, 1 if it has its own id; b"": no row has one
 
 
 @dataclass(frozen=True, slots=True)
 class Framing:
-    """The shared part of all frames of a partition."""
+    """The part that all frames of a partition share."""
 
-    inbox: bytes  # with its last dot
-    subject: bytes = b""  # if no column has it
-    mark: bytes = b""  # sink, batch and partition, with its last colon; b"": no ids but those of the rows
-    fixed: bytes = b""  # whole header lines
+    inbox: bytes  # ends with a dot
+    subject: bytes = b""  # used if no column has the subject
+    mark: bytes = b""  # sink, batch and partition, up to the last colon; b"": only rows' own ids are sent
+    fixed: bytes = b""  # complete header lines
 
 
 class Frames(NamedTuple):
     """Encoded publishes of consecutive rows, to be sent unchanged."""
 
     data: bytes | memoryview
-    ends: Sequence[int]  # where each one ends in `data`
-    numbers: Sequence[int]  # the row of each one, rising
+    ends: Sequence[int]  # offset of the end of each publish in `data`
+    numbers: Sequence[int]  # row number of each publish, ascending
 
 
 def frame_rows(columns: Columns, low: int, high: int, how: Framing, first: int, skip: bytes = b"") -> Frames:
@@ -152,29 +152,29 @@ class Acks:
         self.sid = 0
         self.state = NEED_MORE
         self.need = 1
-        self.waiting = 0  # rows that are not acknowledged yet
-        self.last_seq = 0  # the highest sequence of an acknowledgement
-        self.duplicates = 0  # acknowledged as stored before
-        self.enough = 0  # decode() stops when at most this many rows wait
+        self.waiting = 0  # number of rows that are not acknowledged yet
+        self.last_seq = 0  # the highest acknowledged sequence
+        self.duplicates = 0  # number of rows that the server had stored before
+        self.enough = 0  # decode() stops when at most this many rows are waiting
         self._inbox = inbox
-        self._first = 0  # the row of the first flag
-        self._flags = bytearray()  # 1: waits
+        self._first = 0  # row number of the first flag
+        self._flags = bytearray()  # 1: the row is waiting
         self._frame = NEVER
         self._prefix = b""
 
     def listen(self, sid: int) -> None:
-        """Set the subscription that receives acknowledgements from now on."""
+        """Set the subscription on which acknowledgements will arrive."""
         self.sid = sid
         self._compile()
 
     def learn(self, payload: bytes) -> None:
-        """Store the constant part of an acknowledgement, from a validated one."""
+        """Store the constant part of acknowledgements, taken from a validated one."""
         head, found, _ = payload.partition(b'"seq":')
         self._prefix = head + found
         self._compile()
 
     def add(self, numbers: Sequence[int]) -> None:
-        """Add rows to wait for; their numbers are above all earlier ones."""
+        """Add rows that wait for acknowledgements; their numbers are higher than all earlier ones."""
         if not self._flags:
             self._first = numbers[0]
         self._flags.extend(bytes(numbers[-1] + 1 - self._first - len(self._flags)))

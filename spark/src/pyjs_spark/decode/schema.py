@@ -1,13 +1,13 @@
 """Columns of the data source: names, types in Spark and in Arrow, and the check of a user's schema.
 
-Spark does not prune the columns of a Python data source. The user may, with `.schema("seq long, subject string")`:
-only these columns are decoded. Spark accepts a batch only if its Arrow schema is exactly the one that it derives
-from the Spark schema, nullability included.
+Spark does not prune the columns of a Python data source. The user can, with `.schema("seq long, subject
+string")`: only these columns are decoded. Spark accepts a batch only if its Arrow schema equals the one that
+Spark derives from the Spark schema, including nullability.
 
     stream   the stream's name
     seq      sequence in the stream
-    ts       time of storing, to the microsecond, the resolution of Spark's timestamps
-    ts_ns the same in ns since 1970; only if the schema has it
+        ts       time of storing, in microseconds, the resolution of Spark's timestamps
+        ts_ns    the same in ns since 1970; only if the schema has it
     subject  bytes that are not UTF-8 become U+FFFD
     headers  each name with its values, or the raw block, or no column (option includeHeaders)
     data     payload
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("stream", "seq", "ts", "ts_ns", "subject", "headers", "data", "size")
 DEFAULT_COLUMNS = tuple(name for name in COLUMNS if name != "ts_ns")
-NULLABLE = ("headers",)  # of a message without any
+NULLABLE = ("headers",)  # null if a message has no headers
 # The type of each column as Spark writes it in a schema.
 SPARK_TYPES = {
     "stream": "string",
@@ -61,17 +61,17 @@ class Projection:
     """The columns that a read fills, in order, with their names in Spark."""
 
     columns: tuple[str, ...]  # names of COLUMNS
-    names: tuple[str, ...]  # as the schema writes them: Spark keeps the case of its user
+    names: tuple[str, ...]  # as the schema spells them: Spark keeps their case
     nullable: tuple[bool, ...]
 
 
 def default_columns(headers: str) -> tuple[str, ...]:
-    """Return the columns of a read for which the user gave no schema."""
+    """Return the columns of a read if the user gave no schema."""
     return tuple(name for name in DEFAULT_COLUMNS if name != "headers" or headers != "false")
 
 
 def spark_ddl(headers: str) -> str:
-    """Return the schema of a read for which the user gave no schema."""
+    """Return the schema of a read if the user gave none."""
     return ", ".join(f"{name} {spark_type(name, headers)}" for name in default_columns(headers))
 
 
@@ -94,13 +94,13 @@ def arrow_schema(columns: Sequence[str], headers: str) -> pa.Schema:
 
 
 def pa_schema(projection: Projection, headers: str) -> pa.Schema:
-    """Return the Arrow schema of a projection with the names and nullability of its user."""
+    """Return the Arrow schema of a projection, with the names and nullability that its user gave."""
     return typed_schema(projection, types_of(headers))
 
 
 def typed_schema(projection: Projection, spark_types: Mapping[str, str]) -> pa.Schema:
     """Return the Arrow schema of any table; `spark_types` are its columns' types in Spark's notation."""
-    import pyarrow as pa  # names and types of columns are known without it
+    import pyarrow as pa  # imported lazily: names and types of columns are known without it
 
     header_map = pa.map_(pa.string(), pa.list_(pa.field("element", pa.string())))
     types = {

@@ -1,14 +1,15 @@
-"""From the bytes of a pull's deliveries to columns, in plain Python; pyjs_spark_fast/wire.pyx is the same, compiled.
+"""From the bytes of pull deliveries to columns, in plain Python; pyjs_spark_fast/wire.pyx is the compiled version.
 
 A worker of a cluster may have only this version. Both decode the same bytes to the same columns
-(spark/tests/decode/test_wire.py). Knows no socket and no Arrow: columns come out as the buffers of Arrow arrays.
+(spark/tests/decode/test_wire.py). Knows no socket and no Arrow schema: columns are the buffers of Arrow
+arrays.
 
     delivery = "MSG" SP subject SP sid SP reply SP size CRLF payload CRLF
              | "HMSG" SP subject SP sid SP reply SP headers-size SP size CRLF headers payload CRLF
     reply    = "$JS.ACK." [domain "." account "."] stream "." consumer "."
                delivered "." stream-seq "." consumer-seq "." time-ns "." pending ["." random]
 
-Any other frame (statuses, PING, other subscriptions) stops the decoder with OTHER before the frame.
+If any other frame comes (a status, PING, other subscriptions), the decoder stops before it, with OTHER.
 
 Columns are these tuples of buffers; integers of 8 bytes and offsets of 4 bytes have the byte order of the machine:
 
@@ -27,12 +28,12 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple, Protocol
 
-# Why the decoder stopped.
-NEED_MORE = 0  # the frame is incomplete: `need` bytes from its first on
-OTHER = 1  # no delivery of this subscription
-FULL = 2  # rows_max or size_max
-ENOUGH = 3  # everything that the pull request asked for
-DONE = 4  # the range is read: its last sequence came, or nothing is pending
+# Reasons for which the decoder stopped.
+NEED_MORE = 0  # the frame is incomplete: it has at least `need` bytes
+OTHER = 1  # not a delivery of this subscription
+FULL = 2  # rows_max or size_max is reached
+ENOUGH = 3  # all messages that the pull request asked for have come
+DONE = 4  # the range is complete: its last sequence came, or nothing is pending
 GAP = 5  # a delivery is missing or out of order: create a new consumer at last_seq + 1
 TOO_LARGE = 6  # a sequence above 2^63-1
 
@@ -58,7 +59,7 @@ class Taken(NamedTuple):
 
 
 class Pumped(Protocol):
-    """A receiver of the bytes that a client reads."""
+    """A decoder for the bytes that a client reads."""
 
     @property
     def sid(self) -> int:
@@ -70,13 +71,13 @@ class Pumped(Protocol):
 
     @property
     def need(self) -> int:
-        """The number of bytes that the next step needs from the returned offset on; only with NEED_MORE."""
+        """The bytes needed for the next step, counted from the returned offset; only valid with NEED_MORE."""
 
     def decode(self, data: bytearray, start: int, end: int) -> int: ...  # noqa: D102
 
 
 class Rows:
-    """Collects the rows of one batch after another as lists, and converts the lists to columns."""
+    """Collects the rows of each batch as lists, and converts them to columns."""
 
     def __init__(self, columns: Sequence[str], headers: str) -> None:
         """Fill `columns` (names of COLUMNS); `headers` is one of HEADERS."""
@@ -131,16 +132,16 @@ class Rows:
 
     def _begin(self) -> None:
         self.seqs: list[int] = []
-        self.times: list[int | bytes] = []  # bytes: still as digits
+        self.times: list[int | bytes] = []  # bytes: the digits were not converted yet
         self.subjects: list[bytes] = []
-        self.blocks: dict[int, bytes] = {}  # row -> headers, for rows that have some
+        self.blocks: dict[int, bytes] = {}  # row -> headers, for rows that have headers
         self.payloads: list[bytes] = []
         self.sizes: list[int] = []
-        self.size = 0  # bytes of all that
+        self.size = 0  # total bytes of these rows
 
 
 class Decoder:
-    """Decodes the deliveries of one consumer after another into rows of one batch after another."""
+    """Decodes the deliveries of several consumers, one after another, into the rows of several batches."""
 
     def __init__(self, columns: Sequence[str], headers: str, rows_max: int, size_max: int) -> None:
         """Fill `columns` (names of COLUMNS); a batch ends at `rows_max` rows or before `size_max` bytes.
@@ -150,8 +151,8 @@ class Decoder:
         self.sid = 0
         self.state = NEED_MORE
         self.need = 1
-        self.last_seq = 0  # of the last row, or of the last message skipped after it
-        self.delivered = 0  # deliveries of the current consumer
+        self.last_seq = 0  # sequence of the last row, or of a message skipped after it
+        self.delivered = 0  # number of deliveries of the current consumer
         self.pending = 0  # the pending count of the last delivery
         self._high = 0
         self._enough = 0
@@ -251,7 +252,7 @@ class Decoder:
         return self._rows.take()
 
     def _learn(self, chunk: bytes) -> bool:
-        """Learn the constant part of this consumer's frames from the first one; return False if there is none."""
+        """Learn the constant part of this consumer's frames from its first frame; return False if there is none."""
         prefix = first_prefix(chunk, self.sid)
         if prefix:
             self._frame = re.compile(FRAME % (self.sid, re.escape(prefix)))
@@ -260,13 +261,13 @@ class Decoder:
         return bool(prefix)
 
     def _stop_at(self, chunk: bytes, at: int) -> None:
-        """Stop at `at`, where no delivery begins: the line is incomplete, or the frame is another one."""
+        """Stop at `at`, where no delivery begins: the line is incomplete, or it is another frame."""
         is_whole = chunk.find(b"\r\n", at) >= 0
         self.state, self.need = (OTHER, 1) if is_whole else (NEED_MORE, len(chunk) - at + 1)
 
 
 def first_prefix(chunk: bytes, sid: int) -> bytes:
-    """Return the constant part of a consumer's reply subjects, with its dot, from its first delivery, or b""."""
+    """Return the constant part of a consumer's reply subjects, up to a dot, from its first delivery, or b""."""
     found = FIRST.match(chunk)
     if found is None or int(found[1]) != sid:
         return b""

@@ -1,11 +1,11 @@
 """Key-value buckets as rows: columns, names of streams and subjects, and the meaning of an entry.
 
-A bucket is the stream KV_<bucket> with one subject for each key; a revision is a sequence of it. Headers distinguish
-entries from deletions: KV-Operation, written by the client that deletes or purges a key, and Nats-Marker-Reason,
-written by a server when a key has expired.
+A bucket is the stream KV_<bucket> with one subject for each key; a revision is a sequence of the stream.
+Headers distinguish entries from deletions: KV-Operation is written by the client that deletes or purges a
+key, Nats-Marker-Reason by a server when a key has expired.
 
-Subjects are `$KV.<bucket>.<key>`. A mirror under another name keeps those of its origin, so the second token is
-ignored.
+Subjects are `$KV.<bucket>.<key>`. A mirror under another name keeps the subjects of its origin, so the second
+token is ignored.
 
 Source: ADR-8 (key-value stores), ADR-43 (markers); operations of markers as in nats.go.
 """
@@ -34,7 +34,7 @@ TYPES = {
 }
 NULLABLE = ("value", "headers")
 EXTRA = ("created_ns", "headers", "size")  # only if the schema has them
-# The message column from which each is computed; all of them also need the headers.
+# The message column from which each column is computed; all of them also need the headers.
 SOURCES = {
     "key": "subject",
     "value": "data",
@@ -56,13 +56,13 @@ class Entries:
     """A query of buckets, and its translation to messages. Plain values, so it can be pickled."""
 
     projection: Projection
-    has_deletes: bool  # whether deleted and purged keys have rows
+    has_deletes: bool  # deleted and purged keys have rows
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Return the columns of messages that the query needs."""
         asked = {SOURCES[name] for name in self.projection.columns if name in SOURCES}
-        asked |= {"subject"}  # distinguishes keys
+        asked |= {"subject"}  # keys are distinguished by the subject
         if not self.has_deletes or {"operation", "value"} & set(self.projection.columns):
             asked |= {"headers"}
         return tuple(sorted(asked))

@@ -1,11 +1,11 @@
-"""Object stores as rows: one for each object, with its content if the schema has that column.
+"""Object stores as rows: one row per object, with its content if the schema has that column.
 
-A store is the stream OBJ_<bucket>. The metadata of an object is JSON, the last message of $O.<bucket>.M.<name in
-base64url>; its content is cut into chunks, messages of $O.<bucket>.C.<nuid>, whose nuid changes with every put. The
-time of the JSON message is the object's time of modification.
+A store is the stream OBJ_<bucket>. The metadata of an object is JSON, the last message of $O.<bucket>.M.<name
+in base64url>. Its content is cut into chunks, which are messages of $O.<bucket>.C.<nuid>; the nuid changes
+with every put. The time of the JSON message is the object's time of modification.
 
-Contents are checked: number of chunks, bytes and SHA-256 must match the JSON. An object that was put again during the
-read is read again.
+Contents are checked: number of chunks, bytes and SHA-256 must match the JSON. An object that was put again
+during the read is read again.
 
 Source: ADR-20 (object stores).
 """
@@ -51,7 +51,7 @@ TYPES = {
 NULLABLE = ("description", "digest", "headers", "metadata", "link", "content")
 EXTRA = ("nuid", "deleted", "revision", "content")  # only if the schema has them
 DIGEST = "SHA-256="
-PUTS_MAX = 3  # reads of an object that is put again during each read
+PUTS_MAX = 3  # attempts to read an object that is put again during each attempt
 
 
 def filters(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -71,10 +71,10 @@ class Listing:
     bucket: str
     projection: Projection
     has_deletes: bool
-    content_max: int  # bytes of the largest object whose content is read
+    content_max: int  # bytes; if an object is larger, its content is not read
     fail_on_data_loss: bool = True
 
-    columns = ("seq", "ts_ns", "subject", "data")  # of the messages that are needed
+    columns = ("seq", "ts_ns", "subject", "data")  # the message columns that are needed
     has_bodies = True
 
     @property
@@ -175,7 +175,7 @@ class ObjectContents:
     listing: Listing
 
     def fill(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Return the row of an object with its content, or with that of a newer put.
+        """Return the row of an object with its content; if the object was put again, the newer row and content.
 
         The content of a link or a deleted object is null.
         """
@@ -201,8 +201,8 @@ class ObjectContents:
             )
 
     def _read(self, row: Mapping[str, Any]) -> tuple[str, bytes]:
-        """Return the problem of the chunks ("" if there is none) and the content."""
-        from pyjs_spark.read import pull  # needs pyarrow, which options do not
+        """Return the problem with the chunks ("" if there is none), and the content."""
+        from pyjs_spark.read import pull  # imported lazily: needs pyarrow, which options do not
 
         chunks = replace(
             self.what,
@@ -219,7 +219,7 @@ class ObjectContents:
             parts += batch.column("data").to_pylist()
             size += sum(map(len, parts[-batch.num_rows :]))
             if size > row["size"]:
-                break  # more than the metadata say: stop
+                break  # more chunks than the metadata say: stop
         content = b"".join(parts)
         if (len(parts), len(content)) != (row["chunks"], row["size"]):
             return f"{len(parts)} chunks of {len(content)} bytes are there", b""
@@ -249,7 +249,7 @@ class ObjectContents:
 
 
 def is_digest_of(digest: str | None, content: bytes) -> bool:
-    """Return whether `digest` is that of the content; an object without a digest passes."""
+    """Return whether the content has this digest; an object without a digest passes."""
     if not digest:
         return True
     try:

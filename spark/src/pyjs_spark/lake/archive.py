@@ -1,12 +1,13 @@
-"""Archives of streams, in every format: their archived and missing ranges, and the files that tasks write.
+"""Archives of streams, in every format: which ranges are archived or missing, and the files that tasks write.
 
-Ranges end at multiples of `rows_per_file`, at midnight, and where the stream ended when it was read, so that a
-repeated run writes the same files. A task reads one range and writes a file for each UTC day to a place that readers
-ignore; the driver makes the files of one attempt visible (tables/). So Spark may run a task several times, and a lost
-machine may continue an attempt, although messages may be deleted meanwhile and its files then differ.
+Ranges end at multiples of `rows_per_file`, at midnight, and where the stream ended when it was read; so a
+repeated run writes the same files. A task reads one range and writes a file for each UTC day, to a place that
+readers ignore; the driver makes the files of one attempt visible (tables/). So Spark may run a task several
+times, and a machine that was given up may finish its attempt, even if messages were deleted meanwhile and its
+files differ.
 
-One run at a time may write to an archive. Root is a directory that all workers can access, or a URI that pyarrow
-supports (s3://, hdfs://, gs://). Knows no format.
+Only one run at a time may write to an archive. The root is a directory that all workers can access, or a URI
+that pyarrow supports (s3://, hdfs://, gs://). Knows no format.
 """
 
 from __future__ import annotations
@@ -74,17 +75,17 @@ class TableFile:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """The sequences of one stream in an archive, and in the stream now."""
+    """The sequences of one stream: those in an archive, and those in the stream now."""
 
     state: StreamState
     # [low, high) of each file, sorted; a table has one for all its files.
     covered: tuple[tuple[int, int], ...]
-    said: Mapping[str, Any] | None  # _archive.json, or None while the archive does not have the stream
-    files: int  # that hold its rows
+    said: Mapping[str, Any] | None  # _archive.json; None if the stream is not in the archive yet
+    files: int  # number of files that contain its rows
 
     @property
     def next(self) -> int:
-        """Return the sequence after the archive's last one; for an empty archive, the stream's first."""
+        """Return the sequence after the last archived one; for an empty archive, the stream's first one."""
         return max((high for _, high in self.covered), default=self.state.first_seq)
 
 
@@ -97,7 +98,7 @@ def states(root: str, options: Options) -> list[StreamState]:
 
 
 def lacking(root: str, options: Options, holdings: Iterable[Holding], rows_per_file: int) -> list[ReadRange]:
-    """Return the ranges that the next run writes; changes nothing. Raises as `archive` does."""
+    """Return the ranges that the next run will write; changes nothing. Raises the errors of `archive`."""
     found: list[ReadRange] = []
     for holding in holdings:
         state = holding.state
@@ -122,7 +123,7 @@ def columns(headers: str) -> tuple[str, ...]:
 def missing(
     first: int, end: int, covered: Iterable[tuple[int, int]], rows_per_file: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield the parts of [first, end) that are not covered, cut after the multiples of `rows_per_file`."""
+    """Yield the parts of [first, end) that are not covered, cut at the multiples of `rows_per_file`."""
     at = first
     for low, high in sorted([*covered, (end, end)]):
         stop = min(low, end)
@@ -134,7 +135,7 @@ def missing(
 
 
 def _check_lost(holding: Holding, options: Options) -> None:
-    """Raise DataLoss if messages after the archive's last one were removed, or archived ones have been replaced."""
+    """Raise DataLoss if messages after the last archived one were removed, or archived messages were replaced."""
     state = holding.state
     if wrong := lost_end(holding):
         raise DataLoss(f"stream {state.name}: {wrong}; give the archive another root")
@@ -183,24 +184,24 @@ class ArchiveProgress:
 
     stream: str
     first: int  # the stream's first sequence
-    last: int  # and its last; 0 if there never was a message
+    last: int  # the stream's last sequence; 0 if there never was a message
     files: int
-    next: int  # after the last archived sequence
-    lag: int  # sequences that the next run writes
-    lost: tuple[tuple[int, int], ...]  # removed before they were archived
+    next: int  # the sequence after the last archived one
+    lag: int  # number of sequences that the next run will write
+    lost: tuple[tuple[int, int], ...]  # ranges removed before they were archived
     other: str  # creation time of the archive's stream, if the present stream is another one; otherwise ""
     lost_end: str  # a description, if the stream has less than the archive; otherwise ""
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One file of the next run; a range that spans midnight has one for each day."""
+    """One file that the next run will write; a range that spans midnight has one for each day."""
 
     stream: str
     low: int
     high: int  # exclusive
-    rows: int  # about, never more than the range has sequences
-    size: int  # bytes in the stream, about; Parquet files are smaller, mostly
+    rows: int  # approximate; at most the number of sequences in the range
+    size: int  # approximate bytes in the stream; Parquet files are usually smaller
 
 
 def progress(holding: Holding) -> ArchiveProgress:
@@ -251,15 +252,15 @@ def quoted(stream: str) -> str:
 
 
 def folder_name(stream: str) -> str:
-    """Return the folder name of a stream, without percent signs, which the Delta library decodes in some places."""
+    """Return the folder name of a stream: without percent signs, which the Delta library decodes in some places."""
     return quoted(stream).replace("~", "%7E").replace("%", "~")
 
 
 def write_files(
     settings: ConnectSettings, kind: str, root: str, what: ReadRange, report: Report | None = None
 ) -> list[TableFile]:
-    """Read one range and write its files, which a commit makes visible; runs in a worker. None: no message."""
-    from pyjs_spark.read import modes  # needs pyarrow, which a plan does not
+    """Read one range and write its files for a later commit; runs in a worker. Without messages, returns no file."""
+    from pyjs_spark.read import modes  # imported lazily: needs pyarrow, which a plan does not
 
     system, base = file_system(root)
     folder = f"{base}/{parts_folder(kind, what.stream)}"
@@ -275,19 +276,19 @@ def write_files(
 
 
 class _Part:
-    """One file with the rows of one day, under a unique name; its range ends where the next file begins."""
+    """One file with the rows of one day, under a unique name; its range ends where the next file's begins."""
 
     def __init__(self, system: Any, folder: str, day: int, low: int, schema: pa.Schema) -> None:
         import pyarrow.parquet as pq
 
-        self.day = day  # since 1970
+        self.day = day  # days since 1970
         self._system = system
         self._folder = folder
         self._low = low
         self._date = f"{EPOCH + timedelta(days=day):%Y-%m-%d}"
         self._path = f"date={self._date}/part-{low:019}-{uuid.uuid4().hex}.parquet"
         self._seqs: list[int] = []  # the first and the last of each batch
-        self._times_ns: list[int] = []  # the least and the greatest of each batch
+        self._times_ns: list[int] = []  # the lowest and the highest of each batch
         self._rows = 0
         system.create_dir(f"{folder}/date={self._date}", recursive=True)
         self._writer = pq.ParquetWriter(
@@ -307,7 +308,7 @@ class _Part:
         """Finish the file, which covers up to `high`, and return it."""
         self._writer.close()
         path = f"{self._folder}/{self._path}"
-        sync(self._system, path)  # before a name or a commit makes it visible
+        sync(self._system, path)  # before a name or a commit makes the file visible
         return TableFile(
             path=self._path,
             date=self._date,

@@ -17,7 +17,7 @@ from pyjs_spark.options import uses
 from pyjs_spark.options import values as option_values
 from pyjs_spark.read.ranges import ReadRange
 
-SHOWN = 20  # ranges that `explain` lists; --json has all
+SHOWN = 20  # ranges that `explain` shows; --json has all of them
 FORMAT = Key(
     "format", "parquet (default), delta or iceberg", option_values.one_of(*FORMATS), default="parquet"
 )
@@ -82,7 +82,8 @@ def _run(job: Job, session: Session) -> Outcome:
         for holding in lakes.look(job.made, job.options):
             for text in _troubles(progress(holding)):
                 session.watch.lost(text)
-    # Planned before Spark starts: errors are reported at once, and an empty plan starts no JVM.
+    # Planned before Spark starts, so that errors are reported at once, and no JVM is started for an empty
+    # plan.
     ranges = lakes.plan(job.made, job.options, job["rows_per_file"])
     session.watch.plan(ranges)
     files: list[Written] = []

@@ -1,12 +1,13 @@
-"""Archive as a streaming query: each micro-batch writes the new messages, once or at an interval.
+"""Archive as a streaming query: each micro-batch writes the new messages; once, or at an interval.
 
     spark.readStream.format("jetstream-archive")    plans and reads as `jetstream` does; its tasks write the files
         .writeStream.foreachBatch(...)              commits them
 
-The archive itself has the progress, as for a run of `archive`: the names of the files, or the end set by the table's
-last commit. So the query needs no checkpoint. If a query with a checkpoint repeats a batch after a kill, it writes
-only the ranges that the archive lacks up to the end of the batch; a commit succeeds only if the table ends where the
-batch begins. The first batch fills the gaps of a killed run. One query or run at a time may write to an archive.
+The progress is in the archive itself, as for a run of `archive`: in the names of the files, or in the table's
+last commit. So the query needs no checkpoint. If a query with a checkpoint repeats a batch after a kill, it
+writes only the ranges up to the end of the batch that the archive lacks; a commit succeeds only if the table
+ends where the batch begins. The first batch fills the gaps left by a killed run. Only one query or run at a
+time may write to an archive.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 NAME = "jetstream-archive"
-FILES_PER_BATCH = 64  # approximate; a kill of a table's query loses one batch
+FILES_PER_BATCH = 64  # approximate; a kill of a query that writes a table loses one batch
 
 
 def start(
@@ -48,10 +49,10 @@ def start(
     every: str = "",
     checkpoint: str = "",
 ) -> StreamingQuery:
-    """Start the query. It ends after the present messages, or with `every` ("10 seconds") runs at that interval.
+    """Start the query. It ends after the present messages; with `every` ("10 seconds"), it runs at that interval.
 
     Raises:
-        OptionError, DataLoss: as lakes.archive, before the query starts; later the query itself fails.
+            OptionError, DataLoss: as in lakes.archive, before the query starts; later, the query itself fails.
     """
     lakes.plan(lake, options, rows_per_file)
     limited = replace(options, max_rows_per_trigger=rows_per_file * FILES_PER_BATCH)
@@ -79,7 +80,7 @@ class ArchiveSource(FilesSource):
 
 
 class ArchiveReader(JetStreamStreamReader):
-    """Plans as any streaming query does, from the end of the archive on; its tasks write files."""
+    """Plans like any streaming query, beginning at the end of the archive; its tasks write files."""
 
     def __init__(self, lake: Lake, options: Options, rows_per_file: int) -> None:
         reading = RangeReader(options, Projection((), (), ()))
@@ -90,7 +91,7 @@ class ArchiveReader(JetStreamStreamReader):
         self._files = FilesReader(lakes.task_of(lake, options), ())
 
     def initialOffset(self) -> dict[str, object]:
-        """Return the first sequence that the archive lacks of each stream."""
+        """Return, for each stream, the first sequence that the archive lacks."""
         lacks = {each.stream: each.low for each in reversed(self._lacking())}
         found = lakes.look(self._lake, self._options)
         states = [(holding.state, max(holding.next, holding.state.first_seq)) for holding in found]
@@ -98,7 +99,7 @@ class ArchiveReader(JetStreamStreamReader):
         return offsets.to_json(begin, self._planner.cut)
 
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> list[InputPartition]:
-        """Return a task for each range that the archive lacks up to the end of the batch."""
+        """Return a task for each range up to the end of the batch that the archive lacks."""
         ends = offsets.from_json(end)
         known = [(each, ends[each.stream].next) for each in self._lacking() if each.stream in ends]
         parts = [replace(each, high=min(each.high, stop)) for each, stop in known if each.low < stop]

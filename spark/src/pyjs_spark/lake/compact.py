@@ -1,17 +1,17 @@
-"""Compaction: merges small files of an archive; also writes snapshots of the last messages of streams.
+"""Compaction: merges small files of an archive. Also writes snapshots: the last message of each subject of a stream.
 
 Files. Within one day, adjacent files are merged into one, whose name covers the whole range:
 
     seq=1-5, seq=6-10, seq=11-12 of date=2026-11-20    become    seq=1-12
 
-Ranges still end at multiples of `rows_per_file`, at midnight and before missing ranges: the next run of the archive
-reads each range that no file covers, so a name must cover only archived messages. Ranges known to have no message
-(_none/) may lie between them.
+Ranges still end at multiples of `rows_per_file`, at midnight and before missing ranges: the next run of the
+archive reads each range that no file covers, so a file name must cover only archived messages. Ranges that
+are known to have no message (_none/) may be between them.
 
-A day changes atomically: its folder is rebuilt beside the archive, with hard links of the files that stay, and takes
-the place of the old one by one call (renameat2 with RENAME_EXCHANGE). After a kill at any point the day is either the
-old or the new one; the next run removes remains from _tmp/. That call exists on Linux, for local folders; others are
-refused.
+A day changes atomically: its folder is built again beside the archive, with hard links to files that stay, and
+replaces the old one in one call (renameat2 with RENAME_EXCHANGE). After a kill at any point, the day is either
+the old or the new one; the next run removes leftovers from _tmp/. That call exists only on Linux, for local
+folders; other places are refused.
 
 Snapshots. <root>/stream=<name>/latest.parquet has the last message of each subject (frames.latest). It is replaced
 atomically by a rename; _latest.json beside it has the stream's identity and the last sequence.
@@ -155,7 +155,7 @@ def _runs(
 
 
 def _end(at: int, none: list[tuple[int, int]], limit: int) -> int:
-    """Return the end of the range from `at` on, up to `limit`, that is known to be empty."""
+    """Return the end of the range from `at` on that is known to be empty; at most `limit`."""
     for low, high in none:
         if low <= at < high and at < limit:
             at = high
@@ -177,14 +177,14 @@ def compact(spark: SparkSession, root: str, groups: Iterable[DayFiles]) -> list[
 
 
 def clean(root: str, streams: Iterable[str]) -> None:
-    """Remove the remains of a killed run; one run at a time may write to an archive."""
+    """Remove the leftovers of a killed run. Only one run at a time may write to an archive."""
     for folder in folders(root, streams):
         shutil.rmtree(folder / "_tmp", ignore_errors=True)
         (folder / "_tmp").mkdir()
 
 
 def _compact_day(spark: SparkSession, folder: Path, date: str, groups: list[DayFiles]) -> None:
-    """Rebuild the day's folder and put it in the place of the old one."""
+    """Build the day's folder again, and put it in place of the old one."""
     old, new = folder / date, folder / "_tmp" / uuid.uuid4().hex / date
     new.mkdir(parents=True)
     for group in groups:
@@ -220,7 +220,7 @@ def write_one(rows: DataFrame, folder: Path) -> Path:
     """Write rows, by sequence, to one Parquet file in a new folder below `folder`; return its path."""
     made, spark = folder / uuid.uuid4().hex, rows.sparkSession
     before = spark.conf.get(TIMES)
-    spark.conf.set(TIMES, "TIMESTAMP_MICROS")  # its default has no statistics
+    spark.conf.set(TIMES, "TIMESTAMP_MICROS")  # Spark's default type has no statistics
     try:
         one = rows.coalesce(1).sortWithinPartitions("seq")
         one.write.option("compression", "zstd").parquet(uri("", str(made)))
@@ -273,23 +273,23 @@ def _sync(folder: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LatestSnapshot:
-    """A written snapshot file, which has the last message of each subject of one stream."""
+    """A snapshot file, which has the last message of each subject of one stream."""
 
     stream: str
     path: str
     rows: int
     created: str  # of the stream
-    last_seq: int  # the stream's last when it was read
+    last_seq: int  # the stream's last sequence when it was read
     subjects: tuple[str, ...]
 
 
 def snapshot(spark: SparkSession, job: Job) -> list[LatestSnapshot]:
-    """Write the snapshot of each stream that a job names. Raises StreamMissing, OptionError."""
+    """Write a snapshot of each stream that a job names. Raises StreamMissing, OptionError."""
     return [_snapshot(spark, job, state) for state in _states(job)]
 
 
 def _states(job: Job) -> list[StreamState]:
-    """Return the states of the streams; refuse one whose archive is in the same folder."""
+    """Return the states of the streams; refuse a stream whose archive is in the same folder."""
     root = str(job["target"])
     if "://" in root:
         raise OptionError(f"folder {root}: snapshots are written to local folders only")
@@ -310,7 +310,7 @@ def _snapshot(spark: SparkSession, job: Job, state: StreamState) -> LatestSnapsh
     folder, headers = _folder(str(job["target"]), state.name), job.options.include_headers
     kept = archive.columns(headers)
     schema = ", ".join(f"{name} {spark_type(name, headers)}" for name in ("stream", *kept))
-    shutil.rmtree(folder / "_tmp", ignore_errors=True)  # the remains of a killed run
+    shutil.rmtree(folder / "_tmp", ignore_errors=True)  # leftovers of a killed run
     (folder / "_tmp").mkdir(parents=True)
     ends = {state.name: (state.first_seq, state.end)}
     own = {name: value for name, value in job.given.items() if name.lower() in ("subjects", "includeheaders")}
@@ -354,7 +354,7 @@ def _plan(job: Job) -> list[DayFiles]:
 
 def _run(job: Job, session: Session) -> Outcome:
     if job["latest"]:
-        _states(job)  # reports errors before Spark starts
+        _states(job)  # called for its errors, before Spark starts
         with session() as spark:
             made = snapshot(spark, job)
         lines = [
@@ -395,7 +395,7 @@ KIND = JobKind(
         STREAM,
         Key("target", "folder of the archive, or of snapshots", is_positional=True, is_needed=True),
         Key("latest", "write a snapshot from the server", option_values.boolean, default=False),
-        replace(ROWS_PER_FILE, default=None),  # so that one which was given is known
+        replace(ROWS_PER_FILE, default=None),  # without a default, it is known whether it was given
     ),
     _run,
     _explain,

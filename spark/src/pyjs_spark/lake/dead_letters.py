@@ -6,8 +6,9 @@ Advisories are ordinary messages: a stream with these subjects stores them, and 
     $JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.<stream>.<consumer>
     $JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.<stream>.<consumer>
 
-Each advisory names a message by its stream and sequence. From each stream the range from its first to its last dead
-letter is read. A message that is newer than its advisory belongs to a re-created stream, and is treated as missing.
+Each advisory names a message by stream and sequence. From each stream, the range from its first to its last
+dead letter is read. If a message is newer than its advisory, the stream was re-created; the message is
+treated as missing.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ MESSAGES = (
 )
 ADVISORIES = "seq bigint, ts timestamp, data binary"
 GROUPS_MAX = 10_000
-SHOWN = 20  # groups for people
+SHOWN = 20  # groups in the text output
 SUBJECTS = "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.> and $JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.>"
 
 
@@ -54,7 +55,7 @@ def letters_of(spark: SparkSession, job: Job, advisories: DataFrame) -> DataFram
 
 
 def _there(job: Job, ends: Iterable[Row]) -> dict[str, tuple[int, int]]:
-    """Return the ranges of messages to read, by stream; advisories may name any stream, even a missing one."""
+    """Return the range of messages to read from each stream; advisories may name any stream, even a missing one."""
     api = api_of(job.options)
     found: dict[str, tuple[int, int]] = {}
     for name, first, last in ends:
@@ -79,7 +80,7 @@ def _target(value: str) -> str:
 
 def _run(job: Job, session: Session) -> Outcome:
     target = job["target"] or ""
-    spans_of(job.options)  # reports errors before Spark starts
+    spans_of(job.options)  # called for its errors, before Spark starts
     if target.endswith(".json"):
         file_system(target)
     with session() as spark:

@@ -1,6 +1,6 @@
-"""Files of pipelines beside their data, on a local disk or in any file system of pyarrow.
+"""Files that pipelines write beside their data, on a local disk or in any file system of pyarrow.
 
-Knows nothing of streams and Spark. A root is a folder, or a URI (s3://, hdfs://, gs://).
+Knows nothing of streams or Spark. A root is a folder, or a URI (s3://, hdfs://, gs://).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def uri(root: str, path: str) -> str:
 
 
 def sync(system: Any, path: str) -> None:
-    """Sync a file of a local file system; other file systems sync their files themselves."""
+    """Sync a file of a local file system; other file systems do that themselves."""
     if system.type_name == "local":
         with open(path, "rb") as file:
             os.fsync(file.fileno())

@@ -1,7 +1,7 @@
-"""Jobs on streams as functions from DataFrames to DataFrames; each returns an ordinary lazy plan.
+"""Jobs on streams as functions from DataFrames to DataFrames; each one returns an ordinary lazy plan.
 
-Their input is messages of `format("jetstream")`, from one stream or several, or those of an archive. They use no
-SparkContext, so they work over Spark Connect too.
+The input is messages of `format("jetstream")`, from one or more streams, or messages of an archive. The
+functions use no SparkContext, so they also work over Spark Connect.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 ADVISORY = "type string, stream string, consumer string, stream_seq bigint, deliveries bigint, reason string"
-KINDS = {"max_deliver": "max_deliveries", "terminated": "terminated"}  # the end of an advisory's type
+KINDS = {"max_deliver": "max_deliveries", "terminated": "terminated"}  # kind -> the end of an advisory's type
 GROUP = ("stream", "consumer", "subject", "kind", "reason")  # of dead letters
 PREVIEW = 200  # characters of a payload
 PLAIN = re.compile(r"[A-Za-z0-9_-]+")
@@ -41,7 +41,7 @@ def latest(messages: DataFrame) -> DataFrame:
 
 
 def gaps(messages: DataFrame) -> DataFrame:
-    """Return the gaps in the sequences: stream and [low, high). One task sorts a stream."""
+    """Return the gaps in the sequences: stream and [low, high). Each stream is sorted by one task."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -51,7 +51,7 @@ def gaps(messages: DataFrame) -> DataFrame:
 
 
 def duplicates(messages: DataFrame) -> DataFrame:
-    """Return each message id that a stream has more than once: the count, the first and the last sequence.
+    """Return each message id that a stream has more than once, with the count, and the first and last sequence.
 
     `messages` has stream, seq and headers as a map.
     """
@@ -66,9 +66,9 @@ def duplicates(messages: DataFrame) -> DataFrame:
 
 
 def backwards(messages: DataFrame, column: str = "ts_ns") -> DataFrame:
-    """Return messages with an earlier time than a preceding message of their stream: stream, seq, back_ns.
+    """Return messages whose time is before that of a preceding message of the stream: stream, seq, back_ns.
 
-    Storage times go back if the clock was set back; event times (`column`) go back if events arrive out of order.
+    Storage times go back if the clock was set back; event times (`column`), if events arrive out of order.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
@@ -81,8 +81,8 @@ def backwards(messages: DataFrame, column: str = "ts_ns") -> DataFrame:
 def event_times(messages: DataFrame, where: str) -> DataFrame:
     """Return stream, seq, ts_ns and event_ns, the time at `where` in each message: header:NAME or json:FIELD.
 
-    A time is a text in RFC 3339, or a number of s, ms, us or ns since 1970; the unit follows from the size of the
-    number. For other values event_ns is null.
+    A time is a text in RFC 3339, or a number of s, ms, us or ns since 1970; the unit is derived from the size
+    of the number. For any other value, event_ns is null.
     """
     from pyspark.sql import functions as f
 
@@ -124,7 +124,7 @@ def _faults(batches: Iterator[pa.RecordBatch], schema: str | None) -> Iterator[p
 
 
 def checker(schema: str | None) -> Callable[[bytes], str | None]:
-    """Return a function that maps a payload to its fault, or to None; `schema` is a checked text."""
+    """Return a function that returns the fault of a payload, or None; `schema` is a checked text."""
     validator = None
     if schema is not None:
         from jsonschema import validators
@@ -135,7 +135,7 @@ def checker(schema: str | None) -> Callable[[bytes], str | None]:
     def fault(data: bytes) -> str | None:
         try:
             value = strict_json.loads(data)
-        except ValueError as wrong:  # UnicodeDecodeError is one
+        except ValueError as wrong:  # includes UnicodeDecodeError
             return f"no JSON: {wrong}"
         first = next(iter(validator.iter_errors(value)), None) if validator is not None else None
         return None if first is None else f"{first.json_path}: {first.message}"
@@ -165,9 +165,10 @@ def schema_text(path: str) -> str:
 
 
 def compared(held: DataFrame, there: DataFrame) -> DataFrame:
-    """Return sequences that differ between an archive and its stream: seq, held_ns, there_ns; missing ones are null.
+    """Return sequences that differ between an archive and its stream: seq, held_ns, there_ns; null if missing.
 
-    Both have seq and ts_ns. Different times of one sequence mean different messages: the stream lost its end.
+    Both have seq and ts_ns. If a sequence has different times, it is two messages: the stream had lost its
+    end.
     """
     from pyspark.sql import functions as f
 
@@ -182,8 +183,9 @@ def compared(held: DataFrame, there: DataFrame) -> DataFrame:
 def dead_letters(advisories: DataFrame, messages: DataFrame | None = None) -> DataFrame:
     """Return the advisories about messages that consumers gave up on as rows; other advisories are left out.
 
-    With `messages` of the streams, each row also has its message: subject, message_ts, headers and data; they are
-    null if the message no longer exists (`is_there`). A message newer than its advisory is a different one.
+    If `messages` of the streams are given, each row also has its message (subject, message_ts, headers,
+    data), or null if the message no longer exists (`is_there`). A message newer than its advisory is a
+    different one.
     """
     from pyspark.sql import functions as f
 
@@ -210,7 +212,7 @@ def dead_letters(advisories: DataFrame, messages: DataFrame | None = None) -> Da
 
 
 def letter_groups(letters: DataFrame, samples: int = 3) -> DataFrame:
-    """Return the dead letters by stream, consumer, subject, kind and reason, the largest group first."""
+    """Return the dead letters grouped by stream, consumer, subject, kind and reason; the largest group first."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 

@@ -1,8 +1,8 @@
-"""Jobs of `pyjs-pipeline`: one table of keys, which are read from a TOML file or from the command line.
+"""Jobs of `pyjs-pipeline`: one table of keys, whose values come from a TOML file or from the command line.
 
-A kind of job is a row of the command's table. Its keys are in the section [pipeline] of a file under their names,
-and on the command line as --name, or without a name if they are positional. All values are text here and
-use the parsers of options, so that both ways refuse the same values with the same texts.
+A kind of job is a row of the command's table. In a file, its keys are in the section [pipeline]; on the
+command line they are flags (--name), or positional arguments. All values are text here and are parsed like
+options, so that both ways refuse the same values with the same error texts.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 OF_SERVERS = frozenset(name.lower() for name in uses.CONNECTION | uses.FILES | uses.PORTIONS)
-Said = Mapping[str, Any]  # the texts of keys; a list of them for a key with several values
+Said = Mapping[str, Any]  # the text of each key, or a list of texts
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
     """One key of a kind of job."""
 
-    name: str  # as in files; dashes in place of underscores on the command line
+    name: str  # as in files; on the command line with dashes instead of underscores
     text: str
     parse: Callable[[str], object] = option_values.text
     default: Any = None
@@ -84,10 +84,10 @@ class Job:
     """One job, checked."""
 
     kind: JobKind
-    options: Any  # Options of reading, or of the sink
-    values: Mapping[str, Any]  # of all keys
-    given: Mapping[str, str]  # the options, in Spark's form
-    spark: Mapping[str, str] = field(default_factory=dict)  # settings of the session
+    options: Any  # Options of a read, or SinkOptions
+    values: Mapping[str, Any]  # parsed values of all keys
+    given: Mapping[str, str]  # options as given, in Spark's form
+    spark: Mapping[str, str] = field(default_factory=dict)  # settings of the Spark session
     catalog: Mapping[str, str] = field(default_factory=dict)  # of Iceberg
     made: Any = None  # the result of `check`
 
@@ -104,7 +104,7 @@ class Job:
     def read_range(
         self, spark: SparkSession, schema: str, ends: Mapping[str, tuple[int, int]], **more: str
     ) -> DataFrame:
-        """Return [low, high) of each stream, from the servers of this job; deleted messages are not an error."""
+        """Return [low, high) of each stream, from the servers of this job; deleted messages are no error."""
         given = {name: value for name, value in self.given.items() if name.lower() in OF_SERVERS}
         lows, highs = (json.dumps({name: end[at] for name, end in ends.items()}) for at in (0, 1))
         bounds = {"startingOffsets": lows, "endingOffsets": highs, "failOnDataLoss": "false"}
@@ -122,7 +122,7 @@ class Outcome:
     lines: list[str]
     said: Mapping[str, Any]
     code: int = 0
-    trouble: str = ""  # one line for stderr, if the code is not 0
+    trouble: str = ""  # one line for stderr, if the exit code is not 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Session:
 
 
 def explained(spans: Sequence[Span], more: str, **said: object) -> Outcome:
-    """Return the outcome of `explain`: the ranges that a job reads, and one line more."""
+    """Return the outcome of `explain`: the ranges that a job reads, and one more line."""
     lines = [f"{span.stream}: sequences {span.low} to {span.high - 1}" for span in spans]
     streams = [{"stream": span.stream, "low": span.low, "high": span.high} for span in spans]
     return Outcome([*lines, more], {"streams": streams, **said})
@@ -160,12 +160,12 @@ class JobKind:
     text: str
     own_keys: tuple[Key, ...]
     run: Callable[[Job, Session], Outcome]
-    explain: Callable[[Job], Outcome]  # describes what `run` would do; changes nothing
-    check: Callable[[Job], object]  # refuses keys and options that do not go together; raises OptionError
-    status: Callable[[Job], Outcome] | None = None  # reports its progress; None if it leaves no state
+    explain: Callable[[Job], Outcome]  # describes what `run` would do, without changing anything
+    check: Callable[[Job], object]  # refuses keys and options that do not fit together; raises OptionError
+    status: Callable[[Job], Outcome] | None = None  # reports its progress; None: a run leaves no state
     parse: Callable[[Said, Mapping[str, str]], tuple[dict[str, str], Any]] = read_options
-    is_watched: bool = False  # a run keeps a status file when asked to
-    has_catalog: bool = False  # reads or writes tables of Iceberg
+    is_watched: bool = False  # a run can keep a status file
+    has_catalog: bool = False  # reads or writes Iceberg tables
 
     @property
     def keys(self) -> tuple[Key, ...]:

@@ -1,14 +1,14 @@
 """Archives in every format: Parquet files, or a Delta or Iceberg table for each stream.
 
-    <root>/<stream>/                                        a table; characters unfit for paths are ~XX
+        <root>/<stream>/                                        a table; characters not allowed in paths are ~XX
     <root>/<stream>/[data/]date=<day>/part-<first>-<attempt>.parquet
 
-Tasks write files, which become part of the archive when the driver commits them. The archive itself holds the
-progress: Parquet files by their names, a table by the sequence that each commit stores, in the same atomic step that
-adds its files. A commit to a table succeeds only if the table ends where the files begin, so a run killed before its
-commit is repeated, one killed after it is not, and of two concurrent runs the second fails. Many ranges are committed
-in parts, so that a kill loses at most one part. The next run removes uncommitted files of the ranges that it still
-has to write; in a table only files older than a day.
+Tasks write files, which become part of the archive when the driver commits them. The progress is in the
+archive itself: for Parquet files in their names; for a table in the sequence that each commit stores, in the
+same atomic step that adds its files. A commit to a table succeeds only if the table ends where the files
+begin. So a run killed before its commit is repeated, one killed after it is not, and of two concurrent runs
+the second fails. Many ranges are committed in parts, so that a kill loses at most one part. The next run
+removes uncommitted files of the ranges that it still has to write; in a table, only files older than a day.
 
 Knows nothing of the libraries of the formats; see tables/.
 """
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Lake", "archive", "check_installed", "look", "plan", "table_of", "task_of", "write"]
 
-AT_ONCE, PART_FILES = 16, 256  # ranges of the first part, and of any: each is one Spark job, and one commit
-JOB_S = 10.0  # the next part has more ranges if one took less
+AT_ONCE, PART_FILES = 16, 256  # ranges in the first part, and maximum in a part; a part is one job and one commit
+JOB_S = 10.0  # seconds; if a part took less, the next part has more ranges
 
-Task = Callable[..., list[TableFile]]  # of a range and, if that is wanted, a report
+Task = Callable[..., list[TableFile]]  # called with a range and, if wanted, a report
 Run = Callable[[Task, Sequence[ReadRange]], list[list[TableFile]]]
 
 
@@ -66,11 +66,11 @@ def archive(
     rows_per_file: int = 500_000,
     watch: Watch | None = None,
 ) -> list[Written]:
-    """Write all messages that the lake lacks; return the new files.
+    """Write all messages that the lake lacks, and return the new files.
 
     Raises:
         OptionError: the archive has other options.
-        DataLoss: messages were removed before they were archived (with failOnDataLoss), or the stream is another one.
+            DataLoss: messages were removed before they were archived (with failOnDataLoss), or it is another stream.
     """
     return write(spark, lake, options, plan(lake, options, rows_per_file), watch)
 
@@ -91,7 +91,7 @@ def look(lake: Lake, options: Options) -> list[Holding]:
 
 
 def plan(lake: Lake, options: Options, rows_per_file: int) -> list[ReadRange]:
-    """Return the ranges that the lake lacks, and create the folder or table for them. Raises as `archive` does."""
+    """Return the ranges that the lake lacks, and create its folder or table. Raises the errors of `archive`."""
     holdings = look(lake, options)
     ranges = files.lacking(lake.root, options, holdings, rows_per_file)
     for holding in holdings:
@@ -107,8 +107,8 @@ def task_of(lake: Lake, options: Options) -> Task:
 def write(
     spark: SparkSession, lake: Lake, options: Options, ranges: list[ReadRange], watch: Watch | None = None
 ) -> list[Written]:
-    """Write planned ranges, each as a task; return the new files. `watch` is called for each finished one."""
-    from pyjs_spark.lake.ranges_source import write_ranges  # needs pyspark, which a plan does not
+    """Write planned ranges, one task each; return the new files. `watch` is called for each finished range."""
+    from pyjs_spark.lake.ranges_source import write_ranges  # imported lazily: needs pyspark, which a plan does not
 
     def run(task: Task, part: Sequence[ReadRange]) -> list[list[TableFile]]:
         return write_ranges(spark, lake, options, task, part, watch)
@@ -125,7 +125,7 @@ def write(
 def write_parts(
     run: Run, lake: Lake, options: Options, ranges: Sequence[ReadRange], part_size: int
 ) -> list[Written]:
-    """Write ranges part by part: `run` executes one task for each range of a part, then the part is committed."""
+    """Write ranges part by part: `run` executes a task for each range of a part, then the part is committed."""
     written: list[Written] = []
     lows = {each.stream: each.low for each in reversed(ranges)}
     tables = {name: table_of(lake, name) for name in sorted(lows)}

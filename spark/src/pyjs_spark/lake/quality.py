@@ -1,8 +1,8 @@
-"""Quality of streams: gaps, duplicates, times, lateness and payloads, and the completeness of an archive.
+"""Quality of streams: gaps, duplicates, times, lateness and payloads; and whether an archive is complete.
 
-Each check is a DataFrame of faults (frames.py) in the messages that a batch read would return with these options.
-Lateness is the time from an event (as in its message) to its storing. A message is out of order if an event that
-precedes it in the stream is newer.
+Each check is a DataFrame of faults (frames.py) among the messages that a batch read with these options would
+return. Lateness is the time from an event (given in its message) to the storing of the message. A message is
+out of order if an earlier message of the stream has a newer event.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def checks_of(job: Job) -> list[str]:
 
 
 def _check_job(job: Job) -> None:
-    """Refuse keys and options that do not go together. Raises OptionError."""
+    """Refuse keys and options that do not fit together. Raises OptionError."""
     uses.check("quality", job.options)
     if job["late_after"] is not None and not job["event_time"]:
         raise OptionError("--late-after needs --event-time, the time that lateness is counted from")
@@ -69,7 +69,7 @@ def _check_job(job: Job) -> None:
 
 
 class Faults:
-    """The first faults of each stream, and figures over all of them; one Spark job."""
+    """The first faults of each stream, and numbers over all faults; one Spark job."""
 
     def __init__(self, faults: DataFrame, order: str, shown: int, **figures: str) -> None:
         from pyspark.sql import Window
@@ -91,14 +91,14 @@ class Faults:
         return self._rows.get(stream, [])
 
     def figure(self, stream: str, name: str = "count") -> int:
-        """Return a figure over all faults of a stream, or 0 if there is none."""
+        """Return a number over all faults of a stream; 0 if it has none."""
         rows = self.of(stream)
         return int(rows[0][f"all_{name}"]) if rows else 0
 
 
 def check(spark: SparkSession, job: Job, spans: list[Span]) -> list[Found]:
     """Return the findings for each stream."""
-    messages = job.read(spark, TIMES).persist()  # read once for all that need no more than this
+    messages = job.read(spark, TIMES).persist()  # read once for all checks that need only these columns
     counts = {row.stream: row for row in messages.groupBy("stream").agg(*_counts()).collect()}
     found = [
         {
@@ -213,7 +213,7 @@ CHECKS = {"duplicates": _duplicates, "lateness": _lateness, "payloads": _payload
 def _run(job: Job, session: Session) -> Outcome:
     spans = spans_of(job.options)
     if job["schema"]:
-        frames.schema_text(job["schema"])  # reports errors before Spark starts
+        frames.schema_text(job["schema"])  # called for its errors, before Spark starts
     losses, troubles, lines = [], [], []
     with session() as spark:
         streams = check(spark, job, spans)
@@ -234,7 +234,7 @@ def _run(job: Job, session: Session) -> Outcome:
 
 
 def _faults(job: Job, said: Found) -> tuple[list[str], list[str]]:
-    """Return sentences about losses and about other faults of a stream."""
+    """Return sentences about losses, and sentences about other faults of a stream."""
     missing = said.get("gaps", {}).get("messages", 0)
     lost = [f"{missing} sequences have no message"] if missing and job["fail_on_gaps"] else []
     limit = timedelta(seconds=job["late_after"] or 0)
@@ -249,7 +249,7 @@ def _faults(job: Job, said: Found) -> tuple[list[str], list[str]]:
 
 
 def _lines(said: Found) -> list[str]:
-    """Return a stream's part of the report for people."""
+    """Return the part of the text report about one stream."""
     head = f"{said['stream']}: {said['rows']} messages, sequences {said['low']} to {said['high'] - 1}"
     return [head, *(f"  {name}: {_figures(part)}" for name, part in said.items() if isinstance(part, dict))]
 

@@ -2,9 +2,9 @@
 
     stream string, low bigint, high bigint, rows bigint, lost bigint, files string (JSON, one object for each file)
 
-A row describes a written range [low, high); the commit that follows makes its files visible. Passing the messages
-through Spark to one of its writers would copy them to the JVM and encode them there, with three times the processor
-time. It needs no SparkContext, so it works over Spark Connect too.
+A row describes a written range [low, high); the commit that follows makes its files visible. If messages went
+through Spark to one of its writers, they would be copied to the JVM and encoded there, which takes three
+times the processor time. The source needs no SparkContext, so it also works over Spark Connect.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 NAME = "jetstream-files"
 Task = Callable[[ReadRange, Report], list[TableFile]]
-# Of each session, which keeps a source as long as it lives: an archive that is written again finds its own.
+# Registered sources by session. A session keeps every source, so an archive that is written again uses the
+# same one.
 _names: WeakKeyDictionary[Any, dict[Hashable, str]] = WeakKeyDictionary()
 
 
@@ -75,7 +76,7 @@ class FilesReader(DataSourceReader):
 
 
 def registered(spark: SparkSession, base: type[DataSource], lake: Lake, *key: Hashable, **parts: Any) -> str:
-    """Return the name of a registered source with the given parts; the same name for the same `key`."""
+    """Return the name of a registered source with the given parts; for an equal `key`, the same name."""
     names = _names.setdefault(spark, {})
     key = (base.__name__, lake.root, lake.format, *sorted(lake.catalog.items()), *key)
     if key not in names:
@@ -94,7 +95,7 @@ def write_ranges(
     ranges: Sequence[ReadRange],
     watch: Watch | None,
 ) -> list[list[TableFile]]:
-    """Write all ranges by one Spark job; return the files of each. `watch` is called for each range."""
+    """Write all ranges in one Spark job; return the files of each range. `watch` is called for each range."""
     parts = {"task": staticmethod(task), "range_of": staticmethod(partial(range_of, options))}
     name = registered(spark, FilesSource, lake, options, **parts)
     planned = json.dumps([(each.stream, each.low, each.high, each.created) for each in ranges])

@@ -1,10 +1,10 @@
 """Comparison of an archive with its stream: by file names, by footers, and by each sequence.
 
-The sequences and times of storing in the files are joined with those of the stream (frames.compared), as far as the
-stream still has them. A message missing in the stream was removed later, which is not a fault. A message missing in
-the files is a loss that no run of the archive would notice, since a file's name covers it. Different times of one
-sequence are a loss too: after the archive was written, the stream lost its end and stored other messages under the
-same sequences.
+The sequences and storage times in the files are joined with those of the stream (frames.compared), as far as
+the stream still has them. If a message is missing in the stream, it was removed later, which is no fault. If
+it is missing in the files, that is a loss that no run of the archive would notice, since a file's name covers
+it. If a sequence has different times, that is a loss too: after the archive was written, the stream lost its
+end, and stored other messages under the same sequences.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 SHOWN = 100
 COLUMNS = "seq bigint, ts_ns bigint"
-LACKING, OTHER = "held_ns IS NULL", "held_ns <> there_ns"  # conditions on what differs
+LACKING, OTHER = "held_ns IS NULL", "held_ns <> there_ns"  # SQL conditions on the differences
 
 
 @dataclass
@@ -38,17 +38,17 @@ class Reconciled:
     files: int = 0
     rows: int = 0
     checked: int = 0  # messages of the stream that were compared
-    missing: int = 0  # messages of the stream that a file should have but has not
+    missing: int = 0  # messages of the stream that a file should contain but does not
     missing_seqs: list[int] = field(default_factory=list)
-    replaced: int = 0  # messages of the stream that have the sequence of another one in the archive
+    replaced: int = 0  # messages of the stream whose sequence belongs to another message in the archive
     replaced_seqs: list[int] = field(default_factory=list)
     removed_since: int = 0  # rows whose message is no longer in the stream
-    missing_files: list[tuple[int, int]] = field(default_factory=list)  # not covered, though later ones are
-    lost: list[tuple[int, int]] = field(default_factory=list)  # removed before they were archived
+    missing_files: list[tuple[int, int]] = field(default_factory=list)  # not covered although later ones are
+    lost: list[tuple[int, int]] = field(default_factory=list)  # ranges removed before they were archived
     doubled: list[tuple[int, int]] = field(default_factory=list)  # covered by two files
     damaged: list[dict[str, str]] = field(default_factory=list)
     lag: int = 0  # sequences after the archive's last one
-    other: str = ""  # when the archive's stream was created, if the present stream is another one
+    other: str = ""  # creation time of the archive's stream, if the present stream is another one
     lost_end: str = ""  # a description, if the stream has less than the archive
 
     @property
@@ -115,7 +115,7 @@ def reconcile(spark: SparkSession, job: Job, stream: str) -> Reconciled:
 
 
 def _whole(options: Options, stream: str) -> Options:
-    """Return the options for the whole stream, without the bounds of the checks."""
+    """Return the options for the whole stream, without the bounds that apply to the checks."""
     return replace(
         options,
         streams=(stream,),
@@ -141,7 +141,7 @@ def _doubled(files: list[File]) -> list[tuple[int, int]]:
 
 
 def _is_damaged(root: str, file: File, found: Reconciled) -> bool:
-    """Return whether a file is unreadable, or its sequences differ from its name; count its rows."""
+    """Return whether a file is unreadable, or its sequences do not match its name; also count its rows."""
     try:
         found.rows += rows_in(file_system(root)[0], file.path, file.low, file.high)
     except ValueError as why:

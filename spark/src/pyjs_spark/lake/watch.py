@@ -1,13 +1,13 @@
-"""The progress of a run in a status file; on a terminal Spark shows its own progress bar.
+"""The progress of a run, in a status file. (On a terminal, Spark shows its own progress bar.)
 
     {"pipeline": "archive", "state": "running", "started": "...Z", "updated": "...Z", "seconds": 12.5,
      "rows": 1000000, "rows_per_s": 80000, "batches": {"done": 2, "planned": 5}, "lag": {"ORDERS": 1500000},
      "losses": [], "error": ""}
 
-`state` is running, done, failed or interrupted. A batch is one range of sequences; `lag` is the number of sequences
-of each stream that the run has not read yet. While the run lasts, the rate is that of about the last ten seconds; at
-the end it is the mean. The file is replaced as a whole, so a reader never sees a part of it. Time comes in as
-arguments; nothing here knows Spark.
+`state` is running, done, failed or interrupted. A batch is one range of sequences; `lag` is the number of
+sequences of each stream that the run has not read yet. While the run lasts, `rows_per_s` covers about the
+last ten seconds; at the end it is the mean. The file is replaced as a whole, so a reader never sees a part of
+it. Times are arguments; nothing here knows Spark.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Done:
     low: int
     high: int
     rows: int
-    lost: int  # sequences, at most
+    lost: int  # maximum number of lost sequences
 
 
 class Watch:
-    """Follows one run; a context manager for the duration of the run."""
+    """Watches one run; a context manager for the duration of the run."""
 
     def __init__(
         self,
@@ -53,17 +53,17 @@ class Watch:
         self._clock = clock
         self._now = now
         self._started, self._started_s = now(), clock()
-        self._left: dict[tuple[str, int], int] = {}  # stream and first sequence of each range: its sequences
-        self._planned = 0  # ranges
+        self._left: dict[tuple[str, int], int] = {}  # unfinished ranges: (stream, first sequence) -> sequences
+        self._planned = 0  # number of planned ranges
         self._lag: dict[str, int] = {}
         self._rows = 0
         self._losses: list[str] = []
-        self._samples: deque[tuple[float, int]] = deque()  # seconds since the start, rows; the last seconds
-        self._trouble: OSError | None = None  # the file could not be replaced while tasks ran
+        self._samples: deque[tuple[float, int]] = deque()  # (seconds since the start, rows) over the last seconds
+        self._trouble: OSError | None = None  # an error from replacing the file while tasks ran
 
     def __enter__(self) -> Watch:
         self._tell("running")
-        self._raise_trouble()  # before hours of work
+        self._raise_trouble()  # before hours of work are lost
         return self
 
     def __exit__(
@@ -84,7 +84,7 @@ class Watch:
         self._tell("running")
 
     def done(self, what: Done) -> None:
-        """Count a range; a repetition, as of a Spark task, is ignored. Raises nothing."""
+        """Count a range; ignore a repeated one, such as that of a repeated Spark task. Raises nothing."""
         count = self._left.pop((what.stream, what.low), None)
         if count is None:
             return
@@ -124,7 +124,7 @@ class Watch:
         }
         try:
             _replace(self._file, json.dumps(status) + "\n")
-        except OSError as trouble:  # reported after the run, which matters more
+        except OSError as trouble:  # reported after the run, which is more important
             self._trouble = trouble
 
     def _raise_trouble(self) -> None:

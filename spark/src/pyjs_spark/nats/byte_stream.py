@@ -1,7 +1,7 @@
 """A TCP or TLS connection as bytes: one reusable receive buffer, and a deadline for every wait.
 
-Knows no protocol. The received and unused bytes are `data[start:end]` of the buffer. The buffer grows to the largest
-frame received; its content is valid only until the next fill().
+Knows no protocol. The bytes received and not used yet are `data[start:end]` of the buffer. The buffer grows
+to the largest frame received; its content is valid only until the next fill().
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pyjs_spark.errors import BadCredentials, ConnectionLost, ProtocolError
 from pyjs_spark.nats.settings import Address, ConnectSettings
 
 BUFFER_SIZE = 256 * 1024
-LARGE = 64 * 1024  # missing bytes from which on the read waits for all of them
+LARGE = 64 * 1024  # if this many bytes or more are missing, a read waits for all of them
 LINE_MAX = 1 << 20
-LEAST_MAX = 512 * 1024  # of these: the kernel must have room for them
+LEAST_MAX = 512 * 1024  # maximum for that, since the kernel must have room for them
 
 
 class ByteStream:
@@ -29,8 +29,8 @@ class ByteStream:
         self.data = bytearray(BUFFER_SIZE)
         self.start = 0  # the first unused byte
         self.end = 0  # after the last byte received
-        self.received = 0  # bytes so far: an increase proves that the server is alive
-        self._least = 1  # bytes at which a waiting read wakes up
+        self.received = 0  # bytes so far; while this grows, the server is alive
+        self._least = 1  # the number of bytes at which a waiting read wakes up
         self._socket = socket.create_connection((address.host, address.port), timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -63,11 +63,11 @@ class ByteStream:
         return True
 
     def line_end(self, deadline_s: float) -> int:
-        """Wait for the end of a line, and return its place; -1 if the deadline comes first.
+        """Wait for the end of a line, and return its offset; -1 if the deadline comes first.
 
         Raises:
-            ConnectionLost: the other side is gone.
-            ProtocolError: it sends a line without end.
+                ConnectionLost: the other side has disconnected.
+                ProtocolError: a line has no end.
         """
         while (end := self.data.find(b"\r\n", self.start, self.end)) < 0:
             have = self.end - self.start
@@ -80,7 +80,7 @@ class ByteStream:
         return end
 
     def fill_whole(self, need: int, silence_s: float) -> bool:
-        """Do the same, but wait as long as bytes arrive; return False after `silence_s` without any."""
+        """Do the same as `fill`, but wait as long as bytes arrive; return False after `silence_s` without any."""
         before = -1
         while before < self.received:
             before = self.received
@@ -102,13 +102,13 @@ class ByteStream:
                 return False
         self._wake_at(1)
         try:
-            self._receive_within(0.0, view)  # some bytes came, but too few to wake up for
+            self._receive_within(0.0, view)  # some bytes came, but fewer than the read waits for
         except BlockingIOError:
             pass
         return False
 
     def _receive_within(self, wait_s: float, view: memoryview) -> None:
-        """Receive once. Raises ConnectionLost; TimeoutError, or BlockingIOError if `wait_s` is 0."""
+        """Receive once. Raises ConnectionLost; raises TimeoutError, or BlockingIOError if `wait_s` is 0."""
         try:
             self._socket.settimeout(wait_s)
             count = self._socket.recv_into(view[self.end :])
@@ -122,10 +122,10 @@ class ByteStream:
         self.received += count
 
     def _wake_at(self, size: int) -> None:
-        """Set SO_RCVLOWAT, so that a receive wakes for `size` bytes and not for each packet.
+        """Set SO_RCVLOWAT, so that a receive wakes up after `size` bytes and not for each packet.
 
-        Waking for each packet is costly (benchmarks/bulk_read.py). TLS sockets keep 1, since TLS reads its records in
-        parts.
+        Waking up for each packet is costly (benchmarks/bulk_read.py). TLS sockets keep 1, since TLS reads a
+        record in several parts.
         """
         if size != self._least and not isinstance(self._socket, ssl.SSLSocket):
             self._least = size
@@ -136,7 +136,7 @@ class ByteStream:
         self._socket.close()
 
     def _make_room(self, need: int) -> None:
-        """Move the unused bytes to the front, in a larger buffer if `need` requires it."""
+        """Move the unused bytes to the start of the buffer, or to a larger buffer if `need` requires it."""
         left = self.end - self.start
         if need > len(self.data):
             larger = bytearray(max(need, 2 * len(self.data)))

@@ -1,7 +1,7 @@
-"""One blocking connection to a NATS server: requests, and pull deliveries, which are decoded into columns.
+"""One blocking connection to a NATS server: requests, and pull deliveries, which a decoder converts to columns.
 
-No event loop and no thread: bytes are read while a call waits for an answer, and PINGs of the server are answered
-then. Frames of a decoder's subscription go to the decoder in bulk; all other frames are parsed here, one by one.
+No event loop and no thread: while a call waits for an answer, it reads bytes and answers the server's PINGs.
+Frames of the decoder's subscription go to the decoder in bulk; all other frames are parsed here, one by one.
 
     MSG <subject> <sid> [reply] <size>\\r\\n<payload>\\r\\n
     HMSG <subject> <sid> [reply] <headers size> <size>\\r\\n<headers><payload>\\r\\n
@@ -38,16 +38,16 @@ from pyjs_spark.nats.login import log_in
 from pyjs_spark.nats.settings import Address, ConnectSettings, parse_address
 
 REQUEST_SID = 1
-SHOWN = 200  # characters of a text of the server in an error
-DIGITS_MAX = 9  # of a size: no server accepts such a message
+SHOWN = 200  # characters of the server's text that an error shows
+DIGITS_MAX = 9  # digits of a size; no server accepts larger messages
 PAYLOAD_MAX = 64 << 20  # bytes of a message, unless the server accepts more
-OVERHEAD = 1 << 20  # of a frame besides: its line, and headers that a server adds
+OVERHEAD = 1 << 20  # bytes of a frame in addition to the payload: its line, and headers that a server adds
 NOBODY = 503
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One message that is not a delivery of a pull: an answer or a status."""
+    """One message that is not a pull delivery: an answer or a status."""
 
     sid: int
     subject: bytes
@@ -80,8 +80,8 @@ class Client:
         self.settings = settings
         self.info: dict[str, Any] = {}
         self.pid = os.getpid()  # a connection belongs to the process that opened it
-        self.connections = 0  # opened so far; a subscription belongs to one of them
-        self._asked = 0  # requests so far; their numbers identify late answers
+        self.connections = 0  # number of connections so far; a subscription belongs to one of them
+        self._asked = 0  # number of requests so far; the numbers identify late answers
         self._last_sid = REQUEST_SID
         self._pongs = 0
         self._inbox = b""
@@ -138,7 +138,7 @@ class Client:
             self._frame(end)
 
     def new_inbox(self) -> bytes:
-        """Return a subject on which no other client listens."""
+        """Return a subject to which no other client subscribes."""
         return b"%b.p.%d" % (self._inbox, self._last_sid)
 
     def subscribe(self, subject: bytes) -> int:
@@ -148,11 +148,11 @@ class Client:
         return self._last_sid
 
     def unsubscribe(self, sid: int) -> None:
-        """End a subscription; messages that are still in transit are dropped by later reads."""
+        """End a subscription; its messages that are still on the way are dropped when they are read."""
         self._stream.send(b"UNSUB %d\r\n" % sid)
 
     def publish(self, subject: bytes, payload: bytes = b"", reply: bytes = b"", headers: bytes = b"") -> None:
-        """Send one message. `headers` is a whole block, including NATS/1.0."""
+        """Send one message. `headers` is a whole header block, including the line NATS/1.0."""
         sizes = b"%d %d" % (len(headers), len(headers) + len(payload)) if headers else b"%d" % len(payload)
         line = b" ".join(filter(None, (b"HPUB" if headers else b"PUB", subject, reply, sizes)))
         self._stream.send(b"".join((line, b"\r\n", headers, payload, b"\r\n")))
@@ -185,7 +185,7 @@ class Client:
         return answer
 
     def request_many(self, subject: str, payload: bytes, more: int, timeout_s: float) -> list[Reply]:
-        """Send a request and return the stored messages in its answer, followed by the status that ends them.
+        """Send a request; return the stored messages in its answers, then the status that ends them.
 
         Raises:
             RequestTimeout: no answer for `timeout_s`, or more than `more` answers.
@@ -198,14 +198,14 @@ class Client:
                 break
             if answer.subject == inbox:
                 answers.append(answer)
-                if answer.status:  # stored messages have none
+                if answer.status:  # stored messages have no status
                     return answers
         raise RequestTimeout(
             f"{self.address}: {subject} did not end its answer after {len(answers)} messages"
         )
 
     def api(self, name: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Send a JetStream API request; `name` has no prefix. Raises ApiError if the answer is an error."""
+        """Send a JetStream API request; `name` is without the prefix. Raises ApiError if the answer is an error."""
         payload = json.dumps(body).encode() if body is not None else b""
         answer = self.request(f"{self.settings.api_prefix}.{name}", payload)
         found = self._parsed(answer.payload or b"{}")
@@ -216,7 +216,7 @@ class Client:
         return found
 
     def pump(self, decoder: Pumped, deadline_s: float) -> Reply | None:
-        """Feed `decoder` until it stops (None), or return a message of its subscription that it does not decode.
+        """Feed `decoder` until it stops (None), or return a message of its subscription that it cannot decode.
 
         After None, `decoder.state` has the reason: NEED_MORE if the deadline passed.
         """
@@ -245,8 +245,8 @@ class Client:
     def next_view(self, sid: int, deadline_s: float) -> tuple[bytes, memoryview] | None:
         """Return subject and payload of the next message of a subscription, or None at the deadline.
 
-        The payload is not copied: it is valid until the next receive. Frames of other subscriptions are parsed or
-        dropped, as everywhere here.
+        The payload is not copied: it is valid until the next receive. Frames of other subscriptions are
+        parsed or dropped as in other reads.
 
         Raises:
             NoResponders: the message is status 503.
@@ -273,7 +273,7 @@ class Client:
         return memoryview(stream.data)[at : at + size]
 
     def _check_need(self, need: int) -> None:
-        """Refuse to wait for a frame larger than any that a server sends. Raises ProtocolError."""
+        """Refuse to wait for a frame that is larger than any server's. Raises ProtocolError."""
         said = self.info.get("max_payload")
         most = max(PAYLOAD_MAX, min(said, 10**DIGITS_MAX) if isinstance(said, int) else 0) + OVERHEAD
         if need > most:
@@ -284,7 +284,7 @@ class Client:
         raise ProtocolError(f"{self.address}: a protocol line of more than {LINE_MAX} bytes")
 
     def _fill_message(self, need: int) -> None:
-        """Wait for the rest of a message as long as bytes of it arrive, even past the deadline."""
+        """Wait for the rest of a message as long as its bytes arrive, even after the deadline."""
         self._check_need(need)
         if not self._stream.fill_whole(need, self.settings.timeout_s):
             raise ConnectionLost(f"{self.address}: the connection fell silent inside a message")
@@ -302,7 +302,7 @@ class Client:
             self._stream.send(b"SUB %b.* %d\r\n" % (inbox, REQUEST_SID))
         except (OSError, SparkError, ValueError) as error:
             if isinstance(error, BadCredentials):
-                raise  # the same with every server
+                raise  # it would be the same with every server
             tried.append(f"{address}: {_reason(error)}")
             return False
         self.connections += 1
@@ -311,7 +311,7 @@ class Client:
         return True
 
     def _frame(self, end: int) -> Reply | None:
-        """Read one frame whose line has arrived and ends at `end`; return it if it is a message."""
+        """Read one frame, whose line ends at `end`; return it if it is a message."""
         stream = self._stream
         line = bytes(stream.data[stream.start : end])
         words = line.split()
@@ -333,7 +333,7 @@ class Client:
 
     def _message(self, words: list[bytes], has_headers: bool, head_size: int) -> Reply:
         stream = self._stream
-        rest = 2 if has_headers else 1  # sizes at the end of the line
+        rest = 2 if has_headers else 1  # number of sizes at the end of the line
         numbers = [words[2], *words[-rest:]] if len(words) in (3 + rest, 4 + rest) else [b""]
         if not all(number.isdigit() and len(number) <= DIGITS_MAX for number in numbers):
             raise ProtocolError(f"{self.address}: the server sent {b' '.join(words)[:60]!r}")
@@ -358,7 +358,7 @@ class Client:
             ) from None
 
     def _refused(self, said: str) -> NoReturn:
-        text = said if len(said) <= SHOWN else f"{said[:SHOWN]}..."  # a server quotes the whole subject
+        text = said if len(said) <= SHOWN else f"{said[:SHOWN]}..."  # shortened: a server quotes the whole subject
         if any(limit in text.lower() for limit in ("maximum control line", "maximum payload")):
             self.close()
             raise PublishFailed(
@@ -383,7 +383,7 @@ _connected: dict[ConnectSettings, Client] = {}
 def connected(settings: ConnectSettings) -> Client:
     """Return this process's connection for `settings`: a new one, or one that has just answered a PING.
 
-    A forked process opens its own: two readers of one socket would receive each other's bytes.
+    A forked process opens its own connection: otherwise two processes would read from one socket.
     """
     client = _connected.pop(settings, None)
     if client is not None and client.pid == os.getpid():

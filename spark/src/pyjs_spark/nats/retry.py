@@ -1,7 +1,7 @@
 """Waits after temporary failures: one policy for reads, writes and requests.
 
-The pauses grow fast: most failures are either over at once (a connection) or last seconds (a restart, the choice
-of a new leader). errors.is_passing() tells which failures are temporary.
+The pauses grow fast: most failures either end at once (a connection), or last some seconds (a restart, the
+election of a leader). errors.is_passing() tells which failures are temporary.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PAUSE_MAX_S = 5.0
 
 
 def pause_s(failures: int) -> float:
-    """Return the pause after `failures` + 1 failures, in seconds: about 12 s in the first five."""
+    """Return the pause in seconds after `failures` + 1 failures; the first five pauses take about 12 s together."""
     return min(PAUSE_MAX_S, FIRST_PAUSE_S * float(GROWTH**failures))
 
 
@@ -32,10 +32,10 @@ def pause(failures: int) -> None:
 class PatientApi:
     """JetStream requests of a plan over the connection of this process. Plain values, so it can be pickled.
 
-    Requests are repeated after a lost connection or a restart of the server: a streaming query sends many requests a
-    second for months, and should not end because the server was down for some seconds. If no server has ever
-    answered, the error is raised at once, since the address is probably wrong. A request may be sent twice, so it
-    must not change anything.
+    After a lost connection or a restart of the server, a request is repeated: a streaming query sends many
+    requests per second for months, and should not end because the server was down for some seconds. If no
+    server has ever answered, the error is raised at once, since the address is probably wrong. A request may
+    be sent twice, so it must not change anything.
     """
 
     def __init__(self, settings: ConnectSettings, patience_s: float) -> None:

@@ -1,7 +1,8 @@
 """Addresses of the servers and credentials: plain values that Spark may pickle and send to its workers.
 
-A secret may be given as `env:NAME` or `file:PATH`; then the value is read on the machine that connects, and
-neither a query plan nor a pickle holds it. A secret given directly does travel in the pickle, but no repr shows it.
+A secret can be given as `env:NAME` or `file:PATH`; then the machine that connects reads the value, and
+neither a query plan nor a pickle contains it. A secret that is given directly is part of the pickle, but no
+repr shows it.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ class ConnectSettings:
     tls_ca: str = ""
     tls_cert: str = ""
     tls_key: str = ""
-    tls_hostname: str = ""  # the name in the certificate, if it is not that of the address
-    tls_first: bool = False  # TLS before the server's INFO, as its `handshake_first`
+    tls_hostname: str = ""  # the name in the certificate, if it differs from the address
+    tls_first: bool = False  # TLS before the server's INFO, like the server's `handshake_first`
     api_prefix: str = "$JS.API"  # $JS.<domain>.API in a domain
-    timeout_s: float = 10.0  # of connecting and of one request
+    timeout_s: float = 10.0  # for connecting, and for one request
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{field.name}={self._shown(field.name)}" for field in fields(self))

@@ -10,7 +10,7 @@ import logging
 from pyjs_spark.observe.progress import BatchDone, QueryKey, StreamPart
 
 LOG = logging.getLogger("pyjs_spark.query")
-ERROR_MAX = 500  # characters of an error: Spark's have the whole plan after their first line
+ERROR_MAX = 500  # characters of an error: after the first line, Spark's errors have the whole plan
 
 
 class LogLines:
@@ -18,7 +18,7 @@ class LogLines:
 
     def __init__(self, log: logging.Logger = LOG) -> None:
         self._log = log
-        self._lost: dict[tuple[str, str], int] = {}  # run and stream: the losses that are in the log
+        self._lost: dict[tuple[str, str], int] = {}  # run and stream -> losses that were logged
 
     def started(self, query: QueryKey) -> None:
         """Log the start of a query."""

@@ -1,11 +1,11 @@
-"""Listener to the streaming queries of a session: passes each report on to reporters.
+"""A listener for the streaming queries of a session, which passes each report on to reporters.
 
     from pyjs_spark.observe.listener import attach
     from pyjs_spark.observe.lines import LogLines
     attach(spark, LogLines())
 
-Spark calls it in a separate thread, one event after another, some time after the batch. An error in a reporter is
-logged and does not reach the query. It works in a local session and over Spark Connect.
+Spark calls it in a separate thread, one event after another, some time after the batch. An error in a
+reporter is logged and does not affect the query. It works in a local session and over Spark Connect.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Reporter(Protocol):
         """Receive the end of a batch."""
 
     def ended(self, query: QueryKey, error: str) -> None:
-        """Receive the end of a query; `error` is "" if the query was stopped or has read everything."""
+        """Receive the end of a query; `error` is "" if the query was stopped, or has read everything."""
 
 
 class QueryListener(StreamingQueryListener):
@@ -75,14 +75,14 @@ class QueryListener(StreamingQueryListener):
 
 
 def attach(spark: SparkSession, *reporters: Reporter) -> QueryListener:
-    """Report on all queries of a session from now on; `spark.streams.removeListener` ends that."""
+    """Report on all queries of a session, beginning now; `spark.streams.removeListener` ends that."""
     listener = QueryListener(*reporters)
     spark.streams.addListener(listener)
     return listener
 
 
 def measured(messages: DataFrame) -> DataFrame:
-    """Return messages of the format `jetstream`, with Spark observing their bytes and their newest `ts`.
+    """Return messages of the format `jetstream`; Spark then observes their bytes and their newest `ts`.
 
     Call it directly after `load()`: rows that an earlier filter removes are not counted. Spark counts in its own
     operators (`DataFrame.observe`), in batches and in streaming queries.

@@ -1,10 +1,11 @@
-"""One batch of a streaming query, from the progress that Spark reports as JSON. Knows nothing of its readers.
+"""One batch of a streaming query, from the progress that Spark reports as JSON. Knows nothing of its users.
 
     {"name": "orders", "batchId": 5, "numInputRows": 40, "batchDuration": 945, "durationMs": {"addBatch": 544, ...},
      "sources": [{"startOffset": {...}, "endOffset": {...}, "latestOffset": {...}}], "observedMetrics": {...}, ...}
 
-The offsets are those of `read/offsets.py`; sources with other offsets are left out. `latestOffset` is the end of each
-stream after the batch; its field `lost` is the number of sequences that this run of the query has lost.
+The offsets are those of `read/offsets.py`; sources with other offsets are left out. `latestOffset` is the end
+of each stream after the batch; its field `lost` is the number of sequences that were lost in this run of the
+query.
 
 Source: StreamingQueryProgress of pyspark 4.2 and 4.3, checked in spark/tests/jvm/datasource/test_observe_run.py.
 """
@@ -27,9 +28,9 @@ OBSERVED = "jetstream"  # the observation that `measured` adds
 class QueryKey:
     """One run of one query."""
 
-    id: str  # stays the same after a restart from its checkpoint
+    id: str  # stays the same after a restart from the checkpoint
     run: str
-    name: str  # "" if its user gave none
+    name: str  # "" if the user gave none
 
     @property
     def label(self) -> str:
@@ -42,10 +43,10 @@ class StreamPart:
     """One stream in one batch."""
 
     stream: str
-    next: int  # after the last sequence of the batch
-    lag: int  # sequences in the stream after it
-    sequences: int | None  # of the batch; None in the first batch of a query, which reports no start
-    lost: int  # sequences that this run has lost so far, as its plans found
+    next: int  # the sequence after the last one of the batch
+    lag: int  # sequences in the stream after the batch
+    sequences: int | None  # number in the batch; None in the first batch of a query, which has no start
+    lost: int  # sequences lost so far in this run, as its plans found
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +57,12 @@ class BatchDone:
     batch: int
     rows: int
     seconds: float
-    is_work: bool = True  # False: a report without a batch, of a query that waits
-    size: int | None = None  # bytes of the payloads, where `measured` counted them
-    late_rows: int = 0  # behind the watermark; Spark counts them after a partial aggregation
+    is_work: bool = True  # False: a report without a batch, because the query is waiting
+    size: int | None = None  # bytes of the payloads, if `measured` counted them
+    late_rows: int = 0  # rows later than the watermark; Spark counts them after a partial aggregation
     state_rows: int = 0
     streams: tuple[StreamPart, ...] = ()
-    phases: Mapping[str, float] = field(default_factory=dict)  # seconds of each
+    phases: Mapping[str, float] = field(default_factory=dict)  # seconds of each phase
     observed: Mapping[tuple[str, str], float] = field(default_factory=dict)  # (observation, metric) -> value
 
     @property

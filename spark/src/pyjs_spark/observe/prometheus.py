@@ -1,4 +1,4 @@
-"""Metrics of streaming queries for Prometheus, by its own library (package prometheus_client).
+"""Metrics of streaming queries for Prometheus, with its own library (package prometheus_client).
 
     from pyjs_spark.observe.listener import attach
     from pyjs_spark.observe.prometheus import QueryMetrics
@@ -6,8 +6,8 @@
     attach(spark, metrics)
     metrics.serve(9108)
 
-A metric has the label `query`: the name of the query, or its id. Counters begin at 0 with the process. The lag of a
-query is removed when the query ends, since it is no longer measured.
+Every metric has the label `query`: the name of the query, or its id. Counters begin at 0 when the process
+starts. The lag of a query is removed when the query ends, since it is not measured any more.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class QueryMetrics:
             )
             for name, kind, labels, text in TABLE
         }
-        self._lost: dict[tuple[str, str], int] = {}  # run and stream: the losses that are counted
-        self._streams: dict[str, set[str]] = {}  # run: the streams that have a lag
+        self._lost: dict[tuple[str, str], int] = {}  # run and stream -> losses that were counted
+        self._streams: dict[str, set[str]] = {}  # run -> streams for which it shows a lag
         self._serving: list[tuple[Any, Any]] = []  # the library's servers, each with its thread
 
     def serve(self, port: int, address: str = "127.0.0.1") -> int:

@@ -1,8 +1,8 @@
 """Options of the data source: their table, and the parser of the texts that Spark passes.
 
-They are checked on the driver when the data source is created, before any job. Names are case-insensitive, as in
-Spark. Secrets given as `env:NAME` or `file:PATH` are kept in that form: the client resolves them where it runs,
-so that no secret travels in a plan.
+Options are checked on the driver when the data source is created, before any job. Names are case-insensitive,
+as in Spark. Secrets given as `env:NAME` or `file:PATH` stay in that form until the client needs them, on the
+machine where it runs; so no plan contains a secret.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Option:
     name: str
     target: str  # a field of Options, or "connect." and a field of ConnectSettings
     parse: Parser
-    is_secret: bool = False  # the value may hold a password, so errors do not show it
-    alias: str = ""  # another name, by which users of Spark's Kafka source know it
+    is_secret: bool = False  # the value may contain a password, so errors do not show it
+    alias: str = ""  # another name, used for Spark's Kafka source
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -57,17 +57,17 @@ class Options:
 
     streams: tuple[str, ...] = option("stream", values.stream_names, alias="subscribe")  # or patterns with *
     connect: ConnectSettings = field(default_factory=ConnectSettings)
-    subjects: tuple[str, ...] = option("subjects", values.subjects, ())  # server-side filter; (): all
-    # None: earliest in a batch, latest in a stream; seq inclusive.
+    subjects: tuple[str, ...] = option("subjects", values.subjects, ())  # filter on the server; (): all
+    # None: earliest in a batch, latest in a streaming query; a sequence is inclusive.
     starting_offsets: Position | None = option(  # noqa: RUF009  # a field, as all of these
         "startingOffsets", values.position("earliest", "latest"), None
     )
-    # Of a batch alone; seq exclusive.
+    # Only of a batch; a sequence is exclusive.
     ending_offsets: Position = option("endingOffsets", values.position("latest"), LATEST)  # noqa: RUF009
-    # Has precedence over the offsets.
+    # Overrides the offsets.
     starting_ns: int | None = option("startingTimestamp", values.moment, None)
     ending_ns: int | None = option("endingTimestamp", values.moment, None)  # exclusive
-    # The same for each stream, in ns.
+    # The same by stream, in ns.
     starting_times: tuple[tuple[str, int], ...] = option("startingOffsetsByTimestamp", values.moments, ())
     ending_times: tuple[tuple[str, int], ...] = option("endingOffsetsByTimestamp", values.moments, ())
     fail_on_data_loss: bool = option("failOnDataLoss", values.boolean, True)
@@ -85,26 +85,26 @@ class Options:
     )
     max_trigger_delay_s: float = option("maxTriggerDelay", values.seconds, 900.0)
     read_mode: str = option("readMode", values.one_of("auto", "consumer", "direct", "bulk"), "auto")
-    path: str | None = option("path", values.text, None)  # of a store directory, read without a server
-    account: str = option("account", values.text, "$G")  # in the store directory
-    key_file: str = option("keyFile", values.text, "")  # for an encrypted one
+    path: str | None = option("path", values.text, None)  # path of a store directory, which is read without a server
+    account: str = option("account", values.text, "$G")  # account in the store directory
+    key_file: str = option("keyFile", values.text, "")  # for an encrypted store directory
     include_headers: str = option("includeHeaders", values.headers, "map")
     fetch_batch: int = option("fetchBatch", values.count(high=1_000_000), 10_000)
     fetch_expires_s: float = option("fetchExpires", values.seconds, 5.0)
     idle_timeout_s: float = option("idleTimeout", values.seconds, 30.0)
-    # None: 65,536 in bulk and from a path, otherwise 10,000
+    # None: 65,536 for bulk reads and store directories, otherwise 10,000
     arrow_batch_rows: int | None = option("arrowBatchRows", values.count(high=10_000_000), None)
     pushdown: bool = option("pushdown", values.boolean, False)
-    # Names, or patterns with *: a read of key-value buckets.
+    # Names, or patterns with *, of key-value buckets to read.
     buckets: tuple[str, ...] = option("bucket", values.bucket_names, ())
-    keys: tuple[str, ...] = option("keys", values.subjects, ())  # server-side filter; (): all
+    keys: tuple[str, ...] = option("keys", values.subjects, ())  # filter on the server; (): all
     include_history: bool = option("includeHistory", values.boolean, False)
-    # None: only for a stream of changes
+    # None: only in a streaming query
     include_deletes: bool | None = option("includeDeletes", values.boolean, None)
     object_store: str = option("objectStore", values.bucket_name, "")  # a listing of this bucket's objects
     objects: tuple[str, ...] = option("objects", values.words, ())  # names; (): all
     max_object_size: int = option("maxObjectSize", values.byte_size, 64 << 20)
-    said: tuple[str, ...] = field(default=(), compare=False, repr=False)  # the options that were given
+    said: tuple[str, ...] = field(default=(), compare=False, repr=False)  # names of the options that were given
 
     @property
     def is_table(self) -> bool:
@@ -149,7 +149,7 @@ TABLE = stated_in(Options) + CONNECTION
 BY_NAME = {name: option for option in TABLE for name in option.names}
 TRIGGERS = ("maxRowsPerTrigger", "maxBytesPerTrigger", "minRowsPerTrigger", "maxTriggerDelay")
 ENDS = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
-INSTEAD = {  # of names of Spark's Kafka source
+INSTEAD = {  # hints for names of Spark's Kafka source
     "subscribepattern": "name the stream, with * for any text, by stream",
     "assign": "a stream has no partitions; name it by stream",
     "kafka.bootstrap.servers": "name the server, as nats://host:4222, by servers",
@@ -226,7 +226,7 @@ def value_of(option: Option, said: str) -> object:
 
 
 def _check_together(said: set[str], parsed: Mapping[str, object]) -> None:
-    """Refuse values that are valid individually, but not together."""
+    """Refuse values that are valid alone, but not together."""
     check_connect(said)
     _check_place(said, parsed)
     _check_mode(said, parsed)
@@ -243,7 +243,7 @@ def _check_together(said: set[str], parsed: Mapping[str, object]) -> None:
 
 
 def check_connect(said: set[str]) -> None:
-    """Refuse connection options that are not allowed together; `said` are the names that were given."""
+    """Refuse connection options that exclude each other; `said` are the names that were given."""
     for one, other in (("tls.cert", "tls.key"), ("tls.key", "tls.cert"), ("password", "user")):
         if one in said and other not in said:
             raise OptionError(f"option {one} is given without {other}; give both")
@@ -252,7 +252,7 @@ def check_connect(said: set[str]) -> None:
 
 
 def _check_place(said: set[str], parsed: Mapping[str, object]) -> None:
-    """Refuse options for a server together with a store directory, and vice versa."""
+    """Refuse options for a server if a store directory is given, and vice versa."""
     if "path" not in said:
         why = "is for reading a store directory; give path too, or leave it out"
         refuse(said, ("account", "keyFile"), why)
@@ -268,7 +268,7 @@ def _check_place(said: set[str], parsed: Mapping[str, object]) -> None:
 
 
 def _check_mode(said: set[str], parsed: Mapping[str, object]) -> None:
-    """Refuse options of requests that this read mode does not send."""
+    """Refuse options of requests that reads in this mode do not send."""
     mode = str(parsed.get("read_mode", "auto"))
     unused = {"bulk": ("fetchBatch", "fetchExpires"), "direct": ("fetchExpires",)}.get(mode, ())
     refuse(said, unused, f"has no effect with readMode={mode}; leave one of them out")
@@ -303,7 +303,7 @@ def check_stream(options: Options) -> None:
 
 
 def _check_consumer(options: Options) -> None:
-    """Refuse a read by consumers with filters that no server accepts for one consumer. Raises OptionError."""
+    """Refuse a read by consumers if no server accepts its filters for one consumer. Raises OptionError."""
     name, chosen = ("keys", options.keys) if options.buckets else ("subjects", options.subjects)
     if options.read_mode != "consumer":
         return

@@ -1,4 +1,4 @@
-"""Options of buckets and object stores: the allowed combinations, and the allowed kinds of read.
+"""Options of buckets and object stores: which combinations and kinds of read are allowed.
 
 Their streams are named KV_<bucket> and OBJ_<bucket>.
 """
@@ -15,12 +15,12 @@ from pyjs_spark.options.values import Position, refuse
 if TYPE_CHECKING:
     from pyjs_spark.options.reading import Options
 
-WHAT = ("stream", "bucket", "objectStore")  # one of them selects the source
+WHAT = ("stream", "bucket", "objectStore")  # exactly one of these selects the source
 OF_REVISIONS = (
     "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp",
     "endingOffsetsByTimestamp", "minPartitions", "maxRecordsPerPartition",
 )  # fmt: skip
-# Options that belong to one of them.
+# Options that belong to one of these.
 OWN = {
     **dict.fromkeys(("subjects", "includeHeaders", "pushdown"), ("stream",)),
     **dict.fromkeys(("keys", "includeHistory"), ("bucket",)),
@@ -36,7 +36,7 @@ INSTEAD = {
 
 
 def check(said: set[str]) -> None:
-    """Refuse options of another kind of read than the requested one. Raises OptionError."""
+    """Refuse options that belong to another kind of read than the requested one. Raises OptionError."""
     what = [name for name in WHAT if name in said]
     if len(what) > 1:
         raise OptionError(f"options {what[0]} and {what[1]} both say what to read; give one")
@@ -53,7 +53,7 @@ def _any(names: tuple[str, ...]) -> str:
 
 
 def with_streams(parsed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values with the streams of buckets and object stores instead of their names."""
+    """Return the values with the names of streams instead of those of buckets and object stores."""
     found = dict(parsed)
     if "object_store" in found:
         found["streams"] = (object_stream(found["object_store"]),)

@@ -1,6 +1,6 @@
-"""The options of each command. All others are refused, so that none is accepted and ignored.
+"""The options that each command uses. All others are refused, so that no option is accepted and then ignored.
 
-Reads by DataFrame have separate checks (reading.py), which also depend on values.
+For reads by DataFrame there are separate checks (reading.py), which also depend on values.
 """
 
 from __future__ import annotations

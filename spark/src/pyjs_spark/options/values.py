@@ -1,7 +1,7 @@
 """Parsers of option values: from Spark's text to a checked Python value.
 
-Spark gives every option as text. A parser returns the value of that text, or raises ValueError whose
-text names the allowed values; `reading.py` puts the name of the option and the value before it.
+Spark passes every option as text. A parser returns the value of the text, or raises ValueError with a text
+that gives the allowed values; `reading.py` prepends the name of the option and its value.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from pyjs_spark.subjects import covers, is_subject
 from pyjs_spark.times import NS_PER_MS, TIME, parse_rfc3339
 
 SEQ_MAX = 2**63 - 1  # the largest value of a signed 64-bit column of Spark
-RECORDS_PER_PARTITION = 500_000  # the default
+RECORDS_PER_PARTITION = 500_000  # default number of records per partition
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 SECONDS_MAX = 3650 * SECONDS["d"]  # sockets and servers cannot represent more
 SIZES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)")
 SIZE = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?")
-KAFKAS: dict[str, str] = {"-1": "latest", "-2": "earliest"}  # as Kafka's users write them
+KAFKAS: dict[str, str] = {"-1": "latest", "-2": "earliest"}  # as written by users of Spark's Kafka source
 
 Parser = Callable[[str], object]
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Start or end of a read: one word for all streams, or a sequence (or word) for each."""
+    """Start or end of a read: a word for all streams, or a sequence (or word) for each stream."""
 
     word: str = ""  # earliest, latest; "" if streams are named
     streams: tuple[tuple[str, int | str], ...] = ()  # (stream, seq or word), sorted by stream
 
 
 def refuse(said: Collection[str], names: Iterable[str], why: str) -> None:
-    """Refuse those of some options that were given. Raises OptionError."""
+    """Refuse the options among `names` that were given. Raises OptionError."""
     for name in names:
         if name in said:
             raise OptionError(f"option {name} {why}")
@@ -69,7 +69,7 @@ def count(low: int = 1, high: int = SEQ_MAX) -> Callable[[str], int]:
 
 
 def one_of(*words: str) -> Callable[[str], str]:
-    """Return a parser of one of some words, ignoring case."""
+    """Return a parser that accepts some words, ignoring case."""
     known = {word.lower(): word for word in words}
 
     def parse(value: str) -> str:
@@ -122,7 +122,7 @@ def list_of(pattern: str, hint: str) -> Callable[[str], tuple[str, ...]]:
     return lambda value: tuple(one(name) for name in words(value))
 
 
-# A * makes a name a pattern.
+# A name with * is a pattern.
 STREAM_NAME = r"[^\s.>/\\\x00]+"
 stream_names = list_of(
     STREAM_NAME, "names of streams, comma separated, each without spaces, '.', '>', '/', '\\'; * is any text"
@@ -135,7 +135,7 @@ bucket_name = like("[A-Za-z0-9_-]+", "the name of one bucket, of letters, digits
 
 
 def subjects(value: str) -> tuple[str, ...]:
-    """Return subjects to filter by, without those that another one covers; () if they cover everything."""
+    """Return subjects for a filter, without those that another one covers; () if they cover everything."""
     parts = words(value)
     if not all(is_subject(part) for part in parts):
         raise ValueError("subjects, comma separated, with tokens between dots and the wildcards * and >")
@@ -175,7 +175,7 @@ def _no_time() -> int:
 
 
 def headers(value: str) -> str:
-    """Return map, raw or false; "true", as users of Kafka write it, becomes map."""
+    """Return map, raw or false; "true", as used with Kafka, means map."""
     said = value.strip().lower()
     return "map" if said == "true" else one_of("map", "raw", "false")(said)
 
@@ -191,7 +191,7 @@ def moments(value: str) -> tuple[tuple[str, int], ...]:
 
 
 def _streams(value: str, hint: str) -> dict[str, object]:
-    """Return the value of each stream in JSON; {"0": x}, as Kafka writes a partition, is x. Raises ValueError."""
+    """Return the value for each stream from JSON; {"0": x}, a partition in Kafka's form, is x. Raises ValueError."""
     try:
         said = strict_json.an_object(value)
     except ValueError:

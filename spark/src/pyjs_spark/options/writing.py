@@ -1,7 +1,7 @@
 """Options of writing: their table, and the parser of the texts from Spark.
 
-The options of the connection are those of reading. Other options of reading are refused in a write, and vice versa,
-so that none is accepted and ignored.
+The connection options are the same as for reading. Other options of reading are refused in a write, and vice
+versa, so that no option is accepted and then ignored.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pyjs_spark.options.reading import (
 EXACTLY_ONCE = "exactlyOnce"
 AT_LEAST_ONCE = "atLeastOnce"
 FROM_HEADERS = "header"
-KEY = r"[-_=A-Za-z0-9]{1,%d}"  # one token of a subject, and a key of a bucket
+KEY = r"[-_=A-Za-z0-9]{1,%d}"  # valid both as one token of a subject and as a key of a bucket
 KEY_HINT = "up to %d letters, digits, '-', '_' and '='"
 
 
@@ -67,13 +67,13 @@ _key = values.like(KEY % 200, KEY_HINT % 200)
 class SinkOptions:
     """The checked options of one write."""
 
-    stream: str = option("stream", _stream)  # the target; it must store every message
+    stream: str = option("stream", _stream)  # the target stream; all messages must be stored there
     connect: ConnectSettings = field(default_factory=ConnectSettings)
-    subject: str = option("subject", _subject, "", alias="topic")  # of all messages; "": column subject
-    msg_id_column: str = option("msgIdColumn", values.text, "")  # "": column msg_id, if there is one
-    # header: a Nats-Msg-Id among the headers is the id
+    subject: str = option("subject", _subject, "", alias="topic")  # for all messages; "": the column `subject` has it
+    msg_id_column: str = option("msgIdColumn", values.text, "")  # "": the column msg_id, if there is one
+    # header: a Nats-Msg-Id among the row's headers is the id
     msg_id: str = option("msgId", values.one_of("auto", FROM_HEADERS), "auto")
-    sink_id: str = option("sinkId", _key, "")  # "": that of the query, or a new one for each batch write
+    sink_id: str = option("sinkId", _key, "")  # "": the id of the query; for a batch write, a new id
     delivery: str = option("delivery", values.one_of(EXACTLY_ONCE, AT_LEAST_ONCE), EXACTLY_ONCE)
     progress_bucket: str = option("progressBucket", _key, "pyjs-sinks")
     # Named in a header of every message.
@@ -89,11 +89,11 @@ READ_ONLY = {name: option.name for option in TABLE for name in option.names if n
 WRITE_ONLY = {
     name: option.name for name, option in BY_NAME.items() if option not in TABLE and name != "stream"
 }
-SPARKS = ("checkpointlocation", "queryname")  # of a streaming query; Spark uses them and passes them on
+SPARKS = ("checkpointlocation", "queryname")  # used by Spark itself for a streaming query, and passed on
 
 
 def is_of_writing(given: Mapping[str, str]) -> bool:
-    """Return whether these options belong to a write; Spark does not say for which purpose it passes them."""
+    """Return whether these options belong to a write: Spark does not tell for which purpose it passes them."""
     return any(_means_writing(name.lower()) for name in given)
 
 

@@ -1,1 +1,1 @@
-"""Plans of ranges of sequences, and reads of their messages."""
+"""Plans that divide a read into ranges of sequences, and reads of these ranges."""

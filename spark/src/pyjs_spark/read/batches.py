@@ -1,4 +1,4 @@
-"""Columns of a decoder as an Arrow record batch, without a copy of their bytes."""
+"""Columns of a decoder as an Arrow record batch; their bytes are not copied."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyjs_spark.read.ranges import ReadRange
 
 
 def decoded_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the columns that a decoder fills for `columns`: ts is computed from ts_ns, stream is not in a record."""
+    """Return the columns that a decoder must fill for `columns`: ts comes from ts_ns, stream is in no record."""
     names = dict.fromkeys("ts_ns" if name == "ts" else name for name in columns)
     return tuple(name for name in names if name != "stream")
 

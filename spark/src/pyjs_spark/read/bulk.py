@@ -1,19 +1,21 @@
 """Messages of one range by bulk read: chunks of raw records, and entries that locate the records.
 
-pyjs-server offers it ($JS.API.PYJS.BULK.READ) on streams that allow direct gets. The server answers a request with
-some chunks and keeps no state. The next request is sent when the last chunk of the previous one has arrived, before
-it is decoded. No request is outstanding while the caller has a batch: even if a caller is slow for minutes, no bytes
-wait for it on the server. The read leaves nothing on the server, so it may be repeated.
+pyjs-server offers it ($JS.API.PYJS.BULK.READ) for streams that allow direct gets. The server answers a
+request with some chunks, and keeps no state. The next request is sent when the last chunk of the previous
+answer has arrived, before that chunk is decoded. While the caller has a batch, there is no open request: even
+if a caller is slow for minutes, no bytes wait for it on the server. The read leaves nothing on the server, so
+it can be repeated.
 
-If no column needs the records, only entries are requested. Records are checked here, so that the server need not
-check them. If one fails, the request is repeated with checks by the server, which finds out whether the record is
-damaged and reports it.
+If no column needs the records, only entries are requested. Records are checked here, so that the server need
+not do it. If a check fails, the request is repeated with checks by the server, which then reports whether the
+record is damaged.
 
     chunk = "PYJB" version u16 flags u16 first u64 next u64 stream_first u64 stream_last u64
             entries u32 data_size u32 segment u32 lost u32 incarnation u64   entry* (40 each)  data
 
-A chunk has every existing message of [first, next) that was requested, and the stream's first sequence at that
-moment, which shows without another request whether missing messages were trimmed or deleted.
+A chunk has every existing message in [first, next) that was requested. It also has the stream's first
+sequence at that moment, which shows, without another request, whether missing messages were trimmed or
+deleted.
 
 Source: docs/bulk-read.md.
 """
@@ -46,14 +48,14 @@ else:
 HEADER = struct.Struct("<4sHHQQQQIIIIQ")
 MAGIC = b"PYJB"
 VERSION = 1
-LAST = 1  # flags: the last chunk of its request
-END = 2  # nothing after it that was asked for
-INFO_FIELD = "pyjs_version"  # that our servers have in INFO
-REFUSED = 20001  # allow_direct is off
+LAST = 1  # flag: the last chunk of its request
+END = 2  # flag: no requested message comes after it
+INFO_FIELD = "pyjs_version"  # a field of INFO that pyjs-server has
+REFUSED = 20001  # error code: allow_direct is off
 OTHER_STREAM = 20002
-REQUEST_SIZE = 2 << 20  # bytes asked for at once, which is as much as a server gives
+REQUEST_SIZE = 2 << 20  # bytes requested at once; a server returns at most this much
 REQUEST_SIZE_MIN = 1 << 16
-ROW_SIZE = 200  # bytes of a row in a chunk, until it is known better
+ROW_SIZE = 200  # bytes per row in a chunk, until the real size is known
 
 
 class Chunk(NamedTuple):
@@ -66,7 +68,7 @@ class Chunk(NamedTuple):
     stream_last: int
     messages: int
     table: memoryview  # the entries
-    data: memoryview  # the records; empty if entries alone were asked for
+    data: memoryview  # the records; empty if only entries were requested
     segment: int
     lost: int
     incarnation: int
@@ -142,7 +144,7 @@ class _Read:
         self._what = what
         self._report = report
         self._losses = losses
-        self._is_consumed = is_consumed  # its consumers remove messages, which is not a loss
+        self._is_consumed = is_consumed  # the stream's consumers remove messages, which is no loss
         self._patience = Patience(client, report)
         self._maker = BatchMaker(what)
         self._decoder = Decoder(
@@ -150,17 +152,17 @@ class _Read:
         )
         self._decoder.listen(what.low, what.high)
         self._needs_records = entries.needs_records(what.columns, what.headers)
-        self._is_checking = True  # so that the server need not
-        self._next_seq = what.low  # of the next chunk
+        self._is_checking = True  # check records here, so that the server need not
+        self._next_seq = what.low  # first sequence of the next chunk
         self._is_over = False
         self._inbox = b""
         self._sid = 0
-        self._connection = 0  # the one with the subscription
-        self._asked = 0  # requests so far
-        self._is_waiting = False  # for the rest of the answer to the last of them
-        self._chunk: Chunk | None = None  # the current one,
-        self._at = 0  # and its first entry that is not a row yet
-        self._kept: deque[bytes] = deque()  # chunks that came and have to wait for the caller
+        self._connection = 0  # number of the connection that has the subscription
+        self._asked = 0  # number of requests so far
+        self._is_waiting = False  # the answer to the last request is not complete yet
+        self._chunk: Chunk | None = None  # the current chunk,
+        self._at = 0  # and the index of its first entry that is not a row yet
+        self._kept: deque[bytes] = deque()  # chunks received while the caller is busy
         self._mean = ROW_SIZE
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -198,7 +200,7 @@ class _Read:
     def _decode(self, chunk: Chunk) -> bool:
         """Decode the current chunk; return True if the batch is full: the rest is kept for the next batch."""
         data = chunk.data if self._needs_records else None
-        in_memory = chunk.segment == 0  # there records have no checks
+        in_memory = chunk.segment == 0  # the stream is in memory, so its records have no checks
         check = ALONE if self._is_checking and not in_memory else 0
         self._at = self._decoder.add(chunk.table, self._at, data, 0, check)
         state = self._decoder.state
@@ -215,7 +217,7 @@ class _Read:
             raise ProtocolError(
                 f"{self._client.address}: entry {self._at} of a chunk from sequence {chunk.first} on does not fit it"
             )
-        self._is_checking = False  # the server does it from here on
+        self._is_checking = False  # from here on, the server does it
         self._drain()
         self._forget()
         return False
@@ -223,7 +225,7 @@ class _Read:
     # -- answers ----------------------------------------------------------------------------------------------------
 
     def _next_chunk(self) -> Chunk | None:
-        """Request the chunk after the next one, and return the next one, or None if it belongs to no request."""
+        """Return the next chunk, after requesting the one that follows; None if the chunk belongs to no request."""
         if self._kept:
             return self._known(parse_chunk(memoryview(self._kept.popleft())))
         if not self._is_waiting:
@@ -244,7 +246,7 @@ class _Read:
             self._ask(chunk.next, room)
 
     def _known(self, chunk: Chunk) -> Chunk:
-        """Check that a chunk begins where the last one ended, and count the sequences that it reports as lost."""
+        """Check that a chunk begins where the previous one ended; count the sequences that it reports as lost."""
         if chunk.first != self._next_seq:
             raise ConnectionLost(
                 f"{self._client.address}: a chunk begins at {chunk.first} where {self._next_seq} was expected"
@@ -270,14 +272,14 @@ class _Read:
                 )
             subject, payload = found
             if subject != reply:
-                continue  # of an abandoned request
+                continue  # belongs to an abandoned request
             if bytes(payload[:1]) == b"{":
                 self._is_waiting = False
                 raise _error_in(bytes(payload))
             return payload
 
     def _keep(self, chunk: Chunk) -> None:
-        """Copy the received and unused bytes, since other code may use the connection before the caller returns."""
+        """Copy received and unused bytes, since other code may use the connection before the next call."""
         self._chunk = chunk._replace(table=memoryview(bytes(chunk.table)), data=memoryview(bytes(chunk.data)))
         self._drain()
 
@@ -289,7 +291,7 @@ class _Read:
                 self._kept.append(payload)
                 self._is_waiting = not parse_chunk(memoryview(payload)).flags & LAST
         except ApiError:
-            return  # asked again later, it says the same
+            return  # a repeated request will get the same error
         except SparkError as error:
             self._patience.bear(error)
             self._is_waiting = False
@@ -297,7 +299,7 @@ class _Read:
     # -- requests ---------------------------------------------------------------------------------------------------
 
     def _ask(self, seq: int = 0, rows: int = 0) -> None:
-        """Request the following rows, at most `rows` of them if the batch has no room for more."""
+        """Request the next rows; at most `rows`, if the batch has room for no more."""
         what = self._what
         if self._connection != self._client.connections:
             self._connection = self._client.connections

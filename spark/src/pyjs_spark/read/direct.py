@@ -1,12 +1,13 @@
 """Messages of one range by direct get: for streams whose consumers remove the messages that they read.
 
-On a workqueue or interest stream a consumer for the read would take messages away from others, or be refused. Getting
-a message by its sequence removes nothing. With `allow_direct` one request gets many messages, otherwise one
-(STREAM.MSG.GET). Messages of such a stream may be removed during the read, so only a re-created stream counts as data
-loss. A limits stream can be read this way as well, with the same rules for losses as in pull.py.
+On a workqueue or interest stream, a consumer for the read would take messages away from other consumers, or
+would be refused. Getting a message by its sequence removes nothing. With `allow_direct`, one request gets
+many messages; without it, one (STREAM.MSG.GET). Messages of such a stream may be removed during the read, so
+only a re-created stream counts as data loss. A limits stream can be read this way too, with the same rules
+about losses as in pull.py.
 
-A direct get may be answered by a mirror (`mirror_direct`), which may lack messages, or by a replica that lags behind.
-So answers of a mirror are discarded, and if a replica has no more messages, the leader is asked.
+A direct get may be answered by a mirror (`mirror_direct`), which may lack messages, or by a replica that lags
+behind. So answers from a mirror are discarded, and if a replica has no more messages, the leader is asked.
 
 Source: ADR-31 (direct get and its batches); both servers' behaviour is checked in spark/tests/read/test_direct.py.
 """
@@ -30,13 +31,13 @@ from pyjs_spark.read.ranges import BATCH_SIZE_MAX, Losses, Patience, ReadRange, 
 from pyjs_spark.subjects import filters_of, is_any
 from pyjs_spark.times import parse_rfc3339
 
-ANSWER_SIZE = 4 << 20  # bytes asked for in one batched answer
+ANSWER_SIZE = 4 << 20  # bytes requested for one batched answer
 ANSWER_COUNT = 1000
-TRIES = 4  # of a direct get that mirrors answer; then the leader is asked, for one message
+TRIES = 4  # attempts at a direct get that mirrors answer; then the leader is asked for one message
 END_OF_BATCH = 204
 NOT_FOUND = 404
-NO_RESOURCES = 500  # pyjs-server has no descriptor or memory left to read it
-LATER = 503  # the code of an error that is worth another attempt
+NO_RESOURCES = 500  # status: pyjs-server lacks descriptors or memory for the read
+LATER = 503  # status of an error for which another attempt may help
 
 
 def read_range(client: Client, what: ReadRange, report: Report | None = None) -> Iterator[pa.RecordBatch]:
@@ -65,12 +66,13 @@ class _Read:
         self._losses = Losses(what, report)
         self._patience = Patience(client, report)
         self._next_seq = what.low
-        # The server filters by one subject; with more we get every message and choose.
+        # The server filters by one subject. If there are several, all messages are requested, and selected
+        # here.
         self._filter = what.subjects[0] if len(what.subjects) == 1 else ">"
         self._chosen = filters_of(what.subjects) if len(what.subjects) > 1 else []
 
     def messages(self) -> Iterator[Stored]:
-        """Yield the messages of the range that are still there."""
+        """Yield the messages of the range that still exist."""
         has_more = self._next_seq < self._what.high
         while has_more:
             try:
@@ -88,7 +90,7 @@ class _Read:
                     yield message
 
     def _get(self) -> tuple[bool, list[Stored]]:
-        """Return the next messages, and whether there may be more."""
+        """Return the next messages, and whether more may follow."""
         info = stream_info(self._client, self._what.stream)
         if not self._is_same(info):
             return False, []
@@ -97,7 +99,7 @@ class _Read:
         if is_kept:
             self._losses.of_stream(info, self._next_seq)
         some = (self._many() if info["config"].get("allow_direct") else []) or self._one()
-        # Asked again after the answer: it came from the stream of before only if that is still there.
+        # Requested after the answer: only if the stream still exists now, the answer came from it.
         info = stream_info(self._client, self._what.stream)
         if not self._is_same(info):
             return False, []
@@ -106,21 +108,21 @@ class _Read:
         return bool(some), some
 
     def _check_gaps(self, info: dict[str, Any] | None, seqs: list[int]) -> None:
-        """Find out whether sequences without a message were trimmed."""
+        """Find out whether the sequences without a message were trimmed."""
         low, high = self._next_seq, min(seqs[-1] + 1 if seqs else self._what.high, self._what.high)
         missing = high - low - sum(seq < high for seq in seqs)
         if missing:
             self._losses.of_batch(info, low, high, missing)
 
     def _is_same(self, info: dict[str, Any] | None) -> bool:
-        """Return whether the planned stream still exists; raise DataLoss if it does not and failOnDataLoss is set."""
+        """Return whether the planned stream still exists. If not, and failOnDataLoss is set, raise DataLoss."""
         created = self._what.created
         if info is not None and created in ("", info["created"]):
             return True
         return self._losses.of_stream(info, self._next_seq)
 
     def _many(self) -> list[Stored]:
-        """Return the messages in the next answer; none if only mirrors answer."""
+        """Return the messages of the next answer; none if only mirrors answer."""
         count = min(self._what.fetch_batch, ANSWER_COUNT, self._what.high - self._next_seq)
         body = {"seq": self._next_seq, "next_by_subj": self._filter, "batch": count, "max_bytes": ANSWER_SIZE}
         subject = f"{self._client.settings.api_prefix}.DIRECT.GET.{self._what.stream}"

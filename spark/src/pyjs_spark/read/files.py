@@ -1,8 +1,8 @@
 """Messages of one range of sequences from the files of a store directory, as Arrow batches.
 
-Segments are read one at a time. The entries show which messages exist and are wanted; their records are read in
-pieces of about a megabyte, checked and decoded. If a record is invalid, the contents of the whole segment are
-determined from its records: an index file that differs is ignored, and damage ends the read.
+Segments are read one at a time. Their entries show which messages exist and are wanted; the records of these
+are read in pieces of about a megabyte, checked and decoded. If a record is invalid, the whole segment is
+scanned: if the index file was wrong, it is ignored; if the segment is damaged, the read fails.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ else:
     from pyjs_spark.decode.entries import Decoder  # type: ignore[assignment]
 
 PIECE_SIZE = 1 << 20  # bytes
-HOLE_SIZE = 1 << 16  # unwanted bytes from which on they are skipped
+HOLE_SIZE = 1 << 16  # this many unwanted bytes or more are skipped
 
 
 def read_range(
@@ -50,7 +50,7 @@ def read_range(
     info = info_of(found) if found is not None else None
     if info is not None and found is not None and found.is_consumed:
         state = info["state"]
-        state["first_seq"] = min(what.low, state["first_seq"])  # consumed messages are not lost
+        state["first_seq"] = min(what.low, state["first_seq"])  # messages removed by consumers are not lost
     if not losses.of_stream(info, what.low):
         return
     assert found is not None
@@ -75,10 +75,10 @@ class _Read:
             decoded_columns(what.columns), what.headers, what.bulk_batch_rows, BATCH_SIZE_MAX
         )
         self.decoder.listen(what.low, what.high)
-        self._is_deleted = False  # the stream, since the read began
+        self._is_deleted = False  # the stream was deleted since the read began
 
     def batches(self) -> Iterator[None]:
-        """Yield each time the decoder has a batch to take."""
+        """Yield each time a batch can be taken from the decoder."""
         what = self._what
         for segment in self._found.segments:
             if self._is_deleted:
@@ -89,7 +89,7 @@ class _Read:
             yield None
 
     def _segment(self, segment: Contents) -> Iterator[None]:
-        """Read the wanted part of one segment; after an invalid record again, by scanning its records."""
+        """Read the wanted part of one segment. After an invalid record, read it again by scanning its records."""
         path, problem = f"{self._found.stream.messages}/{segment.number:08d}.seg", ""
         for attempt in range(snapshot.TRIES):
             try:
@@ -102,7 +102,7 @@ class _Read:
                 break
             except Unusable as error:  # or it is being written
                 problem = str(error)
-        self._removed(segment)  # also where another stream has its place by now
+        self._removed(segment)  # also if another stream has replaced this one
         if problem and not self._is_deleted:
             raise damaged_store(self._found.stream.messages, problem)
 
@@ -136,7 +136,7 @@ class _Read:
         return rows[matching(contents, rows, image, self._chosen)]
 
     def _rows(self, rows: Any, image: Image) -> Generator[None, None, bool]:
-        """Decode these entries; return whether all of them checked out."""
+        """Decode these entries; return whether all of them were valid."""
         if not self._needs_records:
             return (yield from self._piece(rows, None, 0))
         for piece in pieces(rows):
@@ -146,7 +146,7 @@ class _Read:
         return True
 
     def _piece(self, rows: Any, data: bytes | None, base: int) -> Generator[None, None, bool]:
-        """Decode the entries of one piece; return whether all of them checked out."""
+        """Decode the entries of one piece; return whether all of them were valid."""
         table, at = np.ascontiguousarray(rows).view(np.uint8), 0
         check = CHAINED if data is not None else 0
         while at < len(rows):
@@ -161,7 +161,7 @@ class _Read:
         """Refuse messages that were overwritten without a recorded removal. Raises BadStore."""
         erased = contents.entries["seq"][contents.entries["flags"] & ERASED != 0]
         doubted = [seq for seq in erased.tolist() if not self._found.is_removed(seq)]
-        # One that was removed just now.
+        # The removal may have been recorded just now.
         again = snapshot_of(self._place, self._what.stream) if doubted else None
         for seq in doubted:
             if again is not None and not again.is_removed(seq):
@@ -170,7 +170,7 @@ class _Read:
 
 
 class Piece(NamedTuple):
-    """Entries [first, end), whose records are in `size` bytes from `base` on."""
+    """Entries [first, end), whose records are the `size` bytes from `base` on."""
 
     first: int
     end: int

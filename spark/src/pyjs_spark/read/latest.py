@@ -1,14 +1,14 @@
-"""The last message of each subject as Arrow batches: the read of key-value buckets and object stores.
+"""The last message of each subject as Arrow batches; key-value buckets and object stores are read this way.
 
-A consumer with deliver policy last_per_subject selects the messages on the server, so a bucket of a million keys is
-read in one pass with bounded memory: batches, and 8 bytes for each subject (its hash). Direct get can return the last
-messages too (multi_last), but only for 1024 subjects, and only if the stream allows it.
+A consumer with deliver policy last_per_subject selects the messages on the server. So a bucket of a million
+keys is read in one pass with bounded memory: batches, plus 8 bytes per subject (its hash). Direct get can
+return last messages too (multi_last), but only for up to 1024 subjects, and only if the stream allows it.
 
-Messages may be replaced during the read. For every subject that exists during the whole read, the result has one
-message that was its last at some moment of the read. If a message is replaced before its delivery, the newer one is
-delivered later, since sequences rise; if the older one was delivered already, the newer one is dropped, by the hashes
-of subjects. The consumer's pending count is not trusted for the end of the read: the read asks for a message after
-the last one, and starts again if the consumer has left one out.
+Messages may be replaced during the read. For every subject that exists during the whole read, the result has
+one message, which was its last one at some moment of the read. If a message is replaced before its delivery,
+the newer one is delivered later, since sequences rise. If the older one was already delivered, the newer one
+is recognised by the hash of its subject and dropped. The consumer's pending count is not trusted at the end:
+the read asks for a message after the last one, and starts again if the consumer has left one out.
 
 Source: ADR-8 (watchers read buckets the same way); both servers' behaviour is checked in spark/tests/kv/test_kv.py.
 """
@@ -32,15 +32,15 @@ from pyjs_spark.read.plan import StreamState, state_of
 from pyjs_spark.read.ranges import ReadRange, Report
 from pyjs_spark.subjects import overlaps
 
-EMPTY_BEFORE_A_LOOK = 32  # requests that found nothing before the stream is looked at
-ROUNDS_MAX = 5  # how often a read begins again after a consumer that left messages out
+EMPTY_BEFORE_A_LOOK = 32  # requests without a message before the state of the stream is checked
+ROUNDS_MAX = 5  # maximum number of passes, if consumers leave messages out
 
 
 def read_latest(client: Client, what: ReadRange, report: Report | None = None) -> Iterator[pa.RecordBatch]:
     """Yield the last message of each subject that `what.subjects` match, in the order of their sequences.
 
-    Only the stream, the subjects and the mode of the range are used. `subject` must be among its columns. Messages
-    that replaced older ones during the read may be after the end of the range; each subject occurs once.
+    Only stream, subjects and mode of the range are used. `subject` must be one of its columns. A message that
+    replaced an older one during the read may be after the end of the range. Each subject occurs once.
 
     Raises:
         StreamMissing: there is no such stream.
@@ -56,7 +56,7 @@ def read_latest(client: Client, what: ReadRange, report: Report | None = None) -
 
 
 def apart(subjects: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Return the subjects in groups without overlaps, since a server accepts only such filters for one consumer."""
+    """Return the subjects in groups without overlaps: a server accepts only such filters for one consumer."""
     groups: list[tuple[str, ...]] = []
     for subject in subjects:
         fits = (group for group in groups if not any(overlaps(subject, other) for other in group))
@@ -93,12 +93,12 @@ class LatestRead(pull.PullRead):
         super().__init__(client, what, report)
         self.what = what
         self._seen = seen
-        # Up to here the first consumer delivers each subject once; -1: there is none yet, 0: nothing is sure.
+        # Up to this sequence, the first consumer delivers each subject once. -1: no consumer yet; 0: unknown.
         self._snapshot_seq = -1 if seen.is_empty else 0
-        self._created_seq = 0  # the stream's last when the consumer was made, or a little later
-        self._empty = 0  # requests in a row that found nothing, after one message
-        self._empty_at = 0  # which was before this sequence
-        self.last_seq = 0  # the last one that was delivered by the consumer of this round
+        self._created_seq = 0  # the stream's last sequence when the consumer was created, or a little later
+        self._empty = 0  # number of consecutive requests without a message, after one message
+        self._empty_at = 0  # that message was before this sequence
+        self.last_seq = 0  # the last sequence that the consumer of this pass delivered
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the deliveries of one consumer after another until nothing is pending."""
@@ -112,7 +112,7 @@ class LatestRead(pull.PullRead):
                 self._heard_at_s = time.monotonic()
 
     def unseen(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Yield the batch without rows of subjects that have occurred before."""
+        """Yield the batch without the rows of subjects that came before."""
         is_first = self.last_seq <= self._snapshot_seq
         kept = self._seen.unseen(batch, is_new=is_first)
         if kept.num_rows:
@@ -121,7 +121,7 @@ class LatestRead(pull.PullRead):
 
     def end(self) -> int | None:
         """Return the stream's last sequence if the consumer has delivered everything, otherwise None."""
-        self._snapshot_seq = 0  # whatever comes now may have come before
+        self._snapshot_seq = 0  # from now on, any subject may have come before
         state = self._state()
         if state.last_seq <= self.last_seq:
             return self.last_seq
@@ -143,9 +143,9 @@ class LatestRead(pull.PullRead):
     def _is_pending(self) -> bool:
         """Return whether a message is left, after a request that found none.
 
-        Each request makes nats-server (2.15.1) skip one message that was removed since the consumer was created, and
-        no
-        more; so the request is repeated at once, as often as there may be such messages before the next one.
+        Each request makes nats-server (2.15.1) skip at most one message that was removed since the consumer
+        was created. So the request is repeated at once, as often as there may be such messages before the
+        next one.
         """
         at = self._decoder.last_seq + 1
         self._empty = self._empty + 1 if at == self._empty_at else 1
@@ -154,11 +154,11 @@ class LatestRead(pull.PullRead):
             return True
         following = lookup.next_seq(self._patience, self._state(), at, self._what.subjects)
         if following > self._created_seq:
-            return False  # the consumer has nothing left to deliver
+            return False  # the consumer has no more messages to deliver
         return self._empty < following - at + EMPTY_BEFORE_A_LOOK or self._has_pending()
 
     def _has_pending(self) -> bool:
-        """Return whether the consumer reports more messages, for which the next request waits."""
+        """Return whether the consumer reports more messages; if so, the next request waits for them."""
         assert self._consumer is not None
         try:
             info = self._client.api(f"CONSUMER.INFO.{self._what.stream}.{self._consumer.name}")
@@ -172,7 +172,7 @@ class LatestRead(pull.PullRead):
         return bool(info["num_pending"])
 
     def _is_reached(self) -> bool:
-        """Return True: end() finds out whether a consumer without pending messages has left one out."""
+        """Return True: end() checks whether a consumer without pending messages has left one out."""
         return True
 
     def _state(self) -> StreamState:
@@ -194,11 +194,11 @@ class Seen:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether nothing came yet."""
+        """Return whether no subject was seen yet."""
         return not self._hashes
 
     def unseen(self, batch: pa.RecordBatch, *, is_new: bool) -> pa.RecordBatch:
-        """Return the rows with subjects not seen before; `is_new` states that all of them are new."""
+        """Return the rows whose subjects were not seen before; `is_new` means that the caller knows all to be new."""
         hashes = [hash(subject) for subject in batch.column("subject").to_pylist()]
         if not is_new:
             known = pa.array(np.array(self._hashes))

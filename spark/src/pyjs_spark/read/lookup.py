@@ -1,7 +1,7 @@
-"""Requests of a plan to the server: names of streams, their states, and the first message after a time.
+"""Requests of a plan to the server: names and states of streams, and the first message after a time.
 
-Three API requests: STREAM.NAMES, STREAM.INFO and STREAM.MSG.GET. None of them changes anything on the server, so a
-plan may be discarded; all three also work on workqueue and interest streams.
+There are three API requests: STREAM.NAMES, STREAM.INFO and STREAM.MSG.GET. None of them changes anything on
+the server, so a plan can be discarded. All three also work on workqueue and interest streams.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyjs_spark.times import NS_PER_S, format_rfc3339
 
 STREAM_NOT_FOUND = 10059
 NO_MESSAGE = 10037
-LAST_NS = 253402300800 * NS_PER_S  # the year 10000, which no server reads
+LAST_NS = 253402300800 * NS_PER_S  # the year 10000, which servers do not accept
 
 
 class Api(Protocol):
@@ -34,12 +34,12 @@ def is_pattern(stream: str) -> bool:
 
 
 def fits(pattern: str, name: str) -> bool:
-    """Return whether a name fits a pattern with *."""
+    """Return whether a name matches a pattern with *."""
     return _regex(pattern).fullmatch(name) is not None
 
 
 def stream_names(client: Api, wanted: Iterable[str]) -> list[str]:
-    """Return the streams that are named or match a pattern, sorted; a named one may not exist."""
+    """Return the streams that are named, or match a pattern; sorted. A named stream may not exist."""
     wanted = tuple(wanted)
     patterns = [_regex(each) for each in wanted if is_pattern(each)]
     names = {each for each in wanted if not is_pattern(each)}
@@ -79,7 +79,7 @@ def stream_state(client: Api, name: str) -> StreamState | None:
 
 
 def missing(client: Api, name: str) -> StreamMissing:
-    """Return the error for a missing stream, with the most similar name, or for a pattern without a match."""
+    """Return the error for a missing stream, with the most similar name; or for a pattern without a match."""
     if is_pattern(name):
         return StreamMissing(f"option stream={name}: no stream has such a name")
     hint = suggestion(name, _all_names(client), "create it, or name another")
@@ -90,7 +90,7 @@ def seq_at(client: Api, state: StreamState, at_ns: int) -> int:
     """Return the sequence of the first message stored at `at_ns` or later; the stream's end if there is none."""
     if not 0 < at_ns < LAST_NS:
         return state.first_seq if at_ns <= 0 else state.end
-    # Without a subject nats-server answers that there is no message where it finds one that was deleted.
+    # Without a subject, nats-server reports no message if the one it finds was deleted.
     found = _message_seq(client, state.name, {"start_time": format_rfc3339(at_ns), "next_by_subj": ">"})
     return state.end if found is None else min(found, state.end)
 
@@ -105,7 +105,7 @@ def next_seq(client: Api, state: StreamState, seq: int, subjects: tuple[str, ...
 def has_message(client: Api, stream: str, low: int, high: int, subjects: tuple[str, ...]) -> bool:
     """Return whether a stream has a message of [low, high) with one of the subjects."""
     if len(subjects) > 1 and not has_message(client, stream, low, high, ()):
-        return False  # most often, and with one request
+        return False  # the usual case, with one request
     requests = ({"seq": low, "next_by_subj": subject} for subject in subjects or (">",))
     found = (_message_seq(client, stream, body) for body in requests)
     return any(seq is not None and seq < high for seq in found)
@@ -125,9 +125,9 @@ def _message_seq(client: Api, stream: str, body: Mapping[str, object]) -> int | 
 
 
 def api_of(options: Options) -> Api:
-    """Return the source of a plan: the server, or the files of a store directory."""
+    """Return the API for the requests of a plan: the server, or the files of a store directory."""
     if options.place is None:
         return PatientApi(options.connect, options.idle_timeout_s)
-    from pyjs_spark.store.api import StoreApi  # needs numpy and pyarrow, which other plans do not
+    from pyjs_spark.store.api import StoreApi  # imported lazily: needs numpy and pyarrow, which other plans do not
 
     return StoreApi(options.place)

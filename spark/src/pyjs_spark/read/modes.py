@@ -1,8 +1,8 @@
 """The mode in which a range is read: from files, in bulk, by a consumer or by direct get.
 
-`auto` uses bulk reads if the server offers them and the stream allows direct gets. Otherwise it uses direct gets for
-streams whose consumers remove the messages that they read, and an ephemeral consumer for others. If this user may not
-read in bulk, the read continues without it, so `auto` never fails where another mode works.
+`auto` uses bulk reads if the server offers them and the stream allows direct gets. Otherwise it uses direct
+gets for streams whose consumers remove messages, and an ephemeral consumer for all others. If the user has no
+permission for bulk reads, the read continues in another mode, so `auto` does not fail if any mode works.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def read_range(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the messages of the range in order, in its mode; see pull.read_range()."""
     if what.place is not None:
-        # With the whole room of the store, which servers' streams do not need.
+        # Imported here: only reads of a store directory need it.
         from pyjs_spark.read import files
 
         return files.read_range(what.place, what, report)
@@ -42,7 +42,7 @@ def _auto(client: Client, what: ReadRange, report: Report | None) -> Iterator[pa
         batches = bulk.read_range(client, what, report)
         try:
             first = next(batches, None)
-        except (BulkRefused, AccessDenied):  # before anything was read
+        except (BulkRefused, AccessDenied):  # raised before anything was read
             pass
         else:
             if first is not None:

@@ -1,13 +1,14 @@
-"""Offsets in Spark's checkpoint: for each stream its next sequence and its time of creation.
+"""Offsets in Spark's checkpoint: the next sequence and the creation time of each stream.
 
     {"v": 1, "cut": {"partitions": 8, "rows_min": 10000, "rows_max": 500000},
      "streams": {"ORDERS": {"next": 300001, "created": "2026-11-20T19:19:45.123Z"}}}
 
-`next` is the first sequence that has not been read; as an end it is exclusive. `created` is the creation time of the
-stream: a stream that was deleted and re-created has another one, and its sequences are those of other messages. `cut`
-has the rules for cutting batches into tasks; the first offset of a query takes it from the options, and all later
-ones keep it. So a repeated batch has the same partitions, even on another machine, and a sink can recognise its rows.
-Spark compares offsets as text to find out whether there are new messages, so streams are sorted by name.
+`next` is the first sequence that was not read; as an end, it is exclusive. `created` is the creation time of
+the stream. A stream that was deleted and re-created has another one, and its sequences belong to other
+messages. `cut` has the rules for cutting batches into tasks: the first offset of a query takes them from the
+options, all later ones keep them. So a repeated batch has the same partitions, even on another machine, and a
+sink can recognise its rows. Spark compares offsets as text to find out whether there are new messages, so
+streams are sorted by name.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ class StreamOffset:
 class Cut:
     """Rules for cutting ranges into tasks."""
 
-    partitions: int  # tasks at least
-    rows_min: int  # of a task where there are fewer than that many tasks' worth; 0: however small
-    rows_max: int  # of a task
+    partitions: int  # minimum number of tasks
+    rows_min: int  # minimum rows of a task, even if there are then fewer tasks; 0: no minimum
+    rows_max: int  # maximum rows of a task
 
 
 Offsets = dict[str, StreamOffset]  # stream -> offset

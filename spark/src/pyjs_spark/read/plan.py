@@ -1,8 +1,8 @@
 """Plans of a read: ranges of sequences, the next offset and lost messages, computed from the states of streams.
 
-Pure functions of counts and sequences; they never ask a server. All ranges are [low, high). A range of n sequences
-has at most n messages, fewer if some were deleted; so limits on rows are never exceeded, and a reader must not rely
-on counts of messages.
+Pure functions of counts and sequences; they send no requests. All ranges are [low, high). A range of n
+sequences has at most n messages, or fewer if some were deleted; so limits on rows are never exceeded, and a
+reader must not rely on counts of messages.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from pyjs_spark.errors import OptionError, ProtocolError, SeqTooLarge
 from pyjs_spark.options.values import SEQ_MAX, Position
 from pyjs_spark.read.offsets import Cut, Offsets, StreamOffset
 
-PARALLELISM = 8  # tasks of a read where neither minPartitions nor spark.default.parallelism says how many
-# A partition with fewer costs more to start than to read; not applied to minPartitions.
+PARALLELISM = 8  # tasks of a read if neither minPartitions nor spark.default.parallelism is set
+# A smaller partition takes longer to start than to read; does not apply to minPartitions.
 WORTHWHILE_ROWS = 10_000
-# Sequences per message from which on a range may pass maxRecordsPerPartition, or tasks would be empty.
+# If there are this many sequences per message, ranges may exceed maxRecordsPerPartition: tasks would be
+# empty.
 SPARSE = 4
 
 
@@ -28,11 +29,11 @@ class StreamState:
 
     name: str
     created: str
-    first_seq: int  # >= 1; the next one to come if the stream is empty
+    first_seq: int  # >= 1; of the next message if the stream is empty
     last_seq: int  # 0 if there never was a message
     messages: int
-    size: int  # bytes in the store
-    # Workqueue or interest: its consumers remove messages that they have read, which is not a loss.
+    size: int  # bytes in the stream's store
+    # Workqueue or interest: consumers remove messages that they have read, which is no loss.
     is_consumed: bool = False
 
     @property
@@ -41,7 +42,7 @@ class StreamState:
         return self.last_seq + 1
 
     def until(self, end: int) -> StreamState:
-        """Return the state without the messages from sequence `end` on."""
+        """Return the state as if there were no messages from sequence `end` on."""
         return replace(self, first_seq=min(self.first_seq, end), last_seq=min(self.last_seq, end - 1))
 
 
@@ -110,7 +111,7 @@ def _state_of(info: Mapping[str, object]) -> StreamState:
 
 
 def seq_of(position: Position, state: StreamState, option: str) -> int:
-    """Return the sequence that a position means in one stream.
+    """Return the sequence in one stream that a position means.
 
     Raises:
         OptionError: the position names other streams, but not this one.
@@ -127,7 +128,7 @@ def seq_of(position: Position, state: StreamState, option: str) -> int:
 
 
 def time_of(at_ns: int | None, times: Iterable[tuple[str, int]], name: str, option: str) -> int | None:
-    """Return the time given for a stream in ns: that for all streams, otherwise its own; None if there is none.
+    """Return the start or end time of a stream in ns: the common one, otherwise the stream's own; None if neither.
 
     Raises:
         OptionError: `times`, the value of `option`, has only times of other streams.
@@ -177,10 +178,10 @@ def recreated(then: str, now: str) -> str:
 def reconcile(
     start: Mapping[str, StreamOffset], states: Mapping[str, StreamState]
 ) -> tuple[Offsets, list[Gap]]:
-    """Return the positions to continue at in the existing streams, and the ranges lost since `start`.
+    """Return the position from which each existing stream continues, and the ranges lost since `start`.
 
-    A new stream is read from its first message, and so is a re-created one. The offset of a deleted stream stays. An
-    offset decreases only if the stream was re-created or has lost its end.
+    A new or re-created stream is read from its first message. The offset of a deleted stream is kept. An
+    offset decreases only if the stream was re-created, or has lost its end.
     """
     base: Offsets = {}
     gaps: list[Gap] = []
@@ -215,12 +216,12 @@ def _go_on(at: StreamOffset, state: StreamState) -> tuple[StreamOffset, list[Gap
 
 
 def backlog(base: Mapping[str, StreamOffset], states: Mapping[str, StreamState]) -> dict[str, int]:
-    """Return the number of sequences that each stream has from its offset on."""
+    """Return how many sequences each stream has after its offset."""
     return {name: max(0, state.end - base[name].next) for name, state in states.items()}
 
 
 def rows_of_bytes(size_max: int, counts: Mapping[str, int], states: Mapping[str, StreamState]) -> int:
-    """Return the estimated number of rows in `size_max` bytes, by the mean message of each stream; at least one."""
+    """Return how many rows `size_max` bytes probably have, from the mean message of each stream; at least one."""
     rows = sum(counts.values())
     size = sum(
         count * states[name].size // states[name].messages
@@ -243,7 +244,7 @@ def share(rows_max: int, counts: Mapping[str, int]) -> dict[str, int]:
     rest = total - sum(given.values())
     for name in waiting:
         given[name] += (counts[name] - given[name]) * spare // rest
-    for name in waiting:  # rows left over by the division, at most one for each stream
+    for name in waiting:  # rows that the division left over, at most one for each stream
         more = min(rows_max - sum(given.values()), counts[name] - given[name])
         given[name] += more
     return given
@@ -276,9 +277,9 @@ def between(start: Mapping[str, StreamOffset], end: Mapping[str, StreamOffset]) 
 def partitions(spans: Sequence[tuple[Span, StreamState]], cut: Cut) -> list[Span]:
     """Cut spans into the ranges of single tasks, in the order of streams and sequences.
 
-    There are as many ranges as `cut` requests if there are enough messages, and none is smaller than its minimum.
-    None has more than `rows_max` messages, unless most messages of a stream were deleted: the places of the rest are
-    unknown, and a task for every gap would cost more.
+    There are as many ranges as `cut` asks for if there are enough messages; none is below the minimum. None
+    has more than `rows_max` messages, unless most messages of a stream were deleted: the places of the others
+    are unknown, and a task for each gap would cost more.
     """
     total = sum(span.count for span, _ in spans)
     pieces: list[Span] = []

@@ -1,7 +1,7 @@
 """Plans of one read, from the server's answers, the options, and the pure rules of `plan.py`.
 
-Knows nothing of Spark: `readers.py` turns its spans into partitions. The only state between calls is the list of
-reported losses, so the same offsets give the same plan in each process.
+Knows nothing of Spark: `readers.py` turns its spans into partitions. Between calls it keeps only the list of
+reported losses, so the same offsets give the same plan in every process.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from pyjs_spark.read.pushdown import Bounds
 from pyjs_spark.times import NS_PER_S, format_rfc3339
 
 LOG = logging.getLogger("pyjs_spark")
-SKEW_NS = 60 * NS_PER_S  # by which the clock that a given time comes from may be ahead
-SUBJECTS_MAX = 20  # each is a request when the first message with any of them is looked for
-TOLD_MAX = 1000  # lines of the log: a query that runs for months may lose something every second
+SKEW_NS = 60 * NS_PER_S  # by how much the clock behind a given time may be ahead
+SUBJECTS_MAX = 20  # maximum number of requests for the first message with any of the subjects
+TOLD_MAX = 1000  # maximum number of log lines: a query that runs for months may lose messages every second
 ADVICE = (
     "To go on without them set failOnDataLoss=false; to keep messages until they are read raise the stream's limits "
     "(max_age, max_bytes, max_msgs) or read more often; after a stream was re-created use a new checkpoint."
@@ -33,11 +33,11 @@ ADVICE = (
 
 
 class LossCount:
-    """Counts each lost sequence of a query once, by stream, although the same gap is found several times."""
+    """Counts each lost sequence of a query once per stream, although the same gap is found several times."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
-        self._ends: dict[str, int] = {}  # every lost sequence below is counted
+        self._ends: dict[str, int] = {}  # stream -> every lost sequence below this one is counted
 
     def add(self, gap: Gap) -> None:
         """Count the new part of a gap; a gap without a known end counts as zero."""
@@ -47,7 +47,7 @@ class LossCount:
             self._ends[gap.stream] = gap.high
 
     def begin_again(self, stream: str) -> None:
-        """Start again for a stream that was re-created, since its sequences begin again."""
+        """Start again for a re-created stream, whose sequences begin again."""
         self._ends.pop(stream, None)
 
 
@@ -64,7 +64,7 @@ class Planner:
         )
         self._api = api
         self.losses = LossCount()
-        self._told: set[str] = set()  # losses that are in the log; a query asks many times a second
+        self._told: set[str] = set()  # losses that were logged; a query finds the same ones many times a second
 
     # -- batch ------------------------------------------------------------------------------------------------------
 
@@ -112,12 +112,12 @@ class Planner:
         is_told = isinstance(dict(position.streams).get(state.name), int)
         if low == state.first_seq and not is_told:
             return self._first_of(state, subjects)
-        if low > state.end:  # messages that come meanwhile have other sequences than those asked for
+        if low > state.end:  # messages that arrive meanwhile do not have the requested sequences
             raise OptionError(f"{self._not_there('startingOffsets', low, state)}, the one that comes next")
         return low
 
     def _first_of(self, state: StreamState, subjects: tuple[str, ...]) -> int:
-        """Return the first sequence with one of the subjects; messages removed before it are not a loss."""
+        """Return the first sequence with one of the subjects; messages removed before it are no loss."""
         is_useful = 0 < len(subjects) <= SUBJECTS_MAX and not state.is_consumed and self.options.path is None
         first_seq = state.first_seq
         return lookup.next_seq(self._api, state, first_seq, subjects) if is_useful else first_seq
@@ -160,10 +160,10 @@ class Planner:
     def latest(
         self, start: Offsets, *, is_limited: bool, waited_s: float, target: Offsets | None = None
     ) -> Offsets:
-        """Return the end of the next batch, or `start` if there are no or too few messages.
+        """Return the end of the next batch, or `start` if there are no messages, or too few.
 
-        `waited_s` is the time since the last batch, `target` the end of a query that reads only the messages present
-        at its start.
+        `waited_s` is the time since the last batch. `target` is the end of a query that reads only messages
+        present at its start.
 
         Raises:
             DataLoss: messages after `start` no longer exist, and failOnDataLoss is set.
@@ -203,7 +203,7 @@ class Planner:
         return plan.advance({**base, **near}, plan.share(rows_max, plan.backlog(near, states)))
 
     def _past_holes(self, at: StreamOffset, state: StreamState) -> StreamOffset:
-        """Return the offset of the next existing message: a limit does not count deleted or filtered ones."""
+        """Return the offset of the next existing message: deleted and filtered messages do not count for a limit."""
         is_dense = state.messages >= state.end - state.first_seq and not self.options.subjects
         if is_dense or at.next >= state.end:
             return at
@@ -219,8 +219,8 @@ class Planner:
             if span.stream not in states
         )
         there = [span for span in spans if span.stream in states]
-        # Cut by sequences alone: how many messages there are changes, and a batch that comes again must be cut the
-        # same way, since a sink knows its rows by their partitions.
+        # Cut only by sequences: the number of messages changes, but a repeated batch must be cut in the same
+        # way, since a sink recognises its rows by their partitions.
         full = {name: replace(state, messages=state.end) for name, state in states.items()}
         return self._partitions(
             [_from_first(span, start, states[span.stream]) for span in there], full, cut or self.cut
@@ -257,7 +257,7 @@ class Planner:
             LOG.warning("%s; going on, as failOnDataLoss=false says", line)
 
     def states(self) -> dict[str, StreamState]:
-        """Return the states of all streams that the options name; each name and pattern must find one."""
+        """Return the states of all streams that the options select; each name and pattern must match one."""
         states = self._states()
         self._check_there(states)
         if not states:
@@ -273,7 +273,7 @@ class Planner:
         return states
 
     def _check_there(self, states: Mapping[str, StreamState], known: Iterable[str] = ()) -> None:
-        """Refuse a name in the options without a stream, unless it is `known` from before. Raises StreamMissing."""
+        """Refuse a name in the options that has no stream, unless it is in `known`. Raises StreamMissing."""
         for wanted in self.options.streams:
             if not lookup.is_pattern(wanted) and wanted not in states and wanted not in known:
                 raise self._missing(wanted)
@@ -283,7 +283,7 @@ class Planner:
         return lookup.missing(self._api, name)
 
     def _check_known(self, start: Offsets) -> None:
-        """Refuse a checkpoint with streams that the options do not name. Raises OptionError."""
+        """Refuse a checkpoint with streams that the options do not select. Raises OptionError."""
         for name in start:
             if not any(lookup.fits(wanted, name) for wanted in self.options.streams):
                 option = "bucket" if self.options.buckets else "stream"
@@ -308,8 +308,8 @@ class Planner:
 def _until(state: StreamState, offsets: Iterable[StreamOffset | None]) -> StreamState:
     """Return the state as if the stream ended at the last of these offsets.
 
-    They are a query's target and its start; the start is after the target if it is the end of the stream and messages
-    arrived in between. A stream that was re-created since is not read.
+    They are the target and the start of a query. The start is after the target if it is the end of the
+    stream, and messages arrived in between. A stream that was re-created since then is not read.
     """
     ends = [at.next for at in offsets if at is not None and at.created == state.created]
     return state.until(max(ends, default=state.first_seq))
@@ -324,7 +324,7 @@ def _from_first(span: Span, start: Offsets, state: StreamState) -> Span:
 
 
 def spans_of(options: Options) -> list[Span]:
-    """Return the range of each stream that a batch read chooses, possibly empty. Raises as the read does."""
+    """Return the range of each stream that a batch read selects; it may be empty. Raises the errors of the read."""
     check_batch(options)
     api = api_of(options)
     found: dict[str, Span] = {}

@@ -1,15 +1,17 @@
-"""Messages of one range of sequences as Arrow batches, read by a separate pull consumer.
+"""Messages of one range of sequences as Arrow batches, read by an own pull consumer.
 
-The consumer is ephemeral, has ack policy none and begins at the range's first sequence, so the read changes nothing
-on the server and may be repeated. One request is outstanding at a time, and none while the caller has a batch: even
-if a caller is slow for minutes, no bytes wait for it on the server, which therefore keeps the connection.
+The consumer is ephemeral, has ack policy none, and begins at the range's first sequence; so the read changes
+nothing on the server and can be repeated. At most one request is open, and none while the caller has a batch:
+even if a caller is slow for minutes, no bytes wait for it on the server, which otherwise would close the
+connection.
 
-The read ends at the last sequence of the range, or when the stream has no more messages in it. Messages are never
-counted, since some may be deleted. A consumer without pending messages does not end the read: in a cluster it may be
-on a replica that lags behind, and nats-server (2.15.1) sometimes counts too few while messages are deleted. The read
-then asks the leader of the stream, and waits as long as there are more. If sequences have no message, the stream's
-first sequence shows whether they were trimmed meanwhile (ranges.Losses). After a lost connection, a lost consumer or
-a missing delivery, a new consumer continues after the last row.
+The read ends at the last sequence of the range, or when the stream has no more messages in it. Messages are
+not counted, since some may be deleted. If the consumer has no pending messages, the read is not over: in a
+cluster the consumer may be on a replica that lags behind, and nats-server (2.15.1) sometimes counts too few
+while messages are deleted. Then the read asks the leader of the stream, and waits as long as there are more.
+If sequences have no message, the stream's first sequence shows whether they were trimmed meanwhile
+(ranges.Losses). After a lost connection, a lost consumer or a missing delivery, a new consumer continues
+after the last row.
 
 Source: ADR-13 (pull requests and their statuses); both servers are checked in spark/tests/read/test_pull.py.
 """
@@ -52,17 +54,18 @@ else:
 __all__ = ["PullRead", "ReadRange", "Report", "read_range"]
 
 INACTIVE_THRESHOLD_NS = 30_000_000_000
-CONSUMER_GONE = (10014, 10059)  # consumer, stream not found
-NO_CONSUMER = (10026, 10138)  # there are too many; filters that overlap, neither in the other
+CONSUMER_GONE = (10014, 10059)  # error codes: consumer or stream not found
+NO_CONSUMER = (10026, 10138)  # error codes: too many consumers; filters that overlap without one covering the other
 MESSAGE_SIZE_MAX = 1 << 30  # far above the limit of any server
-OVERHEAD = 1024  # bytes that a server counts for a message in addition, at most: its reply subject
+OVERHEAD = 1024  # maximum bytes that a server counts in addition to a message: its reply subject
 
 
 def read_range(client: Client, what: ReadRange, report: Report | None = None) -> Iterator[pa.RecordBatch]:
     """Yield the messages of the range in order, in batches of up to `batch_rows` and 32 MiB.
 
-    Workqueue and interest streams are read by direct get (direct.py), and so are streams for which no consumer
-    can be created: the limit is reached, or the subjects overlap. A range whose mode is `consumer` is then refused.
+    Workqueue and interest streams are read by direct get (direct.py), and so are streams for which no
+    consumer can be created: the limit is reached, or the subjects overlap. If the mode is `consumer`, such a
+    range is refused.
 
     Raises:
         OptionError: no consumer can read it, and the mode allows nothing else.
@@ -74,7 +77,7 @@ def read_range(client: Client, what: ReadRange, report: Report | None = None) ->
         return
     info = Patience(client, report).stream_info(what.stream)
     if info is not None and info["config"]["retention"] != "limits":
-        # The driver refuses it too, but the stream may have been re-created since.
+        # The driver has refused this already, but the stream may have been re-created since.
         if what.mode == "consumer":
             raise no_consumer(what.stream)
         yield from direct.read_range(client, what, report)
@@ -94,7 +97,7 @@ def read_range(client: Client, what: ReadRange, report: Report | None = None) ->
 
 
 def inactive_ns(info: dict[str, Any] | None) -> int:
-    """Return the inactive threshold of the consumer: shorter than usual if the stream limits it."""
+    """Return the inactive threshold for the consumer in ns; shorter than usual if the stream limits it."""
     limits = info["config"].get("consumer_limits") or {} if info is not None else {}
     return min(INACTIVE_THRESHOLD_NS, limits.get("inactive_threshold") or INACTIVE_THRESHOLD_NS)
 
@@ -104,22 +107,22 @@ class _Consumer:
 
     def __init__(self, client: Client, name: str, pending: int) -> None:
         self.name = name
-        self.pending = pending  # messages that it had to deliver when it was created
+        self.pending = pending  # number of messages to deliver when it was created
         self._inbox = client.new_inbox()
         self.sid = client.subscribe(self._inbox + b".*")
-        self.connection = client.connections  # the one with the subscription
-        self.reply = b""  # of the current request, and so the subject of its statuses
+        self.connection = client.connections  # number of the connection that has the subscription
+        self.reply = b""  # reply subject of the current request; its statuses arrive there
         self._asked = 0
 
     def next_reply(self) -> bytes:
-        """Return the reply subject for another request."""
+        """Return the reply subject for a new request."""
         self._asked += 1
         self.reply = b"%b.%d" % (self._inbox, self._asked)
         return self.reply
 
 
 class PullRead:
-    """One read of a range; the base of the read in latest.py."""
+    """One read of a range; also the base of the read in latest.py."""
 
     def __init__(
         self, client: Client, what: ReadRange, report: Report, inactive_ns: int = INACTIVE_THRESHOLD_NS
@@ -132,12 +135,12 @@ class PullRead:
         self._patience = Patience(client, report)
         self._maker = BatchMaker(what)
         self._decoder = Decoder(decoded_columns(what.columns), what.headers, what.batch_rows, BATCH_SIZE_MAX)
-        self.next_seq = what.low  # after the last yielded row: the first of the next batch
+        self.next_seq = what.low  # the sequence after the last yielded row
         self._decoder.listen(0, what.high, what.low)
         self._consumer: _Consumer | None = None
-        self._waits = False  # the next request waits for messages: the last one found none
-        self._oversize = 0  # bytes asked for a message that is larger than a batch
-        self._heard_at_s = time.monotonic()  # a message came, or the caller came back
+        self._waits = False  # the next request waits for messages, since the last one found none
+        self._oversize = 0  # bytes requested for a message that is larger than a batch
+        self._heard_at_s = time.monotonic()  # time of the last message, or of the caller's return
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield batch after batch."""
@@ -151,7 +154,7 @@ class PullRead:
                 self._heard_at_s = time.monotonic()
 
     def close(self) -> None:
-        """Remove the consumer; if that fails, it expires after 30 s."""
+        """Remove the consumer; if that fails, the server removes it after 30 s."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             with suppress(SparkError):
@@ -174,7 +177,7 @@ class PullRead:
                     self._patience.bear(ApiError(503, 0, f"stream {self._what.stream}: {error}"))
                 else:
                     self._patience.bear(error)
-                    self._consumer = None  # it ended with the connection, or will expire
+                    self._consumer = None  # the consumer ended with the connection, or will expire
             else:
                 self._patience.progress()
                 return has_more
@@ -190,7 +193,7 @@ class PullRead:
         if made is None:
             return self._losses.of_stream(None, next_seq)
         self._decoder.listen(made.sid, what.high, next_seq)
-        # Behind the consumer, so that an unchanged stream now is the one that the consumer belongs to.
+        # After the creation: if the stream is unchanged now, the consumer belongs to it.
         is_there = self._losses.of_stream(lookup.stream_info(self._client, what.stream), next_seq)
         return is_there and (made.pending > 0 or self._is_pending())
 
@@ -251,7 +254,7 @@ class PullRead:
         self._client.publish(subject.encode(), json.dumps(request).encode(), consumer.next_reply())
 
     def _receive(self) -> int:
-        """Read until the request ends; return DONE, FULL (the batch is full), ENOUGH, or NEED_MORE (ended early)."""
+        """Read until the request ends. Return DONE, FULL (batch is full), ENOUGH, or NEED_MORE (it ended early)."""
         wait_s = self._client.settings.timeout_s + (self._what.fetch_expires_s if self._waits else 0)
         deadline_s, before = time.monotonic() + wait_s, self._progress()
         while True:
@@ -260,7 +263,7 @@ class PullRead:
                 return end
             if before != (before := self._progress()):
                 deadline_s = time.monotonic() + wait_s
-            elif time.monotonic() > deadline_s:  # PINGs and heartbeats are not progress
+            elif time.monotonic() > deadline_s:  # PINGs and heartbeats do not count as progress
                 self._failed(NEED_MORE, wait_s)
             if status is not None:
                 continue
@@ -277,7 +280,7 @@ class PullRead:
         return self._decoder.delivered, self._client.begun
 
     def _failed(self, state: int, wait_s: float) -> None:
-        """Raise the error for a state of the decoder after which the read cannot continue."""
+        """Raise the error for a state of the decoder in which the read cannot continue."""
         seq = self._decoder.last_seq
         if state == TOO_LARGE:
             text = f"stream {self._what.stream}: the sequence after {seq} is above 2^63-1, which Spark cannot hold"
@@ -287,12 +290,12 @@ class PullRead:
         raise ConnectionLost(f"{self._client.address}: nothing came for {wait_s:g} s, not even a status")
 
     def _ended(self, status: Reply) -> int | None:
-        """Return the state with which a status ends the request, or None if the request continues."""
+        """Return the state with which a status ends the request, or None if the request goes on."""
         assert self._consumer is not None
         code, text = status.status, status.description
         if code and status.subject != self._consumer.reply:
-            return None  # of an earlier request: a server ends one with max_bytes by "409 Batch Completed"
-        if code == 100:  # a heartbeat, or flow control, which wants an answer
+            return None  # belongs to an earlier request: a server ends those with max_bytes by "409 Batch Completed"
+        if code == 100:  # a heartbeat, or a flow control message, which needs an answer
             if status.reply:
                 self._client.publish(status.reply)
             return None
@@ -319,7 +322,7 @@ class PullRead:
         last_seq = self._decoder.last_seq
         if last_seq >= self._what.high - 1 or self._decoder.pending:
             return True  # the pending messages are after the range
-        if self._is_pending():  # the request may still be open: its deliveries meanwhile are not seen
+        if self._is_pending():  # the request may still be open, but its deliveries are not read now
             raise Broken(f"the consumer ended after sequence {last_seq}, and the stream has more")
         return True
 
@@ -328,7 +331,7 @@ class PullRead:
         what, low = self._what, self._decoder.last_seq + 1
         try:
             is_left = lookup.has_message(self._client, what.stream, low, what.high, what.subjects)
-        except AccessDenied as error:  # without the permission, trust the consumer
+        except AccessDenied as error:  # without the permission, the consumer must be trusted
             LOG.warning("stream %s: its end is where the consumer says, since %s", what.stream, error)
             return False
         except ApiError as error:
@@ -341,7 +344,7 @@ class PullRead:
         return is_left
 
     def _check_idle(self, there: str) -> None:
-        """Raise ReadStalled if nothing arrived in the idle timeout; `there` explains why a message was expected."""
+        """Raise ReadStalled if nothing arrived within the idle timeout; `there` tells why a message was expected."""
         idle_s = time.monotonic() - self._heard_at_s
         if idle_s > self._what.idle_timeout_s:
             raise ReadStalled(
@@ -350,7 +353,7 @@ class PullRead:
             )
 
     def _check_gaps(self, has_more: bool) -> bool:
-        """Check whether sequences without a message were trimmed; return False to end the read."""
+        """Check whether sequences without a message were trimmed; return False if the read must end."""
         low = self.next_seq
         self.next_seq = high = self._decoder.last_seq + 1 if has_more else self._what.high
         missing = high - low - self._decoder.rows

@@ -1,11 +1,11 @@
 """Filters of a query that the plan of a batch can use: bounds of sequence and time, subjects, streams.
 
-A filter that the plan applies exactly is not returned to Spark; one that only narrows the read is returned, so that
-Spark applies it again. Filters are pyspark's, distinguished by the names of their classes, so that this runs without
-pyspark.
+A filter that the plan applies exactly is not returned to Spark. One that only narrows the read is returned,
+and Spark applies it again. Filters are pyspark's, recognised by the names of their classes, so that this
+module does not need pyspark.
 
-A filter on `ts` relies on ascending times in the stream, as the server does for a start time: a message stored while
-the server's clock was behind may be missed. So pushdown is an option.
+A filter on `ts` assumes that times ascend in the stream, as the server does for a start time: a message
+stored while the server's clock was behind may be missed. That is why pushdown is an option.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ NS_PER_US = 1000
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The rows to read, after filters."""
+    """The bounds of the rows to read, after filters."""
 
     seq_low: int = 1
     seq_high: int = SEQ_MAX  # exclusive
     low_ns: int | None = None
     high_ns: int | None = None  # exclusive
-    subjects: tuple[str, ...] | None = None  # None: those of the options
+    subjects: tuple[str, ...] | None = None  # None: the subjects of the options
     streams: frozenset[str] | None = None  # None: all
 
     @property
@@ -121,7 +121,7 @@ def _stream(kind: str, value: Any, bounds: Bounds, _: tuple[str, ...]) -> tuple[
 def _subject(kind: str, value: Any, bounds: Bounds, subjects: tuple[str, ...]) -> tuple[Bounds, bool]:
     """Narrow the server-side filter if it covers all requested subjects."""
     if bounds.subjects is not None:
-        return bounds, False  # one filter is enough; Spark applies the other
+        return bounds, False  # a second filter is left to Spark
     names = _names(kind, value)
     if names is not None:
         if not all(_is_literal(name) for name in names):

@@ -1,8 +1,8 @@
 """The range that a task reads, its losses, and its retries.
 
-A range is [low, high) of one stream's sequences, planned before the task runs. Messages may be removed meanwhile.
-Single deletions are allowed. Messages trimmed at the beginning of the stream are data loss, and so is a re-created
-stream, which has another creation time (`created`).
+A range is [low, high) of one stream's sequences, planned before the task runs. Messages may be removed
+meanwhile. Single deletions are allowed. Messages trimmed at the beginning of the stream are data loss, and so
+is a re-created stream, which has another creation time (`created`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from pyjs_spark.store.place import StoreDirectory
 LOG = logging.getLogger("pyjs_spark")
 BATCH_SIZE_MAX = 32 << 20  # bytes of subjects, headers and payloads in one batch
 BATCH_ROWS, BULK_BATCH_ROWS = 10_000, 65_536
-FAILURES_MAX = 6  # in a row, without a message between them: about 17 s
+FAILURES_MAX = 6  # consecutive failures without a message in between: about 17 s
 
 
 @dataclass(frozen=True)
@@ -45,19 +45,19 @@ class ReadRange:
     low: int
     high: int  # the first sequence that is not read
     subjects: tuple[str, ...] = ()  # filter; empty: all
-    created: str = ""  # as the plan found it; "": not checked
-    columns: tuple[str, ...] = DEFAULT_COLUMNS  # those that are filled, in their order
+    created: str = ""  # creation time that the plan found; "": not checked
+    columns: tuple[str, ...] = DEFAULT_COLUMNS  # the columns to fill, in this order
     headers: str = "map"  # map, raw or false
-    mode: str = "auto"  # the option readMode
-    place: StoreDirectory | None = None  # a store directory, read without a server
-    batch_rows: int = BATCH_ROWS  # by a consumer or direct get
-    bulk_batch_rows: int = BULK_BATCH_ROWS  # where rows are decoded from whole ranges
+    mode: str = "auto"  # value of the option readMode
+    place: StoreDirectory | None = None  # a store directory, which is read without a server
+    batch_rows: int = BATCH_ROWS  # for a consumer or direct get
+    bulk_batch_rows: int = BULK_BATCH_ROWS  # for bulk reads and store directories
     fetch_batch: int = 10_000
     fetch_expires_s: float = 5.0
     idle_timeout_s: float = 30.0
     fail_on_data_loss: bool = True
-    keeps_all: bool = True  # False: messages leave its beginning by design (buckets), which is not a loss
-    has_bodies: bool = True  # False: the server leaves payloads out; not with the columns data and size
+    keeps_all: bool = True  # False: messages leave the stream's beginning by design (buckets), which is no loss
+    has_bodies: bool = True  # False: the server omits payloads; not allowed with the columns data and size
 
     def __post_init__(self) -> None:
         """Refuse a range whose sequences do not fit into a column. Raises SeqTooLarge."""
@@ -68,7 +68,7 @@ class ReadRange:
 
 
 def range_of(options: Options, span: Span, columns: tuple[str, ...], subjects: tuple[str, ...]) -> ReadRange:
-    """Return the task that reads some columns of a span, as the options say."""
+    """Return the task that reads some columns of a span, with these options."""
     return ReadRange(
         stream=span.stream,
         low=span.low,
@@ -93,9 +93,9 @@ class Report:
     """Counters of a read."""
 
     rows: int = 0
-    # The most sequences that can be lost: some may have had no message, or one that was not requested.
+    # Maximum number of lost sequences: some may have had no message, or one that was not requested.
     lost: int = 0
-    failures: int = 0  # connections and consumers that ended and were replaced
+    failures: int = 0  # number of connections and consumers that were replaced
 
 
 class Losses:
@@ -104,11 +104,11 @@ class Losses:
     def __init__(self, what: ReadRange, report: Report) -> None:
         self._what = what
         self._report = report
-        self._first_seq = 0  # of the stream; losses below it are counted
-        self._is_end_known = False  # a loss at the range's end is counted
+        self._first_seq = 0  # the stream's first sequence; losses below it are counted
+        self._is_end_known = False  # whether a loss at the end of the range is counted
 
     def of_stream(self, info: dict[str, Any] | None, next_seq: int) -> bool:
-        """Check the stream before the read continues at `next_seq`; return False if there is nothing left to read.
+        """Check the stream before the read continues at `next_seq`; return False if nothing is left to read.
 
         `info` is its STREAM.INFO, or None if there is no such stream.
         """
@@ -135,7 +135,7 @@ class Losses:
         return True
 
     def of_chunk(self, info: dict[str, Any], low: int, high: int, rows: int) -> None:
-        """Check the planned stream, which has returned all its `rows` messages of [low, high).
+        """Check the planned stream, which returned all of its messages in [low, high), `rows` of them.
 
         `info` is its STREAM.INFO at that moment.
         """
@@ -144,14 +144,14 @@ class Losses:
             self.of_stream(info, high)
 
     def damaged(self, low: int, high: int, why: str) -> None:
-        """Count the messages of [low, high) in this range as lost: they exist but cannot be read."""
+        """Count the messages of [low, high) in this range as lost, because they are damaged."""
         low, high = max(low, self._what.low), min(high, self._what.high)
         self._lose(low, high, why)
         if low < high:
             LOG.warning("stream %s: messages %d to %d: %s", self._what.stream, low, high - 1, why)
 
     def _trimmed(self, low: int, first_seq: int, missing: int) -> None:
-        """Count messages below `first_seq` as lost, except read ones: up to `missing` from `low` on were not read."""
+        """Count messages below `first_seq` as lost, at most `missing` from `low` on: the others were read."""
         if not self._what.keeps_all:
             return
         low, first_seq = max(low, self._first_seq), min(first_seq, self._what.high)
@@ -176,12 +176,12 @@ class Losses:
 
 
 class Patience:
-    """Tolerates several failures in a row: waits longer after each one, and connects again."""
+    """Tolerates several consecutive failures: waits longer after each one, and connects again."""
 
     def __init__(self, client: Client, report: Report) -> None:
         self._client = client
         self._report = report
-        self._failures = 0  # since the last progress
+        self._failures = 0  # number of failures since the last progress
 
     def progress(self) -> None:
         """Reset the count of failures, since something was read."""
@@ -202,7 +202,7 @@ class Patience:
         return stream_info(self, stream)
 
     def bear(self, error: SparkError) -> None:
-        """Wait, and connect again if necessary; raise `error` if it is permanent, or there were too many."""
+        """Wait, and connect again if necessary. Raise `error` if it is permanent, or there were too many."""
         self._failures += 1
         self._report.failures += 1
         if not is_passing(error) or self._failures > FAILURES_MAX:

@@ -1,4 +1,4 @@
-"""Answers to a plan's requests from a store directory, equal to those of a server.
+"""Answers to a plan's requests from a store directory; equal to those of a server.
 
 The requests are those of lookup.py: names of streams, state of a stream, first message after a time. So the same
 planner works with and without a server.
@@ -52,7 +52,7 @@ class StoreApi:
         for _ in range(snapshot.TRIES):
             try:
                 return first_since(self._snapshot(name), at_ns)
-            except (FileNotFoundError, Unusable):  # changed since it was listed: a snapshot refuses damage
+            except (FileNotFoundError, Unusable):  # changed since it was listed; a snapshot refuses damage
                 continue
         return first_since(self._snapshot(name), at_ns)
 
@@ -78,7 +78,7 @@ def snapshot_of(place: StoreDirectory, name: str) -> Snapshot | None:
     except FileNotFoundError:
         if os.path.isdir(found.messages):
             raise
-    if directory.stream(place, name) is None:  # deleted meanwhile
+    if directory.stream(place, name) is None:  # the stream was deleted meanwhile
         return None
     raise BadStore(
         f"{found.messages}: the directory of the stream's segments is missing; restore it from a backup"
@@ -99,7 +99,7 @@ def info_of(found: Snapshot) -> dict[str, Any]:
 
 
 def created_text(at_ns: int) -> str:
-    """Return a time as the server writes it: no zeros at the end of a fraction."""
+    """Return a time as the server writes it, without trailing zeros of the fraction."""
     whole, _, fraction = format_rfc3339(at_ns).removesuffix("Z").partition(".")
     fraction = fraction.rstrip("0")
     return f"{whole}.{fraction}Z" if fraction else f"{whole}Z"

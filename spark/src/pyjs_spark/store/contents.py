@@ -1,4 +1,4 @@
-"""The contents of one segment, from its index file or its records: entries of messages and removals."""
+"""The contents of one segment, from its index file or from its records: entries of messages, and removals."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ import numpy as np
 
 from pyjs_spark.decode.entries import ENTRY
 
-STATE, DELETES, FOOTER, META = 2, 3, 4, 5  # kinds of records that are no messages
+STATE, DELETES, FOOTER, META = 2, 3, 4, 5  # kinds of records that are not messages
 
 
 @dataclass(slots=True)
 class Contents:
-    """One segment. Its entries include messages that were removed elsewhere."""
+    """One segment. Its entries include messages whose removal is recorded elsewhere."""
 
     number: int
     incarnation: int
     base_seq: int
     next_seq: int  # the sequence after its last one
-    end: int  # of the header and records in the image
+    end: int  # size of header and records in the image
     chain: int  # checksum of the last record
     is_sealed: bool
-    floor: int  # messages below it were removed, in any segment; 0 if none were
+    floor: int  # messages below it, in any segment, were removed; 0: none
     last_ts: int
     messages: int
     message_bytes: int
     entries: Any  # of its messages, ascending, as ENTRY
     removals: Any  # the sequences in its DELETES records, as uint64
-    names: list[bytes] | None = None  # by the entries' subject_id; None if that is not set
+    names: list[bytes] | None = None  # names by the entries' subject_id; None if entries have none
 
     def summary(self) -> Contents:
         """Return a copy without the entries, which take the most memory."""

@@ -114,7 +114,7 @@ def _key_in(place: StoreDirectory) -> str:
 
 
 def _stream(directory: str, key: str) -> StreamPlace | None:
-    """Return the stream in a directory, or None if its creation was never confirmed."""
+    """Return the stream in a directory, or None if the creation of the stream was never acknowledged."""
     found: list[Metadata] = []
     for copy in ("a", "b"):
         path = f"{directory}/meta.{copy}"

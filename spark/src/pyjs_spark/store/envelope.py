@@ -21,7 +21,7 @@ HEADER = struct.Struct("<8sHBBBBHIIQ")
 SEAL = struct.Struct("<BBH")  # algorithm, size of the wrapped data key, 0
 MAGIC = b"PYJSMETA"
 VERSION = 1
-STREAM = 1  # kinds
+STREAM = 1  # kinds of envelopes
 PURGE = 5
 SEALED = 1
 CHECKSUM_SIZE = 8
@@ -58,9 +58,9 @@ def metadata_in(data: bytes, path: str, key: str) -> Metadata | None:
 
 
 def purge_in(data: bytes, path: str, key: StreamKey | None) -> tuple[str, int] | None:
-    """Return the filter of the purge in an envelope ("" for all) and the sequence below which it removes messages.
+    """Return the filter of the purge in an envelope ("": all) and the sequence below which it removes messages.
 
-    Return None if it is not a complete envelope of a purge, or has no filter.
+    Return None if the envelope is incomplete, of another kind, or has no filter.
 
     Raises:
         BadStore: a newer version wrote it.
@@ -79,7 +79,7 @@ def purge_in(data: bytes, path: str, key: StreamKey | None) -> tuple[str, int] |
 
 
 def _is_whole(data: bytes, wanted: int, path: str) -> bool:
-    """Return whether `data` is one complete envelope of the kind `wanted`. Raises BadStore: a newer format."""
+    """Return whether `data` is one complete envelope of the kind `wanted`. Raises BadStore if the format is newer."""
     if len(data) < HEADER.size + CHECKSUM_SIZE or not data.startswith(MAGIC):
         return False
     _, version, kind, flags, *needs, size, _, _ = HEADER.unpack_from(data)

@@ -1,4 +1,4 @@
-"""Segment files in all encodings, and the plain image in each of them, which all other modules read.
+"""Segment files in all encodings, and their plain images, which all other modules read.
 
     file = header (64)  [META record]  body        with flags in the header; otherwise the file is the image
     body = image mark zeros*  |  table chunk* table table_at        encrypted if the flags name a cipher
@@ -25,8 +25,8 @@ HEADER = struct.Struct("<8sHBBIQ8sIIQ8sQ")
 HEADER_SIZE = HEADER.size
 CHECKED = HEADER_SIZE - 8  # bytes of a header that its checksum covers
 MAGIC = b"PYJSSEG\n"
-VERSION = 3  # the only one that is read
-CIPHERS = 0xFF  # of the flags
+VERSION = 3  # the only version that can be read
+CIPHERS = 0xFF  # bits of the flags that name a cipher
 CODECS = 0xFF00
 ZSTD = 0x100
 MARK = b"\xff"
@@ -36,11 +36,11 @@ TABLE = struct.Struct("<QII")
 ROW = struct.Struct("<IQ")
 PAGE_SIZE = 4096
 SECTOR_SIZE = 512
-ZEROS_KEPT = 16  # zeros after the last byte that may belong to an image without a mark
+ZEROS_KEPT = 16  # if the mark is missing, this many zeros after the last nonzero byte may belong to the image
 
 
 class Unusable(Exception):
-    """A damaged file, or one that changes during the read; the text names the place and the fault."""
+    """A file is damaged, or changed during the read; the text has the place and the fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +91,11 @@ def unknown_format(header: Header, what: str) -> BadStore:
 
 
 class Image:
-    """The image of a plain file, which owns the descriptor; the other images have the same methods."""
+    """The image of a plain file, which owns the descriptor. The other images have the same methods."""
 
-    unit = "byte"  # of places in it
+    unit = "byte"  # the unit of offsets in error texts
 
-    header: Header | None = None  # the outer one, of a file that is not plain
+    header: Header | None = None  # the outer header, if the file is not plain
     shift = 0  # the offset of an uncompressed image in the file
     marked = False  # the mark after the last written byte was found
 
@@ -146,7 +146,7 @@ class EncryptedImage(Image):
         self.marked = end > self.shift and read_around(self._fd, self.path, end - 1, 1) == MARK
         if self.marked:
             return end - 1
-        sector = min(-(-end // SECTOR_SIZE) * SECTOR_SIZE, size)  # a write that is cut short ends with one
+        sector = min(-(-end // SECTOR_SIZE) * SECTOR_SIZE, size)  # an interrupted write ends at a sector
         return sector if sector - end < ZEROS_KEPT else end
 
 
@@ -162,13 +162,13 @@ class PackedImage(Image):
         self.path = path
         self._key = key
         self.header = header
-        self._last = (-1, b"")  # the last chunk read, in which the next read often begins
+        self._last = (-1, b"")  # the chunk that was read last: the next read often begins in it
         body_size = os.fstat(fd).st_size - header.body_at
         found = self._table_at(body_size, 0) or self._table_at(body_size, None)
         if found is None:
             raise self.damage(0, "both copies of its table of chunks")
         self.size, rows = found
-        # After the table.
+        # The chunks follow the table.
         begins = accumulate((size for size, _ in rows), initial=TABLE.size + len(rows) * ROW.size + 8)
         self._places = [(at, size, checksum) for at, (size, checksum) in zip(begins, rows, strict=False)]
 
@@ -279,10 +279,10 @@ def _key_for(header: Header, path: str, key: StreamKey | None) -> StreamKey | No
 
 
 def read_around(fd: int, path: str, at: int, size: int) -> bytes:
-    """Return bytes of a file, with zeros for those after its end. Raises Unusable: the disk cannot read them."""
+    """Return bytes of a file; after its end, zeros. Raises Unusable if the disk cannot read them."""
     try:
         data = os.pread(fd, size, at)
-        while 0 < len(data) < size:  # a signal, or more than one call may return
+        while 0 < len(data) < size:  # a signal came, or one call did not return everything
             more = os.pread(fd, size - len(data), at + len(data))
             if not more:
                 break

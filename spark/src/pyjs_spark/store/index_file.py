@@ -1,4 +1,4 @@
-"""Index files: the entries of a segment without payloads; a cache, used only if it is intact and matches the segment.
+"""Index files: the entries of a segment, without payloads. A cache, used only if intact and matching the segment.
 
     index = header (128)  entry* (40)  subject* (24)  removal* (8)  names  padding  checksum
 
@@ -35,11 +35,11 @@ OUTER_SIZE = 32  # of the header of an encrypted file
 SUBJECT = np.dtype([(name, "<u4") for name in ("count", "first", "last", "name_at", "name_size", "spare")])
 SUBJECT_SIZE = 24
 FOOTER_SIZE = RECORD_SIZE_MIN + 48
-REMOVED_SEQ = (1 << 63) - 1  # without the bit that marks an overwritten message
+REMOVED_SEQ = (1 << 63) - 1  # mask that clears the bit of an overwritten message
 
 
 def index_in(data: bytes, key: StreamKey | None) -> Contents | None:
-    """Return the contents of an index file, or None if it is damaged, or of another version or key."""
+    """Return the contents of an index file; None if it is damaged, or of another version or key."""
     plain = _decrypted(data, key)
     if len(plain) < HEADER.size + 8 or not plain.startswith(MAGIC):
         return None
@@ -96,7 +96,7 @@ def fits(index: Contents, image: Image) -> bool:
 
 
 def _is_confirmed(index: Contents, image: Image) -> bool:
-    """Return whether the index file has all removals recorded between the messages, as the server checks."""
+    """Return whether the index file has all removals that are recorded between the messages, as the server checks."""
     rows = index.entries
     begins = np.append(rows["offset"].astype(np.int64), index.end)
     sizes = RECORD_SIZE_MIN + np.where(rows["flags"] & EXTENDED, 16, 0) + rows["subject_len"] + rows["size"]

@@ -1,7 +1,7 @@
 """Keys of encrypted streams: the data key in the metadata, and decryption with keys derived from it.
 
-The operator's key decrypts only data keys, one for each stream; a key for each purpose and file is derived from the
-data key. No error or log line contains a key.
+The operator's key decrypts only the data keys, one for each stream. Keys for each purpose and file are
+derived from the data key. No error or log line contains a key.
 
 Source: docs/storage-format.md, "Encryption".
 """

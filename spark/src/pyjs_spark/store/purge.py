@@ -1,4 +1,4 @@
-"""A purge in steps that a kill interrupted: readers treat its remaining messages as removed, as a start does.
+"""A purge in steps that a kill interrupted: readers treat the rest of its messages as removed, as a start does.
 
     <stream>/purge      one envelope of kind 5: {"subject": str, "before_seq": int}
 
@@ -33,7 +33,7 @@ class Purge:
 
 
 def purge_of(stream: StreamPlace) -> Purge | None:
-    """Return the unfinished purge that a killed server has left, or None.
+    """Return the unfinished purge that a killed server left behind, or None.
 
     Raises:
         BadStore: a newer version wrote it.
@@ -46,7 +46,7 @@ def purge_of(stream: StreamPlace) -> Purge | None:
     except FileNotFoundError:
         return None
     if not data.strip(b"\0"):
-        return None  # new: its purge had not begun
+        return None  # the file is new: its purge had not begun
     said = purge_in(data, path, stream.metadata.key)
     if said is None:
         raise Unusable(f"{path} is damaged or incomplete, from byte 0 on")

@@ -1,10 +1,11 @@
-"""Contents of a segment, from its records alone. A damaged segment is refused; the server's `fsck` repairs it.
+"""Contents of a segment, from its records alone. A damaged segment is refused; the server's `fsck` can repair it.
 
-Every record is checked. After an invalid record, the rest of the file is either an incomplete last write, which was
-never acknowledged, or damage. It is damage if it contains a complete record, or ends at an offset where a write
-cannot have stopped.
+Every record is checked. After an invalid record, the rest of the file is either an interrupted last write,
+which was never acknowledged, or damage. It is damage if it contains a complete record, or ends at an offset
+where a write cannot have been interrupted.
 
-`walk` of the compiled decoders handles runs of usual messages; the others, and without it all, are examined here.
+`walk` of the compiled decoders handles runs of ordinary messages. All other records, or all if it is missing,
+are examined here.
 
 Source: docs/storage-format.md, "Reading back".
 """
@@ -55,9 +56,9 @@ IS_EXTENDED = 1  # flags of a record
 IS_ERASED = 2
 FLAGS_ALL = 7
 RECORD_SIZE_MAX = 134_217_728
-GAP_MAX = 2_097_152  # sequences of one segment without a message; more are damage
-EFFORT = 64  # times the size of the file: bytes to hash in the search for a whole record
-STEP = 65536  # places that are examined together
+GAP_MAX = 2_097_152  # sequences without a message in one segment; more are damage
+EFFORT = 64  # times the size of the file: bytes that may be hashed to find a complete record
+STEP = 65536  # offsets that are examined together
 ROW = struct.Struct("<QqIIIHHII")
 NO_SUBJECT = 0xFFFFFFFF
 SEQ_MAX = 2**64 - 2  # no record has a higher sequence
@@ -89,7 +90,7 @@ def scanned(image: Image, number: int) -> Contents:
         Unusable: it is damaged.
     """
     scan = _Scan(image, image.size)
-    # The last message of the batch at the end is missing: the whole batch is ignored.
+    # The last message of the last batch is missing, so the whole batch is ignored.
     if scan.batch_at and not scan.is_sealed:
         scan = _Scan(image, scan.batch_at)
     return scan.contents(number)
@@ -113,10 +114,10 @@ class _Scan:
         self._messages = 0
         self._rows: list[bytes] = []
         self._removals: list[bytes] = []
-        self.is_sealed = False  # by a FOOTER
+        self.is_sealed = False  # it ends with a FOOTER
         self._floor = 0
         self._last_ts = 0
-        self.batch_at = 0  # the start of an unfinished batch; 0 if there is none
+        self.batch_at = 0  # offset of an unfinished batch; 0 if there is none
         self._end = self._run()
 
     def _run(self) -> int:
@@ -155,7 +156,7 @@ class _Scan:
     # -- records ----------------------------------------------------------------------------------------------------
 
     def _walk(self, at: int) -> int:
-        """Read usual messages from `at` on, up to the first other record; return its place."""
+        """Read ordinary messages from `at` on; return the offset of the first other record."""
         if walk is None:
             return at
         gaps = GAP_MAX - (self._next_seq - self._header.base_seq - self._messages)
@@ -180,7 +181,7 @@ class _Scan:
         return True
 
     def _goes_on(self, at: int, head: Head) -> bool:
-        """Return whether the next record confirms the length and sequence of an erased message, their only proof."""
+        """Return whether the next record confirms length and sequence of an erased message, their only proof."""
         behind = at + head.length
         after = self._plausible(behind)
         if after is None:
@@ -188,7 +189,7 @@ class _Scan:
         return head.seq + (after.kind == KIND_MESSAGE) <= after.seq < head.seq + GAP_MAX
 
     def _plausible(self, at: int) -> Head | None:
-        """Return the header of the record at `at` if its sizes fit."""
+        """Return the header of the record at `at` if its sizes are consistent."""
         left = len(self._data) - at
         if left < RECORD_SIZE_MIN:
             return None
@@ -202,7 +203,7 @@ class _Scan:
     # -- the end ----------------------------------------------------------------------------------------------------
 
     def _check_cut(self, at: int, head: Head | None) -> None:
-        """Check that the bytes from `at` on are zeros or an incomplete write. Raises Unusable."""
+        """Check that the bytes from `at` on are zeros or an interrupted write. Raises Unusable."""
         used = max(at, len(self._data.rstrip(b"\0")))
         if used == at:
             return
@@ -219,7 +220,7 @@ class _Scan:
             raise self._image.damage(at, "a record is damaged")
 
     def _is_cut_in_checksum(self, at: int, head: Head, end: int) -> bool:
-        """Return whether a write stopped at `end`, inside the checksum of an otherwise complete record."""
+        """Return whether a write was interrupted at `end`, inside the checksum of an otherwise complete record."""
         begin = at + head.length - CHECKSUM_SIZE
         own = hash_of(self._view, at, head.length)
         checksum = xxh64(own.to_bytes(8, "little"), self._chain).to_bytes(CHECKSUM_SIZE, "little")
@@ -227,9 +228,9 @@ class _Scan:
         return is_sound and checksum.startswith(self._data[begin:end])
 
     def _cut_at(self, used: int) -> int:
-        """Return the end of an interrupted write, whose last nonzero byte is before `used`, or 0 if it is damage.
+        """Return the end of an interrupted write if its last nonzero byte is before `used`; 0 if it is damage.
 
-        If a write itself ends with zeros, they reach to the end of the page, and reserved zeros follow.
+        If the write itself ends with zeros, these reach to the end of the page, and reserved zeros follow.
         """
         shift = self._image.shift
         if (used + shift) % SECTOR_SIZE == 0:

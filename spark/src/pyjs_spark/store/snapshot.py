@@ -1,11 +1,12 @@
 """All segments of a stream combined: their sequences and removals. A damaged stream is refused.
 
-Records of a segment about other segments (removals, the first sequence, a missing end) are combined as at a start of
-the server. A directory in use changes during the read. A snapshot has each file as of its opening, and files are
-opened in order, so it has everything written before the first opening, and a gapless part of the later messages.
-Apparent damage is read again before it is reported, since a write may be in progress.
+Records in one segment about other segments (removals, the first sequence, a missing end) are applied as at a
+start of the server. A directory in use changes during the read. A snapshot has each file as it was when
+opened, and files are opened in order; so it has everything that was written before the first one was opened,
+and a gapless part of later messages. If something looks damaged, it is read again before it is reported,
+since a write may be in progress.
 
-The contents of a segment are cached in this process, as long as its files are the same.
+The contents of a segment are cached in this process for as long as its files do not change.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from pyjs_spark.store.tails import kept_index, kept_numbers, tails_signature
 from pyjs_spark.subjects import filters_of
 
 TRIES = 5  # attempts to read files that seem damaged, since a write may be in progress
-REMEMBERED_MAX = 100_000  # segments
+REMEMBERED_MAX = 100_000  # segments whose contents are cached
 
 Signature = tuple[int, ...]
 
@@ -38,7 +39,7 @@ Signature = tuple[int, ...]
 class _Segment:
     """The cached contents of a segment."""
 
-    contents: Contents | None  # None: its file was just made, or never used
+    contents: Contents | None  # None: the file is new, or was never used
     is_ended: bool = True  # whether its end is known to be complete
 
 
@@ -46,7 +47,7 @@ _remembered: dict[str, tuple[Signature, _Segment]] = {}
 
 
 class Snapshot:
-    """The contents of a stream at one moment, without entries; `load` returns a segment with them."""
+    """The contents of a stream at one moment, without entries; `load` returns a segment with its entries."""
 
     def __init__(self, stream: StreamPlace) -> None:
         """Read all segments. Raises Unusable, BadStore, StoreKeyNeeded, OSError."""
@@ -54,13 +55,13 @@ class Snapshot:
         self.segments: list[Contents] = []
         self.floor = 0
         self.last_seq = 0
-        self._cut = ""  # the path of the segment before, if it ends without its last record
+        self._cut = ""  # path of the previous segment, if its end is missing
         # Sequences of segments that are missing, and their paths.
         self._absent: list[tuple[int, int, str]] = []
         self._removals: list[Any] = []
         purges = {purge_of(stream)}
         self._build()
-        purges.add(purge_of(stream))  # a purge may have begun or ended during the read
+        purges.add(purge_of(stream))  # compared, since a purge may have begun or ended during the read
         for purge in purges:
             if purge is not None:
                 self._end_purge(purge)
@@ -70,7 +71,7 @@ class Snapshot:
             low = max(low, self.floor)
             if low < high and len(self._removed_between(low, high)) < high - low:
                 raise Unusable(f"{path} is missing; its index file is there")
-        self.first_seq = self._first_live()  # that of the next message if the stream is empty
+        self.first_seq = self._first_live()  # of the next message if the stream is empty
 
     def _first_live(self) -> int:
         for segment in self.segments:
@@ -100,7 +101,7 @@ class Snapshot:
         )
 
     def live(self, rows: Any) -> Any:
-        """Return the entries of messages that were not removed."""
+        """Return the entries of messages that are not removed."""
         if not len(rows):
             return rows
         seqs = rows["seq"]
@@ -116,7 +117,7 @@ class Snapshot:
         return self.removed[begin:end]
 
     def is_removed(self, seq: int) -> bool:
-        """Return whether the message with this sequence is known to be removed."""
+        """Return whether it is known that the message with this sequence was removed."""
         return seq < self.floor or len(self._removed_between(seq, seq + 1)) > 0
 
     # -- one segment after the other --------------------------------------------------------------------------------
@@ -136,7 +137,7 @@ class Snapshot:
         segment = _recalled(self.stream, number)
         found, path = segment.contents, _path(self.stream, number)
         if found is None or found.incarnation != self.stream.metadata.created_ns:
-            return  # of nothing, or of a stream of the same name that was deleted
+            return  # an empty segment, or one of a deleted stream with the same name
         if found.base_seq <= self.last_seq:
             raise Unusable(f"{path} is damaged at byte 0: it repeats sequences of the segment before")
         if self._cut and self.last_seq + 1 < found.base_seq:
@@ -158,7 +159,7 @@ class Snapshot:
         self.last_seq = known.next_seq - 1
 
     def _end_purge(self, purge: Purge) -> None:
-        """Treat the remaining messages of an unfinished purge as removed: a start of the server removes them."""
+        """Treat the rest of an unfinished purge as removed, as a start of the server would remove it."""
         end_seq = min(purge.before_seq, self.last_seq + 1)
         if not purge.subject:
             self.floor = max(self.floor, end_seq)
@@ -193,7 +194,7 @@ def take(stream: StreamPlace) -> Snapshot:
                 break
             problem = str(error)
             _remembered.clear()
-        except FileNotFoundError:  # removed since the directory was listed
+        except FileNotFoundError:  # a segment was removed after the directory was listed
             continue
     if problem:
         raise damaged_store(stream.messages, problem)
@@ -204,7 +205,7 @@ def load(stream: StreamPlace, number: int) -> Contents:
     """Return the contents of a segment, with its entries.
 
     Raises:
-        FileNotFoundError: it was removed meanwhile, or belongs to a stream that was re-created since.
+            FileNotFoundError: it was removed meanwhile, or the stream was re-created since.
         Unusable: it is damaged.
     """
     with closing(_opened(stream, number)) as image:
@@ -216,10 +217,10 @@ def _opened(stream: StreamPlace, number: int) -> Image:
 
 
 def contents_of(stream: StreamPlace, image: Image, number: int, is_doubted: bool = False) -> Contents:
-    """Return the contents of an open segment; from its records, not its index file, if `is_doubted`.
+    """Return the contents of an open segment. If `is_doubted`, they come from its records, not from the index file.
 
     Raises:
-        FileNotFoundError: it belongs to a stream that was re-created since.
+            FileNotFoundError: the stream was re-created since.
         Unusable: it is damaged.
     """
     known = None if is_doubted else _index_of(stream, number)
@@ -259,7 +260,7 @@ def _read(stream: StreamPlace, number: int) -> _Segment:
 def _is_cut_off(found: Contents, known: Contents) -> bool:
     said = (known.base_seq, known.number, known.incarnation)
     is_same = said == (found.base_seq, found.number, found.incarnation)
-    return is_same and not found.is_sealed and found.end < known.end  # it may have held removals alone
+    return is_same and not found.is_sealed and found.end < known.end  # the missing end may contain only removals
 
 
 def _index_of(stream: StreamPlace, number: int) -> Contents | None:

@@ -1,1 +1,1 @@
-"""The sink: writes each row into a stream exactly once."""
+"""The sink: writes each row to a stream exactly once."""

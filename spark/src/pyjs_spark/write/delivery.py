@@ -1,10 +1,10 @@
-"""The write of one partition: rows to messages, each stored exactly once, or at least once.
+"""The write of one partition: rows become messages, each stored exactly once, or at least once.
 
-Exactly once has two parts. Each message has an id computed from its row alone, so the server drops repetitions within
-its duplicate window. Each partition has a marker (marker.py): a finished batch is never sent again, and of an
-unfinished batch only the messages missing in the stream are sent (recovery.py).
+"Exactly once" has two parts. Each message has an id computed from its row alone, so the server drops
+repetitions within its duplicate window. Each partition has a marker (marker.py): a finished batch is never
+sent again, and of an unfinished batch only messages that are missing in the stream are sent (recovery.py).
 
-Knows nothing of Spark: its input is Arrow batches, its result the number of written messages.
+Knows nothing of Spark: its input is Arrow batches, its result is the number of written messages.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PIECE_SIZE = 1 << 20  # bytes that are sent at once
 PIECES_IN_WINDOW = 4
 NS_PER_S = 1_000_000_000
 WINDOW_MARGIN_NS = 10 * NS_PER_S
-LONG_AGO_NS = 2**62  # the time of a server that does not send it: everything is old
+LONG_AGO_NS = 2**62  # time of a server that sends none: everything is older than any window
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ class Delivered:
 
     part: int
     rows: int
-    sent: int  # those sent in this attempt
-    duplicates: int  # those of them that the stream already had
+    sent: int  # number of messages sent in this attempt
+    duplicates: int  # how many of these the stream already had
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,8 @@ class Target:
     replicas: int
     window_ns: int  # the duplicate window
     now_ns: int  # the server's clock
-    seen_at_s: float  # ours at that time
-    keeps_subjects: bool  # whether it stores messages under the subjects to which they were published
+    seen_at_s: float  # our clock at that time
+    keeps_subjects: bool  # it stores messages under the subjects to which they were published
 
     def age_ns(self, ts_ns: int) -> int:
         """Return the age of a time by the server's clock, in ns."""
@@ -124,7 +124,8 @@ def look_at_target(client: Client, options: SinkOptions) -> Target:
 class Digest:
     """A checksum of rows, to compare those of a repeated partition.
 
-    Rows without their own ids are identified by position, so their order matters; with ids it does not.
+    If rows have no ids of their own, they are identified by position, so their order matters; otherwise it
+    does not.
     """
 
     def __init__(self) -> None:
@@ -140,7 +141,7 @@ class Digest:
         return f"{self._subjects:08x}{self._data:08x}"
 
     def add(self, columns: Columns) -> None:
-        """Add rows; the division into batches does not affect the result."""
+        """Add rows; how they are divided into batches does not affect the result."""
         if columns.ids is not None:
             offsets, values = columns.ids
             text = bytes(values)
@@ -196,10 +197,10 @@ class Delivery:
         self._rows = 0
         self._digest = Digest()
         self._sent = 0
-        self._sent_at_s = 0.0  # when the last piece was sent
-        self._missing = 0  # messages that left the stream since an earlier attempt began
-        self._begun_ns = 0  # when that was
-        self._subject = ""  # of the first row: the stream accepts it
+        self._sent_at_s = 0.0  # time at which the last piece was sent
+        self._missing = 0  # messages that were removed from the stream since an earlier attempt began
+        self._begun_ns = 0  # time of the beginning of that attempt
+        self._subject = ""  # subject of the first row, which the stream accepts
         self._progress = Progress(client, options, place.sink_id)
         self._mine, self._newest = self._progress.read_own(place.part) if self._is_exact else (None, None)
 
@@ -258,11 +259,10 @@ class Delivery:
         progress.write(place.part, replace(done, duplicates=self._publisher.duplicates))
 
     def _before(self) -> list[Marker]:
-        """Begin the batch if necessary; return the relevant markers of earlier attempts.
+        """Begin the batch if necessary; return the markers of earlier attempts that matter.
 
-        If this run began the batch, only the marker of this partition is relevant. If another run began it, its
-        partitions
-        may have been different, so all markers are relevant.
+        If this run began the batch, only the marker of this partition matters. If another run began it, its
+        partitions may have been different, so all markers matter.
         """
         place, newest = self._place, self._newest
         if newest is None or newest.batch < place.batch:
@@ -273,7 +273,7 @@ class Delivery:
         return [each for each in found if each is not None and each.batch == place.batch]
 
     def _check(self) -> None:
-        """Refuse to write if the stored markers belong to a different sequence of rows."""
+        """Refuse to write if the stored markers belong to other rows."""
         place = self._place
         known = [each for each in (self._mine, self._newest) if each is not None and each.batch >= 0]
         for marker in known:
@@ -292,7 +292,7 @@ class Delivery:
             )
 
     def _skip(self, batches: Iterator[tuple[Columns, int]], done: Marker) -> None:
-        """Compare the rows with those already stored, and send nothing."""
+        """Compare the rows with those stored earlier, and send nothing."""
         for _ in batches:
             pass
         if self._rows != done.rows or self._digest.text != done.digest:
@@ -324,7 +324,7 @@ class Delivery:
         )
 
     def _replay(self, marker: Marker, before: list[Marker], mine: Marker | None) -> ReplayCheck | None:
-        """Return the check against messages of earlier attempts at the batch, or None if no attempt is relevant."""
+        """Return the check against messages of earlier attempts at the batch; None if there was none that matters."""
         is_mine = mine is not None and mine.batch == self._place.batch
         earlier = [each for each in before if each.first_run != self._place.run]
         if not is_mine and not earlier:
@@ -342,7 +342,7 @@ class Delivery:
         return ReplayCheck(found, self._what, keeps_subjects=self._target.keeps_subjects)
 
     def _check_evidence(self) -> None:
-        """Raise ReplayDiffers if messages were removed and the duplicate window cannot prove that they existed."""
+        """Raise ReplayDiffers if messages were removed, and the duplicate window cannot prove that they existed."""
         if self._missing and not self._is_in_window(self._target.age_ns(self._begun_ns)):
             raise ReplayDiffers(
                 f"{self._what}: an earlier attempt wrote some of it, and {self._missing} messages left the "
@@ -374,7 +374,7 @@ class Delivery:
         return [row for frames in under_way for row in found.rows_of(frames)]
 
     def _is_in_window(self, age_ns: int) -> bool:
-        """Return whether the server still knows the ids of messages of this age."""
+        """Return whether the server still remembers ids of messages of this age."""
         return age_ns < self._target.window_ns - WINDOW_MARGIN_NS
 
     def _send(self, columns: Columns, first: int, replay: ReplayCheck | None) -> None:

@@ -8,11 +8,12 @@
     key      <sinkId>.batch
     value    JSON: {"v": 1, "batch": 7, "run": "...", "stream": "OUT"}
 
-The second key names the run of the query that began the newest batch. A task of that run reads only this key and the
-marker of its partition; a task of another run reads all markers, since the partitions may have been different.
+The second key has the run of the query that began the newest batch. A task of that run reads only this key
+and the marker of its partition. A task of another run reads all markers, since the partitions may have been
+different.
 
-`begun` is written before the first row of a batch, with the stream's last sequence at that time: messages of the
-batch come after it. `done` is written after the last acknowledgement.
+`begun` is written before the first row of a batch, with the stream's last sequence at that time: all messages
+of the batch come after it. `done` is written after the last acknowledgement.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ class Marker:
 
     batch: int
     state: str  # BEGUN or DONE
-    stream: str  # the target
-    created: str  # of the target
+    stream: str  # the target stream
+    created: str  # creation time of the target
     after: int  # its last sequence before the first attempt at this batch
     first_run: str  # the run of the query that began this batch
-    attempt: str  # of the writer of this marker
-    rows: int = 0  # DONE: of the batch in this partition
-    digest: str = ""  # DONE: of their content
-    duplicates: int = 0  # DONE: rows that the last attempt sent and the stream had already
+    attempt: str  # the attempt that wrote this marker
+    rows: int = 0  # if DONE: rows of the batch in this partition
+    digest: str = ""  # if DONE: digest of their content
+    duplicates: int = 0  # if DONE: rows that the last attempt sent although the stream already had them
     revision: int = 0  # of the key; not part of the value
-    ts_ns: int = 0  # when it was written; not part of the value
+    ts_ns: int = 0  # time at which it was written; not part of the value
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +56,12 @@ class BatchMark:
 
     batch: int
     run: str
-    stream: str  # the target
+    stream: str  # the target stream
     revision: int = 0  # of the key; not part of the value
 
 
 def new_attempt() -> str:
-    """Return a unique name for one attempt at a partition, or for one run."""
+    """Return a unique name for an attempt at a partition, or for a run."""
     return f"{random.getrandbits(64):016x}"
 
 
@@ -71,30 +72,30 @@ class Progress:
         self.keys = Keys(client, options)
         self._sink_id = sink_id
         self._batch_key = f"{sink_id}.batch"
-        self._deleted: dict[int, int] = {}  # partitions whose key was deleted -> revision of that
+        self._deleted: dict[int, int] = {}  # partitions whose key was deleted -> revision of the deletion
 
     def read(self) -> dict[int, Marker]:
         """Return the marker of every partition that has one."""
         return self._markers(self.keys.read(f"{self._sink_id}.*"))
 
     def read_own(self, part: int) -> tuple[Marker | None, BatchMark | None]:
-        """Return the marker of a partition, and that of the newest batch."""
+        """Return the marker of a partition, and the mark of the newest batch."""
         found = self.keys.read(f"{self._sink_id}.{part}", self._batch_key)
         return self._markers(found).get(part), self._batch_in(found)
 
     def begin(self, mark: BatchMark) -> BatchMark:
-        """Replace the mark of a batch at its revision; return the current one."""
+        """Replace the mark of a batch at its revision; return the mark that is stored then."""
         revision = self.keys.write(self._batch_key, _stored_part(mark), mark.revision)
         if revision is not None:
             return replace(mark, revision=revision)
-        # Another task was first, or our own write was repeated.
+        # Another task was faster, or this write succeeded and was repeated.
         return self._batch_in(self.keys.read_patiently(self._batch_key)) or mark
 
     def write(self, part: int, marker: Marker) -> Marker:
         """Replace a marker at its revision; return it with the new revision.
 
         Raises:
-            WriterReplaced: the key has a newer revision, and not by this write, repeated after a lost answer.
+                WriterReplaced: the key has a newer revision, which is not from this write itself.
         """
         key = f"{self._sink_id}.{part}"
         revision = self.keys.write(key, _stored_part(marker), marker.revision or self._deleted.get(part, 0))

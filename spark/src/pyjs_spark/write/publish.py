@@ -1,9 +1,9 @@
-"""Publishing many messages with acknowledgements: a window of them is in flight, each identified by its row.
+"""Publishing many messages with acknowledgements: a window of them is in flight; each is identified by its row.
 
-There is no thread: while the window has room, frames are sent; otherwise acknowledgements are read. A row that is not
-acknowledged in time, or before its connection ends, is published again with its message id; a server that already has
-it answers "duplicate". If the duplicate window may be too short for that, `stored` searches the stream first.
-Messages are in the order of the rows, unless some have to be published again.
+There is no thread: while the window has room, frames are sent; otherwise acknowledgements are read. If a row
+is not acknowledged in time, or before its connection ends, it is published again with its message id; if the
+server already has it, the answer is "duplicate". If the duplicate window may be too short for that, `stored`
+first searches the stream. Messages are in the order of the rows, unless some have to be published again.
 
 Source: nats.docs "JetStream Publish"; the answers of both servers are checked in spark/tests/write/test_publish.py.
 """
@@ -39,9 +39,9 @@ else:
     from pyjs_spark.decode.frames import Acks  # type: ignore[assignment]
 
 WRONG_LAST_SEQ = 10071  # err_code
-SIZE_MAX = 64 << 20  # unacknowledged bytes, which a worker keeps to publish them again
-PASSING = (429, 503)  # codes of temporary refusals: overloaded, no leader
-CATCH_UP_S = 1.0  # between two reads of acknowledgements while the window has room
+SIZE_MAX = 64 << 20  # bytes without acknowledgement, which a worker holds to publish them again
+PASSING = (429, 503)  # error codes of temporary refusals: overloaded, no leader
+CATCH_UP_S = 1.0  # seconds between two reads of acknowledgements while the window has room
 GLANCE_S = 0.01
 LOST = (ConnectionLost, RequestTimeout, NoResponders, ServerUnreachable)
 ADVICE = {
@@ -52,7 +52,7 @@ ADVICE = {
     10023: "the store of the server is full",
 }
 
-# Returns the rows of unacknowledged frames that the stream has.
+# Returns which rows of unacknowledged frames the stream already has.
 Stored = Callable[[Iterable[Frames]], Iterable[int]]
 
 
@@ -61,16 +61,16 @@ class Publisher:
 
     def __init__(self, client: Client, options: SinkOptions) -> None:
         self.inbox = b"_INBOX.%016x." % random.getrandbits(64)
-        self.stored: Stored | None = None  # called after a lost connection; None if the ids suffice
+        self.stored: Stored | None = None  # called after a lost connection; None: the ids are sufficient
         self._client = client
         self._options = options
-        self._failures = 0  # in a row, without an acknowledgement between them
+        self._failures = 0  # consecutive failures without an acknowledgement in between
         self._acks = Acks(self.inbox)
         self._under_way: deque[Frames] = deque()
         self._size = 0  # bytes of these
-        self._refused: set[int] = set()  # refused temporarily; they wait until the others are done
-        self._listening = 0  # the connection with our subscription
-        self._heard_at_s = time.monotonic()  # when input was last read
+        self._refused: set[int] = set()  # temporarily refused rows, which wait until the others are done
+        self._listening = 0  # number of the connection that has the subscription
+        self._heard_at_s = time.monotonic()  # time at which input was last read
 
     @property
     def last_seq(self) -> int:
@@ -86,7 +86,7 @@ class Publisher:
         """Send frames as soon as the window has room. Their row numbers must be higher than all earlier ones.
 
         Raises:
-            PublishFailed, AccessDenied: one of this call or of an earlier one was not stored.
+                PublishFailed, AccessDenied: a message of this call, or of an earlier one, was not stored.
         """
         count = len(frames.numbers)
         if not count:
@@ -103,7 +103,7 @@ class Publisher:
             self._client.send(frames.data)
 
     def flush(self) -> None:
-        """Wait for all acknowledgements. Raises as publish() does."""
+        """Wait for all acknowledgements. Raises the errors of publish()."""
         self._wait(0)
 
     def _listen(self) -> None:
@@ -127,7 +127,7 @@ class Publisher:
             acks.forget_before(done.numbers[-1] + 1)
 
     def _catch_up(self) -> None:
-        """Handle input that arrived while rows were slow, since a server closes connections with unanswered PINGs."""
+        """Handle input that arrived while rows came slowly: a server closes connections that do not answer PINGs."""
         if time.monotonic() < self._heard_at_s + CATCH_UP_S:
             return
         self._acks.enough = 0
@@ -138,7 +138,7 @@ class Publisher:
 
     @contextmanager
     def _enduring(self) -> Iterator[None]:
-        """Forget failures when acknowledgements came; after a lost connection publish again."""
+        """Reset the count of failures when acknowledgements come; after a lost connection, publish again."""
         before = self._acks.waiting
         lost: SparkError | None = None
         try:
@@ -227,7 +227,7 @@ class Publisher:
                 error = worse
 
     def _count_failure(self, why: str, failed: type[PublishFailed]) -> None:
-        """Wait longer than the last time, or give up."""
+        """Wait longer than the last time; after too many failures, give up."""
         self._failures += 1
         if self._failures > self._options.retries:
             raise failed(
@@ -252,7 +252,7 @@ T = TypeVar("T")
 
 
 def patiently(retries: int, act: Callable[[], T], client: Client | None = None) -> T:
-    """Return the result of `act`; after a lost connection `client` reconnects and `act` is repeated."""
+    """Return the result of `act`. After a lost connection, `client` reconnects and `act` is repeated."""
     failures = 0
     while True:
         try:
@@ -268,10 +268,10 @@ def patiently(retries: int, act: Callable[[], T], client: Client | None = None) 
 
 
 def publish_one(client: Client, subject: str, payload: bytes, headers: bytes, retries: int) -> PubAck:
-    """Publish one message and return the server's answer, possibly an error; it may be stored twice.
+    """Publish one message; return the server's answer, which may be an error. The message may be stored twice.
 
     Raises:
-        PublishFailed: no answer, after all retries.
+            PublishFailed: no answer after all retries.
     """
     for failures in range(retries + 1):
         try:
@@ -296,4 +296,4 @@ def _reconnect(client: Client, error: SparkError) -> None:
         try:
             client.reconnect()
         except ServerUnreachable:
-            pass  # the next try says so
+            pass  # the next attempt will report it

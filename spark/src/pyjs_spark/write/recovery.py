@@ -1,10 +1,11 @@
-"""Messages of an earlier attempt at a batch, found in the stream by the sink's own header of each message.
+"""Finds messages of an earlier attempt at a batch in the stream, by the header that the sink adds to each message.
 
-This is needed only after a crash: the stream is read once from the place where the batch began. Before that, a
-publish that the stream must refuse ensures that all earlier publishes are stored. Bytes of a dead process's
-connection may still arrive at the server, so the end is read until no new messages arrive.
+Only needed after a crash: the stream is read once, from the place where the batch began. Before that, a
+message is published that the stream must refuse; the refusal proves that all earlier messages were handled.
+Bytes from the connection of a dead process may still arrive at the server, so the end is read until no new
+messages come.
 
-A repeated batch must be equal: a stored row with other content, or at another place, means that the query now returns
+A repeated batch must be equal. If a stored row has other content, or another place, then the query returns
 other rows or partitions than before, and the write fails.
 """
 
@@ -27,10 +28,10 @@ from pyjs_spark.read import pull
 from pyjs_spark.read.ranges import ReadRange, Report
 from pyjs_spark.write.publish import WRONG_LAST_SEQ, publish_one
 
-NEVER_LAST = 2**62  # a last sequence that no stream has
+NEVER_LAST = 2**62  # a last sequence that no stream can have
 QUIET_S = 0.2
-OTHERS_WAIT_S = 5.0  # later rows of other partitions come from their new attempts, which may take hours
-OTHERS_MAX = 200_000  # contents of other partitions to keep, enough to detect changed partitions
+OTHERS_WAIT_S = 5.0  # later rows of other partitions come from new attempts, which may take hours
+OTHERS_MAX = 200_000  # rows of other partitions whose content is compared; enough to notice changed partitions
 LAST_SEQ = re.compile(r"wrong last sequence: (\d+)")
 OWN_LINE = re.compile(rb"(?i)(?:nats-msg-id: pyjs:|pyjs-sink:|nats-expected-stream:)[^\r\n]*\r\n")
 ID_LINE = re.compile(rb"(?i)\r\nnats-msg-id: ([^\r\n]*)")
@@ -41,8 +42,8 @@ class Found:
     """Rows of one batch that a partition has found in the stream."""
 
     mine: dict[int, int] = field(default_factory=dict)  # row of this partition -> content
-    ids: set[bytes] = field(default_factory=set)  # of rows with their own ids, in all partitions
-    # Content of rows of other partitions, of many at most.
+    ids: set[bytes] = field(default_factory=set)  # own ids of rows, in all partitions
+    # Content of rows in other partitions, up to OTHERS_MAX.
     others: Counter[int] = field(default_factory=Counter)
     missing: int = 0  # sequences of the range without a message
 
@@ -52,7 +53,7 @@ class Found:
 
 
 def content(subject: bytes, headers: bytes, data: bytes) -> int:
-    """Return a hash of a message's content; stored and new messages with equal content have equal hashes."""
+    """Return a hash of a message's content; a stored and a new message with equal content have equal hashes."""
     lines = OWN_LINE.sub(b"", headers.removeprefix(HEAD))
     return zlib.crc32(data, zlib.crc32(lines, zlib.crc32(subject)))
 
@@ -64,14 +65,14 @@ class Recovery:
     client: Client
     stream: str
     created: str
-    subject: str  # one that the stream accepts
+    subject: str  # a subject that the stream accepts
     batch_mark: bytes  # the mark of a framing without the partition
     part: int
     retries: int
     keeps_subjects: bool  # whether the stream stores messages under the subjects to which they were published
 
     def find(self, after: int) -> Found:
-        """Return the rows stored after sequence `after`, once no more rows of this partition arrive."""
+        """Return the rows stored after sequence `after`; waits until no more rows of this partition arrive."""
         found, low, looks = Found(), after + 1, 0
         patient_until_s = time.monotonic() + OTHERS_WAIT_S
         while True:
@@ -84,7 +85,7 @@ class Recovery:
             time.sleep(QUIET_S)
 
     def _last_seq(self) -> int:
-        """Return a last sequence that is not below that of any message stored before this call."""
+        """Return a last sequence that is not lower than that of any message stored before this call."""
         headers = b"%bNats-Expected-Last-Sequence: %d\r\n\r\n" % (HEAD, NEVER_LAST)
         said = publish_one(self.client, self.subject, b"", headers, self.retries)
         last = LAST_SEQ.search(said.text)
@@ -154,10 +155,10 @@ def sent(frames: Frames, *, with_subjects: bool = True) -> Iterator[tuple[int, b
 
 @dataclass(frozen=True, slots=True)
 class ReplayCheck:
-    """Compares the rows of a replay with the messages found, and selects the rows still to send."""
+    """Compares the rows of a repeated batch with the messages found; selects the rows that must still be sent."""
 
     found: Found
-    what: str  # names the batch in errors
+    what: str  # describes the batch in errors
     keeps_subjects: bool  # as in Recovery
 
     def stored(self, frames: Frames) -> set[int]:

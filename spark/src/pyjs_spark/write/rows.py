@@ -1,10 +1,11 @@
 """Rows of a user as cells of messages, and the checks of their values.
 
-A whole batch is checked before any part of it is sent, by its buffers and its distinct subjects, so that a valid
-batch needs no Python per row. Only for an error is the row searched, since the error names the row and its content.
+A whole batch is checked before any part of it is sent, using its buffers and its distinct subjects; so a
+valid batch needs no Python per row. Only if there is an error is the row searched, because the error shows
+its number and content.
 
 Headers that were instructions for an earlier publish of the same message are left out, since the sink sets
-its own: `Nats-Expected-*` and `Nats-Batch-*`, `Pyjs-Sink`, and message ids of a sink.
+its own: `Nats-Expected-*`, `Nats-Batch-*`, `Pyjs-Sink`, and message ids that a sink created.
 
 Source: ADR-4 (headers: names of printable ASCII without colon), nats.docs "Subject-Based Messaging".
 """
@@ -26,8 +27,8 @@ from pyjs_spark.write.columns import RowPlan
 
 HEADERS = pa.map_(pa.string(), pa.list_(pa.string()))
 TEXTS = pa.map_(pa.string(), pa.string())
-NAME = re.compile(r"[!-9;-~]+")  # of a header
-MADE = "pyjs:"  # the start of an id that a sink has created
+NAME = re.compile(r"[!-9;-~]+")  # a header's name
+MADE = "pyjs:"  # prefix of ids that a sink creates
 LEFT_OUT = re.compile(r"(?i)nats-(?:expected|batch)-.*|pyjs-sink")
 SUBJECTS_KEPT = 100_000
 SHOWN = 60
@@ -55,7 +56,7 @@ class RowReader:
         self._stream_subjects = ", ".join(stream_subjects)
         self._size_max = size_max
         self._own_size = own_size
-        self._good: set[str] = set()  # subjects that were checked
+        self._good: set[str] = set()  # subjects that were checked and are valid
         self._good_names: set[str] = set()
 
     def columns(self, batch: pa.RecordBatch, first: int) -> Columns:
@@ -178,7 +179,7 @@ class RowReader:
             )
 
     def _own_headers(self, headers: pa.MapArray, first: int) -> tuple[pa.MapArray, bytes]:
-        """Return the headers without those of earlier publishes, and which rows have a message id among them."""
+        """Return the headers without those for earlier publishes, and which rows have a message id among them."""
         names = headers.keys
         known = [name for name in pc.unique(names).to_pylist() if _is_special(name)]
         if not known:
@@ -249,7 +250,7 @@ def _shown(text: str | None) -> str:
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    """Return a column of texts or bytes with 4-byte offsets that start at its first value."""
+    """Return a column of texts or bytes whose 4-byte offsets start at its first value."""
     kind = array.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return array
@@ -258,7 +259,7 @@ def _plain(array: pa.Array) -> pa.Array:
 
 
 def _with_lists(column: pa.MapArray) -> pa.MapArray:
-    """Return maps of lists, whose entries begin with those of the first row; null rows have none."""
+    """Return maps of lists whose entries begin with those of the first row; null rows have no entries."""
     kind = column.type.item_type
     is_listed = pa.types.is_list(kind) or pa.types.is_large_list(kind)
     plain = column.cast(HEADERS if is_listed else TEXTS).take(pa.array(range(len(column)), pa.int64()))
@@ -282,7 +283,7 @@ def _owner(offsets: pa.Array) -> Callable[[int], int]:
 def _header_sizes(headers: pa.MapArray) -> pa.Array:
     """Return the size in bytes of the header lines of each row."""
     values = headers.items.values
-    value_sizes = pc.add(pc.binary_length(values).cast(pa.int64()), 4)  # ": " and CRLF
+    value_sizes = pc.add(pc.binary_length(values).cast(pa.int64()), 4)  # plus 4 for ": " and CRLF
     lists = headers.items
     counts = pc.list_value_length(lists).cast(pa.int64())
     name_sizes = pc.multiply(pc.binary_length(headers.keys).cast(pa.int64()), counts)
@@ -310,6 +311,6 @@ def _header_cells(headers: pa.MapArray) -> HeaderCells:
 
 
 def _offsets(buffer: pa.Buffer | None, at: int, count: int) -> memoryview:
-    if not count or buffer is None:  # then there may be no buffer
+    if not count or buffer is None:  # an empty array may have no buffer
         return memoryview(bytes(4)).cast("i")
     return memoryview(buffer).cast("B").cast("i")[at : at + count + 1]

@@ -1,4 +1,4 @@
-"""The block `authorization`: a single user or a list, default permissions, the service that authenticates clients.
+"""The block `authorization`: one user or a list, default permissions, and the service that authenticates clients.
 
 A single user and a list exclude each other; users without permissions get the defaults.
 
@@ -19,7 +19,7 @@ from pyjs.wire.nkeys import CURVE, public_key
 
 
 def read_auth_timeout(reading: Reading, key: Key, value: Value, target: object) -> int:
-    """Read a duration, or a number of seconds, neither of which causes a warning here."""
+    """Read a duration or a number of seconds; unlike elsewhere, a number without a unit causes no warning."""
     data = value.data
     if isinstance(data, int | float) and not isinstance(data, bool):
         timeout_ns = int(data * NS_PER_S)

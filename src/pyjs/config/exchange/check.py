@@ -210,7 +210,7 @@ def _collide(subject: str, other: str) -> bool:
 
 
 def _with(visited: set[str], name: str) -> set[str]:
-    """Add `name` to `visited` and return that same set, so that a search visits each account once."""
+    """Add `name` to `visited` and return the same set, not a copy: a search visits each account once."""
     visited.add(name)
     return visited
 

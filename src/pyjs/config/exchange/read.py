@@ -1,6 +1,7 @@
 """The blocks `exports`, `imports` and `mappings` of a file, read into declarations.
 
-Where nats-server refuses the same, the cause has its text. Checks that need all accounts are in check.py.
+Where nats-server refuses the same declaration, the cause has its text. Checks over all accounts are in
+check.py.
 
 Source: nats.docs "Accounts"; behaviour of nats-server 2.15.1.
 """

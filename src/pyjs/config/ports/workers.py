@@ -12,7 +12,7 @@ from dataclasses import replace
 from pyjs.config.errors import Place, Problem
 from pyjs.config.options import ClusterOptions, MonitoringOptions, Options, RouteUrl, Worker
 
-WORKERS_MAX = 64  # Msg.told has 64 bits, one of which stays free
+WORKERS_MAX = 64  # Msg.told has one bit per worker: 64 bits, one of which stays unused
 RANGE_FIX = f"use a number from 1 to {WORKERS_MAX}"
 
 

@@ -5,9 +5,9 @@
              | first u64 | synced u64 | check u64
     seal   = "PYJSSEAL" | last u64 | end u64 | group u64 | next u64 | boot u64 | check u64
 
-Both copies of the header are equal. `NNNNNNNN.log` is a file of the log, `NNNNNNNN.spare` one to be reused,
-`fresh.tmp` one being created. Unused bytes may have any value: records of another file are not valid, since the id of
-the file, which is never reused, is the seed of every check.
+Both copies of the header are equal. `NNNNNNNN.log` is a file of the log, `NNNNNNNN.spare` one that will be
+reused, `fresh.tmp` one that is being created. Unused bytes may have any value: records of another file are
+not valid, because the seed of every check is the id of the file, which is never reused.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ HEADER = Struct("<8sHBBI7Q")
 SEAL = Struct("<8s6Q")
 FIRST_AT = HEADER.size  # of the first record
 TAIL_SIZE = 128  # the seal and the second header, at the end of the file
-GUARD_SIZE = 512  # between records and seal, so that no sector has both
+GUARD_SIZE = 512  # bytes between records and seal, so that no sector contains both
 LOG, SPARE, FRESH, TEMPORARY = ".log", ".spare", "fresh.spare", "fresh.tmp"
-UNKNOWN_MACHINE = 1  # a start of a machine that no other one is the same as
+UNKNOWN_MACHINE = 1  # stands for a start of a machine that cannot be identified; never equal to another start
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
-DIRECTORY = ".raft"  # in the store directory; no account is called so, a dot is escaped in its name
+DIRECTORY = ".raft"  # in the store directory; never an account's directory, since dots in account names are escaped
 
 
 class UnknownLog(PyjsError):
@@ -49,13 +49,13 @@ class Header(NamedTuple):
     """The header of a file."""
 
     size: int  # of the file
-    id: int  # seed of every check of the file
-    number: int  # as in the name
-    boot: int  # how often the node has started
+    id: int  # seed of every check in the file
+    number: int  # as in the file name
+    boot: int  # how many times the node has started
     first: int  # number of the first record
     synced: int  # records up to this number are durable
     machine: int = (
-        0  # the boot of the machine, whose memory has the unsynced records; 0: no node relies on that
+        0  # boot of the machine in whose memory unsynced records are safe; 0: no node relies on them
     )
 
     def encode(self) -> bytes:
@@ -66,13 +66,13 @@ class Header(NamedTuple):
 
 
 class Seal(NamedTuple):
-    """The end of a file, written when that is durable, because the next file exists or the log is closed."""
+    """The end of a file, written once it is durable that the next file exists, or when the log is closed."""
 
     last: int  # number of the last record
-    end: int  # offset behind it
-    group: int  # of the last record, 0 for a census
-    next: int  # number of the next file, 0: the log was closed
-    boot: int  # of the next file, or of this one
+    end: int  # offset after the last record
+    group: int  # group of the last record; 0: it was a census
+    next: int  # number of the next file; 0: the log was closed
+    boot: int  # of the next file; of this one if the log was closed
 
     def encode(self, file_id: int) -> bytes:
         """Return the bytes."""
@@ -89,12 +89,12 @@ class LogFile:
         self.header = header
         self.path = path
         self.size = header.size
-        self.end = header.size - TAIL_SIZE - GUARD_SIZE  # of the room for records
+        self.end = header.size - TAIL_SIZE - GUARD_SIZE  # end of the space for records
         self.fd = -1
-        self.groups: set[int] = set()  # groups that may have something here
-        self.crowded: set[int] = set()  # groups with too much here to write it again
-        self.written = 0  # offset behind the last written record
-        self.free_at = 0  # nothing here is needed once this record is durable; 0: something is
+        self.groups: set[int] = set()  # groups that may have needed records in this file
+        self.crowded: set[int] = set()  # groups that have too many records here to copy them
+        self.written = 0  # offset after the last written record
+        self.free_at = 0  # once the record with this number is durable, the file is not needed; 0: it is needed
 
 
 def machine_of(disk: Disk) -> int:
@@ -122,7 +122,7 @@ def number_in(name: str, suffix: str = LOG) -> int:
 
 
 def header_in(data: bytes, path: str) -> Header | None:
-    """Return the header in some bytes, or None if they are not an intact header.
+    """Return the header in `data`, or None if these bytes are not an intact header.
 
     Raises:
         UnknownLog: another version wrote it.
@@ -140,7 +140,7 @@ def header_in(data: bytes, path: str) -> Header | None:
 
 
 def seal_in(data: bytes, file_id: int) -> Seal | None:
-    """Return the seal in some bytes, or None if they are not an intact seal of the file."""
+    """Return the seal in `data`, or None if these bytes are not an intact seal of the file."""
     if len(data) < SEAL.size or data[: len(SEAL_MAGIC)] != SEAL_MAGIC:
         return None
     _, *fields, check = SEAL.unpack(data[: SEAL.size])
@@ -148,6 +148,6 @@ def seal_in(data: bytes, file_id: int) -> Seal | None:
 
 
 def is_nothing(data: bytes, number: int, path: str) -> bool:
-    """Return whether these bytes hold no header of this file yet: zeros, or the header of an older file."""
+    """Return whether these bytes are not yet a header of this file: zeros, or the header of an older file."""
     old = header_in(data, path)
     return not data.strip(b"\0") or (old is not None and old.number != number)

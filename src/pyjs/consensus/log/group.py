@@ -1,11 +1,11 @@
 """The index of the node log for one group.
 
-A group is intact or damaged. An intact one has its whole log:
+A group is intact or damaged. An intact group has its whole log:
 
     first = start + 1, last = start + number of entries, start_term <= term of each entry, terms do not decrease
 
-A damaged one has lost a record. Only records after the loss count; as soon as they form a complete log, the group is
-intact again. Every change of a group corresponds to a record that is written or read.
+A damaged group has lost a record. Then only records after the loss are used; as soon as they form a complete
+log, the group is intact again. Every change of a group corresponds to a record that is written or read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyjs.consensus.log.records import Membership
 if TYPE_CHECKING:
     from pyjs.consensus.log.records import Base
 
-FILE_SHIFT = 40  # a place is the number of its file, and the offset in it
+FILE_SHIFT = 40  # a place is the number of the file, shifted by this, and the offset in the file
 
 
 class StoredGroup:
@@ -54,16 +54,16 @@ class StoredGroup:
         self.conf = Membership()
         self.start = 0
         self.start_term = 0
-        self.state = b""  # of the application at `start`
+        self.state = b""  # state of the application at `start`
         self.hard = (0, 0, 0)  # term, vote, commit
         self.written_commit = 0  # the commit index in its last record
         self.damage = ""  # a description of the loss; "": the group is intact
-        self.seq = 0  # records that the group has had
-        self.seen = 0  # while a log is read: the number of the last record that proves `seq`
-        self.base_place = 0  # of its GROUP record
+        self.seq = 0  # number of records that the group has had
+        self.seen = 0  # while a log is read: number of the last record that proves `seq`
+        self.base_place = 0  # place of its GROUP record
         self.size = 0  # bytes of its GROUP record and of its entries
         self._base_size = 0
-        self._is_based = False  # damaged, but start and conf are newer than the loss
+        self._is_based = False  # damaged, but `start` and the membership are newer than the loss
         self._first = 1  # index of the first entry here; start + 1 if intact
         self._terms = array("Q")
         self._places = array("Q")
@@ -71,7 +71,7 @@ class StoredGroup:
 
     @property
     def is_damaged(self) -> bool:
-        """Return whether a record of the group was lost: it must come back as another peer."""
+        """Return whether a record of the group was lost: the replica must return as another peer."""
         return bool(self.damage)
 
     @property
@@ -104,7 +104,7 @@ class StoredGroup:
         return self._places[at], self._sizes[at]
 
     def append(self, index: int, term: int, place: int, size: int) -> None:
-        """Add an entry; it replaces those from its index on."""
+        """Add an entry; it replaces the entries with its index or a higher one."""
         at = index - self._first
         if not 0 <= at <= len(self._terms):
             assert self.damage  # an intact log has no gaps
@@ -120,7 +120,7 @@ class StoredGroup:
             self._heal()
 
     def begin_at(self, base: Base, last: int, place: int, size: int, *, reset: bool) -> None:
-        """Apply a GROUP record: the log begins after `base.start`, and its entries up to `last` stay."""
+        """Apply a GROUP record: the log begins after `base.start`, and its entries up to `last` are kept."""
         assert base.start <= last
         self.name, self.peer, self.conf = base.name, base.peer, base.conf
         self.start, self.start_term = base.start, base.start_term
@@ -133,11 +133,11 @@ class StoredGroup:
         elif self._first <= base.start + 1 and self.last == last:
             self._heal()
         else:
-            assert self.damage  # an intact log has what its start leaves
+            assert self.damage  # an intact log has every entry after its start
             self._is_based = True
 
     def lose(self, damage: str) -> None:
-        """Record a loss: records before it no longer count."""
+        """Record a loss: records before it are no longer used."""
         self.damage = self.damage or damage
         self._is_based = False
         self._clear(0)
@@ -149,7 +149,7 @@ class StoredGroup:
         assert not self._terms or self.start_term <= self._terms[0]
 
     def _heal(self) -> None:
-        """Mark the group as intact: all entries after the start are present."""
+        """Mark the group as intact, because all entries after the start are present."""
         self.damage, self._is_based = "", False
         self._forget(self.start + 1 - self._first)
 

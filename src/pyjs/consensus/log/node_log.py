@@ -1,22 +1,24 @@
-"""The log of a node: all its groups in one sequence of records, one write and one sync a turn.
+"""The log of a node: all its groups in one sequence of records, with one write and one sync per turn.
 
-    log.write(write, payloads)      # staged, for any number of groups
+        log.write(write, payloads)      # stage changes, for any number of groups
     log.flush()                     # one write
     job = log.begin_sync(); log.finish_sync(job, job())     # durable; the job runs in any thread
 
 Invariants, asserted by each writer:
 
-    synced <= written < number      synced: durable, written: in the file, number: of the next record
+        synced <= written < number      synced: durable, written: in the file, number: of the next record
     seq(record) = seq(record of the group before it) + 1; the first record of a replica has seq = number
     first = start + 1, start <= last, commit <= last, terms of entries do not decrease, start_term <= the first
-    (term, commit) never decreases as a pair, nor does commit alone but by `forget_commit`; vote changes only from 0
-    within a term
+        (term, commit) never decreases as a pair; commit decreases only by `forget_commit`; vote changes only
+        from 0
+        within a term
     oldest file <= file of a group's GROUP record and of each of its entries
 
-Each place in a file is written only once by a process, so a combination of number, place and id is never repeated. A
-file is reused when no group needs it. Records that idle groups have in the oldest file are copied to the end of the
-log, a few with each write; `crowding` lists groups with many records there, for the owner to compact. After a failed
-write or sync the log accepts nothing more, since only the next start can find out which records are durable.
+A process writes each place in a file only once, so a combination of number, place and id is never repeated. A
+file is reused when no group needs it. The records of idle groups in the oldest file are copied to the end of
+the log, a few with each write. `crowding` lists the groups that have many records there; the owner must
+compact them. After a failed write or sync the log accepts nothing more, since only the next start can find
+out which records are durable.
 
 Long because every change of a group stages its records here.
 
@@ -64,19 +66,19 @@ if TYPE_CHECKING:
     from pyjs.consensus.log.sync_job import FreshFileJob, SyncJob
 
 FILE_SIZE = 64 << 20
-FILES_FEW = 2  # files more than twice of what all groups have; with more, the oldest one is emptied
-CARRY_SHARE = 64  # a flush writes again at most this part of a file,
-CARRY_RECORDS = 512  # and so many records, and at least one group
-CARRY_GROUP_SHARE = 4  # a group with more than this part of a file, or more records, is left to its owner
+FILES_FEW = 2  # more files than twice what all groups need, plus this many: the oldest one is emptied
+CARRY_SHARE = 64  # a flush copies at most this part of a file,
+CARRY_RECORDS = 512  # at most this many records, and at least one group
+CARRY_GROUP_SHARE = 4  # a group with more than this part of a file, or more records, is not copied but compacted
 STEP_SIZE = 1 << 20
-BODY_SIZE = 4096  # read at once for an entry without its payload
-BOOT_JUMP = 1024  # after damage that may have hidden starts
+BODY_SIZE = 4096  # bytes read at once for an entry without its payload
+BOOT_JUMP = 1024  # added to the boot number after damage that may have hidden starts
 BOOTS_MAX = 1 << 24
 OFFSET_BITS = (1 << FILE_SHIFT) - 1
 
 
 class Write(Protocol):
-    """The changes of a group that the engine wants to be written."""
+    """The changes of a group that the engine wants to store."""
 
     @property
     def group(self) -> int:
@@ -84,7 +86,7 @@ class Write(Protocol):
 
     @property
     def hard(self) -> tuple[int, int, int] | None:
-        """Return term, vote and commit; None if they are unchanged."""
+        """Return term, vote and commit index, or None if they are unchanged."""
 
     @property
     def first(self) -> int:
@@ -92,14 +94,14 @@ class Write(Protocol):
 
     @property
     def entries(self) -> Sequence[tuple[int, int, bytes]]:
-        """Return term, kind and body of entries, which replace everything from `first` on."""
+        """Return term, kind and body of the entries, which replace all entries from `first` on."""
 
 
 class NodeLog:
-    """The log of one node. `incarnation` is 64 bits that no other process has ever had.
+    """The log of one node. `incarnation` is 64 bits that no other process has ever used.
 
-    `machine` identifies the boot of the machine, None stands for the current one. It is 0 if entries are acknowledged
-    only after their sync; the log is then never in doubt.
+    `machine` identifies the boot of the machine; None means the current one. It is 0 if entries are
+    acknowledged only after they were synced; the log is then never in doubt.
     """
 
     def __init__(
@@ -117,15 +119,15 @@ class NodeLog:
         self._directory = directory
         self._file_size = file_size
         self.groups: dict[int, StoredGroup] = {}
-        self.is_doubtful = False  # what others were told of may be lost, by a power cut since the last start
+        self.is_doubtful = False  # a power failure since the last start may have lost acknowledged records
         self._machine = machine_of(disk) if machine is None else machine
         self.damages = 0  # damaged places found since the start
-        self.error: StoreFailed | None = None  # why the log refuses everything
+        self.error: StoreFailed | None = None  # the reason why the log accepts nothing more
         self._shelf = Shelf(disk, directory, file_size)
         self._end = Staging(self._shelf, self.groups, incarnation, file_size)
         self._files_max = FILES_FEW
-        self._late_commits: set[int] = set()  # groups whose commit index is newer than their last record
-        self._counted_at = 0  # the newest file when that was computed
+        self._late_commits: set[int] = set()  # groups whose commit index is newer than in their last record
+        self._counted_at = 0  # number of the newest file when this was computed
         self._written = 0
         self._job: SyncJob | None = None
 
@@ -136,7 +138,7 @@ class NodeLog:
 
     @property
     def lost_unknown(self) -> bool:
-        """Return whether the log may have lost a whole group, now or at an earlier start: see `end_doubt`."""
+        """Return whether the log may have lost a whole group, now or at an earlier start; see `end_doubt`."""
         return self._end.is_in_doubt
 
     # -- start ---------------------------------------------------------------------------------------------
@@ -185,7 +187,7 @@ class NodeLog:
         self._written = end.number - 1
 
     def _write_again(self, replay: Replay) -> Iterator[None]:
-        """Write records again that no later one proves durable: an earlier process may have failed to sync them."""
+        """Write records again that no later record proves durable: an earlier process may not have synced them."""
         if not replay.unsynced:
             return
         _, first_file, first_at = replay.unsynced[0]
@@ -200,7 +202,7 @@ class NodeLog:
                 yield
 
     def _begin_boot(self, replay: Replay) -> None:
-        """Begin the file of this start; bytes after the end of the log are invalid from now on."""
+        """Begin the file of this start, after which all later bytes of older files are invalid."""
         self._sync_now(self._shelf.sync_job(self._written))
         self._end.synced = self._written
         self._shelf.find_spares()
@@ -216,7 +218,7 @@ class NodeLog:
         self.finish_sync(job, job())
         if self.error is not None:
             raise self.error
-        for path in replay.broken:  # not before: without this start's file, it alone tells of a loss
+        for path in replay.broken:  # not earlier: until this start has a file, only these files show the loss
             self._log.error(f"  {path} is set aside as {set_aside(self._disk, path)}")
         for path, size in replay.stale:
             self._shelf.retire(path, size)
@@ -231,7 +233,7 @@ class NodeLog:
     def create(
         self, group: int, name: str, peer: int, conf: Members, start: int, start_term: int, state: bytes = b""
     ) -> None:
-        """Stage a new group, or a new replica in place of the current one."""
+        """Stage the creation of a group, or of a new replica in place of the current one."""
         self._check_working()
         assert group > 0
         assert peer > 0
@@ -239,7 +241,7 @@ class NodeLog:
         new.name, new.peer, new.conf, new.state = name, peer, Membership.of(conf), state
         new.start, new.start_term = start, start_term
         self._stage_base(new, RESET, start)
-        self.groups[group] = new  # a census before its record lists the one before it
+        self.groups[group] = new  # a census that precedes its record must list the state before it
 
     def remove(self, group: int) -> None:
         """Stage the removal of a group."""
@@ -251,10 +253,11 @@ class NodeLog:
         del self.groups[group]
 
     def write(self, write: Write, payloads: Sequence[bytes] = ()) -> bool:
-        """Stage hard state and entries of a write, with a payload for each entry: b"" if it has none.
+        """Stage the hard state and entries of a write, with a payload for each entry (b"": it has none).
 
-        Return whether anything is staged: a commit index alone is part of the next record, or of `stage_commits`. A
-        snapshot in it is not staged: the caller calls `point` when its data is durable.
+        Return whether anything is staged. A commit index alone is not: it becomes part of the next record, or
+        of `stage_commits`. A snapshot in the write is not staged: the caller calls `point` when its data is
+        durable.
 
         Raises:
             CorruptRecord: the group is damaged.
@@ -284,9 +287,10 @@ class NodeLog:
         return True
 
     def stage_commits(self) -> bool:
-        """Stage the commit indexes that no record has; return whether there are any.
+        """Stage the commit indexes that are in no record; return whether there are any.
 
-        A restart works without them, but applies the last entries only when a leader says that they are committed.
+        A restart works without them, but then applies the last entries only when a leader reports them as
+        committed.
         """
         late, self._late_commits = self._late_commits, set()
         is_staged = False
@@ -317,9 +321,9 @@ class NodeLog:
         file.groups.add(group.number)
 
     def point(self, group: int, index: int, term: int, conf: Members, state: bytes) -> None:
-        """Stage a new start of a group's log, after a compaction or an installed snapshot.
+        """Stage a new start of a group's log, after a compaction or after the installation of a snapshot.
 
-        Entries after `index` stay if the log has `index` with this term, otherwise the log is empty.
+        Entries after `index` are kept if the log has `index` with this term; otherwise the log is then empty.
 
         Raises:
             CorruptRecord: the group is damaged.
@@ -334,7 +338,7 @@ class NodeLog:
     def _stage_base(
         self, group: StoredGroup, flags: int, last: int, base: Base | None = None, room: int = 0
     ) -> LogFile:
-        """Stage a GROUP record, with room for further records; `last` is the last index after it. Return its file."""
+        """Stage a GROUP record, with room for more records; `last` is the last index after it. Return its file."""
         if base is None:
             base = Base(group.peer, group.start, group.start_term, group.conf, group.name)
         body = encode_base(base)
@@ -398,7 +402,7 @@ class NodeLog:
         return None
 
     def finish_sync(self, job: SyncJob, error: Exception | None) -> None:
-        """Handle the result of a sync: without an error, the records written before it began are durable."""
+        """Handle the result of a sync: if it succeeded, the records written before it began are durable."""
         assert job is self._job
         self._job = None
         if error is not None:
@@ -415,7 +419,7 @@ class NodeLog:
 
     @property
     def is_syncing(self) -> bool:
-        """Return whether a sync is under way: the log cannot be closed."""
+        """Return whether a sync is running; the log cannot be closed then."""
         return self._job is not None
 
     @property
@@ -434,7 +438,7 @@ class NodeLog:
         return [file.path.rpartition("/")[2] for file in self._shelf.files.values()]
 
     def trust(self) -> None:
-        """End the doubt of the log by beginning a new file: every acknowledged entry is here."""
+        """End the doubt about the log by beginning a new file: every acknowledged entry is here."""
         self._check_working()
         self.is_doubtful = False
         self._end.machine = self._machine
@@ -446,17 +450,17 @@ class NodeLog:
         one.hard = (*one.hard[:2], one.start)
 
     def end_doubt(self) -> None:
-        """Stage that all groups are known: those that may have been lost are back as other peers, or removed."""
+        """Stage a record that all groups are known: those that may be lost were replaced or removed."""
         self._check_working()
         self._end.end_doubt()
 
     def witness(self) -> None:
-        """Write a record that proves the last records durable, if none does yet; call it when the node is idle.
+        """Write a record that proves the last records durable, if there is none yet; call this when the node is idle.
 
         Without this record, damage to the last records looks like the end of a log that was never synced.
 
         Raises:
-            StoreFailed: as `flush`.
+                StoreFailed: as `flush` does.
         """
         self._check_working()
         if self._end.claimed < self._end.synced:
@@ -464,15 +468,15 @@ class NodeLog:
             self.flush()
 
     def begin_fresh_file(self) -> FreshFileJob | None:
-        """Return a job that creates a file in advance, or None if there is one; its end goes to `finish_fresh_file`.
+        """Return a job that creates a file in advance, or None if there is one; `finish_fresh_file` gets its result.
 
-        Without such a file the log creates files when it needs them, and their syncs are slower.
+        Without it, the log creates a file when it needs one, and the first syncs of that file are slower.
         """
         self._check_working()
         return self._shelf.fresh_job()
 
     def finish_fresh_file(self, job: FreshFileJob, error: Exception | None) -> None:
-        """Add the created file. A failed sync ends the log; after other errors it continues without the file."""
+        """Add the created file. A failed sync ends the log; after another error it continues without the file."""
         self._shelf.made(job, error)
         if error is None or self.error is not None:
             return
@@ -518,7 +522,7 @@ class NodeLog:
         Raises:
             KeyError: there is no such entry.
             NotNow: it is not written yet, or memory is short.
-            CorruptRecord: the record is damaged, and so is the group from now on.
+                CorruptRecord: the record is damaged; the group now counts as damaged too.
         """
         view, head = self._read(self._intact(group), index, whole=True)
         found = payload_of(view, 0, head)
@@ -529,7 +533,7 @@ class NodeLog:
         """Return term, kind and body of each entry, as the engine needs them to open a group.
 
         Raises:
-            NotNow, CorruptRecord: as `payload`.
+                NotNow, CorruptRecord: as `payload` does.
         """
         one = self._intact(group)
         found = []
@@ -539,7 +543,7 @@ class NodeLog:
         return found
 
     def _read(self, group: StoredGroup, index: int, *, whole: bool) -> tuple[memoryview, Head]:
-        """Return bytes and head of the record of an entry; `whole` includes and checks its payload."""
+        """Return bytes and head of the record of an entry; if `whole`, its payload is included and checked."""
         place, size = group.place_of(index)
         file, at = self._shelf.files[place >> FILE_SHIFT], place & OFFSET_BITS
         if at + size > file.written:
@@ -573,11 +577,11 @@ class NodeLog:
     # -- files to use again --------------------------------------------------------------------------------
 
     def crowding(self) -> list[int]:
-        """Return the groups with too many records in the oldest file to copy; they must be compacted."""
+        """Return the groups that have too many records in the oldest file to copy them; they must be compacted."""
         return sorted(self._shelf.oldest.crowded) if self._has_many_files() else []
 
     def _has_many_files(self) -> bool:
-        """Return whether more than half of the log is unneeded; this bounds copied bytes by written bytes."""
+        """Return whether more than half of the log is unneeded; so no more bytes are copied than written."""
         files = self._shelf.files
         if len(files) <= FILES_FEW:
             return False
@@ -604,7 +608,7 @@ class NodeLog:
             left -= group.size
             try:
                 self._carry_group(group)
-            except NotNow:  # memory is short: another write tries it again
+            except NotNow:  # memory is short: a later write tries again
                 oldest.groups.add(number)
                 return
         for number in list(oldest.crowded):
@@ -615,12 +619,12 @@ class NodeLog:
             oldest.free_at = self._end.number - 1
 
     def _carry_group(self, group: StoredGroup) -> None:
-        """Write all records of a group again, as one change."""
+        """Copy all records of a group to the end of the log, as one change."""
         if not group.damage:
             try:
                 read = [self._read(group, i, whole=True) for i in range(group.start + 1, group.last + 1)]
             except CorruptRecord:
-                pass  # it is damaged now
+                pass  # the group is damaged now
         if group.damage:
             self._stage_base(group, RESET | DAMAGED_FLAG, group.start)
             return
@@ -633,7 +637,7 @@ class NodeLog:
 
 
 def _body_end(data: bytes) -> int:
-    """Return the number of bytes of a record that are needed to check head and body."""
+    """Return how many bytes of a record are needed to check its head and body."""
     if len(data) < HEAD.size:
         return RECORD_SIZE_MIN
     return RECORD_SIZE_MIN + int(Head._make(HEAD.unpack_from(data)).body_size)

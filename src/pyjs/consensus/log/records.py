@@ -5,15 +5,16 @@
              | before u64 | group u64 | seq u64 | term u64 | vote u64 | commit u64 | last u64 | entry_term u64
              | payload_check u64
 
-Little-endian. `check` is the XXH3-64 of head and body, its seed is the id of the file; `payload_check` that of the
-payload, with seed 0. docs/node-log-format.md is the specification. Invariants of a log, asserted by its writer:
+Little-endian. `check` is the XXH3-64 of head and body, seeded with the id of the file; `payload_check` is
+that of the payload, with seed 0. docs/node-log-format.md is the specification. Invariants of a log, asserted
+by its writer:
 
-- number(next record) = number + 1, through all files; synced < number.
+- number(next record) = number + 1, across all files; synced < number.
 - seq(next record of a group) = seq + 1; term, vote and commit are the group's hard state after the record.
 - last is the last index of the group after the record; for an entry it is the index of that entry.
 - term never decreases, vote changes only from 0 or with a higher term, commit <= last.
 
-Knows nothing of files, and of the meaning of an entry.
+Knows nothing of files or of the meaning of an entry.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ BASE = Struct(
 PAIR = Struct("<QQ")
 RECORD_SIZE_MIN = HEAD.size + CHECK.size
 MARK_BITS = 0xFFFFFFFF
-MARK_SET = 0x80808080  # no byte of a mark is zero, so that a search passes zeros fast
+MARK_SET = 0x80808080  # no byte of a mark is zero, so that a search can skip zeros quickly
 NAME_SIZE_MAX = 0xFFFF
 
 hash_of = xxhash.xxh3_64_intdigest
@@ -47,20 +48,20 @@ hash_of = xxhash.xxh3_64_intdigest
 class RecordKind(IntEnum):
     """The kinds of records."""
 
-    WRITE = 1  # the hard state, with flag ENTRY also an entry
-    GROUP = 2  # name, replica, membership and log start of a group
-    REMOVE = 3  # the group is gone
-    CENSUS = 4  # how many records groups have
+    WRITE = 1  # the hard state; with flag ENTRY, an entry too
+    GROUP = 2  # name, replica, membership and start of the log of a group
+    REMOVE = 3  # the group was removed
+    CENSUS = 4  # how many records each group has
 
 
 class Flag(IntFlag):
     """Bits of `flags`."""
 
-    ENTRY = 1  # an entry of WRITE: it replaces those from its index on
-    MORE = 2  # the next record belongs to the same change: both count, or none
-    RESET = 4  # GROUP: nothing before it is part of the group
+    ENTRY = 1  # WRITE has an entry, which replaces those with its index or a higher one
+    MORE = 2  # the next record belongs to the same change: either both are used, or none
+    RESET = 4  # GROUP: records before it do not belong to the group any more
     DAMAGED = (
-        8  # GROUP: the log of this replica lost something; CENSUS: groups that it does not name may be lost
+        8  # GROUP: the log of this replica has lost something; CENSUS: groups not in the list may be lost
     )
 
 
@@ -80,7 +81,7 @@ class Head(NamedTuple):
     body_size: int
     number: int
     synced: int
-    before: int  # the group of the record before this one, 0 for a census
+    before: int  # group of the record before this one; 0: it was a census
     group: int
     seq: int
     term: int
@@ -92,7 +93,7 @@ class Head(NamedTuple):
 
 
 class Members(Protocol):
-    """A membership, in the form of the engine."""
+    """A membership, as the engine's type."""
 
     @property
     def voters(self) -> Sequence[int]:
@@ -108,7 +109,7 @@ class Members(Protocol):
 
     @property
     def next_learners(self) -> Sequence[int]:
-        """Return the voters that will be learners."""
+        """Return the voters that will become learners."""
 
     @property
     def auto_leave(self) -> bool:
@@ -116,7 +117,7 @@ class Members(Protocol):
 
 
 class Membership(NamedTuple):
-    """A stored membership; its fields are the arguments of the engine's `Conf`, which wants lists."""
+    """A stored membership; its fields are the arguments of the engine's `Conf`, which requires lists."""
 
     voters: tuple[int, ...] = ()
     learners: tuple[int, ...] = ()
@@ -126,7 +127,7 @@ class Membership(NamedTuple):
 
     @classmethod
     def of(cls, members: Members) -> Membership:
-        """Return the copy of a membership."""
+        """Return a membership as a Membership."""
         return cls(
             tuple(members.voters),
             tuple(members.learners),
@@ -152,7 +153,7 @@ def mark_of(file_id: int) -> bytes:
 
 
 def head_at(view: memoryview, at: int, end: int, file_id: int) -> Head | None:
-    """Return the head of the record at `at`, or None if head, body or size are not valid.
+    """Return the head of the record at `at`, or None if head, body or size are invalid.
 
     The payload is not checked.
     """
@@ -192,7 +193,7 @@ def decode_base(body: bytes) -> Base:
     """Return the content of a GROUP record.
 
     Raises:
-        ValueError, struct.error: the body is not one of a GROUP record.
+            ValueError, struct.error: the body is not that of a GROUP record.
     """
     peer, start, start_term, *sizes, auto_leave, _, name_size = BASE.unpack_from(body)
     at = BASE.size
@@ -216,7 +217,7 @@ def decode_census(body: bytes) -> tuple[int, Sequence[tuple[int, int]]]:
     """Return `since`, and group and last seq of each group.
 
     Raises:
-        struct.error: the body is not one of a CENSUS record.
+            struct.error: the body is not that of a CENSUS record.
     """
     (since,) = CHECK.unpack_from(body)
     return since, [(group, seq) for group, seq in PAIR.iter_unpack(memoryview(body)[CHECK.size :])]

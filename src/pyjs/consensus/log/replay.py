@@ -1,14 +1,14 @@
-"""Reads a node log: its groups, its end, and its lost records. Writes nothing.
+"""Reads a node log: its groups, its end, and its lost records. Does not write.
 
-A missing record was either never durable, or is damaged. `synced` of a later record decides: if it shows that the
-missing record was durable, the record is damaged, and reading continues after it. Otherwise the log ends there, as
-after a power cut, and later records count as not written.
+A missing record was either never durable, or is damaged. `synced` in later records decides: if it shows that
+the missing record was durable, the record is damaged, and reading continues after it. Otherwise the log ends
+there, as after a power failure, and later records count as not written.
 
-Damage affects the groups of the lost records. They are found in three ways: the next record names the group of the
-record before it, the next record of a group has a gap in its `seq`, and a census lists the groups with records since
-the previous census. If the groups of some lost records remain unknown, every group without a later record or census
-entry may have lost them and counts as damaged too. A group is intact again when the records after the loss form a
-complete log.
+Damage affects the groups of the lost records. These groups are found in three ways: the next record has the
+group of the record before it, the next record of a group has a gap in its `seq`, and a census lists the
+groups with records since the previous census. If the groups of some lost records remain unknown, every group
+without a later record or census entry may have lost them and counts as damaged too. A group is intact again
+when the records after the loss form a complete log.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from pyjs.base.disk import Disk
 
 STEP_SIZE = 1 << 20  # bytes that are read at a step
-UNREADABLE = b"\xff" * HEADER.size  # neither a header nor unwritten space
+UNREADABLE = b"\xff" * HEADER.size  # stands for an unreadable header: not a header, and not unwritten space
 NO_BEGINNING = "the beginning of its log is missing"
 NO_RECORD = "a record of it is missing"
 SET_APART = "it lost a part of its log earlier"
@@ -73,7 +73,7 @@ class Loss:
     size: int
     what: str
     first: int  # number of the first lost record
-    left: int = 0  # lost records whose groups are not known
+    left: int = 0  # number of lost records whose groups are unknown
     groups: set[int] = field(default_factory=set)
 
     def __str__(self) -> str:
@@ -92,34 +92,34 @@ class Change:
 
 
 class Replay:
-    """One reading of the files in a directory."""
+    """One reading of the log files in a directory."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self._directory = directory
         self.groups: dict[int, StoredGroup] = {}
         self.losses: list[Loss] = []
-        self.notes: list[Loss] = []  # damage that costs nothing
-        self.files: list[LogFile] = []  # with records that count, oldest first
-        self.stale: list[tuple[str, int]] = []  # path and size of files with nothing that counts
+        self.notes: list[Loss] = []  # damage by which nothing is lost
+        self.files: list[LogFile] = []  # files with records that are used, oldest first
+        self.stale: list[tuple[str, int]] = []  # path and size of files that have no records that are used
         self.broken: list[str] = []  # paths of files without a readable header
-        self.ends: dict[int, int] = {}  # by number of file: the offset behind its last record
+        self.ends: dict[int, int] = {}  # by number of the file: the offset after its last record
         self.next_number = 1  # number of the next record
-        self.last_group = 0  # of the last record, 0 for a census
-        self.last_file = 0  # the highest number in a name
-        self.boot = 0  # the highest
-        self.machine = 0  # of the newest file, see Header; 0 if the log was closed
+        self.last_group = 0  # group of the last record; 0: it was a census
+        self.last_file = 0  # the highest number in a file name
+        self.boot = 0  # the highest boot in a header
+        self.machine = 0  # machine in the header of the newest file; 0 if the log was closed
         self.synced = 0  # records up to this number are known to be durable
         self.records = 0
         self.is_in_doubt = False  # an earlier start found that groups may be missing
-        self.unsynced: deque[tuple[int, int, int]] = deque()  # number, file, offset of records after `synced`
+        self.unsynced: deque[tuple[int, int, int]] = deque()  # number, file and offset of each record after `synced`
         self._headers: list[LogFile] = []
         self._changes: list[Change] = []
         self._is_over = False
 
     @property
     def lost_unknown(self) -> bool:
-        """Return whether lost records have unknown groups: a group that is missing here may have existed."""
+        """Return whether lost records have unknown groups, so that a group that is missing here may have existed."""
         return bool(self.broken) or any(loss.left for loss in self.losses)
 
     def steps(self) -> Iterator[None]:
@@ -158,7 +158,7 @@ class Replay:
             head, tail = self._read_ends(fd, size)
             header = header_in(head, path)
             if header is not None and header.number == number and header.size != size:
-                tail = b""  # it was cut
+                tail = b""  # the file was truncated
         copies = [header_in(data, path) for data in (head, tail[-HEADER.size :])]
         header = next((each for each in copies if each and each.number == number), None)
         bad = [not is_nothing(data, number, path) for data in (head, tail[-HEADER.size :])]
@@ -188,7 +188,7 @@ class Replay:
         return ends[0], ends[1]
 
     def _limit(self, at: int) -> int:
-        """Return the number from which on records of a file do not count, since a later file begins with it."""
+        """Return the record number at which a later file begins: from it on, records in this file are ignored."""
         return min((file.header.first for file in self._headers[at + 1 :]), default=1 << 64)
 
     # -- records -------------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ class Replay:
         return None
 
     def _pass_gap_before(self, at_file: int, data: bytes) -> bool:
-        """Record that the records before a file are lost; return whether that is damage."""
+        """Record that the records before a file are lost; return whether this is damage."""
         file = self._headers[at_file]
         if file.header.synced < self.next_number and not self._is_witnessed(at_file, data, FIRST_AT - 1):
             self._is_over = True
@@ -241,7 +241,7 @@ class Replay:
         return True
 
     def _pass_gap(self, at_file: int, data: bytes, at: int, found_at: int, found: Head) -> bool:
-        """Record that the records before a place are lost; return whether that is damage."""
+        """Record that the records before a place are lost; return whether this is damage."""
         if found.synced < self.next_number and not self._is_witnessed(at_file, data, at):
             self._is_over = True
             return False
@@ -252,7 +252,7 @@ class Replay:
         return True
 
     def _lose_one(self, number: int) -> None:
-        """Record the group of the single record of the last loss; 0: it was a census."""
+        """Record the group of the last loss, which is a single record; 0: it was a census."""
         loss = self.losses[-1]
         loss.left = 0
         if number:
@@ -298,7 +298,7 @@ class Replay:
     # -- changes -------------------------------------------------------------------------------------------
 
     def _take(self, at_file: int, data: bytes, at: int, head: Head) -> bool:
-        """Apply the next record; return whether it counts."""
+        """Apply the next record; return whether it was used."""
         file, view = self._headers[at_file], memoryview(data)
         payload = payload_of(view, at, head)
         if payload is None and not self._is_witnessed(at_file, data, at):
@@ -334,7 +334,7 @@ class Replay:
         group.lose(str(loss))
 
     def _group_of(self, head: Head) -> StoredGroup:
-        """Return the group of a record; count the missing records of the group before it."""
+        """Return the group of a record; count the records of the group that are missing before it."""
         group = self.groups.get(head.group)
         if group is None:
             group = self.groups[head.group] = StoredGroup(head.group)
@@ -352,7 +352,7 @@ class Replay:
         hit = [loss for loss in self.losses if loss.first > group.seen and loss.left]
         for loss in hit:
             loss.groups.add(group.number)
-        if len(hit) == 1 and count <= hit[0].left:  # more: its beginning is among them
+        if len(hit) == 1 and count <= hit[0].left:  # if more are missing, the creation of the group is among them
             hit[0].left -= count
         group.lose(str(hit[-1]) if hit else NO_RECORD)
 
@@ -448,7 +448,7 @@ class Replay:
         self.losses.append(Loss(path, at, 0, what, self.next_number, left=UNKNOWN_MANY))
 
     def _judge(self) -> None:
-        """Mark groups that may have lost records as damaged; remove intact groups from the losses."""
+        """Mark groups that may have lost records as damaged; remove groups that are intact from the losses."""
         for loss in self.losses:
             for group in self.groups.values():
                 if loss.left and group.seen < loss.first:
@@ -464,7 +464,7 @@ class Replay:
 
 
 def _follows(group: StoredGroup, change: Change) -> bool:
-    """Return whether a record can be the next one of its group by the rules of the writer."""
+    """Return whether a record can be the next one of its group, according to the invariants of the writer."""
     head, base = change.head, change.base
     if base is not None and head.flags & RESET:
         return base.start <= head.last

@@ -1,9 +1,9 @@
-"""The files of a node log on the disk: opened, filled, synced, sealed, and reused.
+"""The files of a node log on disk: opened, filled, synced, sealed, and reused.
 
-A file that no group needs is renamed to a spare, and a spare is renamed to become the next file. Each name is durable
-before the next rename: otherwise a power cut could leave an old name with new contents.
+A file that no group needs is renamed to a spare; a spare is renamed to become the next file. Each name is
+durable before the next rename: otherwise a power failure could leave an old name with new contents.
 
-Invariant: files are freed oldest first, and only when the replacements of their records are durable.
+Invariant: files are freed oldest first, and only after the copies of their needed records are durable.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ class Shelf:
         self.directory = directory
         self._file_size = file_size
         self.files: dict[int, LogFile] = {}  # by number
-        self.newest: LogFile  # the last one of them, which is being filled
-        self._spares: list[tuple[str, int]] = []  # path and size, their names are durable
-        self._renamed: list[tuple[str, int]] = []  # the same, but the next sync makes their names durable
+        self.newest: LogFile  # the last one, which is being filled
+        self._spares: list[tuple[str, int]] = []  # path and size of spares whose names are durable
+        self._renamed: list[tuple[str, int]] = []  # path and size of spares whose names the next sync makes durable
         self._dirty: dict[int, LogFile] = {}  # written since the last sync began
         self._names_changed = False
         self._unsealed: list[tuple[LogFile, Seal]] = []
         self._making: FreshFileJob | None = None
-        self._failed_at = 0  # number of the newest file when a spare could not be made
+        self._failed_at = 0  # number of the newest file when the creation of a spare failed
 
     @property
     def oldest(self) -> LogFile:
-        """Return the file to free next."""
+        """Return the file that will be freed next."""
         return next(iter(self.files.values()))
 
     def add(self, file: LogFile, seal: Seal | None) -> None:
-        """Add the next file, which is created by its first write; `seal` is for the one before it."""
+        """Add the next file, which its first write creates; `seal` is for the file before it."""
         if seal is not None:
             self._unsealed.append((self.newest, seal))
         self.files[file.number] = self.newest = file
@@ -55,7 +55,7 @@ class Shelf:
         self.files[file.number] = self.newest = file
 
     def find_spares(self) -> None:
-        """Find spares that earlier processes left; remove a file that was being created."""
+        """Find spares that earlier processes left; remove a file whose creation was interrupted."""
         for name in self._disk.list_dir(self.directory):
             path = f"{self.directory}/{name}"
             if name == TEMPORARY:
@@ -69,7 +69,7 @@ class Shelf:
     # -- writing -------------------------------------------------------------------------------------------
 
     def write(self, file: LogFile, offset: int, data: bytes) -> None:
-        """Write records after those of the file."""
+        """Write records at the end of a file."""
         if file.fd < 0:
             self._open_new(file)
         assert offset == file.written
@@ -78,7 +78,7 @@ class Shelf:
         self._dirty[file.number] = file
 
     def write_again(self, file: LogFile, size: int, offset: int) -> None:
-        """Write bytes of the file again: that they can be read does not prove that they reached the disk."""
+        """Write bytes of the file again, since being readable does not prove that they reached the disk."""
         self._disk.write_at(file.fd, self._disk.read_at(file.fd, size, offset), offset)
         self._dirty[file.number] = file
 
@@ -138,7 +138,7 @@ class Shelf:
     # -- files in advance ----------------------------------------------------------------------------------
 
     def fresh_job(self) -> FreshFileJob | None:
-        """Return the making of a spare; None if there is one, one is being made, or it failed beside this file."""
+        """Return a job that creates a spare; None if there is one, a job is running, or it failed for this file."""
         if self._spares or self._renamed or self._making is not None:
             return None
         if self._failed_at == self.newest.number:
@@ -160,5 +160,5 @@ class Shelf:
         for file in self.files.values():
             fd, file.fd = file.fd, -1
             if fd >= 0:
-                with suppress(OSError):  # a sync has reported what was to be reported
+                with suppress(OSError):  # a sync has already reported any error
                     self._disk.close_file(fd)

@@ -1,8 +1,8 @@
-"""Records that wait for the next write, numbered and placed.
+"""Records that wait for the next write; their numbers and places are already assigned.
 
-Invariants: synced < number of each record; the records of a change are in one file; a file begins with a census of
-all groups; within a file a census follows about every CENSUS_EVERY bytes, and lists the groups with records since the
-one before.
+Invariants: synced < number of each record; the records of a change are in one file; a file begins with a
+census of all groups; within a file a census follows about every CENSUS_EVERY bytes, and lists the groups with
+records since the previous census.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ class Staging:
         self._incarnation = incarnation
         self._file_size = file_size
         self.boot = 0
-        self.machine = 0  # for the next files, see Header
-        self.is_in_doubt = False  # groups that are not here may have been lost
+        self.machine = 0  # for the headers of new files, see Header
+        self.is_in_doubt = False  # groups that are not in the log may have been lost
         self.number = 1  # of the next record
         self.synced = 0  # records up to this number are durable
-        self.claimed = 0  # as stated in the last staged record
-        self.before = 0  # group of the last record, 0: a census
-        self.at = 0  # where the next record goes in the newest file
+        self.claimed = 0  # `synced` in the last staged record
+        self.before = 0  # group of the last record; 0: it was a census
+        self.at = 0  # offset of the next record in the newest file
         self._chunks: list[tuple[LogFile, int, list[bytes]]] = []  # file, offset, parts
-        self._parts: list[bytes] = []  # of the last one
+        self._parts: list[bytes] = []  # parts of the last chunk
         self._touched: dict[int, int] = {}  # seq of the groups with records since the last census; 0: removed
-        self._census_number = 0  # of that census
-        self._census_due_at = 0  # offset
+        self._census_number = 0  # number of the record of that census
+        self._census_due_at = 0  # offset in the file at which the next census is due
 
     @property
     def is_empty(self) -> bool:
@@ -99,7 +99,7 @@ class Staging:
         self._stage_census(body, DAMAGED_FLAG if self.is_in_doubt else 0)
 
     def end_doubt(self) -> None:
-        """Stage a census of all groups, as the complete list."""
+        """Stage a census that lists all groups: every other group does not exist."""
         self.is_in_doubt = False
         size = RECORD_SIZE_MIN + CHECK.size + PAIR.size * len(self._groups)
         if self.at + size > self._shelf.newest.end:
@@ -108,11 +108,11 @@ class Staging:
             self._stage_all()
 
     def seal(self, next_file: int) -> Seal:
-        """Return the seal of the newest file as it is now; `next_file` is 0 if the log is closed."""
+        """Return the seal of the newest file at its present end; `next_file` is 0 if the log is closed."""
         return Seal(self.number - 1, self.at, self.before, next_file, self.boot)
 
     def stage_census(self) -> None:
-        """Stage a list of the groups with records since the last one; it also states the last durable record."""
+        """Stage a list of the groups with records since the last census; it also has the last durable record."""
         size = RECORD_SIZE_MIN + CHECK.size + PAIR.size * len(self._touched)
         if self.at + size > self._shelf.newest.end:
             self.begin_file(0, self._shelf.newest.number + 1)

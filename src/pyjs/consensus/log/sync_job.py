@@ -22,13 +22,13 @@ class SyncJob:
     def __init__(self, disk: Disk, files: list[LogFile], directory: str, mark: int) -> None:
         self.disk = disk
         self.files = files  # in the order of their records
-        self.directory = directory  # ""; no names changed
-        self.mark = mark  # records up to this number are durable after it
-        self.seals: list[tuple[LogFile, bytes]] = []  # of files whose successors are durable after it
-        self.spares: list[tuple[str, int]] = []  # path and size of files whose new names it makes durable
+        self.directory = directory  # "": no names changed
+        self.mark = mark  # records up to this number are durable after the job
+        self.seals: list[tuple[LogFile, bytes]] = []  # seals of files, written when the next file is durable
+        self.spares: list[tuple[str, int]] = []  # path and size of files whose new names the job makes durable
 
     def __call__(self) -> Exception | None:
-        """Sync data, then names, then write the seal; return the first error, or None if all is durable."""
+        """Sync data, then names, then write the seals; return the first error, or None if all is durable."""
         try:
             for file in self.files:
                 self.disk.sync_file(file.fd)
@@ -43,14 +43,14 @@ class SyncJob:
 
 
 class FreshFileJob:
-    """Creates a file of zeros, so that later syncs of its records write no metadata."""
+    """Creates a file of zeros; later syncs of records in it then write no metadata."""
 
     def __init__(self, disk: Disk, directory: str, size: int) -> None:
         self._disk = disk
         self._directory = directory
         self.size = size
         self.path = f"{directory}/{FRESH}"
-        self.has_failed_sync = False  # what the disk forgot then, a later sync would not report
+        self.has_failed_sync = False  # the sync failed: a later sync would not report data that were lost
 
     def __call__(self) -> Exception | None:
         """Write the file; return the error, or None if the file is durable."""

@@ -59,8 +59,8 @@ NameKey = tuple[tuple[tuple[str, str], ...], ...]
 def name_key(name: str) -> NameKey | None:
     """Return the parts of a distinguished name, for comparison in any order, or None if it is invalid.
 
-    Attributes of one part (`CN=joe+OU=A`) stay together, and parts that occur twice count twice; otherwise a
-    certificate could be mistaken for that of another user.
+    Attributes of one part (`CN=joe+OU=A`) stay together, and a part that occurs twice counts twice. Otherwise
+    a certificate could be mistaken for that of another user.
     """
     if "=" not in name:
         return None

@@ -1,9 +1,9 @@
-"""Decisions about publishing, by subject: results of the permission lists of one user.
+"""Cached decisions about whether a user may publish to a subject, from the user's permission lists.
 
-All sessions of the user share them. A full table is emptied; the subjects in use soon return. Knows nothing
-of the lists.
+All sessions of the user share them. A full table is emptied; the subjects in use are soon in it again. Knows
+nothing of the lists.
 
-Compiled: every publish of a user with lists asks here (benchmarks/: 1-1-perm, jspub-perm).
+Compiled: every publish of a user with lists looks here (benchmarks/: 1-1-perm, jspub-perm).
 """
 from pyjs.base.table cimport table_free, table_get, table_init, table_put
 
@@ -11,7 +11,7 @@ cdef enum:
     MAY = 1
     MAY_NOT = 2
     ENTRIES_MAX = 1024
-    SIZE_MAX = 256              # bytes of a subject; a longer one is decided again each time
+    SIZE_MAX = 256              # bytes of a subject; decisions about longer ones are not cached
 
 
 cdef class Decisions:

@@ -1,6 +1,7 @@
-"""CONNECT and INFO: parsed options of a client, fields of the server.
+"""CONNECT and INFO: the options that a client sends, and the fields that the server sends.
 
-Knows nothing of sessions. Field names, order and defaults as nats-server 2.15: tests/conformance/scenarios.
+Knows nothing of sessions. Field names, order and defaults follow nats-server 2.15:
+tests/conformance/scenarios.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class ConnectOptions:
     proxy_sig: str = ""
 
 
-# The known keys: option ("" if client connections do not use it) and type.
+# The known keys, each with its option ("" if client connections do not use it) and type.
 CONNECT_FIELDS: dict[str, tuple[str, type]] = {
     "verbose": ("verbose", bool),
     "pedantic": ("pedantic", bool),
@@ -139,5 +140,5 @@ def _read_slowly(line: bytes) -> object:
 
 
 def info_line(fields: dict[str, object]) -> bytes:
-    """Return the INFO line, with nats-server's space before the line end."""
+    """Return the INFO line; like nats-server's, it has a space before the line end."""
     return b"INFO " + orjson.dumps(fields) + b" \r\n"

@@ -1,8 +1,8 @@
 """Login of one session: CONNECT, the password check, and changes of users by a reload.
 
-One attempt at a time: while a thread checks a password, the input of the session waits (`await_verdict`) and is
-parsed after the verdict. The authentication timeout continues meanwhile. Texts and their order as nats-server 2.15:
-tests/conformance/scenarios/auth.
+One attempt at a time: while a thread checks a password, the input of the session waits (`await_verdict`) and
+is parsed after the result. The authentication timeout is not extended. Texts and their order follow
+nats-server 2.15: tests/conformance/scenarios/auth.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ VIOLATION = "Authorization Violation"
 FAILURE = "Authentication Failure"
 EXPIRED = "Authentication Expired", "User Authentication Expired"  # close reason, -ERR
 TOO_MANY_SUBSCRIPTIONS = "Maximum Subscriptions Exceeded", "maximum subscriptions exceeded"
-SIGNATURE_WORK = 1600  # of `Turn.input_left`, to check one signature: some 0.1 ms
+SIGNATURE_WORK = 1600  # in units of `Turn.input_left`; checking one signature takes some 0.1 ms
 TYPES = {"nats": "STANDARD", "websocket": "WEBSOCKET", "in_process": "IN_PROCESS"}
 
 
 class Attempt(Protocol):
-    """Work that a login waits for."""
+    """Work whose result a login needs."""
 
     def cancel(self) -> None:
         """Forget the login: its session has ended."""
 
 
 class Started(Attempt, Protocol):
-    """Work on which a login depends; `start` begins it."""
+    """An attempt that has not begun yet; `begin` starts it."""
 
     def begin(self) -> None:
-        """Start the work; it calls back, perhaps at once."""
+        """Start the work; its callback may be called at once."""
 
 
 class Login:
@@ -54,7 +54,7 @@ class Login:
 
     def __init__(self, session: ClientSession) -> None:
         self._session = session
-        self.label = ""  # follows the name of the connection in log lines, from the first login on
+        self.label = ""  # appended to the name of the connection in log lines, after the first login
         self._attempt: Attempt | None = None  # the running check
         self._authenticator: Authenticator | None = None  # of `_attempt`
         self._expiry: Timer | None = None  # the end of the user's token
@@ -76,14 +76,14 @@ class Login:
         """Return the user of a client that sends other operations before CONNECT, or None if it must not."""
         session, callouts = self._session, self._session.host.callouts
         user = self._entrance().default_user(TYPES[session.peer.kind])
-        # If a service decides, it is asked after CONNECT.
+        # If a service decides about clients, it is only asked after CONNECT.
         return None if callouts is not None and callouts.rules_for(session, user) is not None else user
 
     def cancel(self) -> None:
         """Cancel the running check: the session has ended."""
         if self._attempt is not None:
             self._attempt.cancel()
-            self._attempt = None  # it calls back: a cycle would outlive the session
+            self._attempt = None  # it has a reference to this login: a cycle would outlive the session
         if self._expiry is not None:
             self._expiry.cancel()
 
@@ -124,7 +124,7 @@ class Login:
         return self._entrance().claim(session.options, session.link.tls, session.nonce, kind)
 
     def _welcome(self, user: User | None) -> None:
-        """Admit the user found in the configuration file, unless a service decides."""
+        """Admit the user found in the configuration file, or ask the service if it decides about clients."""
         session, callouts = self._session, self._session.host.callouts
         rules = None if callouts is None else callouts.rules_for(session, user)
         if callouts is None or rules is None:
@@ -133,7 +133,7 @@ class Login:
             self._wait_for(callouts.ask(session, rules, None, self._answered))
 
     def _wait_for(self, attempt: Started) -> None:
-        """Start the attempt; parse nothing until `_answered`."""
+        """Start the attempt; parse no more input until `_answered`."""
         self._session.await_verdict()
         self._attempt = attempt
         attempt.begin()
@@ -219,7 +219,7 @@ class Login:
         if self._entrance() is self._authenticator:
             then(claim.user if holds else None)
         elif then == self._welcome:
-            self._log_in()  # a reload changed the users meanwhile
+            self._log_in()  # a reload changed the users meanwhile: check again
         else:
             self.reauthorize()
 
@@ -229,21 +229,21 @@ class Login:
         """Apply changed users: close clients that are no longer allowed, update the permissions of the others."""
         session = self._session
         if self._attempt is not None:
-            return  # the verdict will use the new users
+            return  # the running check will use the new users
         if not self._has_proxy():
             self._finish(NOT_TRUSTED)
             return
         if session.user is not None and session.user.token is not None:
             if session.host.trust is None:
-                session.close("Client Closed")  # the service decides again when it reconnects
-            return  # with operators, a new token of its account changes it
+                session.close("Client Closed")  # the service decides again when the client reconnects
+            return  # in operator mode, only a new token of its account changes the user
         if session.awaiting_auth:
             if not self._entrance().required:
                 session.enter()
             return
         claim = self._claim()
         if claim.user is None or claim.user.account != session.account.name:
-            # nats-server reports nothing to a user that was removed or moved to another account
+            # nats-server sends no error to a user that was removed or moved to another account
             named = bool(session.options.user or session.options.nkey) or claim.user is not None
             session.close("Client Closed" if named else FAILURE, "" if named else VIOLATION)
             return
@@ -268,7 +268,7 @@ class Login:
             self._session.close(FAILURE, VIOLATION)
 
     def _drop_forbidden(self) -> None:
-        """Remove subscriptions that are no longer allowed, and report each; update the filters of the others."""
+        """Remove subscriptions that are no longer allowed, and report each one; update the filters of the others."""
         session, permissions = self._session, self._session.permissions
         for sub in list(session.subscriptions.values()):
             allowed = permissions is None or permissions.may_subscribe(sub.subject, sub.queue)

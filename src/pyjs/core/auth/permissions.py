@@ -1,8 +1,8 @@
 """Permissions of a user: allow and deny lists of subjects for publish and subscribe.
 
-Decisions as in nats-server: an empty or missing allow list allows everything, deny wins over allow, a
-subscription must lie inside one allow entry. A wildcard subscription that overlaps a deny entry is allowed, but
-the denied messages are not delivered to it (`filters_messages`, Sink.accepts).
+Decisions follow nats-server: an empty or missing allow list allows everything, deny wins over allow, and a
+subscription must lie inside one allow entry. A wildcard subscription that overlaps a deny entry is allowed,
+but the denied messages are not delivered to it (`filters_messages`, Sink.accepts).
 
 Source: nats.docs "Authorization"; tests/conformance/scenarios/auth.
 """
@@ -24,8 +24,8 @@ FEW = 8  # a list with at most this many entries is compared one by one
 class ResponsePermission(NamedTuple):
     """Permission to publish to reply subjects of received messages (allow_responses)."""
 
-    messages_max: int  # per reply subject; < 1: unlimited
-    expires_ns: int  # < 1: never
+    messages_max: int  # answers per reply subject; < 1: unlimited
+    expires_ns: int  # time to answer, in ns; < 1: no limit
 
 
 def _split(entry: str) -> tuple[bytes, bytes]:
@@ -39,7 +39,7 @@ def _plain(entries: Iterable[str]) -> list[tuple[bytes, bytes]]:
 
 
 class Filters:
-    """One list of allowed or denied subjects: up to FEW are compared one by one, more are searched in a trie."""
+    """One list of allowed or denied subjects: up to FEW entries are compared one by one, more use a trie."""
 
     __slots__ = ("_trie", "entries")
 
@@ -60,7 +60,7 @@ class Filters:
         return any(not found.sid for found in self._trie.match(subject))
 
     def queues_matching(self, subject: bytes) -> list[bytes]:
-        """Return the queues of the entries that match `subject`, taken literally: `a.*` matches `a.>`."""
+        """Return the queues of the entries that match `subject` as a literal: the entry `a.*` matches `a.>`."""
         if self._trie is None:
             return [queue for entry, queue in self.entries if subject_matches(subject, entry)]
         return [found.sid for found in self._trie.match(subject)]
@@ -140,7 +140,7 @@ class Permissions:
     def may_subscribe(self, subject: bytes, queue: bytes) -> bool:
         """Return whether a SUB of `subject` in group `queue` (b"" for none) is allowed."""
         allowed = True
-        if not all(subject.split(b".")):  # no entry matches it; it is refused for itself, if not for this
+        if not all(subject.split(b".")):  # an empty token matches no entry; if allowed here, it is refused as invalid
             return not self.subscribe_allow.entries
         if self.subscribe_allow.entries:
             plain, queues = _sorted(self.subscribe_allow.queues_holding(subject))
@@ -148,7 +148,7 @@ class Permissions:
         return allowed and not self._denies(subject, queue)
 
     def _denies(self, subject: bytes, queue: bytes) -> bool:
-        """Return whether the deny list refuses `subject` to a subscription in `queue` (b"" for none)."""
+        """Return whether the deny list forbids a subscription to `subject` in group `queue` (b"" for none)."""
         if not self.subscribe_deny.entries:
             return False
         plain, queues = _sorted(self.subscribe_deny.queues_matching(subject))

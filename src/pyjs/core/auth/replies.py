@@ -1,7 +1,7 @@
 """Reply subjects that a client may publish to because it received requests (allow_responses).
 
-Every received request is noted, so each step is O(1): entries expire in the order in which they were noted.
-Memory is limited: when the total size of the entries is too large, the oldest are dropped.
+A client may receive many requests, so each step is O(1): entries expire in the order in which they were
+added. Memory is limited: when the total size of the entries is too large, the oldest are dropped.
 Knows nothing of sessions. Source: nats.docs "Authorization", allow_responses.
 """
 
@@ -11,7 +11,7 @@ from collections import OrderedDict
 
 from pyjs.core.auth.permissions import ResponsePermission
 
-# Bytes of all entries of one client: 260,000 unanswered requests with usual inboxes.
+# Bytes of all entries of one client: 260,000 unanswered requests with reply subjects of usual length.
 SIZE_MAX = 64 * 1024 * 1024
 ENTRY_SIZE = 200  # bytes of an entry in addition to its subject
 
@@ -31,7 +31,7 @@ class Replies:
         return len(self._leaves)
 
     def note(self, reply: bytes, now_ns: int) -> None:
-        """Allow answers to `reply` from now on."""
+        """Allow answers to `reply`, beginning now."""
         leaves = self._leaves
         if leaves.pop(reply, None) is None:
             self.size += ENTRY_SIZE + len(reply)
@@ -45,7 +45,7 @@ class Replies:
             self._forget(oldest)
 
     def take(self, reply: bytes, now_ns: int) -> bool:
-        """Use one answer to `reply`; return whether it is allowed."""
+        """Count one answer to `reply`; return whether it is allowed."""
         leave = self._leaves.get(reply)
         if leave is None:
             return False

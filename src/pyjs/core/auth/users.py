@@ -1,12 +1,12 @@
 """Users: their passwords or tokens, accounts and permissions.
 
-A secret is plain or bcrypt (`$2a$…`), distinguished by its prefix as in nats-server. A bcrypt check takes longer than
-a turn, so it is a Job. Verified pairs are remembered, as keyed hashes and only in memory, until the users are read
-again.
+A secret is plain or bcrypt (`$2a$…`), distinguished by its prefix as in nats-server. A bcrypt check takes
+longer than a turn, so it is a Job. Verified pairs of secret and password are cached, as keyed hashes and only
+in memory, until the users are read again.
 
-A refusal takes the same time whether or not the user exists, and for every kind and cost of secret: a server with
-bcrypt secrets does the work of its most expensive one for each refusal. Knows nothing of the wire: a session passes
-the options of CONNECT.
+A refusal takes the same time whether or not the user exists, whatever the kind and cost of the secret: if any
+secret is bcrypt, each refusal does the work of the most expensive one. Knows nothing of the wire: a session
+passes the options of CONNECT.
 
 Source: nats.docs "Authentication"; tests/conformance/scenarios/auth.
 """
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 GLOBAL_ACCOUNT = "$G"
 SYSTEM_ACCOUNT = "$SYS"
-VERIFIED_MAX = 4096  # remembered pairs of secret and password
-PASSWORD_MAX = 72  # bytes that bcrypt uses; nats-server ignores the rest too
+VERIFIED_MAX = 4096  # cached pairs of secret and password
+PASSWORD_MAX = 72  # bytes that bcrypt uses; like nats-server, it ignores the rest
 BCRYPT_FORMS = ("$2a$", "$2b$", "$2x$", "$2y$")
 SALT = "." * 22  # for checks that only consume time
 
@@ -46,7 +46,7 @@ class UserToken:
     expires_at_ns: int  # of the monotonic clock; 0: never
     subs: int
     payload: int
-    default_permissions: bool  # it has the permissions of its account
+    default_permissions: bool  # the user has the default permissions of its account
     bearer: bool
     text: str  # the token; "": the user came from a service
     name: str
@@ -101,7 +101,7 @@ class PasswordCheck(Job):
         self.claim = claim
         self.cancelled = False  # the result is no longer needed
         self.matches = False
-        self._cost = cost  # a refusal takes as long as a check of this cost
+        self._cost = cost  # a refusal takes as long as a bcrypt check of this cost
         self._decided = decided
 
     def cancel(self) -> None:
@@ -123,7 +123,8 @@ class PasswordCheck(Job):
                 own = 0
         if self.matches:
             return
-        # 2^own + 2^own + 2^(own+1) + ... + 2^(cost-1) rounds are 2^cost
+        # The checks of these costs, together with the first one, take 2^cost rounds:
+        # 2^own + 2^own + 2^(own+1) + ... + 2^(cost-1).
         for cost in range(own, self._cost) if own else (self._cost,):
             bcrypt.hashpw(given.replace(b"\0", b"."), f"$2b${cost:02d}${SALT}".encode())
 
@@ -133,7 +134,7 @@ class PasswordCheck(Job):
 
 
 class CertificateUsers:
-    """The users of a server that identifies users by certificate."""
+    """The users of a server that finds the user of a client by its certificate."""
 
     def __init__(self, users: list[User]) -> None:
         from pyjs.core.auth.certificates import name_key  # imported lazily: other servers do not need it
@@ -212,7 +213,7 @@ class Authenticator:
             return Claim(self._mapped.find(tls), free=True)
         if connect.nkey:
             user = self.nkeys.get(connect.nkey)
-            # An identity that is open to everybody needs no proof.
+            # The identity of a user that anyone may use needs no proof.
             holds = user is not None and (
                 user is self.no_auth_user or is_signed(nonce, connect.sig, user.nkey)
             )

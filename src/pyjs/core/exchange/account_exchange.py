@@ -1,4 +1,4 @@
-"""The active imports of one account, and their change while clients are connected.
+"""The active imports of one account, which can change while clients are connected.
 
 `apply` replaces the imports and subject mappings of an account; it may be called for any account between two
 turns. A removed import delivers nothing more.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyjs.core.account import Account
     from pyjs.core.host import Host
 
-MEASURED_MAX = 65536  # requests whose clients are watched; beyond it, the threshold ends lost requests
+MEASURED_MAX = 65536  # measured requests that are watched for clients that stop waiting; others end by the threshold
 
 
 class AccountExchange:
@@ -53,7 +53,7 @@ class AccountExchange:
             self._lose(sub.subject)
 
     def note_measured(self, reply: bytes, calls: ServiceCalls, token: bytes, tracked: Tracked) -> None:
-        """Watch whether the client still waits for the response to a measured request."""
+        """Note a measured request, so that its measurement ends if the client stops waiting for the response."""
         if len(self._measured) >= MEASURED_MAX:
             self._measured = {key: each for key, each in self._measured.items() if not each[2].done}
         if len(self._measured) < MEASURED_MAX:
@@ -68,7 +68,7 @@ class AccountExchange:
                 calls.lose(token)
 
     def set_services(self, host: Host, wanted: list[tuple[ServiceImport, Account, ServiceExport]]) -> None:
-        """Replace the service imports; unchanged ones stay, with the requests that wait for responses."""
+        """Replace the service imports; unchanged ones keep their requests that wait for responses."""
         keys = [(each, export) for each, _, export in wanted]
         kept = {key: self._services.pop(key) for key in keys if key in self._services}
         for sink, sub in self._services.values():
@@ -85,7 +85,7 @@ class AccountExchange:
         """Subscribe a service import."""
         responses = responses_of(exporter, host.rng)
         responses.subscribe()
-        responses_of(self.account, host.rng)  # a response may have its own reply subject
+        responses_of(self.account, host.rng)  # needed for responses with a reply subject of their own
         local = wanted.local()
         describer = Describer(host.server_name, wanted.share, exporter is host.system_account)
         latency = export.latency
@@ -111,7 +111,7 @@ class AccountExchange:
         return sink, sub
 
     def set_streams(self, wanted: list[tuple[StreamImport, Account]]) -> None:
-        """Replace the stream imports; unchanged ones stay."""
+        """Replace the stream imports; unchanged ones are kept."""
         self._streams.apply(self.account, wanted)
 
 
@@ -134,7 +134,7 @@ def importers(declared: Mapping[str, Exchange], names: Iterable[str]) -> list[st
 
 
 def apply(host: Host, declared: Mapping[str, Exchange], names: Iterable[str]) -> None:
-    """Apply the declarations of the accounts `names` of `host`; all of `declared` were checked together."""
+    """Apply the declarations of the accounts `names` of `host`; `declared` has all accounts, checked together."""
     for name in names:
         _apply_one(host, host.accounts[name], declared)
 

@@ -7,13 +7,13 @@ from pyjs.wire.ops cimport Msg
 cdef struct Envelope:
     Msg m
     char* subject               # owned; NULL: borrowed
-    char* body                  # the same
+    char* body                  # owned; NULL: borrowed
     char* tail
 
-cdef void envelope_open(Envelope* e, Msg* m) noexcept nogil     # a copy of `m` that owns nothing
+cdef void envelope_open(Envelope* e, Msg* m) noexcept nogil     # start with a copy of `m` that owns nothing
 cdef void envelope_free(Envelope* e) noexcept nogil
 # These functions return -1 if memory is short.
 cdef int set_reply(Envelope* e, const char* reply, uint32_t n) noexcept nogil       # n 0: none
-cdef int set_info(Envelope* e, const char* info, uint32_t n) noexcept nogil         # call set_reply after it
+cdef int set_info(Envelope* e, const char* info, uint32_t n) noexcept nogil         # call set_reply after this
 # Return the value of Nats-Request-Info in the headers of `m`, or NULL if there is none.
 cdef const char* find_info(Msg* m, uint32_t* n) noexcept nogil

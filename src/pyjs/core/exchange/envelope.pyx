@@ -20,7 +20,7 @@ cdef const char* FIRST = b"NATS/1.0\r\n"
 
 cdef void envelope_open(Envelope* e, Msg* m) noexcept nogil:
     e.m = m[0]
-    e.m.told = 0                # other servers have not seen it in this account
+    e.m.told = 0                # in this account, no other server has the message yet
     e.subject = e.body = e.tail = NULL
 
 

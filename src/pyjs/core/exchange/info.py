@@ -1,7 +1,7 @@
 """The header Nats-Request-Info: the sender of a request to a service of another account.
 
-A service always gets the account and the round-trip time of the client; everything else only if the import shares
-it. Fields and their order as nats-server 2.15.1 (tests/conformance/scenarios/exchange).
+A service always gets the account and the round-trip time of the client; everything else only if the import
+shares it. Fields and their order follow nats-server 2.15.1 (tests/conformance/scenarios/exchange).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Describer:
 
     def __init__(self, server: str, share: bool, to_system: bool) -> None:
         self._server = server
-        self._share = share  # everything
+        self._share = share  # send all fields
         self._to_system = to_system  # the service belongs to the system account, which gets the server name
 
     def fields(self, session: ClientSession) -> dict[str, object]:
@@ -46,7 +46,7 @@ class Describer:
         return compact({name: every[name] for name in known})
 
     def extended(self, before: bytes, importer: Account, add_server: bool) -> bytes:
-        """Return the value after another import, by `importer`, of a request with the value `before`."""
+        """Return `before`, the value set by an earlier import of the request, extended by the account `importer`."""
         try:
             fields = json.loads(before)
         except ValueError:
@@ -59,7 +59,7 @@ class Describer:
 
 
 def request_headers(block: bytes, session: object, server: str) -> bytes:
-    """Return `block` with a line that describes the client; a line of that name from the client is replaced."""
+    """Return `block` with a line that describes the client; a line with that name sent by the client is replaced."""
     from pyjs.core.session import ClientSession
 
     lines = [line for line in block.split(b"\r\n") if line and not line.startswith(NAME)] or [b"NATS/1.0"]

@@ -1,9 +1,11 @@
 """Latency samples of services: how long a request took, published in the account of the service.
 
-A request is measured at random, or because one of its headers asks for tracing. Its sample is sent with the first
-response, or states why there was none. Not compiled, since few requests are measured.
+A request is measured at random, or because one of its headers asks for tracing. Its sample is sent with the
+first response; without a response, the sample states the reason. Not compiled, since few requests are
+measured.
 
-Source: nats.docs "Service Latency"; as nats-server 2.15.1 (tests/conformance/test_account_exchange.py).
+Source: nats.docs "Service Latency"; behaviour of nats-server 2.15.1
+(tests/conformance/test_account_exchange.py).
 """
 
 from __future__ import annotations
@@ -25,12 +27,12 @@ if TYPE_CHECKING:
 
 SAMPLE_TYPE = "io.nats.server.metric.v1.service_latency"
 STATUS = {
-    400: "Bad Request",  # without a reply subject
+    400: "Bad Request",  # the request has no reply subject
     408: "Request Timeout",  # the client has stopped waiting
     503: "Service Unavailable",
     504: "Service Timeout",
 }
-HEADERS_MAX = 64  # fields that are read
+HEADERS_MAX = 64  # header fields that are read; more are ignored
 
 
 @dataclass(slots=True)
@@ -38,7 +40,7 @@ class Tracked:
     """A measured request."""
 
     requestor: ClientSession | None
-    headers: dict[str, list[str]]  # those that asked for the measurement
+    headers: dict[str, list[str]]  # the headers that asked for the measurement
     share: bool
     started_at_ns: int
     done: bool = False
@@ -58,7 +60,7 @@ class Meter:
     def begin(
         self, session: ClientSession | None, headers: bytes, share: bool, has_reply: bool
     ) -> Tracked | None:
-        """Return the sample for a new request, or None if it is not measured."""
+        """Return the sample of a new request, or None if the request is not measured."""
         asked = self._wanted(headers)
         if asked is None:
             return None
@@ -75,7 +77,7 @@ class Meter:
         return asking_headers(headers) if headers else None
 
     def answered(self, tracked: Tracked, responder: ClientSession | None) -> None:
-        """Send the sample of a request with its first response."""
+        """Send the sample of a request; called at its first response."""
         requestor = self._described(tracked)
         answering = {} if responder is None else self._full.fields(responder)
         took_ns = self._host.turn_state.now - tracked.started_at_ns
@@ -129,7 +131,7 @@ def _rtt(fields: object) -> int:
 
 
 def parse_headers(block: bytes) -> dict[str, list[str]]:
-    """Return the first fields of a header block by their canonical names."""
+    """Return the first fields of a header block, by canonical name."""
     fields: dict[str, list[str]] = {}
     for line in block.split(b"\r\n")[1 : HEADERS_MAX + 1]:
         name, colon, value = line.decode("utf-8", "replace").partition(":")
@@ -141,7 +143,7 @@ def parse_headers(block: bytes) -> dict[str, list[str]]:
 
 
 def asking_headers(block: bytes) -> dict[str, list[str]] | None:
-    """Return the fields of tracing headers that ask for a sample, or None if there are none or they forbid it."""
+    """Return the tracing headers that ask for a sample; None if there are none, or they forbid it."""
     fields = parse_headers(block)
     if fields.get("Uber-Trace-Id"):
         return _of_uber(fields)

@@ -8,15 +8,15 @@ cdef enum:
 cdef struct Pending:
     Pending* newer              # neighbours in the list of its import
     Pending* older
-    PyObject* table             # the Responses that contains it, borrowed
+    PyObject* table             # the Responses object that contains it; borrowed
     PyObject* calls             # ServiceCalls of its import, borrowed
     PyObject* account           # Account that gets the response, borrowed
     PyObject* tracked           # latency.Tracked, an owned reference; NULL: not measured
-    int64_t at_ns               # of the request, or of the last of several responses
+    int64_t at_ns               # time of the request, or of the last response if there are several
     uint32_t token_len
     uint32_t reply_len
     uint32_t busy               # deliveries in progress
-    bint removed                # freed at the end of the last of them
+    bint removed                # to be freed at the end of the last delivery
     bint answered               # a response has come
     char token[TOKEN_SIZE_MAX]  # the subject of the response
     char reply[1]               # the subject on which the client waits; reply_len bytes
@@ -30,7 +30,7 @@ cdef class PendingList:
     cdef Pending* new(self, const char* reply, uint32_t reply_len) noexcept nogil   # NULL: no memory; not linked
     cdef void link(self, Pending* p) noexcept nogil             # as the newest
     cdef void unlink(self, Pending* p) noexcept nogil
-    cdef void release(self, Pending* p) noexcept nogil          # unlink and free, later (`forget`) if it is busy
-    cdef void forget(self, Pending* p) noexcept nogil           # free a released one that is not busy any more
+    cdef void release(self, Pending* p) noexcept nogil    # unlink and free; if it is busy, `forget` frees it later
+    cdef void forget(self, Pending* p) noexcept nogil           # free a released entry if it is not busy any more
 
 cdef void pending_free(Pending* p) noexcept nogil

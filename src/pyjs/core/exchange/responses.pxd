@@ -1,4 +1,4 @@
-"""The responses that one account gives to requests of others."""
+"""The responses from services of one account to requests from other accounts."""
 from libc.stdint cimport uint32_t
 
 from pyjs.base.table cimport Table
@@ -9,14 +9,14 @@ from pyjs.core.sink cimport Sink
 from pyjs.subjects.routes cimport Target
 from pyjs.wire.ops cimport Msg
 
-cdef struct Hop:                # one service import on the way of a message; on the stack of its delivery
+cdef struct Hop:                # a service import that a message passed; on the stack of the delivery
     Hop* previous
-    void* export                # identity of the export, so that a message does not pass through it twice
+    void* export                # identity of the export: a message does not pass it twice
     uint32_t depth
     bint share
 
 cdef enum:
-    HOPS_MAX = 16               # service imports on the way of one message
+    HOPS_MAX = 16               # maximum number of service imports that a message may pass
 
 cdef bint is_ack(const char* reply, uint32_t n) noexcept nogil
 cdef bint may_hop(Msg* m, void* export) noexcept nogil
@@ -31,25 +31,25 @@ cdef class ServiceCalls:
     cdef readonly object latency        # core.exchange.latency.Meter, None: not measured
     cdef readonly PendingList waiting
     cdef object host                    # core.host.Host
-    cdef object timer                   # of the oldest request, None: not set
-    cdef bint many                      # several responses to one request
+    cdef object timer                   # of the oldest request; None: not set
+    cdef bint many                      # a request may get several responses
     cdef bint armed
     cdef void drop(self, Pending* p, int status) noexcept
 
-    # Add a pending request: a response to its token goes to `reply` in `account`. NULL: out of memory.
+    # Add a pending request; a response to its token is sent to `reply` in `account`. NULL: out of memory.
     cdef Pending* add(self, Responses table, Account account, const char* reply, uint32_t reply_len,
                       object tracked) noexcept nogil
-    cdef void end(self, Pending* p, int status) noexcept nogil      # a status of latency.STATUS, 0: all went well
+    cdef void end(self, Pending* p, int status) noexcept nogil    # `status`: one of latency.STATUS, or 0 for success
     cdef void arm(self) noexcept
 
 cdef class Responses(Sink):
     cdef readonly Account account       # of the services
-    cdef readonly dict exports          # ServiceExport -> one object for equal ones, since imports compare identity
+    cdef readonly dict exports    # ServiceExport -> one object for all equal ones, since imports compare by identity
     cdef readonly bint internal
     cdef bint subscribed
     cdef readonly bytes prefix          # of the tokens: _R_.XXXXXX.
     cdef bytes suffix                   # of the tokens of measured requests
-    cdef bytes pool                     # random bytes
+    cdef bytes pool                     # random bytes for tokens
     cdef uint32_t pool_at
     cdef object rng
     cdef Table table                    # token -> Pending*

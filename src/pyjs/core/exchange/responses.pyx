@@ -1,10 +1,11 @@
 """Responses across accounts.
 
-A service import gives each request its own reply subject, `_R_.<account>.<token>`, and the service answers there.
-Responses subscribes to these subjects in the account of the service and forwards the answer to the client's reply
-subject in the client's account. A token is 20 random characters, and only the server may use such subjects as
-replies, so no one else can answer. It is valid for one response, or for several if the export says so, and ends after
-the export's threshold. A response with a reply subject is a request in the opposite direction.
+A service import gives each request its own reply subject, `_R_.<account>.<token>`, and the service answers
+there. Responses subscribes to these subjects in the account of the service and forwards the answer to the
+client's reply subject in the client's account. A token is 20 random characters, and clients cannot use such
+reply subjects in their own requests, so no one else can answer. A token is valid for one response, or for
+several if the export says so, and at most for the export's threshold. A response that itself has a reply
+subject is a request in the opposite direction.
 
 Source: nats.docs "Accounts"; nats-server 2.15.1 (tests/conformance/scenarios/exchange). Compiled: every response
 across accounts passes here (benchmarks/: request/reply across a service import).
@@ -25,8 +26,8 @@ from pyjs.wire.ops cimport Msg
 
 cdef enum:
     RANDOM_SIZE = 20            # characters of a token: 119 bits
-    POOL_SIZE = 5120            # random bytes that are fetched at once
-    PENDING_MAX = 262144        # of one import; beyond this, each new request ends the oldest one
+    POOL_SIZE = 5120            # random bytes fetched from the Rng at once
+    PENDING_MAX = 262144        # of one import; beyond it, each new request ends the oldest one
     EXPIRED_MAX = 1000          # requests ended in one turn
     ACK_SIZE = 8
 cdef const char* ACK = b"$JS.ACK."
@@ -34,7 +35,7 @@ cdef const char* DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 
 
 cdef bint may_hop(Msg* m, void* export) noexcept nogil:
-    """Return whether a message may pass through a service: not a second time, and not after too many others."""
+    """Return whether a message may pass an export: it has not passed it before, nor HOPS_MAX others."""
     cdef Hop* hop = <Hop*> m.via
     if hop != NULL and hop.depth >= HOPS_MAX:
         return False
@@ -46,7 +47,7 @@ cdef bint may_hop(Msg* m, void* export) noexcept nogil:
 
 
 cdef void hop_on(Hop* hop, Msg* m, void* export, bint share) noexcept nogil:
-    """Set `hop` to the next hop of `m`."""
+    """Fill `hop`, which follows the earlier hops of `m`."""
     hop.previous = <Hop*> m.via
     hop.export = export
     hop.depth = 1 if hop.previous == NULL else hop.previous.depth + 1
@@ -54,7 +55,7 @@ cdef void hop_on(Hop* hop, Msg* m, void* export, bint share) noexcept nogil:
 
 
 cdef bint is_ack(const char* reply, uint32_t n) noexcept nogil:
-    """Return whether a reply is an ack subject, which is not replaced."""
+    """Return whether a reply subject is an ack subject, which is kept unchanged."""
     return n >= ACK_SIZE and memcmp(reply, ACK, ACK_SIZE) == 0
 
 
@@ -101,7 +102,7 @@ cdef class ServiceCalls:
         self.waiting.release(p)
 
     cdef void drop(self, Pending* p, int status) noexcept:
-        """Report the end of a measured request."""
+        """Report the end of a measured request that was dropped."""
         try:
             self.latency.ended(<object> p.tracked, status)
         except Exception as error:
@@ -113,7 +114,7 @@ cdef class ServiceCalls:
             self.host.timers.at(self.waiting.oldest.at_ns + self.export.response_threshold_ns, self.expire)
             self.armed = True
         except MemoryError:
-            pass                    # the next request tries again
+            pass                    # no memory: the next request tries again
 
     def expire(self) -> None:
         """End the requests whose time has expired."""
@@ -182,17 +183,17 @@ cdef class Responses(Sink):
         return 0
 
     def subscribe(self, object request=None) -> None:
-        """Subscribe to the tokens; must not be called during a delivery."""
+        """Subscribe to the reply subjects of the tokens; must not be called during a delivery."""
         if not self.subscribed:
             self.subscribed = True
             self.account.add_plain(Subscription(self, self.prefix + b">"))
 
     cdef void subscribe_later(self) noexcept:
-        """Subscribe in this turn, after the commits; this is in time, since a client answers in a later turn."""
+        """Subscribe in this turn, after the commits; that is early enough, since a client answers in a later turn."""
         try:
             self.account.turn.requests.append(Request(self.subscribe, self.prefix))
         except MemoryError:
-            pass                    # the next request tries again
+            pass                    # no memory: the next request tries again
 
     cdef void refill(self) noexcept:
         try:
@@ -218,7 +219,7 @@ cdef class Responses(Sink):
             p.busy -= 1
             if p.removed:
                 (<ServiceCalls> p.calls).waiting.forget(p)
-        return 1                    # nats-server counts it as received even if no client waits
+        return 1                    # nats-server counts the message as received even if no client waits for it
 
     cdef void pass_back(self, Msg* m, Pending* p, ServiceCalls calls) noexcept nogil:
         """Deliver a response; end the request after its last one."""

@@ -15,12 +15,12 @@ cdef class ServiceSink(Sink):
     cdef readonly Account importer, exporter
     cdef readonly ServiceCalls calls
     cdef readonly bint internal
-    cdef readonly bint stays_here       # every server has this service
+    cdef readonly bint stays_here       # every server handles these requests itself
     cdef Infos infos
-    cdef bytes own                      # the text for a message of the server itself: republished, a PubAck
+    cdef bytes own    # the header's value for a message of the server itself (republished messages, PubAcks)
     cdef const char* own_text
     cdef uint32_t own_len
-    cdef object extend                  # callable(text, importer, add_server) -> text, after another import
+    cdef object extend    # callable(text, importer, add_server) -> text, for a request that passed another import
     cdef Rewrite rewrite                # None: `to`, or the subject stays the same
     cdef bytes to                       # b"": the subject stays the same
     cdef const char* text               # of `to`; NULL: b""

@@ -1,8 +1,8 @@
 """A service import: messages to its local subject become requests in the exporting account.
 
-The request gets the subject of the service there, a reply subject that leads back (see responses), and the
-header Nats-Request-Info, which identifies the client. If there is no receiver, the client gets status 503, as without
-an import.
+In the exporting account, the request gets the subject of the service, a reply subject that leads back (see
+responses), and the header Nats-Request-Info, which identifies the client. If there is no receiver, the client
+gets status 503, as it would without an import.
 
 Source: nats.docs "Accounts"; nats-server 2.15.1 (tests/conformance/scenarios/exchange). Compiled: every request
 across accounts passes here (benchmarks/: request/reply across a service import).
@@ -24,7 +24,7 @@ from pyjs.wire.ops cimport Msg
 
 cdef enum:
     REQUEST_WORK = 4
-    COPIED_BITS = 8             # 256 copied bytes count as 1
+    COPIED_BITS = 8             # 256 copied bytes count as one unit of work
 
 
 cdef class ServiceSink(Sink):
@@ -94,13 +94,13 @@ cdef class ServiceSink(Sink):
         if before != NULL:
             with gil:
                 return self.describe_again(m, e, before, n)
-        if m.origin == NULL:        # of a stream: a description sent by its publisher must not count
+        if m.origin == NULL:        # from a stream: a header that the publisher sent must not count
             return set_info(e, self.own_text, self.own_len)
         info = self.infos.of(m.origin, self.importer.turn.now)
         return -1 if info == NULL else set_info(e, info.text, info.size)
 
     cdef int describe_again(self, Msg* m, Envelope* e, const char* info, uint32_t n) noexcept:
-        """Do the same as `describe`, for a request that came through another import."""
+        """Add the header like `describe`, for a request that passed another import."""
         cdef bytes text
         try:
             text = self.extend(info[:n], self.importer, self.share and not (<Hop*> m.via).share)
@@ -145,7 +145,7 @@ cdef class ServiceSink(Sink):
         return receivers
 
     cdef int publish_traced(self, Msg* m, Msg* sent) noexcept nogil:
-        """Publish a traced message, as Account.publish does; if the account allows no traces, the trace ends."""
+        """Publish a traced message like Account.publish; if the account allows no traces, the trace ends here."""
         with gil:
             try:
                 self.trace.imported(self.exporter.name, m.subject[:m.subject_len], sent.subject[:sent.subject_len])
@@ -157,13 +157,13 @@ cdef class ServiceSink(Sink):
                 return 0
 
     cdef void end_traced(self, Pending* p) noexcept nogil:
-        """End a request that is only traced, so it gets no answer."""
+        """End a trace-only request, which gets no answer."""
         with gil:
             if self.trace.only:
                 self.calls.end(p, 0)
 
     cdef Pending* add_measured(self, Msg* m) noexcept:
-        """Add a measured request, as ServiceCalls.add does; return NULL if it is not measured or has no reply."""
+        """Add a measured request like ServiceCalls.add; return NULL if it is not measured or has no reply subject."""
         cdef object tracked
         try:
             tracked = self.measure(m)
@@ -179,6 +179,6 @@ cdef class ServiceSink(Sink):
         return p
 
     cdef object measure(self, Msg* m):
-        """Return the sample of a request, or None if it is not measured."""
+        """Return the latency sample of a request, or None if the request is not measured."""
         cdef object session = None if m.origin == NULL else <object> <PyObject*> m.origin
         return self.calls.latency.begin(session, m.body[:m.header_len], self.share, m.reply_len > 0)

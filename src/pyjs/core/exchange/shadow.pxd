@@ -8,7 +8,7 @@ from pyjs.subjects.sublist cimport Subscription
 from pyjs.wire.ops cimport Msg
 
 cdef class Shadow(Sink):
-    cdef Subscription real              # of the importing account
+    cdef Subscription real              # the subscription in the importing account
     cdef Rewrite rewrite                # None: `local`, or the subject stays the same
     cdef bytes local                    # b"": the subject stays the same
     cdef const char* text               # of `local`; NULL: b""

@@ -1,8 +1,9 @@
 """The shadow of a subscription: a subscription in the exporting account that forwards to the importing account.
 
-Each subscription that matches the local subject of a stream import has one, in the same queue group and with the same
-sid. The receiver sees the local subject. As in nats-server, imported messages do not count for UNSUB max, messages
-of a service import are not forwarded, and stream imports are not chained over several accounts.
+Each subscription that matches the local subject of a stream import has a shadow, in the same queue group and
+with the same sid. The receiver sees the local subject. As in nats-server, imported messages do not count for
+UNSUB max, messages of a service import are not forwarded, and a stream import does not forward messages of
+another one.
 
 Compiled: every imported message passes here (benchmarks/: 1-1 across a stream import).
 """
@@ -40,7 +41,7 @@ cdef class Shadow(Sink):
             return 0
         trace.exported(self.importer, subject)
         if not self.allow_trace:
-            return 1 if trace.only else self.deliver(m, t)      # the trace does not show what happens there
+            return 1 if trace.only else self.deliver(m, t)      # the trace does not include the importing account
         target.sink = self.real.state.sink
         target.head, target.head_len = NULL, 0
         renamed.subject, renamed.subject_len = subject, <uint32_t> len(subject)
@@ -67,7 +68,7 @@ cdef class Shadow(Sink):
         return taken
 
     cdef int pass_on(self, Msg* m, Target* t, const char* subject, uint32_t n) noexcept nogil:
-        """Deliver under `subject`, which has no prebuilt line."""
+        """Deliver with `subject` in the line, which is not prebuilt."""
         cdef Target target = t[0]
         cdef Msg renamed = m[0]
         target.sink = self.real.state.sink

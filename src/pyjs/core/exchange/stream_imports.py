@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """One stream import, ready for subscriptions."""
+    """One stream import, prepared for new subscriptions."""
 
     account: Account  # the exporting one
     subject: bytes
     pattern: bytes  # the local subject, with wildcards
-    forward: Rewrite | None  # from the exporting account to this one
+    forward: Rewrite | None  # transforms subjects of the exporting account to subjects here
     backward: Rewrite | None
-    local: bytes  # the literal subject of all messages here; b"": none
+    local: bytes  # literal subject for all messages in this account; b"": none
     allow_trace: bool
 
     @classmethod
@@ -52,7 +52,7 @@ class Source:
         )
 
     def shadowed(self, subject: bytes) -> bytes | None:
-        """Return the subject in the exporting account for a subscription to `subject` here, or None."""
+        """Return the subject of the shadow of a subscription to `subject`, or None if it needs no shadow."""
         if subject == self.pattern or is_subset(self.pattern, subject):
             return self.subject
         if not subjects_overlap(subject, self.pattern):
@@ -64,7 +64,7 @@ class Source:
 
 
 def narrowed(subject: bytes, pattern: bytes) -> bytes:
-    """Return the subjects common to two overlapping subjects with wildcards."""
+    """Return the subject that matches what both of two overlapping subjects match."""
     ours, theirs = subject.split(b"."), pattern.split(b".")
     common: list[bytes] = []
     for at, token in enumerate(ours):
@@ -103,7 +103,7 @@ class StreamImports:
 
     def _join(self, sub: Subscription, sources: Iterable[Source]) -> None:
         if getattr(sub.sink, "internal", False):
-            return  # service imports and responses
+            return  # service imports and responses do not use stream imports
         shadows = []
         for source in sources:
             subject = source.shadowed(sub.subject)
@@ -123,7 +123,7 @@ class StreamImports:
             self._drop(id(sub), None)
 
     def _drop(self, key: int, removed: set[Source] | None) -> None:
-        """Remove the shadows of a subscription: those of `removed` imports, or all."""
+        """Remove the shadows of a subscription: only those of the imports in `removed`, or all if it is None."""
         shadows = self._shadows.pop(key)
         stay = [each for each in shadows if removed is not None and each[0] not in removed]
         for source, shadow in shadows:

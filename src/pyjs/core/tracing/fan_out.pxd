@@ -3,9 +3,10 @@ from pyjs.core.account cimport Account
 from pyjs.wire.ops cimport Msg
 
 cdef enum:
-    TRACE_WORK = 512            # in Turn.extra_work: headers read in Python, events, one more message
+    TRACE_WORK = 512            # added to Turn.extra_work: headers read in Python, events, one more message
 
-# As Account.publish, but add the result of each subscription to `trace`; return the number of receivers.
+# Publish like Account.publish, and add the result of each subscription to `trace`; return the number of
+# receivers.
 cdef int fan_out(Account account, Msg* m, object trace) except -1
-# The same for plain subscriptions if `plain`, and for the queue groups in `queues`; None: for all.
+# The same, only for plain subscriptions (if `plain`) and for the queue groups in `queues`; None: all groups.
 cdef int fan_out_to(Account account, Msg* m, object trace, bint plain, object queues) except -1

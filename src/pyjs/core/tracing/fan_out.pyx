@@ -1,10 +1,10 @@
 """The delivery of a traced message, subscription by subscription.
 
-The prebuilt routes leave out subscriptions whose deny list refuses the message; a trace names them. So a traced
-message does not use a route: it is rare, and routes stay fast for all other messages. The members of queue groups
-are chosen as in Account.deliver_group.
+Prebuilt routes leave out subscriptions whose deny list refuses the message, but a trace names them. So a
+traced message does not use a route: traces are rare, and routes stay fast for all other messages. The members
+of queue groups are chosen as in Account.deliver_group.
 
-Compiled because receivers take a Msg; the untraced publish is the one that benchmarks/ measures.
+Compiled because receivers need a Msg; benchmarks/ measures only the untraced publish.
 """
 from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t, uint64_t
@@ -16,7 +16,7 @@ from pyjs.subjects.sublist cimport Subscription
 from pyjs.wire.ops cimport Msg
 
 cdef enum:
-    SURE, IN_DOUBT, ANY         # members at another server: by RemoteSink.doubts
+    SURE, IN_DOUBT, ANY         # which members at other servers to try, by RemoteSink.doubts
 
 
 cdef int fan_out(Account account, Msg* m, object trace) except -1:
@@ -51,7 +51,7 @@ cdef int deliver_group(Account account, list members, Msg* m, object trace) exce
 
 
 cdef size_t by_weight(list away, Account account) except? 0:
-    """Return the index of a member at another server, chosen in proportion to the number of members there."""
+    """Return the index of a member at another server, chosen in proportion to the weights."""
     cdef Subscription sub
     cdef uint64_t weights = 0, chosen
     cdef size_t at = 0

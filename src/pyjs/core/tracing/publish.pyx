@@ -1,9 +1,9 @@
 """One publish whose headers ask for a trace: the decision, the delivery, the trace itself.
 
-The session calls `begin`, checks permissions while `Turn.trace` receives the result, then calls `deliver` and `end`.
-An unexpected error is logged, and loses the message or its trace.
+The session calls `begin`; then it checks permissions, whose result goes to `Turn.trace`; then it calls
+`deliver` and `end`. An unexpected error is logged; the message or its trace is then lost.
 
-Compiled because it takes a Msg; the untraced publish is the one that benchmarks/ measures.
+Compiled because it needs a Msg; benchmarks/ measures only the untraced publish.
 """
 from libc.stdint cimport uint32_t
 

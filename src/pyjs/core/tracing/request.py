@@ -1,7 +1,8 @@
 """The request for a trace in the headers of a message: destination, trace only, accepted encoding.
 
-A header block is read as by nats-server: names keep their case, headers without a value are ignored, and equal
-names have a list of values. Knows nothing of accounts and permissions (trace.py).
+A header block is read as nats-server reads it: names are case-sensitive, headers without a value are ignored,
+and a name that occurs several times has a list of values. Knows nothing of accounts and permissions
+(trace.py).
 
 Source: ADR-41; probed on nats-server 2.15.1 (tests/conformance/test_tracing.py).
 """
@@ -13,10 +14,10 @@ from dataclasses import dataclass, field
 
 DEST = "Nats-Trace-Dest"
 ONLY = "Nats-Trace-Only"
-HOP = "Nats-Trace-Hop"  # the way of a message through servers
-ORIGIN_ACCOUNT = "Nats-Trace-Origin-Account"  # of a message that changed its account, between servers
+HOP = "Nats-Trace-Hop"  # the path of a message through servers
+ORIGIN_ACCOUNT = "Nats-Trace-Origin-Account"  # between servers: the publisher's account, if another one
 DISABLED = (
-    "trace disabled"  # a destination that is not a subject: a server before this one decided against a trace
+    "trace disabled"  # a destination that is not a subject: a server on the way here decided against a trace
 )
 FIRST_LINE = b"NATS/1.0\r\n"
 SAMPLED = re.compile(r"[+-]?[0-9a-f]{1,2}", re.IGNORECASE | re.ASCII)
@@ -27,7 +28,7 @@ class TraceRequest:
     """The headers of a message that asks for a trace."""
 
     headers: dict[str, list[str]] = field(default_factory=dict)
-    external: bool = False  # only `traceparent` asks for it: the account has the destination
+    external: bool = False  # requested only by `traceparent`; the account sets the destination
 
     def first(self, name: str) -> str:
         """Return the first value of `name`, or "" if there is none."""
@@ -79,7 +80,7 @@ def _is_sampled(parent: str) -> bool:
 
 
 def with_hop(block: bytes, hop: str, origin: str = "") -> bytes:
-    """Return a header block for another server; `origin`: the account of the publisher, if it is another one."""
+    """Return a header block for another server; `origin` is the publisher's account, if it is another one."""
     kept = [line for line in block[:-4].split(b"\r\n") if not line.startswith(HOP.encode() + b":")]
     added = [f"{ORIGIN_ACCOUNT}: {origin}".encode()] if origin else []
     return b"\r\n".join([*kept, *added, f"{HOP}: {hop}".encode(), b"", b""])
@@ -92,7 +93,7 @@ def without_trace(block: bytes) -> bytes:
 
 
 def disabled_in_place(block: bytes) -> bytes:
-    """Return a header block to store, which starts no trace when the message is delivered later."""
+    """Return a header block to store, changed so that a later delivery starts no trace."""
     start = block.find(f"\r\n{DEST}:".encode())
     if start < 0:
         return without_trace(block)

@@ -1,8 +1,8 @@
-"""The trace of one message: its events on the way through this server.
+"""The trace of one message: the events that happened to it in this server.
 
-A trace is a list of events: arrival, delivery to each subscription, storage in a stream, a service of the server. It
-is published when the message is delivered, or when the stream has written it. Knows nothing of JSON and of the
-server's description (system_account).
+The events are arrival, delivery to each subscription, storage in a stream, a service of the server. The trace
+is published when the message has been delivered, or when the stream has written it. Knows nothing of JSON or
+of the server's description (system_account).
 
 Source: ADR-41; fields, texts and rules probed on nats-server 2.15.1 (tests/conformance/test_tracing.py).
 """
@@ -51,14 +51,14 @@ class Trace:
 
     def __init__(self, host: Host, account: Account, request: TraceRequest, dest: str, size: int) -> None:
         self._host = host
-        self.account = account  # it is published there
-        self.ingress = account  # where the message came in
+        self.account = account  # the account in which the trace is published
+        self.ingress = account  # the account in which the message arrived
         self.dest = dest.encode()
         self.only = request.only  # deliver and store nothing
         self.encoding = request.first("Accept-Encoding")
         self.headers = request.headers
-        self.hop = ""  # of this server; "": the client is here
-        self.hops = 0  # servers that the message went on to
+        self.hop = ""  # the hop of this server; "": the publisher is connected here
+        self.hops = 0  # number of servers that the message was sent on to
         self.size = size
         self.stream: dict[str, object] | None = None  # the event of the stream that stores the message
         self.later: Callable[[bytes, bytes, bytes], None] | None = (
@@ -72,7 +72,7 @@ class Trace:
         self._add("in", kind=kind, cid=cid, **named, acc=self.ingress.name, subj=_text(subject))
 
     def leave(self, cid: int, name: str) -> str:
-        """Record the passage to another server; return the hop of that server."""
+        """Record that the message was sent to another server; return the hop of that server."""
         self.hops += 1
         hop = f"{self.hop}.{self.hops}" if self.hop else str(self.hops)
         self._add("eg", kind=ROUTER, cid=cid, name=name, hop=hop)
@@ -83,7 +83,7 @@ class Trace:
         self.events[0]["error"] = error
 
     def egress(self, session: ClientSession, sub: Subscription, error: str = "") -> None:
-        """Record the delivery to a subscription of a client, or the reason against it."""
+        """Record the delivery to a client's subscription, or (with `error`) the reason why it was not delivered."""
         fields: dict[str, object] = {"kind": CLIENT, "cid": session.cid, **_named(session)}
         if session.account is not self.ingress:
             fields["acc"] = session.account.name
@@ -175,7 +175,7 @@ def decide(session: ClientSession, subject: bytes, block: bytes, size: int) -> D
 
 
 def decide_routed(host: Host, account: Account, block: bytes, size: int) -> Decision:
-    """Decide whether a message from another server is traced here; that server has checked the permissions."""
+    """Decide whether a message from another server is traced here; permissions were checked by that server."""
     request = read_request(block)
     if request is None:
         return Decision()
@@ -189,7 +189,7 @@ def decide_routed(host: Host, account: Account, block: bytes, size: int) -> Deci
             return Decision()
         dest = publisher.trace_dest.dest
     if not is_valid_literal(dest.encode()):
-        return Decision(dropped=request.only)  # the other server has logged it, and passed it on unchanged
+        return Decision(dropped=request.only)  # the other server has logged the error, and sent it unchanged
     trace = Trace(host, publisher, request, dest, size)
     trace.ingress = account
     trace.hop = request.first(HOP)

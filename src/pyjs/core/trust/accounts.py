@@ -1,10 +1,10 @@
 """The accounts of a server in operator mode.
 
-An account is known once its token was fetched and verified: an operator key must have signed it, and its
-claims must be valid. A new token of a known account is applied to its connected clients. Fetching and decoding run in
-a thread (AccountFetch); several logins that wait for one account share a fetch. The number of fetches is bounded, and
-a fetch that no login waits for is skipped: otherwise clients with tokens of unknown accounts would fill the queue
-of a slow account server.
+An account is usable once its token was fetched and verified: an operator key must have signed it, and its
+claims must be valid. A new token of a known account is applied to its connected clients. Fetching and
+decoding run in a thread (AccountFetch); several logins that need the same account share a fetch. The number
+of fetches is bounded, and a queued fetch is skipped if no login waits for it any more. Otherwise clients with
+tokens of unknown accounts would fill the queue of a slow account server.
 
 Source: behaviour of nats-server 2.15.1, tests/conformance/test_jwt_claims.py.
 """
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 VALIDATION = "account validation failed"
 FETCHES_MAX = 1024  # accounts being fetched at the same time
-FETCH_NS = 2 * NS_PER_S  # how long a fetch may take, unless the options set it
+FETCH_NS = 2 * NS_PER_S  # time limit of a fetch, unless the options set one
 FETCH_AGAIN_NS = NS_PER_S  # an expired account is fetched again after this time
 EXPIRED = "Authentication Expired", "Account Authentication Expired"  # close reason, -ERR
 REVOKED = "Credentials Revoked", "User Authentication Revoked"
@@ -62,15 +62,15 @@ class TrustedAccount:
     name: str
     claims: AccountClaims
     text: str  # the token; "": the system account before its token was fetched
-    keys: dict[str, UserScope | None]  # keys that may sign its users, with their roles
+    keys: dict[str, UserScope | None]  # keys that may sign its users, each with its role
     default_permissions: Permissions | None = None
     is_expired: bool = False
     updated_ns: int = 0
     timer: Timer | None = None  # of the expiry
     exporters: tuple[str, ...] = ()  # the accounts that it imports from
-    gathering: Gathering | None = None  # the running fetch of these accounts
+    gathering: Gathering | None = None  # the running fetch of the exporters
     is_gathered: bool = True
-    waiting: list[Known] = field(default_factory=list)  # for the gathering
+    waiting: list[Known] = field(default_factory=list)  # callbacks for the end of `gathering`
 
     @property
     def label(self) -> str:
@@ -92,7 +92,7 @@ class AccountFetch(Job):
         self._name = name
         self._now_s = trust.now_s
         self._token: AccountToken | None = None
-        self.wanted = True  # False: no login waits any more, so it does nothing unless it has begun
+        self.wanted = True  # False: no login waits any more, so `run` does nothing if it has not begun
 
     def run(self) -> None:
         """Fetch and decode the token; `finish` gets an error."""
@@ -106,7 +106,7 @@ class AccountFetch(Job):
 
 
 class DirectoryLook(Job):
-    """Finds files of the directory that another program changed."""
+    """Looks for files of the directory that another program changed."""
 
     queue = JobQueue.ACCOUNTS
 
@@ -133,15 +133,15 @@ class TrustedAccounts:
         self.resolver = resolver
         self.accounts: dict[str, TrustedAccount] = {}
         self.pinned_failures = 0  # logins to accounts that are not pinned
-        # By account being fetched; with the time limit.
+        # The callbacks for each account that is being fetched, and the time limit.
         self._waiting: dict[str, tuple[list[Known], Timer]] = {}
-        self._fetches: dict[str, AccountFetch] = {}  # for logins, until they return; including abandoned ones
+        self._fetches: dict[str, AccountFetch] = {}  # of logins, until `finish`; abandoned ones too
         self._exchanges = TokenExchanges(host)
 
     def log_in(
         self, session: ClientSession, decided: Callable[[User | ProxyFault | None], None]
     ) -> TokenLogin:
-        """Return the login of a client, which calls `decided` with its result."""
+        """Return the login of a client; it calls `decided` with the result."""
         assert self._host.callouts is not None
         return TokenLogin(session, self, self._host.callouts, decided)
 
@@ -152,12 +152,12 @@ class TrustedAccounts:
         return self._host.clock.wall_ns() // NS_PER_S
 
     def is_pinned(self, name: str) -> bool:
-        """Return whether users of the account may connect."""
+        """Return whether users of the account may connect, according to the list of pinned accounts."""
         pinned = self.options.resolver_pinned_accounts
         return not pinned or name in pinned or name == self.options.system_account
 
     def find(self, name: str, then: Known) -> None:
-        """Like `fetch`, but before the call of `then` also try to fetch the accounts that this one imports from."""
+        """Do the same as `fetch`, but before calling `then`, also try to fetch the accounts it imports from."""
         self.fetch(name, lambda account: self._gather_for(account, then))
 
     def _gather_for(self, account: TrustedAccount | None, then: Known) -> None:
@@ -185,7 +185,7 @@ class TrustedAccounts:
             then(None if account.is_expired else account)
 
     def fetch(self, name: str, then: Known) -> None:
-        """Call `then` with the account, now or in a later turn; with None if there is none, or it has expired."""
+        """Call `then`, now or in a later turn, with the account, or with None if there is none or it has expired."""
         account = self.accounts.get(name)
         if account is not None and not account.is_expired:
             then(account)
@@ -210,7 +210,7 @@ class TrustedAccounts:
             self._begin_fetch(name)
 
     def _begin_fetch(self, name: str) -> None:
-        """Queue a fetch, or use the queued or running one of an earlier login."""
+        """Queue a fetch of the account, unless an earlier login's fetch is still queued or running."""
         if name in self._fetches:
             self._fetches[name].wanted = True
         else:
@@ -218,7 +218,7 @@ class TrustedAccounts:
             self._host.turn_state.jobs.append(self._fetches[name])
 
     def _give_up(self, name: str) -> None:
-        """Refuse the logins that wait for a slow fetch; when it ends, later logins use its result."""
+        """Refuse the logins that wait for a slow fetch; its result, when it comes, is used for later logins."""
         self._host.log.warn("Account fetch failed: fetching jwt timed out")
         self._fetches[name].wanted = False
         for then in self._waiting.pop(name)[0]:
@@ -246,7 +246,7 @@ class TrustedAccounts:
             del self._fetches[name]
         if token is None and name not in self._waiting and not fetch.wanted:
             return
-        if fetch.resolver is not self.resolver:  # read before a reload, which may have removed the account
+        if fetch.resolver is not self.resolver:  # the fetch began before a reload, which may have removed the account
             if name in self._waiting:
                 self._begin_fetch(name)
             return
@@ -267,7 +267,7 @@ class TrustedAccounts:
                 then(found)
 
     def load(self, name: str) -> TrustedAccount | None:
-        """Fetch an account in this call, which may block; for the start of the server, and for reloads."""
+        """Fetch an account in this call, which may block; only used at the start of the server and in reloads."""
         try:
             text, before = self.resolver.fetch(name), self.accounts.get(name)
             if before is not None and before.text == text:
@@ -281,7 +281,7 @@ class TrustedAccounts:
             return None
 
     def start(self) -> None:
-        """Load the system account. If the resolver does not have it yet, accept users signed with the account's key.
+        """Load the system account. If the resolver does not have it yet, accept users signed with its own key.
 
         Raises:
             TokenFault: the account is missing, and the resolver is the configuration itself (MEMORY).
@@ -320,7 +320,7 @@ class TrustedAccounts:
                 self._close_all(name, REFUSED)
 
     def apply(self, name: str, token: AccountToken) -> TrustedAccount:
-        """Verify claims and apply them to the account, its clients, and the accounts that import from it.
+        """Verify claims, and apply them to the account, its clients and the accounts that import from it.
 
         Raises:
             TokenFault: no operator signed them, or they are invalid.

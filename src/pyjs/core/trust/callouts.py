@@ -1,9 +1,9 @@
 """The authorization callout: a service in an account decides the user of a client.
 
-The server publishes a request, a token that it signed, in the account of the service, and waits for the answer up
-to the time limit of authentication. The answer is a token signed by the service that holds the token of the user or
-an error. With an xkey both are encrypted. No content of a client or of the service is logged, since it may
-hold passwords.
+The server publishes a request, which is a token that it signed, in the account of the service. It waits for
+the answer until the authentication timeout. The answer is a token signed by the service, which contains the
+user's token or an error. With an xkey both are encrypted. No content from a client or from the service is
+logged, since it may contain passwords.
 
 Source: nats.docs "Auth Callout"; tests/conformance/test_auth_callout.py.
 """
@@ -49,7 +49,7 @@ AUDIENCE = "nats-authorization-request"
 XKEY_HEADER = "Nats-Server-Xkey"
 TOKEN_START = b"eyJ"
 ANSWER_SIZE_MAX = 1024 * 1024
-ASK_WORK = 4096  # of `Turn.input_left`: keys, a token and its signature take some 0.25 ms
+ASK_WORK = 4096  # in units of `Turn.input_left`: creating keys, a token and its signature takes some 0.25 ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,9 @@ class Rules:
     """The service that decides about a client."""
 
     account: str  # of the service
-    issuer: str  # the subject of requests; without operators it signs the users
+    issuer: str  # the subject of the requests' claims; without operators, it also signs the users
     xkey: str
-    trusted: TrustedAccount | None  # with operators: the account of the service
+    trusted: TrustedAccount | None  # in operator mode: the account of the service
 
 
 class Callouts:
@@ -69,7 +69,7 @@ class Callouts:
         self.host = host
         self.key = key  # of the server
         self.xkey = xkey
-        self.options = options  # from the configuration file; None: the options of the accounts apply
+        self.options = options  # from the configuration file; None: each account has its own options
         self.trust: TrustedAccounts | None = None
 
     # -- choice of the service ----------------------------------------------------------------------------------
@@ -90,14 +90,14 @@ class Callouts:
         return Rules(options.account, options.issuer, options.xkey, None)
 
     def rules_of(self, account: TrustedAccount, session: ClientSession, user: User | None) -> Rules | None:
-        """Return the service that decides about a user of `account`, or None if the user's token alone decides."""
+        """Return the service that decides about a user of `account`, or None if the user's token is sufficient."""
         external = account.claims.authorization
         if not external.users or _name_of(session, user) in external.users:
             return None
         return Rules(account.name, account.name, external.xkey, account)
 
     def guarded(self, user: User) -> User:
-        """Return `user`; if it belongs to the account of the service, without permission to publish requests."""
+        """Return `user`; one that belongs to the account of the service gets no permission to publish requests."""
         trusted = None if self.trust is None else self.trust.accounts.get(user.account)
         if trusted is not None:
             is_service = bool(trusted.claims.authorization.users)
@@ -110,7 +110,7 @@ class Callouts:
 
     # -- requests ------------------------------------------------------------------------------------------------
     def ask(self, session: ClientSession, rules: Rules, user: User | None, decided: Decided) -> Callout:
-        """Return the request about a client that the configuration alone would admit as `user`."""
+        """Return the request about a client; `user` is the user that the configuration alone would give it."""
         return Callout(self, session, rules, None if user is None else user.token, decided)
 
 
@@ -130,7 +130,7 @@ class Callout:
         self._rules = rules
         self._decided = decided
         self.cancelled = False
-        self._token = token  # token of a user that its account admits
+        self._token = token  # the user's token, if its account admitted it
         self._user = KeyPair(callouts.host.rng.randbytes(32), USER).public  # the answer must be for this user
         self._timer: Timer | None = None
         self._subscription: Subscription | None = None
@@ -313,7 +313,7 @@ class Callout:
         elif self._rules.trusted is not None or target not in self._callouts.host.accounts:
             raise Refused(self._no_account(target))
         check_proxy(grant, session)
-        if known_types(grant.connection_types) is None:  # known ones are not compared, as in nats-server
+        if known_types(grant.connection_types) is None:  # as in nats-server, known types are not compared
             raise Refused(f"authorized user on account {quoted(target)} using invalid connection type")
         user = replace(user_from(session, claims, grant, account, ""), account=target)
         if claims.head.name:
@@ -327,7 +327,7 @@ class Callout:
         return f"no valid account {quoted(target)} for auth callout response on account {on}: account missing"
 
     def _target(self, claims: UserClaims) -> str:
-        """Return the account of the user, if the signer may decide about it."""
+        """Return the account of the user, if the signer may decide about users of that account."""
         rules, name = self._rules, quoted(self._rules.account)
         if rules.trusted is None:
             if claims.issuer_account:
@@ -345,10 +345,10 @@ class Callout:
 
 
 def _name_of(session: ClientSession, user: User | None) -> str:
-    """Return the name to search in the `auth_users` list: that of the verified user, otherwise that in CONNECT.
+    """Return the name to look up in `auth_users`: that of the verified user, otherwise the name in CONNECT.
 
-    A client that a token or a certificate identifies may send any user in CONNECT; this must not let it bypass the
-    service.
+    A client that is identified by a token or a certificate may send any user in CONNECT; that name must not
+    let it bypass the service.
     """
     if user is not None and user.name:
         return user.name

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from pyjs.claims.exchange import Export, Import, MappedTo
     from pyjs.claims.user import PermissionLists
 
-TIER = "R1"  # of streams with one replica: the only ones
-RESPONSES_MAX, RESPONSES_NS = 1, 120 * NS_PER_S  # where the claims have 0
+TIER = "R1"  # streams with one replica; there are no others
+RESPONSES_MAX, RESPONSES_NS = 1, 120 * NS_PER_S  # used where the claims have 0
 INT32_MAX = (1 << 31) - 1
 
 
@@ -58,7 +58,7 @@ class AccountToken:
 
 
 def account_token(text: str, now_s: int) -> AccountToken:
-    """Decode and check the token of an account; takes half a millisecond, and as much for each activation in it.
+    """Decode and check the token of an account. Takes half a millisecond, plus as much for each activation in it.
 
     Raises:
         TokenFault: the token is not that of an account.
@@ -77,7 +77,7 @@ def permissions_of(lists: PermissionLists) -> Permissions | None:
         most, lifetime_ns = lists.responses
         responses = ResponsePermission(most or RESPONSES_MAX, lifetime_ns or RESPONSES_NS)
     return Permissions(
-        # With permission to answer, nothing else may be published unless it is listed.
+        # A user that may answer requests may publish nothing else, unless it is listed.
         publish_allow=lists.publish_allow or (None if responses is None else ()),
         publish_deny=lists.publish_deny,
         subscribe_allow=lists.subscribe_allow or None,
@@ -137,10 +137,10 @@ def _import(claimed: Import) -> StreamImport | ServiceImport:
     activation = _activation(claimed.token) if claimed.token else None
     subject, to = claimed.subject, claimed.local_subject
     if claimed.kind == STREAM:
-        if claimed.to:  # once a prefix
+        if claimed.to:  # in older tokens, `to` is a prefix
             to = f"{claimed.to.removesuffix('.')}.{subject}"
         return StreamImport(claimed.account, subject, to, claimed.allow_trace, activation)
-    if claimed.to and not to:  # once the subject of the exporting account
+    if claimed.to and not to:  # in older tokens, `to` is the subject in the exporting account
         subject, to = claimed.to, subject
     return ServiceImport(claimed.account, subject, to, claimed.share, activation)
 
@@ -154,7 +154,7 @@ def _activation(text: str) -> Activation:
 
 
 def _mappings(claimed: Mapping[str, tuple[MappedTo, ...]]) -> tuple[SubjectMapping, ...]:
-    """Return the valid mappings; as in nats-server, others have no effect."""
+    """Return the valid mappings; as in nats-server, invalid ones have no effect."""
     found = []
     for source, given in claimed.items():
         destinations = tuple(MapDestination(each.subject, each.weight) for each in given if not each.cluster)

@@ -1,10 +1,11 @@
 """A directory with the token of each account in a file, `<public key>.jwt`.
 
-A file is written under another name, synced and renamed, so that it is either complete or absent. A file that does
-not hold a token of its account is named in the log and not used. A cache has a limit, beyond which the least recently
-used file is removed, and may have a time after which an unused file is removed.
+A file is written under another name, synced and renamed, so that it is either complete or absent. A file
+without a token of its account is reported in the log and not used. A cache has a maximum number of files,
+beyond which the least recently used one is removed; it may also have a time after which an unused file is
+removed.
 
-Called from one thread. Knows nothing of the callers.
+Called by one thread at a time. Knows nothing of its callers.
 Source: nats-server 2.15.1, tests/conformance/test_jwt_claims.py.
 """
 
@@ -48,7 +49,7 @@ class TokenDirectory:
         self._ttl_ns = options.ttl_ns
         self._removable = options.allow_delete or self._evicts
         self._renames = options.allow_delete and not options.hard_delete
-        self._digests: dict[str, bytes] = {}  # of each file, by account; the least recently used first
+        self._digests: dict[str, bytes] = {}  # digest of each file by account; the least recently used is first
         self._used_ns: dict[str, int] = {}
 
     def open(self) -> None:
@@ -159,7 +160,7 @@ class TokenDirectory:
         return sums.to_bytes(HASH_SIZE, "big")
 
     def drop_unused(self) -> None:
-        """Remove files of a cache that were unused for its time to live."""
+        """Remove the files of a cache that have been unused for longer than its ttl."""
         if not self._ttl_ns:
             return
         due_ns = self._clock.now_ns() - self._ttl_ns

@@ -36,8 +36,8 @@ class TokenExchanges:
         self._check = Check({})
         self._declared: dict[str, Exchange] = {}  # only the exports without a fault
         self._check.declared = self._declared
-        self._given: dict[str, Exchange] = {}  # with all exports, for accounts to be checked
-        self._importers: dict[str, dict[str, None]] = {}  # by exporting account
+        self._given: dict[str, Exchange] = {}  # of accounts to be checked, including invalid exports
+        self._importers: dict[str, dict[str, None]] = {}  # the importing accounts of each exporting account
         self._due: dict[str, None] = {}  # accounts to check, in this order
         self._steps: Iterator[None] | None = None  # the running check; None: none
         self._expiries: dict[str, Timer] = {}  # of the activation that expires first, by account
@@ -106,7 +106,7 @@ class TokenExchanges:
         self._host.share(name, replace(exchange, imports=tuple(accepted)))
 
     def _check_exports(self, name: str, given: Exchange, exports: list[Export]) -> Iterator[None]:
-        """Add the valid exports to `exports`; with invalid latency options only, add it without them."""
+        """Add the valid exports to `exports`; if only latency options are invalid, add the export without them."""
         check, work = Check({name: given}), 0
         for export in given.exports:
             cause = check.export_fault(name, export)

@@ -1,7 +1,7 @@
 """The fetch of all accounts that one account imports from, directly or through others.
 
-A client is admitted after that, so that its first message finds the imports of its account. The number of accounts is
-bounded; an account that cannot be fetched leaves its imports without effect.
+A client is admitted only after that, so that its first message finds the imports of its account. The number
+of accounts is bounded. If an account cannot be fetched, the imports from it have no effect.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Gathering:
     def __init__(self, trust: TrustedAccounts, account: TrustedAccount, done: Callable[[], None]) -> None:
         self._trust = trust
         self._seen = {account.name}
-        self._found = [account]  # accounts whose exporters are still to be fetched
-        self._num_open = 0  # fetches
-        self._is_busy = False  # `_go_on` is running
+        self._found = [account]  # accounts whose exporters must still be fetched
+        self._num_open = 0  # running fetches
+        self._is_busy = False  # `_go_on` is running: it must not be entered again
         self._done = done
 
     def begin(self) -> None:
@@ -32,7 +32,7 @@ class Gathering:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Fetch the exporters of found accounts; an account that is already known is found at once."""
+        """Fetch the exporters of the accounts found so far; accounts that are already known need no fetch."""
         if self._is_busy:
             return
         self._is_busy = True

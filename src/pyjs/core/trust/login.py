@@ -1,6 +1,6 @@
 """Logins by token: decoding and signatures in a thread, then the rules of the account.
 
-Source: order of checks and their debug lines as nats-server 2.15 (tests/conformance/test_jwt_login.py).
+Source: order of checks and their debug lines follow nats-server 2.15 (tests/conformance/test_jwt_login.py).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Refused(Exception):
 
     def __init__(self, text: str, *, is_error: bool = False, fault: ProxyFault | None = None) -> None:
         super().__init__(text)
-        self.is_error = is_error  # logged even without debug
+        self.is_error = is_error  # logged even if debug is off
         self.fault = fault
 
 
@@ -58,7 +58,7 @@ class TokenCheck(Job):
         signature: str,
         done: Callable[[TokenCheck], None],
     ) -> None:
-        self._texts = texts  # the first one that is the token of a user counts
+        self._texts = texts  # candidates: the first one that is a user's token counts
         self._nonce = nonce
         self._signature = signature
         self._done = done
@@ -102,7 +102,7 @@ class TokenCheck(Job):
 
 @dataclass(slots=True)
 class TokenLogin:
-    """One login; `cancelled` ends it."""
+    """One login by token."""
 
     session: ClientSession
     trust: TrustedAccounts
@@ -117,7 +117,7 @@ class TokenLogin:
         self.cancelled = True
         if self.check is not None:
             self.check.cancelled = True
-            self.check = None  # it calls back: a cycle would outlive the login
+            self.check = None  # the check has a reference to this login: a cycle would outlive it
         if self.callout is not None:
             self.callout.cancel()
             self.callout = None
@@ -150,7 +150,7 @@ class TokenLogin:
             self.trust.find(user.account, lambda account: self._found(check, user, account))
 
     def _may_come_from(self, name: str) -> bool:
-        """Return whether users of an account may connect; refuse the login if not."""
+        """Return whether users of an account may connect; if not, refuse the login."""
         if self.trust.is_pinned(name):
             return True
         self.trust.pinned_failures += 1
@@ -163,7 +163,7 @@ class TokenLogin:
         if account is None:
             self._refuse("Account JWT lookup error: account missing or expired")
             return
-        if not self._may_come_from(claims.account):  # a reload came meanwhile
+        if not self._may_come_from(claims.account):  # a reload may have changed the pinned accounts meanwhile
             return
         user: User | None = None
         try:
@@ -212,10 +212,10 @@ def admit(session: ClientSession, claims: UserClaims, check: TokenCheck, account
 
 
 def granted(claims: UserClaims, account: TrustedAccount) -> Grant:
-    """Return the permissions and limits of the user: its own claims, or the role of the key that signed them.
+    """Return the permissions and limits of a user, from its claims or from the role of the key that signed them.
 
     Raises:
-        Refused: the key may not sign users of the account, or not this one.
+            Refused: the key may not sign users of the account, or not this user.
     """
     if not account.knows(claims.head.issuer):
         raise Refused("User JWT issuer is not known")
@@ -249,7 +249,7 @@ def check_connection_type(grant: Grant, session: ClientSession) -> None:
 def user_from(
     session: ClientSession, claims: UserClaims, grant: Grant, account: TrustedAccount | None, text: str
 ) -> User:
-    """Return the user for a session. If `account` is None, the audience of the claims names the account.
+    """Return the user for a session. If `account` is None, the audience of the claims is the account's name.
 
     Raises:
         Refused: the user may not be connected at this time of the day.

@@ -20,21 +20,21 @@ MISSING = "account missing"
 
 
 class ResolverFault(Exception):
-    """The account has no token here; the text has the reason."""
+    """The resolver has no token for the account; the text has the reason."""
 
 
 class Resolver(ABC):
     """A source of account tokens."""
 
-    queue = JobQueue.ACCOUNTS  # of its calls
-    bootstraps = True  # without the token of the system account, its own key is trusted
+    queue = JobQueue.ACCOUNTS  # the queue for its calls
+    bootstraps = True  # if the token of the system account is missing, the account's own key is trusted
 
     @abstractmethod
     def fetch(self, name: str) -> str:
         """Return the token of an account.
 
         Raises:
-            ResolverFault: the account has no token here.
+                ResolverFault: the resolver has no token for the account.
         """
 
 
@@ -70,7 +70,7 @@ class DirectoryResolver(Resolver):
 
 
 class UrlResolver(Resolver):
-    """An account server, asked over HTTP."""
+    """An account server, queried over HTTP."""
 
     queue = JobQueue.NETWORK
 

@@ -1,7 +1,7 @@
 """The port for other servers of the cluster, and connections to the ports of others.
 
-`cluster.mesh` chooses the servers to connect to; after each turn this module starts the due attempts. An attempt ends
-after DIAL_S.
+`cluster.mesh` decides which servers to connect to; after each turn, this module starts the connections that
+are due. An attempt to connect ends after DIAL_S.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class RoutePort:
         log.info(f"Listening for route connections on {host_port(self._options.host, self.port)}")
 
     async def wait_met(self, count: int) -> None:
-        """Wait until the interest of `count` other servers is known."""
+        """Wait until this server knows the subscriptions of `count` other servers."""
         await self._wait(lambda: sum(route.synced for route in self.cluster.routes.values()) >= count)
 
     async def wait_left(self, number: int) -> None:
@@ -126,7 +126,7 @@ class RoutePort:
         )
 
     async def _wait(self, holds: Callable[[], bool]) -> None:
-        """Wait until `holds()` is true after a turn."""
+        """Wait until `holds()` is true after some turn."""
         held = asyncio.Event()
 
         def look() -> None:
@@ -173,7 +173,7 @@ class RoutePort:
         self.cluster.stop()
 
     def _dial_due(self) -> None:
-        """Connect to the servers that are due."""
+        """Start connections to the servers that are due."""
         for dial in self.cluster.take_dials():
             if not self._stopped:
                 task = self.driver.loop.create_task(self._dial(dial))

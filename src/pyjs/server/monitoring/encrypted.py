@@ -1,7 +1,7 @@
 """A connection to the monitoring port over TLS: an HttpConnection on a TlsTransport.
 
-Handshakes run in the thread of the client port, so that many of them do not delay clients. They request no
-certificate, since the port has no users.
+Handshakes run in the thread that also serves the client port, so that many of them do not delay clients. No
+client certificate is requested, since the port has no users.
 
 Source: behaviour of nats-server, in tests/conformance/test_https.py.
 """
@@ -37,7 +37,7 @@ class HttpsConnection(HttpConnection):
         self.ready = True
 
     def handshake_failed(self, cause: str, *, expected: bool) -> None:
-        """Log the cause, and close; send it in plain HTTP to a client without TLS."""
+        """Log the cause, and close; a client that does not use TLS gets it as a plain HTTP answer."""
         cause = end_http(self.transport, cause)
         peer = self.transport.get_extra_info("peername") or ("", 0)
         self._port.log.error(f"monitoring: TLS handshake error from {host_port(peer[0], peer[1])}: {cause}")
@@ -47,7 +47,7 @@ class HttpsConnection(HttpConnection):
         self.transport.abort()
 
     def note(self, text: str) -> None:
-        """Log nothing: a request for a page is not a client."""
+        """Log nothing: requests for pages are not logged."""
 
 
 def monitoring_protocol(tls: TlsPort, port: MonitorPort, listener: Listener) -> asyncio.Protocol:
@@ -55,7 +55,7 @@ def monitoring_protocol(tls: TlsPort, port: MonitorPort, listener: Listener) -> 
     settings = tls.settings
     if settings is None or settings.pages is None:
         return HttpConnection(port, listener)
-    # The handshake comes first, for every connection.
+    # Every connection begins with the handshake.
     options = replace(
         settings.options, handshake_first_ns=0, allow_plain=False, connection_rate_limit=0, pinned_certs=()
     )

@@ -1,6 +1,6 @@
 """The monitoring endpoints of a server: their state, port and connections.
 
-Imported lazily, only with a monitoring port: the views import a third of the server's modules.
+Imported lazily, only if there is a monitoring port: the views need a third of the server's modules.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Monitoring:
         await self.pages.start()
 
     def ready(self) -> None:
-        """From now on, report the server as ready."""
+        """Report the server as ready, beginning now."""
         self._monitored.ready = True
 
     def reloaded(self, options: Options) -> None:

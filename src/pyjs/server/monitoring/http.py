@@ -1,8 +1,8 @@
 """HTTP/1.1 for the monitoring port: one asyncio protocol for each connection; httptools parses.
 
-Every method is answered like GET, and HEAD without the body, as in nats-server; probes rely on that. Input is parsed
-in slices, and parsing stops while a request waits for its answer, so thousands of requests in one packet cost no more
-at once than a few.
+Every method is answered like GET, and HEAD without the body, as in nats-server; probes rely on that. Input is
+parsed in slices, and parsing stops while a request waits for its answer. So thousands of requests in one
+packet delay other work no more than a few.
 
 Source: RFC 9112; behaviour of nats-server 2.15.1 (a request that is not complete after five seconds gets a 400).
 """
@@ -49,15 +49,15 @@ class HttpConnection(asyncio.Protocol):
         self._input = b""  # received, not parsed yet
         self._target = b""
         self._requests: deque[tuple[str, bool, bool, str]] = deque()  # target, HEAD, keep alive, version
-        self._work: Work | None = None  # produces the answer to the first of them
+        self._work: Work | None = None  # composes the answer to the first request
         self._queued = False  # `step` will be called
-        self._awaited: asyncio.Future[object] | None = None  # the work waits for it
+        self._awaited: asyncio.Future[object] | None = None  # the work waits for this future
         self._full = False  # the peer does not read: answering is paused
-        self._ended = False  # the peer sends no more
+        self._ended = False  # the peer will send nothing more
         self._begun = False  # a request has begun and is incomplete
         self._request_size = 0  # bytes parsed since the last complete request
         self._refusal = 0  # the status that refuses the input after `_requests`; 0: none
-        self._deadline = 0.0  # of the peer's next action, by the loop's clock
+        self._deadline = 0.0  # time by which the peer must act, on the loop's clock
         self.transport: asyncio.Transport
 
     # -- called by the transport -------------------------------------------------------------------------------
@@ -71,12 +71,12 @@ class HttpConnection(asyncio.Protocol):
             self._refuse(503)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Forget the connection."""
+        """Forget the connection, which is closed."""
         self._port.closed(self)
         self._requests.clear()
         self._input = b""
         self._work = None
-        del self._parser  # it holds this connection
+        del self._parser  # it has a reference to this connection
 
     def data_received(self, data: bytes) -> None:
         """Queue input; `step` parses it."""

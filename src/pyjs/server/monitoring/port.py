@@ -1,10 +1,10 @@
 """The monitoring port: its connections, the order of their answers, and time limits for peers.
 
-Each iteration of the loop runs one step of one answer, connection by connection: a peer that requests thousands of
-pages, or a long one, delays clients and other peers by one step at a time. A connection with an incomplete request or
-unread answers is closed after some time.
+Each iteration of the loop runs one step of one answer, connection by connection. So a peer that requests
+thousands of pages, or a long one, delays clients and other peers by only one step at a time. A connection
+with an incomplete request or unread answers is closed after some time.
 
-Knows no paths and no HTTP: a handler composes the answers, connections parse and write.
+Knows no paths and no HTTP: a handler composes the answers; connections parse and write.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from pyjs.monitor.response import Response
     from pyjs.server.monitoring.http import HttpConnection
 
-    # Yields between two steps the future to wait for.
+    # Composes an answer in steps; yields None, or a future to wait for.
     Work = Generator[asyncio.Future[Any] | None, None, Response]
     Handler = Callable[[str], Work]  # argument: the request target, path and query
 
-CONNECTIONS_MAX = 1000  # open at once; more are refused, so that descriptors stay for clients
+CONNECTIONS_MAX = 1000  # open at the same time; more are refused, so that clients still find descriptors
 SWEEP_S = 1.0  # interval of the check for connections that take too long
 
 
@@ -39,7 +39,7 @@ class MonitorPort:
         self.handle = handle
         self.log = log
         self.connections: OpenConnections[HttpConnection] = OpenConnections()
-        self._waiting: deque[HttpConnection] = deque()  # with work on answers, each at most once
+        self._waiting: deque[HttpConnection] = deque()  # connections with answers to work on, each at most once
         self._stepping = False  # `_step` is scheduled
         self._sweeping: asyncio.TimerHandle | None = None
 

@@ -1,4 +1,4 @@
-"""The system account of a running server: process figures for its answers, and reloads requested through it."""
+"""The system account of a running server: process statistics for its answers, and reloads requested through it."""
 
 from __future__ import annotations
 

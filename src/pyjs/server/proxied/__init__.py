@@ -1,1 +1,1 @@
-"""Clients that come through a proxy: the header before everything else."""
+"""Clients that connect through a proxy: the PROXY header at the start of the connection."""

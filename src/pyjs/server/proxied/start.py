@@ -1,8 +1,8 @@
-"""The start of a client connection that may come through a proxy: its PROXY header, before everything else.
+"""The start of a client connection that may come through a proxy: its PROXY header, before anything else.
 
-A protocol that forwards everything to the one above, except the header. After the header the transport gets the
-protocol above, and this object is no longer used. A client without a header connects without a proxy, as in
-nats-server; a connection that sends nothing within PREFIX_S is closed.
+A protocol that passes everything on to the protocol above, except the header. After the header, the transport
+gets the protocol above, and this object is no longer used. A client without a header connects without a
+proxy, as in nats-server. A connection that sends nothing within PREFIX_S is closed.
 
 Source: behaviour of nats-server 2.15.1, in tests/conformance/test_proxy_protocol.py.
 """
@@ -31,7 +31,7 @@ class ProxiedStart(asyncio.Protocol):
     def __init__(self, driver: Driver, connection: Connection, above: Connection | TlsTransport) -> None:
         self._driver = driver
         self._connection = connection
-        self._above = above  # the connection, or the TlsTransport below it
+        self._above = above  # the protocol above: the connection, or its TlsTransport
         self._data = b""
         self._over = False  # nothing more will be read
         self._timer: Timer | None = None
@@ -62,14 +62,14 @@ class ProxiedStart(asyncio.Protocol):
         self._finish()
         self._connection.came_from(header.ip, header.port)
         if self._above is self._connection:
-            self._connection.ready = True  # otherwise after the TLS handshake
+            self._connection.ready = True  # otherwise the TLS handshake sets it
         self._transport.set_protocol(self._above)
         rest = self._data[header.size :]
         if rest:
             self._above.data_received(rest)
 
     def eof_received(self) -> bool:
-        """Close a connection that ends within its header."""
+        """Close a connection that ends inside its header."""
         if not self._over:
             word = "EOF" if ends_between_parts(self._data) else "unexpected EOF"
             self._fail(f"{missing(self._data)}: {word}")

@@ -1,17 +1,18 @@
-"""glibc's allocator: keeps the buffers of reads and writes, and also serves Python's objects, until a trim.
+"""Settings of glibc's allocator: it keeps the memory of read and write buffers, and also allocates Python's objects.
 
-A trim then returns every free page to the system. Compiled: ctypes would add 5 ms to the start for one call; keeping
-the buffers makes messages above 1 KiB 1.2-3x faster (benchmarks/: core publish and 1-1 with 1 KiB and more). Does
-nothing on another libc.
+`trim` returns every free page to the system. Compiled: ctypes would add 5 ms to the start for one call.
+Keeping the buffers makes messages above 1 KiB 1.2 to 3 times as fast (benchmarks/: core publish and 1-1 with
+1 KiB and more). Without glibc, the functions do nothing.
 
-All threads share one arena, since a trim does not shrink the end of other arenas: the thread that syncs and writes
-indexes kept 16 MB in its own.
+All threads share one arena, since a trim does not shrink the end of other arenas: the thread that syncs files
+and writes indexes kept 16 MB in its own arena.
 
-Python's own allocator of small objects frees an arena of 1 MiB only when the whole arena is free, so a few long-lived
-objects keep the memory of a burst of requests: 1.6 times the earlier memory after 5,000 consumers came and went.
-glibc frees single pages of 4 KiB: 0.95 times. That costs 5 % of the API's processor time; messages create no objects.
-Blocks allocated earlier by Python's allocator stay valid: its `free` and `realloc` recognize their blocks by the
-address and pass others to the raw allocator, as they do with blocks over 512 bytes anyway.
+Python's own allocator of small objects frees an arena of 1 MiB only when all of it is free, so a few
+long-lived objects keep the memory of a burst of requests: after 5,000 consumers were created and deleted, 1.6
+times the memory before. glibc frees single pages of 4 KiB: 0.95 times. That costs 5 % of the API's processor
+time; messages create no objects. Blocks allocated earlier by Python's allocator stay valid: its `free` and
+`realloc` recognize their own blocks by address, and pass all others to the raw allocator, as they always do
+with blocks over 512 bytes.
 
 Source: https://github.com/python/cpython/blob/v3.11.7/Objects/obmalloc.c: _PyObject_Free and
 _PyObject_Realloc (tried on 3.12 and 3.13 as well);
@@ -75,12 +76,12 @@ cdef extern from *:
 
 
 def keep_buffers() -> bool:
-    """Tune the allocator of this process. Only for the command: an embedding program owns its allocator."""
+    """Configure the allocator to keep buffers. Only for the command: an embedding program owns its allocator."""
     return pyjs_keep_buffers() != 0
 
 
 def objects_from_glibc() -> bool:
-    """Allocate new objects from glibc; return whether that works. No effect with PYTHONMALLOC or -X dev.
+    """Allocate new objects from glibc; return whether that was possible. Does nothing with PYTHONMALLOC or -X dev.
 
     Only for the command.
     """

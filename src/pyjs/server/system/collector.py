@@ -1,16 +1,16 @@
 """Settings of Python's garbage collector, so that it does not block the loop.
 
-Reference counts free nearly everything; the collector finds cycles, and examines every object for that: 100 ms with
-ten thousand consumers, at any time. So objects that survive one full collection are frozen and not examined
-again. That is safe as long as sessions, streams and consumers leave no cycles when they end
+Reference counts free nearly everything. The collector finds cycles, and examines every object for that: with
+ten thousand consumers it takes 100 ms, at any time. So objects that survive one full collection are frozen
+and not examined again. That is safe as long as sessions, streams and consumers leave no cycles when they end
 (tests/unit/test_garbage.py).
 
-A full collection runs after some three thousand new objects, earlier than by default: it then takes at most two
-milliseconds, and the next one skips its survivors. Each object is examined as often as with larger thresholds: once
-in each generation.
+A full collection runs after some three thousand new objects, earlier than by default. It then takes at most
+two milliseconds, and the next one skips the objects that survived. With these thresholds too, each object is
+examined once in each generation.
 
-A start creates objects that nearly all stay. Until its end the collector runs at most once per START_COUNT of them;
-they are then frozen without a collection, which would take a tenth of the start.
+Nearly all objects that a start creates are kept. Until it ends, the collector runs at most once per
+START_COUNT new objects. They are then frozen without a collection, which would take a tenth of the start.
 
 Source: https://docs.python.org/3/library/gc.html#gc.freeze
 """
@@ -25,12 +25,12 @@ START_COUNT = 200_000  # new objects; a start without streams creates 70,000
 
 
 def collect_seldom() -> None:
-    """Tune the collector for the start of this process. For the program only, as all of this module."""
+    """Configure the collector for the start of this process. Like this whole module, only for the command."""
     gc.set_threshold(START_COUNT)
 
 
 def keep_survivors() -> None:
-    """Freeze all objects, and tune the collector for a server that has started."""
+    """Freeze all objects, and configure the collector for a server that has started."""
     gc.freeze()
     if _freeze not in gc.callbacks:
         gc.callbacks.append(_freeze)
@@ -38,7 +38,7 @@ def keep_survivors() -> None:
 
 
 def collect() -> None:
-    """Run a full collection now. It also empties Python's free lists, whose objects can keep many pages."""
+    """Run a full collection now. This also empties Python's free lists, whose objects can keep many pages in use."""
     gc.collect()
 
 

@@ -1,6 +1,6 @@
 """The configuration file, read as text.
 
-Imports no dependency: the command reads its configuration before it checks for missing packages.
+Imports only the standard library: the command reads its configuration before it checks for missing packages.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def read_file(path: str) -> str:
     """
     if "\0" in path:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # also opens a FIFO without a writer
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # does not wait for the writer of a FIFO
     try:
         mode = os.fstat(fd).st_mode
         if stat.S_ISDIR(mode):

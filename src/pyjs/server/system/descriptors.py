@@ -1,7 +1,7 @@
-"""Limits of file descriptors: of this process, and for files of streams and consumers.
+"""Limits of file descriptors: for this process, and for the files of streams and consumers.
 
-The rest is for clients, the log, metadata and files that are only open for a moment. The listener (listener.py)
-reserves the last of them.
+The other descriptors are for clients, the log, metadata and files that are open only briefly. The listener
+(listener.py) reserves the last of them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import suppress
 
 FILES_SHARE = 2  # 1 / FILES_SHARE of the descriptors are for files
 FILES_MIN = 8
-FILES_MAX = 4096  # more would only cost memory: opening a file takes microseconds
+FILES_MAX = 4096  # a higher limit would only cost memory: opening a file takes microseconds
 OTHERS = 32  # log, loop, locks, threads
 
 

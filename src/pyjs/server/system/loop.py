@@ -1,4 +1,4 @@
-"""The event loop of the command: uvloop, or asyncio's own loop where uvloop is not installed.
+"""The event loop of the command: uvloop, or asyncio's own loop if uvloop is not installed.
 
 A server inside another program runs on that program's loop instead.
 

@@ -1,10 +1,10 @@
 """Returns free memory to the operating system after a burst.
 
-The allocator keeps freed memory, hundreds of megabytes after a burst of clients. A trim walks over all free memory
-with the allocator locked: some ms for each 100 MB. So it runs in a thread, when the server is idle again after
-work; a server that is never idle is trimmed every BUSY_S. While memory is above its former minimum, trims also
-run without work before them, since the last clients of a burst may leave quietly; each useless trim doubles the time
-to the next one.
+The allocator keeps freed memory: hundreds of megabytes after a burst of clients. A trim visits all free
+memory while the allocator is locked, some ms for each 100 MB. So it runs in a thread, when the server is idle
+after work; a server that is never idle is trimmed every BUSY_S. While memory is above its former minimum,
+trims also run without work before them, since the last clients of a burst may leave without causing work.
+Each useless trim doubles the time until the next one.
 
 For the command only: an embedding program owns its allocator.
 """
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from pyjs.server.threads.io_thread import IoThread
 
-LOOK_S = 1.0  # between two checks, as long as there are turns
-IDLE_SHARE = 0.25  # of one core since the last check: less counts as idle
-WORK_S = 0.05  # of processor time since the last trim
-BUSY_S = 30.0  # between two trims of a server that is never idle
-VAIN_S_MAX = 60.0  # the longest wait after useless trims
-ABOVE = 1.2  # times the least memory seen: above that a trim may help
+LOOK_S = 1.0  # seconds between two checks while there are turns
+IDLE_SHARE = 0.25  # of one core since the last check; below it, the server counts as idle
+WORK_S = 0.05  # seconds of processor time since the last trim that justify another one
+BUSY_S = 30.0  # seconds between two trims of a server that is never idle
+VAIN_S_MAX = 60.0  # seconds: the longest wait after useless trims
+ABOVE = 1.2  # a trim may help if memory is above the lowest size seen times this
 GAIN_SIZE = 1 << 20  # bytes; a trim that returns less was useless
 
 
@@ -42,7 +42,7 @@ class MemoryReturn:
     ) -> None:
         self._loop = loop
         self._thread = thread
-        # Empties Python's free lists; runs on the loop, where objects may be freed.
+        # Empties Python's free lists; called on the loop, where it is safe to free objects.
         self._collect = collect
         self._trim = trim  # runs in the thread
         self._cpu_s = cpu_s  # the processor time of this process
@@ -50,11 +50,11 @@ class MemoryReturn:
         self._armed = False  # a check is scheduled, or a trim runs
         self._looked_at = self._trimmed_at = loop.time()
         self._looked_cpu_s = self._trimmed_cpu_s = cpu_s()
-        self._least_size = memory_size()  # at the start or after a trim
-        self._vain_s = LOOK_S  # the wait after a trim without work before it
+        self._least_size = memory_size()  # lowest memory size, measured at the start and after trims
+        self._vain_s = LOOK_S  # wait in seconds after a trim that had no work before it
 
     def after_turn(self) -> None:
-        """Schedule a check whether memory can be returned."""
+        """Schedule a check of whether memory can be returned."""
         if not self._armed:
             self._armed = True
             self._loop.call_later(LOOK_S, self._look)
@@ -87,7 +87,7 @@ class MemoryReturn:
         self._trimmed_at, self._trimmed_cpu_s = self._loop.time(), self._cpu_s()
         size = self._memory_size()
         self._least_size = min(self._least_size, size)
-        # An idle server has no turn that would check again, and memory freed during the trim may still be unreturned.
+        # Memory freed during the trim may be left, and an idle server has no turn that would check again.
         self._armed = size > ABOVE * self._least_size and self._vain_s < VAIN_S_MAX
         if self._armed:
             self._loop.call_later(LOOK_S, self._look)

@@ -1,4 +1,4 @@
-"""The processes that have files below a directory open, as far as this process may see them."""
+"""Finds the processes that have files below a directory open, if this process is allowed to see them."""
 
 from __future__ import annotations
 

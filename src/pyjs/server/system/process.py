@@ -1,4 +1,4 @@
-"""Figures of this process from the operating system."""
+"""Statistics of this process from the operating system."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SystemProcess(ProcessStats):
         self._percent = 0.0
 
     def memory_size(self) -> int:
-        """Return the resident size in bytes."""
+        """Return the resident memory in bytes."""
         return memory_size()
 
     def cpu_percent(self, now_ns: int) -> float:
@@ -44,10 +44,10 @@ def cpu_seconds() -> float:
 
 
 def memory_size() -> int:
-    """Return the resident size of this process in bytes."""
+    """Return the resident memory of this process in bytes."""
     try:
         with open("/proc/self/statm") as file:
             return int(file.read().split()[1]) * PAGE_SIZE
-    except OSError:  # no /proc: use the peak instead
+    except OSError:  # there is no /proc: use the peak instead
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak if sys.platform == "darwin" else peak * 1024

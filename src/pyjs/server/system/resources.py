@@ -1,4 +1,4 @@
-"""Memory and disk of this machine: the defaults of JetStream's limits."""
+"""Memory and disk space of this machine, from which the defaults of JetStream's limits are derived."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limi
 
 
 def memory_for_streams() -> int:
-    """Return three quarters of the memory in bytes that this process may use."""
+    """Return three quarters of the memory that this process may use, in bytes."""
     try:
         size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError):
@@ -36,7 +36,7 @@ def _cgroup_limits() -> list[int]:
 
 
 def storage_for_streams(directory: str) -> int:
-    """Return three quarters of the free disk space in bytes at `directory`, or at its nearest existing parent."""
+    """Return three quarters of the free disk space at `directory`, or at its nearest existing parent, in bytes."""
     while not os.path.isdir(directory):
         parent = os.path.dirname(directory)
         if parent == directory:
@@ -50,10 +50,10 @@ def storage_for_streams(directory: str) -> int:
 
 
 def effective_options(options: Options, running: Options | None = None) -> Options:
-    """Return `options` with the defaults of JetStream's directory and limits for this machine.
+    """Return `options` with JetStream's default directory and limits filled in for this machine.
 
-    `options` itself is not changed, since a reload compares it with the file. Defaults already chosen in the
-    effective options `running` stay the same, even if less is free now.
+    `options` itself is not changed, since a reload compares it with the file. Defaults that were already
+    chosen in `running` (the options in effect) are kept, even if less is free now.
     """
     if not options.jetstream.enabled:
         return options

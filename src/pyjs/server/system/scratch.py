@@ -1,7 +1,7 @@
 """A temporary store directory for one server, and a disk for it that never syncs.
 
-No later server opens the directory, so it need not survive a power cut. It is removed when the server stops, or at
-the end of the process; a forked child leaves that to its parent.
+No later server opens the directory, so it need not survive a power failure. It is removed when the server
+stops, or at the end of the process. A forked child does not remove it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class ScratchStore:
             shutil.rmtree(self.path, ignore_errors=True)
 
 
-# All directories to remove at the end of the process. atexit itself keeps an entry for each call ever registered.
+# All directories to remove at the end of the process; one atexit call for all, since atexit never drops a
+# call.
 _there: set[ScratchStore] = set()
 
 
@@ -43,7 +44,7 @@ def _remove_all() -> None:
 
 
 class UnsyncedDisk(OsDisk):
-    """The files of this machine, without ever waiting for the medium."""
+    """The files of this machine, without waiting until they are on the medium."""
 
     def sync_file(self, fd: int) -> None:
         """Do nothing: a scratch store does not outlive the process."""

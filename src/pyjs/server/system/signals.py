@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
-# Their names in Go, for "Trapped" lines.
+# The names of signals in Go, for lines with "Trapped".
 NAMES = {
     signal.SIGINT: "interrupt",
     signal.SIGTERM: "terminated",

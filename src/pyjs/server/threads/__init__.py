@@ -1,1 +1,1 @@
-"""Threads beside the loop, for syncs, files and computation."""
+"""Threads in addition to the loop, for syncs, files and computation."""

@@ -1,7 +1,7 @@
-"""A thread, or a few, for calls that would block the event loop, above all fdatasync.
+"""One or more threads for calls that would block the event loop, in particular fdatasync.
 
-A single thread runs its jobs one after another in the given order, without the GIL while the kernel works; results
-come back on the loop. Knows nothing of stores, only callables.
+A single thread runs its jobs one after another, in the order of their submission, and releases the GIL while
+the kernel works. Results are handled on the loop. Knows nothing of stores, only callables.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    # Runs in the thread; an exception it returns is a result, not a crash.
+    # Runs in the thread; returns an exception as its result if it fails.
     Job = Callable[[], Exception | None]
     Done = Callable[[Exception | None], None]  # runs on the loop
 
@@ -26,19 +26,19 @@ YIELDING = 10  # niceness of a computing thread
 
 
 class IoThread:
-    """Runs jobs beside the event loop, in at most `most` threads; starts one when a job finds no idle thread."""
+    """Runs jobs outside the event loop, in at most `most` threads; starts another if no thread is idle."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, name: str, yields: bool = False, most: int = 1
     ) -> None:
         self._loop = loop
         self._name = f"pyjs-{name}"
-        self._yields = yields  # its jobs compute: the event loop gets a core before them
+        self._yields = yields  # its jobs compute, so its threads give way to the event loop
         self._most = most
         self._jobs: SimpleQueue[tuple[Job, Done] | None]  # created with the first thread
         self._threads: list[threading.Thread] = []
         self._emptied: asyncio.Event | None = None  # set when no job is pending; None: nothing waits for that
-        self.pending = 0  # submitted jobs whose `done` has not run
+        self.pending = 0  # number of submitted jobs whose `done` has not run yet
 
     def submit(self, job: Job, done: Done) -> None:
         """Run `job` in a thread, then `done(result)` on the loop."""
@@ -52,7 +52,7 @@ class IoThread:
         self._jobs.put((job, done))
 
     def stop(self) -> None:
-        """Finish the submitted jobs and end the threads; do not wait for their `done`."""
+        """Finish the submitted jobs and end the threads; do not wait for the calls of `done`."""
         threads, self._threads = self._threads, []
         for _ in threads:
             self._jobs.put(None)
@@ -67,16 +67,17 @@ class IoThread:
         self.stop()
 
     def _work(self) -> None:
-        if self._yields and sys.platform == "linux":  # where each thread has its own priority
+        if self._yields and sys.platform == "linux":  # only on Linux does each thread have its own priority
             with suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), YIELDING)
         while (item := self._jobs.get()) is not None:
             job, done = item
             try:
                 self._loop.call_soon_threadsafe(self._finish, done, result_of(job))
-            except RuntimeError:  # the loop is closed: nothing waits any more
+            except RuntimeError:  # the loop is closed, so nothing waits for the result
                 return
-            # Otherwise a deleted stream and its consumers would stay referenced until the next job.
+            # Otherwise these variables would keep a deleted stream and its consumers in memory until the next
+            # job.
             del item, job, done
 
     def _finish(self, done: Done, result: Exception | None) -> None:

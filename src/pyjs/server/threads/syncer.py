@@ -1,13 +1,13 @@
 """Decides when streams are synced, and runs their sync jobs in the I/O thread.
 
-- By default the streams written since the last sync are synced every `sync_interval`; earlier if many files wait,
+- By default, the streams written since the last sync are synced every `sync_interval`; earlier if many files wait,
 since these occupy descriptors.
 - With `sync_interval: always` every turn submits its batch at once, and PubAcks are sent once it is durable: group
 commit, one fdatasync per stream and batch, while the next batch is read. Streams whose PubAcks do not wait for it are
 synced as by default: those with replicas, whose messages are durable in the log of their group.
 
-Many streams are synced together: after all have returned their jobs, some in each callback of the loop, one sync of
-the file system covers them.
+Many streams are synced together: all are asked for their jobs, some in each callback of the loop; then one
+sync of the file system covers them all.
 
 Knows nothing of files: a stream returns a job, the job runs in the thread, its result goes back to the stream.
 """
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     Work = tuple[Syncing, SyncWork]
 
 NS_PER_S = 1_000_000_000
-GROUP_MIN = 32  # from this number of streams on, one sync of the file system is cheaper
-GROUP_MIN_ALWAYS = 256  # as GROUP_MIN, with `always`: other programs' writes could delay waiting publishers
-BEGUN_AT_ONCE = 128  # streams asked for their jobs in one callback: about 20 us each
+GROUP_MIN = 32  # for this many streams or more, one sync of the whole file system is faster
+GROUP_MIN_ALWAYS = 256  # the same with `always`: other programs' writes could delay waiting publishers
+BEGUN_AT_ONCE = 128  # streams asked for their jobs in one callback; about 20 us each
 TOGETHER_MAX = 4096  # streams in one sync of the file system
-RESULTS_AT_ONCE = 64  # results handled at once: about 10 us of a turn each
-DRAIN_S = 1.0  # seconds; a drain waits for messages published within this time
+RESULTS_AT_ONCE = 64  # results handled in one turn; about 10 us each
+DRAIN_S = 1.0  # seconds: a drain waits for messages published within this time
 
 
 class Syncer:
@@ -58,7 +58,7 @@ class Syncer:
         self._works: list[Work] = []  # their jobs so far
         self._later: list[Syncing] = []  # with `always`: streams that nobody waits for
         self._timer: asyncio.TimerHandle | None = None
-        self._drained: Callable[[], None] | None = None  # call it when everything is synced; None: no drain
+        self._drained: Callable[[], None] | None = None  # called when everything is synced; None: no drain is running
         self._drain_until = 0.0  # time after which the drain no longer waits for writes
 
     def after_turn(self) -> None:
@@ -99,7 +99,7 @@ class Syncer:
             self._begin_some()
 
     def _begin_some(self) -> None:
-        """Get the jobs of some streams; submit them after all streams were asked."""
+        """Get the jobs of some streams; when all streams were asked, submit the jobs."""
         try:
             for _ in range(min(len(self._due), BEGUN_AT_ONCE)):
                 stream = self._due.popleft()
@@ -107,8 +107,8 @@ class Syncer:
                 if job is not None:
                     self._works.append((stream, job))
                 else:
-                    self._driver.wake()  # answers that waited for no sync may be ready
-        finally:  # one failed stream must not affect the others
+                    self._driver.wake()  # some answers may not need to wait for a sync
+        finally:  # an error of one stream must not affect the others
             if self._due:
                 self._driver.loop.call_soon(self._begin_more)
             if not self._due or len(self._works) >= TOGETHER_MAX:
@@ -127,7 +127,7 @@ class Syncer:
             self._begin_some()
         finally:
             if self._drained is not None and not (self._io_thread.pending or self._due):
-                self._drain_on()  # there was nothing to sync, so no result will continue the drain
+                self._drain_on()  # nothing had to be synced, so no result would continue the drain
 
     def _submit_together(self, works: list[Work]) -> None:
         """Sync streams together, and handle their results some at a time."""
@@ -155,7 +155,7 @@ class Syncer:
     def _drain_on(self) -> None:
         try:
             self._driver.turn_now()
-        finally:  # even after a failed turn
+        finally:  # even if the turn failed
             if self._drained is not None and not (self._io_thread.pending or self._due):
                 then, self._drained = self._drained, None
                 then()
@@ -201,11 +201,11 @@ def _finish(works: list[Work], errors: list[Exception | None]) -> None:
     for (stream, _), error in zip(works, errors, strict=True):
         try:
             stream.finish_sync(error)
-        except Exception as exception:  # of one stream
+        except Exception as exception:  # raised for one stream
             failed = failed or exception
     if failed is not None:
         raise failed
 
 
 def _ignore(failure: Exception | None) -> None:
-    """Do nothing: the streams' own syncs report the error."""
+    """Ignore the error, which the streams' own syncs report too."""

@@ -1,4 +1,4 @@
-"""Upkeep of stored files (removal, compaction, recasting), for which no client waits: one job at a time, in a thread.
+"""Upkeep of stored files (removal, compaction, recasting): one job at a time, in a thread; no client waits for it.
 
 Knows nothing of files: a store returns a job, the job runs in the thread, its result goes back to the store.
 """
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Upkeep:
-    """Runs the upkeep of the stores of one node; `after_turn` is called after each turn."""
+    """Runs the upkeep of the stores of one node; the driver calls `after_turn` after each turn."""
 
     def __init__(self, driver: Driver, thread: IoThread) -> None:
         self._driver = driver

@@ -1,8 +1,8 @@
-"""One encrypted byte stream without a socket: records in, plain bytes out, and back.
+"""One encrypted byte stream, without a socket: records to plain bytes, and plain bytes to records.
 
-The signature in a handshake takes up to some milliseconds. So `continue_handshake` runs in a thread (OpenSSL releases
-the GIL); meanwhile no other method may be called. The last step of TLS 1.3 is short if the client presents no
-certificate (`is_short`). After the handshake each 16 KiB take microseconds, on the loop.
+The signature in a handshake takes up to some milliseconds, so `continue_handshake` runs in a thread (OpenSSL
+releases the GIL); no other method may be called meanwhile. If the client presents no certificate, the last
+step of TLS 1.3 is short (`is_short`). After the handshake, each 16 KiB take microseconds, on the loop.
 
 Source: https://docs.python.org/3/library/ssl.html#memory-bio-support.
 """
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 READ_SIZE = 256 * 1024
 TLS_1_3 = "TLSv1.3"
 RECORD_MAX = 16_384 + 256 + 5
-IDLE_MAX = 2 * RECORD_MAX  # bytes of records without a plain byte: more than a record that is not whole
-SEALED_MAX = 64  # bytes of records for one plain byte, in the long run; a record with one byte has 23 to 85
+IDLE_MAX = 2 * RECORD_MAX  # bytes of records without any plain byte: more than one incomplete record
+SEALED_MAX = 64  # bytes of records per plain byte, on average; a record of one byte has 23 to 85
 HEAD_SIZE = 5  # of a record: type, version, size
 APPLICATION_RECORD = 0x17  # the type of every encrypted record of TLS 1.3
 
@@ -33,7 +33,7 @@ class TlsEnded(Exception):
 
 
 class TlsAbused(Exception):
-    """The client sent too many records without data, such as key updates; each costs more than a message."""
+    """The client sent too many records without data, such as key updates; each costs more than a message does."""
 
 
 class TlsChannel:
@@ -46,8 +46,8 @@ class TlsChannel:
         self._outgoing = ssl.MemoryBIO()
         self._asks = context.verify_mode is not ssl.CERT_NONE
         self._fed = b""  # records since the handshake, for `unseal`
-        self._credit = IDLE_MAX  # bytes of records that may still come without data
-        self._sealed = False  # the output had an encrypted record
+        self._credit = IDLE_MAX  # bytes of records without data that may still come
+        self._sealed = False  # the output contained an encrypted record
         self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
 
     def feed(self, records: bytes) -> None:
@@ -65,12 +65,12 @@ class TlsChannel:
 
     @property
     def is_short(self) -> bool:
-        """Whether the rest of the handshake needs neither a key exchange nor a signature: 60 us."""
+        """Whether the rest of the handshake takes only 60 us: it needs neither a key exchange nor a signature."""
         return self._sealed and not self._asks and self._is_1_3
 
     @property
     def has_tickets_only(self) -> bool:
-        """Whether the handshake is over, and its output may be sent with the next bytes."""
+        """Whether the handshake is complete, and its last output (tickets) need not be sent before the next bytes."""
         return self.handshake_done and self._is_1_3
 
     @property
@@ -88,10 +88,10 @@ class TlsChannel:
             self._object.do_handshake()
             self._shown = self._read_certificates()
             self.handshake_done = True
-            self._fed = self._incoming.read()  # `unseal` reads the bytes after the handshake
+            self._fed = self._incoming.read()  # the bytes after the handshake are for `unseal`
 
     def seal(self, data: bytes) -> bytes:
-        """Return pending records, followed by those of `data`."""
+        """Return the pending records, and the records with `data` after them."""
         self._object.write(data)
         return self._outgoing.read()
 
@@ -100,13 +100,13 @@ class TlsChannel:
 
         Raises:
             TlsEnded: the client sent a close_notify, and all bytes before it were returned.
-            TlsAbused: there were too many records for them.
+                TlsAbused: there were too many records for that many bytes.
             ssl.SSLError: a record is damaged, or belongs to another stream.
         """
         pieces: list[bytes] = []
         more = self._read_into(pieces)
         fed, self._fed = memoryview(self._fed), b""
-        # A record at a time, so that those without data are noticed before they have taken long.
+        # One record at a time, so that many records without data are noticed early.
         for start in range(0, len(fed) if more else 0, RECORD_MAX):
             portion, count = fed[start : start + RECORD_MAX], len(pieces)
             self._incoming.write(portion)
@@ -122,7 +122,7 @@ class TlsChannel:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _read_into(self, pieces: list[bytes]) -> bool:
-        """Add the plain bytes of whole records; False: the stream has ended, or the next call raises again."""
+        """Add the plain bytes of whole records; return False if the stream has ended or the next call raises."""
         try:
             while piece := self._object.read(READ_SIZE):
                 pieces.append(piece)
@@ -135,7 +135,7 @@ class TlsChannel:
 
     def end(self) -> bytes:
         """Return the close_notify record."""
-        with suppress(ssl.SSLError):  # does not wait for the client's close_notify
+        with suppress(ssl.SSLError):  # do not wait for the client's close_notify
             self._object.unwrap()
         return self._outgoing.read()
 
@@ -150,7 +150,7 @@ class TlsChannel:
             return Shown()
         from pyjs.core.auth.certificates import read_chain
 
-        # Public from Python 3.13 on, under the same name; before that, the private object below has it.
+        # Public since Python 3.13, under the same name; before that, only this private object has it.
         inner: Any = getattr(self._object, "_sslobj", None)
         chain = inner.get_unverified_chain() if hasattr(inner, "get_unverified_chain") else None
         if not chain:
@@ -159,7 +159,7 @@ class TlsChannel:
 
 
 def _has_sealed(records: bytes) -> bool:
-    """Return whether one of the records is encrypted; a server that requests another key exchange sends none."""
+    """Return whether one of the records is encrypted; a server that asks for another key exchange sends none."""
     at = 0
     while at + HEAD_SIZE <= len(records):
         if records[at] == APPLICATION_RECORD:

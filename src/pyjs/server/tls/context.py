@@ -1,6 +1,7 @@
-"""The TLS context made from the files of a `tls` block.
+"""The TLS context created from the files of a `tls` block.
 
-Created completely or not at all, at the start and by a reload. A reload does not affect connected clients.
+Created at the start and by a reload; either completely or not at all. A reload does not affect connected
+clients.
 
 Source: https://docs.python.org/3/library/ssl.html; tests/conformance/test_tls.py.
 """
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from pyjs.config.options import Options, TlsOptions
     from pyjs.core.link import TlsPeer
 
-# Of TLS 1.2, without `cipher_suites`: authenticated encryption with forward secrecy.
+# For TLS 1.2, if `cipher_suites` is not set: authenticated encryption with forward secrecy.
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
@@ -77,13 +78,13 @@ def _context(options: TlsOptions, *, verify: bool) -> ssl.SSLContext:
         context.set_ecdh_curve(CURVES[options.curve])
     for certificate, key in options.certificates:
         _load_chain(context, certificate, key)
-    context.num_tickets = 1  # as nats-server; OpenSSL sends two, each for a tenth of a handshake
+    context.num_tickets = 1  # as in nats-server; OpenSSL would send two, each for a tenth of a handshake
     if verify:
         _load_authorities(context, options.ca_file)
         context.verify_mode = ssl.CERT_REQUIRED
     elif options.ca_file:
-        # Only to find its faults: OpenSSL would read a directory of authorities in every handshake, to add those of
-        # the server's own certificate to its chain.
+        # Loaded only to find errors in them. In the real context, OpenSSL would read a directory of
+        # authorities in every handshake, to complete the chain of the server's own certificate.
         _load_authorities(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), options.ca_file)
     return context
 
@@ -107,9 +108,9 @@ def client_context(options: TlsOptions) -> ssl.SSLContext:
 
 def _load_chain(context: ssl.SSLContext, certificate: str, key: str) -> None:
     for path in (certificate, key):
-        _read(path)  # OpenSSL does not report which of the two is missing
+        _read(path)  # shows which of the two files is missing; OpenSSL does not
     try:
-        # Without it OpenSSL would ask for a pass phrase at the terminal.
+        # Without a password, OpenSSL would ask for a pass phrase at the terminal.
         context.load_cert_chain(certificate, key, password=_no_password)
     except _Encrypted:
         raise TlsFailed(f"the key in {key} has a pass phrase; write one without") from None
@@ -135,7 +136,7 @@ def _load_authorities(context: ssl.SSLContext, path: str) -> None:
 
 
 class _Encrypted(Exception):
-    """OpenSSL asked for a pass phrase."""
+    """OpenSSL asked for a pass phrase: the key is encrypted."""
 
 
 def _no_password() -> str:
@@ -151,7 +152,7 @@ def _read(path: str) -> bytes:
 
 
 def certificate_ends(options: TlsOptions) -> str:
-    """Return the expiry of the first certificate in Go's format, or "" if its file is now unreadable."""
+    """Return the expiry of the first certificate in Go's format, or "" if its file cannot be read any more."""
     if not options.certificates:
         return ""
     from cryptography import x509  # imported lazily, in 30 ms: only for one line of /varz

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Cancellable(Protocol):
-    """A call that is due later."""
+    """A scheduled call that can be cancelled."""
 
     def cancel(self) -> None:
         """Cancel the call."""
@@ -34,11 +34,11 @@ class TlsPort:
         after: Callable[[float, Callable[[], None]], Cancellable],
     ) -> None:
         self.loop = loop
-        self.after = after  # calls back after some seconds: Driver.after, or the loop's call_later
+        self.after = after  # schedules a call after some seconds: Driver.after, or the loop's call_later
         self.settings: TlsSettings | None = None  # for new connections; None: no TLS
         self.thread = IoThread(loop, "tls")
         self._log = log
-        self._admitted = 0  # in the current second
+        self._admitted = 0  # connections admitted in the current second
         self._rejected = 0
         self._second: asyncio.TimerHandle | None = None
 

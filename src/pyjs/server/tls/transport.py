@@ -1,8 +1,9 @@
-"""The transport of a client on a TLS port: between the loop's transport and the connection.
+"""The transport of a client on a TLS port, between the loop's transport and the connection.
 
-It replaces asyncio's own TLS, because a NATS client gets INFO before the handshake, and its first bytes may decide
-whether TLS is used. Both take the same time per byte (uvloop wraps the same OpenSSL object). Here the handshake runs
-in a thread, one step of one connection at a time, in the order of the requests; a short last step runs on the loop.
+It is used instead of asyncio's own TLS, because a NATS client gets INFO before the handshake, and its first
+bytes may decide whether TLS is used. Both take the same time per byte (uvloop wraps the same OpenSSL object).
+Here the handshake runs in a thread, one step of one connection at a time, in order of arrival; a short last
+step runs on the loop.
 
     WAITING -> SHAKING -> OPEN -> CLOSED      WAITING -> CLOSED (plain: the Connection gets the loop's transport)
 
@@ -44,11 +45,11 @@ class Phase(enum.Enum):
 class EncryptedConnection(Protocol):
     """A protocol that uses a TlsTransport: a NATS client's Connection, or one to the monitoring port."""
 
-    ready: bool  # the handshake is over
+    ready: bool  # set after the handshake
     transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Accept the transport; before the handshake it only accepts a greeting."""
+        """Accept the transport; before the handshake, the only output may be a greeting."""
 
     def data_received(self, data: bytes) -> None:
         """Handle plain bytes."""
@@ -66,10 +67,10 @@ class EncryptedConnection(Protocol):
         """Release everything."""
 
     def encrypted(self, peer: TlsPeer) -> None:
-        """Accept the parameters of a completed handshake."""
+        """Note the parameters of a completed handshake."""
 
     def handshake_failed(self, cause: str, *, expected: bool) -> None:
-        """Close after a failed handshake; `expected` means that any visitor of the port may cause it."""
+        """Close after a failed handshake; `expected`: anyone who connects may cause it, so it is no error."""
 
     def throttled(self) -> None:
         """Close the connection, because there were too many in this second."""
@@ -79,7 +80,7 @@ class EncryptedConnection(Protocol):
 
 
 class TlsTransport(asyncio.Protocol, asyncio.Transport):
-    """A protocol for the transport below, a transport for the Connection above."""
+    """A protocol for the transport below, and a transport for the Connection above."""
 
     def __init__(self, port: TlsPort, settings: TlsSettings, connection: EncryptedConnection) -> None:
         asyncio.Transport.__init__(self)
@@ -88,11 +89,11 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._connection = connection
         self._phase = Phase.WAITING
         self._greets = False  # INFO is sent before the handshake
-        self._greeted = False  # and was sent
+        self._greeted = False  # INFO was sent before the handshake
         self._held: list[bytes] = []  # output that waits for the handshake
         self._read: list[bytes] = []  # input received before INFO was sent, or during a step
         self._stepping = False
-        self._ended = False  # the client closed its side
+        self._ended = False  # the client has closed its side
         self._timers: list[Cancellable] = []
         self._channel: TlsChannel
         self._below: asyncio.Transport
@@ -116,7 +117,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
     def data_received(self, data: bytes) -> None:
         """Handle input; before the end of the handshake it may be plain or TLS."""
         if self._phase is Phase.WAITING and self._greets and not self._greeted:
-            self._read.append(data)  # INFO is sent first, even if the client did not wait for it
+            self._read.append(data)  # INFO is sent first, even if the client does not wait for it
         elif self._phase is Phase.WAITING:
             self._begin(data)
         elif self._phase is Phase.OPEN:
@@ -143,7 +144,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._connection.pause_writing()
 
     def resume_writing(self) -> None:
-        """Resume the Connection."""
+        """Resume the Connection, because the buffer has drained."""
         self._connection.resume_writing()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -151,7 +152,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._phase = Phase.CLOSED
         self._cancel_timers()
         self._connection.connection_lost(error)
-        del self._connection  # which holds this transport: a cycle would outlive both, with 50 KB of OpenSSL
+        del self._connection  # it has a reference to this transport: a cycle would keep 50 KB of OpenSSL
         self._held.clear()
         self._read.clear()
         if not self._stepping:
@@ -189,7 +190,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._below.set_protocol(cast("asyncio.Protocol", self._connection))
 
     def _greet(self) -> None:
-        """Send INFO now, since the client did not start a handshake."""
+        """Send INFO now, since the client has not begun a handshake."""
         self._greets = self._greeted = True
         if self._phase is Phase.WAITING and self._held:
             held, self._held = self._held, []
@@ -210,7 +211,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._port.thread.submit(self._shake, self._stepped)
 
     def _shake(self) -> None:
-        """Continue the handshake; runs in the thread, perhaps long after the client has left or timed out."""
+        """Continue the handshake. Runs in the thread, perhaps long after the client has left or timed out."""
         if self._phase is Phase.SHAKING:
             self._channel.continue_handshake()
 
@@ -255,7 +256,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             self._connection.eof_received()
 
     def _fail(self, cause: str) -> None:
-        """Close after a failed handshake; only send a TLS alert."""
+        """Close after a failed handshake; nothing is sent but a TLS alert."""
         self._phase = Phase.CLOSED
         self._cancel_timers()
         self._connection.handshake_failed(cause, expected=cause in (NO_TLS, "timeout"))
@@ -308,7 +309,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._below.close()
 
     def close_plainly(self, text: bytes) -> None:
-        """Send `text` unencrypted, then close; for a client that does not use TLS."""
+        """Send `text` unencrypted, then close; for clients that do not use TLS."""
         self._phase = Phase.CLOSED
         self._below.write(text)
         self._below.close()

@@ -1,4 +1,4 @@
-"""Close frames: their status shows the reason for the end of a connection.
+"""Close frames; their status tells why a connection ends.
 
 Source: RFC 6455, section 7.4; statuses as nats-server 2.15, tests/conformance/test_websocket.py.
 """
@@ -17,7 +17,7 @@ POLICY = 1008
 TOO_BIG = 1009
 SERVER_ERROR = 1011
 TLS_HANDSHAKE = 1015
-RESERVED = (1004, 1005, 1006, TLS_HANDSHAKE)  # no endpoint may send them
+RESERVED = (1004, 1005, 1006, TLS_HANDSHAKE)  # endpoints must not send these
 BY_REASON = {
     "Client Closed": NORMAL,
     "Authentication Timeout": POLICY,

@@ -1,4 +1,4 @@
-"""Inflation of compressed messages, piece by piece, up to a limit, since a few bytes may inflate to gigabytes.
+"""Inflation of compressed messages, piece by piece and up to a limit: a few bytes may inflate to gigabytes.
 
 Source: RFC 7692, section 7.2.2; limits of nats-server 2.15, tests/conformance/test_websocket_compression.py.
 """
@@ -9,8 +9,8 @@ import zlib
 
 PIECE_SIZE = 64 * 1024  # bytes inflated at once: some 0.2 ms
 INPUT_SIZE = 16 * 1024  # bytes of input at once: blocks without content take up to 2 ms
-TAIL = b"\x00\x00\xff\xff\x01\x00\x00\xff\xff"  # ends a flush and the stream
-PACKED_FACTOR = 8  # a compressed message may have up to max_payload times this, in bytes
+TAIL = b"\x00\x00\xff\xff\x01\x00\x00\xff\xff"  # the end of a flush, then the end of the stream
+PACKED_FACTOR = 8  # in bytes, a compressed message may have up to this many times max_payload
 PACKED_MAX = 64 * 1024 * 1024
 
 
@@ -25,7 +25,7 @@ class Inflater:
         self._stream: zlib._Decompress | None = None
         self._packed = memoryview(b"")
         self._at = 0  # offset in `_packed` of the input that `_stream` has not read
-        self._rest = b""  # input that `_stream` returned unused
+        self._rest = b""  # input that `_stream` returned without using it
         self._room = 0  # bytes by which the message may still grow
 
     @property

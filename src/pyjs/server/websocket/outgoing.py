@@ -1,13 +1,14 @@
 """Output of one WebSocket connection as frames: one message for each write of the session.
 
-Browsers get frames of at most 4 KiB, as from nats-server. Messages are compressed one by one, without the window of
-the previous one (`server_no_context_takeover`), so that an idle connection holds no compressor. ISA-L compresses, or
-zlib if it is missing; both write the same format. Input from clients is inflated by zlib only (inflate.py).
+Browsers get frames of at most 4 KiB, as nats-server sends them. Each message is compressed without the window
+of the previous one (`server_no_context_takeover`), so that an idle connection needs no compressor. ISA-L
+compresses, or zlib if ISA-L is missing; both write the same format. Input from clients is always inflated by
+zlib (inflate.py).
 
-A turn writes at most a portion to each connection (`Link.portion`), within its share of time, so that compression
-does not delay other work. Large pieces of a message are compressed separately: the same body goes to many
-connections, after lines that differ, and is compressed once. Each part ends at a byte boundary, so together they form
-one deflate stream.
+A turn writes at most a portion to each connection (`Link.portion`), within its share of time, so that
+compression does not delay other work. Large pieces of a message are compressed separately: if the same body
+goes to many connections, each after a different line, the body is compressed once. Each part ends at a byte
+boundary, so together they form one deflate stream.
 
 Source: RFC 6455, section 5; RFC 7692, section 7.2; RFC 1951, section 3.2.4.
 """
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 try:
-    from isal import isal_zlib as packer  # 4 times as fast as zlib, and compresses better
+    from isal import isal_zlib as packer  # 4 times as fast as zlib, and better compression
 except ImportError:  # not available for every processor
     packer = zlib  # type: ignore[misc]
 
@@ -30,7 +31,7 @@ FIN = 0x80
 COMPRESSED = 0x40  # RSV1
 CONTINUATION, BINARY, PONG = 0, 2, 10
 FRAME_MAX_BROWSER = 4096  # bytes of a frame's payload
-COMPRESSED_MIN = 65  # bytes of a message from which compression is worthwhile
+COMPRESSED_MIN = 65  # bytes of a message; compression is not worthwhile for less
 # Maximum size of a compressed message, and of one write to a client that wants compression: some 1 ms.
 COMPRESSED_MAX = 512 * 1024
 APART_MIN = 16 * 1024  # bytes of a piece that is compressed separately
@@ -38,7 +39,7 @@ KEPT_MIN = 1024  # minimum size in bytes of a compressed part that is cached
 KEPT = 4  # cached parts
 KEPT_S = 0.1  # seconds for which they are cached
 LEVEL = 1
-SYNC = b"\x00\x00\xff\xff"  # the end of a flush, which is not sent after the last part
+SYNC = b"\x00\x00\xff\xff"  # the end of a flush; not sent after the last part
 Deflate = Callable[[bytes, int], bytes]  # arguments: a part, bits of the window
 
 
@@ -47,9 +48,9 @@ class Terms:
     """The negotiated parameters of an upgrade."""
 
     masked: bool = True  # the client masks its frames
-    window_bits: int = 0  # of compressed output; 0: nothing is compressed
+    window_bits: int = 0  # window of compressed output, as a power of two; 0: nothing is compressed
     frame_max: int = 0  # bytes of a frame's payload; 0: no limit
-    whole_compressed: bool = False  # a compressed message is one frame regardless of `frame_max`
+    whole_compressed: bool = False  # a compressed message is always one frame, regardless of `frame_max`
 
 
 def deflated(part: bytes, bits: int) -> bytes:
@@ -80,9 +81,9 @@ class Packer:
             return deflated(part, bits)
         for entry in self._kept:
             kept_bits, kept, packed = entry
-            if kept_bits == bits and kept == part:  # fast, unless they are equal or nearly so
+            if kept_bits == bits and kept == part:  # comparing is fast unless the two are equal or nearly so
                 self._kept.remove(entry)
-                self._kept.append(entry)  # the most recently used one stays
+                self._kept.append(entry)  # the most recently used one is dropped last
                 return packed
         packed = deflated(part, bits)
         if not self._kept:

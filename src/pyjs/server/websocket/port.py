@@ -1,7 +1,7 @@
-"""The port for WebSocket clients: its socket, its connections before their upgrade, and their order.
+"""The port for WebSocket clients: its socket, connections that are not upgraded yet, and the order of their requests.
 
-An upgrade takes some 0.2 ms. Each iteration of the loop answers a few requests, so that a flood of them delays
-clients no longer than that. A connection whose request is not complete in time is closed.
+An upgrade takes some 0.2 ms. Each iteration of the loop answers a few requests, so that a flood of them does
+not delay clients for longer. A connection whose request is not complete in time is closed.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from pyjs.server.driver import Driver
 
 NS_PER_S = 1_000_000_000
-HANDSHAKE_S = 5.0  # for TLS and the request, without handshake_timeout
+HANDSHAKE_S = 5.0  # seconds for TLS and the request, if handshake_timeout is not set
 ANSWERS_MAX = 8  # requests answered in one iteration of the loop: some 2 ms
-HELD_SIZE_MAX = 32 * 1024 * 1024  # bytes of all incomplete requests, above which further ones are refused
+HELD_SIZE_MAX = 32 * 1024 * 1024  # bytes of all incomplete requests; if there are more, new requests are refused
 
 
 class WebSocketPort:
-    """The port of one server; its clients are in the server's `connections` after the upgrade."""
+    """The port of one server; after their upgrade, its clients are in the server's `connections`."""
 
     def __init__(self, driver: Driver, options: Options, connections: OpenConnections[Connection]) -> None:
         """Listen on the port of `options`.
@@ -51,7 +51,7 @@ class WebSocketPort:
         self._connections = connections
         self._tls = TlsPort(driver.loop, self.log, driver.after)
         self._tls.settings = self._read_tls(options)
-        self._pending: OpenConnections[WebSocketTransport] = OpenConnections()  # before their upgrade
+        self._pending: OpenConnections[WebSocketTransport] = OpenConnections()  # not upgraded yet
         self._complete: deque[WebSocketTransport] = deque()  # connections with complete requests
         self._answering = False  # `_answer` is scheduled
         self.held_size = 0  # bytes of unanswered requests
@@ -80,7 +80,7 @@ class WebSocketPort:
 
     @property
     def is_full(self) -> bool:
-        """Return whether incomplete requests use all the memory that they may."""
+        """Return whether the memory for incomplete requests is used up."""
         return self.held_size > HELD_SIZE_MAX
 
     async def start(self) -> None:
@@ -106,7 +106,7 @@ class WebSocketPort:
         self._tls.settings = tls
 
     def stop(self) -> None:
-        """Close the connections that have no client yet."""
+        """Close the connections that are not upgraded yet."""
         self._complete.clear()
         for transport in self._pending:
             transport.abort()
@@ -146,7 +146,7 @@ class WebSocketPort:
             self.loop.call_soon(self._answer)
 
     def upgraded(self, transport: WebSocketTransport) -> None:
-        """Note that a connection now has a client."""
+        """Note that a connection was upgraded, so it has a client."""
         self._pending.discard(transport)
 
     def closed(self, transport: WebSocketTransport) -> None:
@@ -162,7 +162,7 @@ class WebSocketPort:
             transport = self._complete.popleft()
             try:
                 transport.answer_request()
-            except Exception as error:  # the fault of one request: the others are still answered
+            except Exception as error:  # only one request has failed: answer the others
                 transport.transport.abort()
                 log_exception(self.log, "websocket: an upgrade failed", error)
         self._answering = bool(self._complete)

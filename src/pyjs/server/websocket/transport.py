@@ -1,8 +1,9 @@
-"""The transport of a WebSocket client, between the loop's transport, or the TLS one, and the client's connection.
+"""The transport of a WebSocket client, between the transport of the loop or of TLS, and the client's connection.
 
-A protocol for the transport below, a transport for the Connection above. The Connection is created after the upgrade,
-so it never sees HTTP; its bytes are the payloads of frames. Work per iteration of the loop is bounded: frames that
-cost extra work (control frames, compressed messages) take turns with other connections.
+A protocol for the transport below, and a transport for the Connection above. The Connection is created after
+the upgrade, so it never gets HTTP; its bytes are the payloads of frames. The work per iteration of the loop
+is bounded: frames that cost extra work (control frames, compressed messages) are handled in turn with other
+connections.
 
     REQUEST -> OPEN -> ENDING -> CLOSED      OPEN -> CLOSED      REQUEST -> CLOSED (the request was refused)
 
@@ -35,10 +36,10 @@ if TYPE_CHECKING:
 
 HEAD_END = b"\r\n\r\n"
 HEAD_SIZE_MAX = 64 * 1024  # bytes of a request
-# Bytes of a compressed message before the login: strangers could fill the memory with messages that never end.
+# Bytes of a compressed message before the login: a stranger could fill the memory with endless messages.
 ENTRY_PACKED_MAX = 64 * 1024
 EVENTS_MAX = 128  # control frames and pieces of compressed messages in one iteration
-INFLATE_COST = 32  # cost of a piece, in events
+INFLATE_COST = 32  # a piece counts as this many events
 TOO_LARGE_TEXT = "maximum payload exceeded"
 
 
@@ -47,7 +48,7 @@ class Phase(enum.Enum):
 
     REQUEST = enum.auto()
     OPEN = enum.auto()
-    ENDING = enum.auto()  # no more frames are read; the output so far is sent
+    ENDING = enum.auto()  # no more frames are read; queued output is still sent
     CLOSED = enum.auto()
 
 
@@ -57,23 +58,23 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
     def __init__(self, port: WebSocketPort) -> None:
         asyncio.Transport.__init__(self)
         self.ready = True  # for a TlsTransport
-        self.transport: asyncio.Transport  # below
+        self.transport: asyncio.Transport  # the transport below
         self._port = port
         self._phase = Phase.REQUEST
         self._tls: TlsPeer | None = None
-        self._connection: Connection | None = None  # above; None before the upgrade
-        self._head = bytearray()  # of the request, as far as received
+        self._connection: Connection | None = None  # the connection above; None before the upgrade
+        self._head = bytearray()  # the request, as far as received
         self._terms = Terms()
         self._frames: FrameReader
         self._inflater = Inflater()
-        self._packed_max = 0  # bytes of a compressed message after the login
-        self._waiting: deque[bytes] = deque()  # reads not yet in `_frames`; b"": the end
-        self._reading = True  # the reader may be asked for events; False: the session accepts no more
+        self._packed_max = 0  # maximum bytes of a compressed message after the login
+        self._waiting: deque[bytes] = deque()  # reads that are not in `_frames` yet; b"": the end
+        self._reading = True  # False: the session accepts no more events
         self._running = False  # `_run` will be called
-        self._paused = False  # the transport below
+        self._paused = False  # the transport below is paused
         self._full = False  # the client does not read
-        self._pong = b""  # to be sent when it reads again
-        self._closing = b""  # the close frame, if it does not depend on the session
+        self._pong = b""  # payload of a Pong to send when the client reads again
+        self._closing = b""  # the close frame, unless it depends on the session
         self._timer: Timer | None = None
         self._peer: Peer | None = None
 
@@ -130,10 +131,10 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
     def encrypted(self, peer: TlsPeer) -> None:
         """Note the parameters of the handshake."""
         self.ready = True
-        self._tls = peer._replace(first=False)  # it has no meaning here
+        self._tls = peer._replace(first=False)  # the field does not apply here
 
     def handshake_failed(self, cause: str, *, expected: bool) -> None:
-        """Log the cause, and close; send it in plain HTTP to a client without TLS."""
+        """Log the cause, and close; a client that does not use TLS gets it as a plain HTTP answer."""
         cause = end_http(self.transport, cause)
         self._port.log.error(f"websocket: TLS handshake error from {self._address}: {cause}")
 
@@ -142,7 +143,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self.transport.abort()
 
     def note(self, text: str) -> None:
-        """Log nothing, since the connection is not a client yet."""
+        """Log nothing, since there is no client yet."""
 
     # -- the request -------------------------------------------------------------------------------------------
     def _take_head(self, data: bytes) -> None:
@@ -152,7 +153,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._port.held_size += len(data)
         if self._head.find(HEAD_END, start) >= 0:
             self._read_below(on=False)
-            self._cancel_timer()  # from here on the server takes the time
+            self._cancel_timer()  # from here on, any delay is the server's
             self._port.enqueue(self)
         elif len(self._head) > HEAD_SIZE_MAX:
             self._refuse_text("431 Request Header Fields Too Large")
@@ -160,7 +161,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self._refuse_text("503 Service Unavailable")
 
     def _release_head(self) -> bytes:
-        """Return the request, and forget it."""
+        """Return the request, and release its memory."""
         head = bytes(self._head)
         self._port.held_size -= len(head)
         self._head.clear()
@@ -192,7 +193,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self._open(accepted)
 
     def _open(self, accepted: Upgrade) -> None:
-        """Connect the Connection to the frames."""
+        """Create the Connection, and connect it to the frames."""
         self._cancel_timer()
         self._phase = Phase.OPEN
         self._terms = accepted.terms
@@ -254,7 +255,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
 
     # -- input -------------------------------------------------------------------------------------------------
     def _run(self) -> None:
-        """Handle waiting input, as much as one iteration of the loop allows."""
+        """Handle waiting input, up to the limit for one iteration of the loop."""
         self._running = False
         budget = EVENTS_MAX
         while self._phase is Phase.OPEN and self._reading:
@@ -279,7 +280,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
                 self._run_later()
 
     def _take_read(self, data: bytes) -> None:
-        """Pass a read to the frames, or the end of the input to the Connection."""
+        """Pass a read to the frames; at the end of the input, tell the Connection."""
         assert self._connection is not None
         if not data:
             self._connection.eof_received()
@@ -333,7 +334,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self._connection.data_received(piece)
 
     def _close_received(self, payload: bytes) -> None:
-        """Answer the client's close frame, after the output caused by its earlier input."""
+        """Answer the client's close frame, after all output for its earlier input."""
         assert self._connection is not None
         try:
             self._closing = answer_to_close(payload)
@@ -344,7 +345,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._connection.eof_received()
 
     def _fail(self, cause: str, frame: bytes) -> None:
-        """End a client whose frames cannot be read."""
+        """Close the connection of a client whose frames are invalid."""
         assert self._connection is not None
         self._closing = frame
         self._phase = Phase.ENDING
@@ -373,7 +374,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self.transport.abort()
 
     def pause_reading(self) -> None:
-        """Stop reading events."""
+        """Stop reading frames."""
         self._reading = False
         if self._phase is Phase.OPEN:
             self._read_below(on=False)

@@ -1,7 +1,8 @@
 """The upgrade of one HTTP request to a WebSocket connection, or its refusal.
 
-`websockets` parses the request, negotiates compression and writes the answer. Before that, nats-server's own
-checks run, in its order and with its texts: clients get the status, the log has the reason.
+`websockets` parses the request, negotiates compression and writes the answer. Before that, this module does
+the checks of nats-server, in the same order and with the same texts: the client gets the status, the log has
+the reason.
 
 Source: RFC 6455, section 4.2; tests/conformance/test_websocket_upgrade.py.
 """
@@ -53,7 +54,7 @@ class Upgrade:
     terms: Terms
     forwarded_for: str
     credentials: Credentials
-    is_leafnode: bool  # a leaf node, which is not served
+    is_leafnode: bool  # the client is a leaf node, which this server does not support
 
 
 def upgrade(head: bytes, options: WebSocketOptions, *, encrypted: bool) -> Upgrade:
@@ -70,7 +71,7 @@ def upgrade(head: bytes, options: WebSocketOptions, *, encrypted: bool) -> Upgra
     try:
         return _negotiated(protocol, head, words, options, encrypted=encrypted)
     finally:
-        # Frames are not read with it; a cycle of a hundred objects would remain.
+        # The protocol object is not used for frames; without this, a cycle of a hundred objects would remain.
         protocol.parser.close()
         protocol.handshake_exc = protocol.parser_exc = None
 
@@ -126,7 +127,7 @@ def _check(method: bytes, path: bytes, headers: Headers) -> None:
 
 
 def _check_origin(headers: Headers, options: WebSocketOptions, *, encrypted: bool) -> None:
-    """Refuse a web page from another origin. Clients other than browsers send no origin, or any."""
+    """Refuse a web page from another origin. Clients other than browsers send no origin, or any value."""
     if not options.same_origin and not options.allowed_origins:
         return
     given = _first(headers, "Origin") or _first(headers, "Sec-WebSocket-Origin")
@@ -151,7 +152,7 @@ def _terms(headers: Headers, protocol: ServerProtocol, *, masked: bool) -> Terms
         0 if deflate is None else deflate.local_max_window_bits,
         FRAME_MAX_BROWSER if agent.startswith("Mozilla/") else 0,
         "Version/" in agent
-        and "Safari/" in agent,  # Safari, which cannot read fragments of compressed messages
+        and "Safari/" in agent,  # Safari cannot read compressed messages in fragments
     )
 
 

@@ -1,7 +1,7 @@
 """Messages between the server and one worker, over a socket pair that both inherit.
 
-A message is a JSON object and bytes. The end of the channel means that the other process exited, for
-any reason.
+A message is a JSON object and bytes. When the channel ends, the other process has exited, for whatever
+reason.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One worker: a server process that obeys the server that started it.
+"""One worker: a server process that is controlled by the server that started it.
 
-Run as `python -m pyjs.server.workers.child FD`. The first message on FD has the configuration and the worker's
-number. When FD ends, the server has ended, and the worker stops.
+Run as `python -m pyjs.server.workers.child FD`. The first message on FD has the configuration and the
+worker's number. When FD is closed, the server has ended, and the worker stops.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Overseer:
             await asyncio.sleep(0)
             self._channel.close()
             return 1
-        except asyncio.CancelledError:  # stopped meanwhile
+        except asyncio.CancelledError:  # it was stopped meanwhile
             return 0
         finally:
             self._starting = None
@@ -86,7 +86,7 @@ class Overseer:
             self._server.request_stop()
 
     def _stop_with_all(self) -> None:
-        """Stop together with all workers; the others wait for the end of worker 1, which has the streams."""
+        """Stop together with all workers: the others wait until worker 1, which has the streams, has ended."""
         if hasattr(self, "_server") and self._server.options.worker is not None:
             self._server.stops_with_all = self._server.options.worker.number != 1
         self.stop()
@@ -116,7 +116,8 @@ class Overseer:
             self._channel.send({"page": number, "status": response.status, "headers": response.headers}, body)
 
         if self._pages is None:
-            # The views are a third of the server's modules: only a server with pages needs them.
+            # Imported lazily: the views are a third of the server's modules, needed only with a monitoring
+            # port.
             from pyjs.server.workers.pages import Pages
 
             self._pages = Pages(self._server.driver, self._server.options, self._loaded_ns)
@@ -144,7 +145,7 @@ async def work(fd: int) -> int:
     except (ConfigError, OSError) as error:
         print(f"the configuration cannot be used any more: {error}", file=sys.stderr)
         return 1
-    options.warnings = replace(options.warnings, repeated=())  # the server has logged them
+    options.warnings = replace(options.warnings, repeated=())  # the server has already logged them
     command = Command(options, configured_logger(options))
     command.prepare()
     loop = asyncio.get_running_loop()

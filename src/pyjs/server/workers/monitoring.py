@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyjs.server.tls.port import TlsPort
     from pyjs.server.workers.supervisor import Supervisor
 
-CLOSING_S = 1.0  # seconds for connections to read their last output
+CLOSING_S = 1.0  # seconds for which connections may read their last output
 
 
 class WorkersMonitoring:
@@ -34,7 +34,7 @@ class WorkersMonitoring:
         await self.pages.start()
 
     async def close(self) -> None:
-        """Stop answering, after the last answers were sent."""
+        """Stop answering after the last answers were sent."""
         self.pages.listener.close()
         connections = self.pages.stop()
         try:

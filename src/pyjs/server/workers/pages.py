@@ -1,4 +1,4 @@
-"""The monitoring pages of one worker, for the server, which adds them up."""
+"""The monitoring pages of one worker, requested by the server, which combines them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Pages:
-    """Answers requests for pages, one step of one page in each iteration of the loop."""
+    """Answers requests for pages; each iteration of the loop does one step of one page."""
 
     def __init__(self, driver: Driver, options: Options, loaded_ns: int) -> None:
         node = driver.node

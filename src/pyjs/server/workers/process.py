@@ -1,4 +1,4 @@
-"""A worker from the point of view of its server: process, channel, log lines and restarts."""
+"""A worker as its server sees it: process, channel, log lines and restarts."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from pyjs.server.logging import Logger
     from pyjs.server.workers.channel import Message
 
-BACKOFF_S = 0.1  # seconds before a crashed worker is started again; doubles
+BACKOFF_S = 0.1  # seconds before a crashed worker is started again; doubled after each crash
 BACKOFF_MAX_S = 30.0
-LASTING_S = 60.0  # a worker that was ready for so long is next restarted after BACKOFF_S
-PAGE_S = 5.0  # seconds that a worker may take for a page
-LAST_WORDS_S = 1.0  # seconds that the channel may take to end after the process
+LASTING_S = 60.0  # seconds: if a worker was ready for this long, the wait after its next crash is BACKOFF_S again
+PAGE_S = 5.0  # seconds within which a worker must answer a request for a page
+LAST_WORDS_S = 1.0  # seconds for the channel to end after the process has ended
 CHUNK = 65536
 MODULE = "pyjs.server.workers.child"
 
@@ -48,7 +48,7 @@ class Page:
 
 
 class WorkerProcess:
-    """One worker, through all its successive processes."""
+    """One worker, over all the processes that run as it."""
 
     def __init__(self, options: Options, worker: Worker, log: Logger, changed: Callable[[], None]) -> None:
         """Create a worker without a process; `changed` is called after each change of `state`."""
@@ -59,7 +59,7 @@ class WorkerProcess:
         self.server_id = ""
         self.name = ""
         self.restarts = 0
-        self.failure = ""  # the reason why it could not start
+        self.failure = ""  # why it could not start
         self._log = log
         self._changed = changed
         self._channel: Channel
@@ -67,8 +67,8 @@ class WorkerProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = asyncio.Event()
         self._ready_at = 0.0
-        self._may_end = False  # it may exit without a restart: lame duck mode
-        self._numbers = 0  # of requests
+        self._may_end = False  # it may exit and is not restarted: lame duck mode
+        self._numbers = 0  # number of requests so far
         self._waiting: dict[int, asyncio.Future[tuple[Message, bytes] | None]] = {}
 
     def __str__(self) -> str:
@@ -76,7 +76,7 @@ class WorkerProcess:
 
     # -- life ----------------------------------------------------------------------------------------------------
     async def run(self, may_start_again: Callable[[], bool]) -> None:
-        """Run processes until `stop`; restart none if the first one exits before `may_start_again` is true."""
+        """Run processes until `stop`; if one exits before `may_start_again` is true, start no other."""
         backoff_s = BACKOFF_S
         loop = asyncio.get_running_loop()
         try:
@@ -99,13 +99,13 @@ class WorkerProcess:
             self._become(State.ENDED)
 
     def stop(self) -> None:
-        """Ask the process to close its connections and streams; do not start another."""
+        """Ask the process to close its connections and streams, and start no other process."""
         self._stopping.set()
         if self._process is not None:
             self._channel.send({"do": "stop"})
 
     def start_lame_duck(self) -> None:
-        """Ask the process to enter lame duck mode; do not start another."""
+        """Ask the process to enter lame duck mode, and start no other process."""
         self._may_end = True
         if self.state is State.READY:
             self._channel.send({"do": "lame_duck"})
@@ -137,7 +137,7 @@ class WorkerProcess:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
                 pass_fds=(theirs.fileno(),),
-                start_new_session=True,  # Ctrl-C at the terminal is only for the server
+                start_new_session=True,  # Ctrl-C at the terminal must only reach the server
             )
         self.pid = process.pid
         first = {
@@ -152,7 +152,7 @@ class WorkerProcess:
         await self._relay(process.stdout)
         code = await process.wait()
         self._process = None
-        with contextlib.suppress(TimeoutError):  # its last messages may still be in the channel
+        with contextlib.suppress(TimeoutError):  # the channel may still have its last messages
             await asyncio.wait_for(self._channel_ended.wait(), LAST_WORDS_S)
         self._channel.close()
         return _told(code)
@@ -173,7 +173,7 @@ class WorkerProcess:
     def _relay_line(self, line: bytes) -> None:
         if line.startswith(b"[%d] " % self.pid):
             self._log.relay(line + b"\n")
-        elif line.strip():  # of a traceback, or of the interpreter
+        elif line.strip():  # part of a traceback, or from the interpreter
             self._log.error(f"{self}: {line.decode('utf-8', 'replace')}")
 
     # -- messages --------------------------------------------------------------------------------------------------

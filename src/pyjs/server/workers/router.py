@@ -1,4 +1,4 @@
-"""The monitoring pages of a server with workers: each page is requested from the workers, and combined here."""
+"""The monitoring pages of a server with workers: requested from each worker, and combined here."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class WorkersRouter:
         return Response(200, root_page(self._base), HTML_HEADERS)
 
     def _routez(self, path: str, query: str) -> Steps:
-        """Answer /routez without routes, since those between workers are private."""
+        """Answer /routez without routes: those between workers are not shown."""
         yield from ()
         now = time_text(self._supervisor.clock.now_ns())
         head = {"server_id": self._supervisor.server_id, "server_name": self._supervisor.server_name}
@@ -104,7 +104,7 @@ class WorkersRouter:
         return _json(self._named(orjson.loads(page.body)))
 
     def _added(self, path: str, query: str) -> Steps:
-        """Add up the pages of all workers that answer."""
+        """Combine the pages of all workers that answer."""
         arguments = Arguments(query)
         try:
             offset = max(arguments.integer("offset"), 0)
@@ -115,7 +115,7 @@ class WorkersRouter:
         if path in (
             "/connz",
             "/subsz",
-        ):  # each worker shows up to the total limit; the first of a name counts
+        ):  # each worker shows up to the total limit; of entries with the same name, the first is used
             query = f"offset=0&limit={offset + limit}&{query}"
         pages = [page for page in (yield from self._ask(f"{path}?{query}")) if page is not None]
         if not pages:
@@ -137,7 +137,7 @@ class WorkersRouter:
 
     # -- parts -----------------------------------------------------------------------------------------------------
     def _ask(self, target: str) -> Pages:
-        """Return the page of each worker, None for one that does not answer."""
+        """Return the page of each worker; None for a worker that does not answer."""
         asked = [worker.ask_page(target) for worker in self._supervisor.workers]
         yield from asked
         return [each.result() for each in asked]

@@ -1,4 +1,4 @@
-"""The pages of all workers as one: counters are added, lists are combined. Pure functions of their JSON.
+"""The pages of all workers combined to one: counters are added, lists are merged. Pure functions of their JSON.
 
 All other values come from the first worker, which has the streams.
 """
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 Json: TypeAlias = "dict[str, Any]"
 
-# /varz: fields of the answer and, after a dot, of the objects in it.
+# /varz: fields to add up; a dot leads to a field of a nested object.
 ADDED = (
     "mem cpu connections total_connections in_msgs out_msgs in_bytes out_bytes in_client_msgs in_client_bytes"
     " out_client_msgs out_client_bytes slow_consumers stale_connections stalled_clients subscriptions gomaxprocs"
 ).split()
-CLIENTS_ONLY = ("in_msgs", "in_bytes", "out_msgs", "out_bytes")  # excluding the traffic between workers
+CLIENTS_ONLY = ("in_msgs", "in_bytes", "out_msgs", "out_bytes")  # the traffic between workers is not counted
 ADDED_MAPS = ("slow_consumer_stats", "stale_connection_stats", "pyjs_faults")
 SUBLIST_ADDED = ("num_subscriptions", "num_cache", "num_inserts", "num_removes", "num_matches")
 LAST = "9999"  # sorts after every time
@@ -45,7 +45,7 @@ SORTS: dict[str, tuple[Callable[[Json], Any], bool]] = {
 
 
 def time_key(text: str) -> tuple[str, str]:
-    """Return a key that sorts UTC times in RFC 3339, whose fractions have different lengths."""
+    """Return a sort key for UTC times in RFC 3339, whose fractions may have different lengths."""
     seconds, _, fraction = text.removesuffix("Z").partition(".")
     return seconds, fraction.ljust(9, "0")
 

@@ -1,8 +1,9 @@
 """A server of several processes: starts the workers, forwards signals, and serves the pages for all of them.
 
-The process of the command has no clients. It holds the client port, so that no other program binds it, but does not
-listen: each worker does, and the kernel distributes connections over them. Log lines of workers come through pipes
-into the one log. A crashed worker is started again; if one fails at the first start, the server exits.
+The process of the command has no clients. It holds the client port, so that no other program can bind it, but
+does not listen: each worker does, and the kernel distributes connections over them. Log lines of workers come
+through pipes and go to one log. A crashed worker is started again; if a worker fails at its first start, the
+server exits.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from pyjs.server.logging import Logger
     from pyjs.server.workers.monitoring import WorkersMonitoring
 
-STOP_S = 30.0  # seconds that workers may take to stop before they are killed
-PATH_MAX = 90  # bytes of the directory of sockets: their paths have a limit of 107
+STOP_S = 30.0  # seconds after which workers that do not stop are killed
+PATH_MAX = 90  # bytes of the path of the directory of sockets: the path of a socket may have 107
 
 
 def run(options: Options) -> int:
@@ -54,7 +55,7 @@ def run(options: Options) -> int:
         log.fatal("workers need a system with SO_REUSEPORT, which this one does not have: remove workers")
         return 1
     raise_limit()
-    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:  # its subprocesses accept `pass_fds`
+    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:  # asyncio, for `pass_fds` of subprocesses
         return runner.run(Supervisor(options, log).serve())
 
 
@@ -76,7 +77,7 @@ class Supervisor:
         self._changed: asyncio.Event
         self._stopping = False
         self._in_lame_duck_mode = False
-        self._ready = False  # all workers have been ready
+        self._ready = False  # all workers have been ready once
         self._failed = False  # one worker could not start
         self._reloading: asyncio.Task[None] | None = None
 
@@ -234,7 +235,7 @@ class Supervisor:
         self._changed.set()
 
     def _terminated(self) -> None:
-        if not self._in_lame_duck_mode:  # SIGTERM does not shorten the lame duck mode
+        if not self._in_lame_duck_mode:  # SIGTERM does not cut the lame duck mode short
             self.stop()
 
     def _reopen_log(self) -> None:
@@ -276,7 +277,7 @@ class Supervisor:
         rewrite_files(old, new, self.log, self._write_ports_file)
         for each in self.workers:
             each.options = new
-        # The others will start with the new configuration.
+        # Workers that are not ready will start with the new configuration.
         asked = [each for each in self.workers if each.state is State.READY]
         answers = await asyncio.gather(*(each.reload() for each in asked))
         for worker, refusal in zip(asked, answers, strict=True):
@@ -294,7 +295,7 @@ class Supervisor:
                 killing = asyncio.get_running_loop().call_later(STOP_S, self._kill_all)
             self._changed.clear()
             await self._changed.wait()
-            await asyncio.sleep(0)  # the last change of a worker comes just before it ends
+            await asyncio.sleep(0)  # let the last change of state of a worker be handled first
         if killing is not None:
             killing.cancel()
 

@@ -1,8 +1,8 @@
 """Encryption keys: the configured key, the data key of each stream, and the ciphers under it.
 
-Each stream has a random data key, wrapped with a key that is derived from the configured one (HKDF-SHA256). The
-configured key encrypts nothing else, so a change of it (`prev_key`) only wraps 32 bytes again, in any stream.
-Other keys are derived from the data key, one for each purpose (HMAC-SHA256):
+Each stream has a random data key, wrapped with a key that is derived from the configured one (HKDF-SHA256).
+The configured key encrypts nothing else, so when it is replaced (`prev_key`), only 32 bytes per stream are
+wrapped again. Other keys are derived from the data key, one for each purpose (HMAC-SHA256):
 
     metadata, logs      an AEAD (ChaCha20-Poly1305 or AES-256-GCM) with a random nonce in front
     segment, index      a key stream (ChaCha20 or AES-256-CTR) by offset in the file, with a random nonce in the
@@ -55,7 +55,7 @@ class KeyRing:
     def __init__(
         self, key: str, algorithm: int, randbytes: Callable[[int], bytes], prev_key: str = ""
     ) -> None:
-        """Set the current key, which wraps new data keys, and the previous one."""
+        """Set the current key, which wraps new data keys, and the previous key."""
         assert key
         self._algorithm = algorithm
         self._randbytes = randbytes
@@ -110,7 +110,7 @@ class StreamKey:
         return chance + self._mark_of(chance)
 
     def fits(self, nonce: bytes) -> bool:
-        """Return whether a file with that nonce was encrypted with this data key."""
+        """Return whether the file with this nonce was encrypted with this data key."""
         return nonce[NONCE_SIZE:] == self._mark_of(nonce[:NONCE_SIZE])
 
     def stream(self, algorithm: int, nonce: bytes) -> KeyStream:
@@ -121,7 +121,7 @@ class StreamKey:
         return self._derive(b"mark" + chance)[: SEGMENT_NONCE_SIZE - NONCE_SIZE]
 
     def _derive(self, purpose: bytes) -> bytes:
-        import hmac  # here, since every store imports this module
+        import hmac  # imported lazily: every store imports this module
 
         return hmac.digest(self._data_key, b"pyjs " + purpose, "sha256")
 

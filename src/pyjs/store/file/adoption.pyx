@@ -1,7 +1,7 @@
 """Adoption: a catalogue takes over recovered segments with their entries, subjects and counts.
 
-Entries in the map of an index file stay there. Knows nothing of files and damage. Compiled: a start adopts
-millions of entries (benchmarks/store_start.py).
+Entries in the map of an index file are not copied. Knows nothing of files and damage. Compiled: a start
+adopts millions of entries (benchmarks/store_start.py).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -14,7 +14,7 @@ from pyjs.store.segment.contents cimport SegmentContents, SubjectRow
 from pyjs.store.index.subjects cimport Subject, subjects_add
 
 cdef enum:
-    INDEX_MAPS_MAX = 8192       # of one store; further ones are copied. Far below the kernel's limit per process
+    INDEX_MAPS_MAX = 8192    # of one store; further entries are copied. Far below the kernel's limit
 
 
 cdef list adopt_segment(Catalogue catalogue, SegmentMaps maps, RecoveredSegment found):
@@ -25,7 +25,7 @@ cdef list adopt_segment(Catalogue catalogue, SegmentMaps maps, RecoveredSegment 
     catalogue.last_seq = max(catalogue.last_seq, c.base_seq - 1)
     if c.source is not None and (not c.sealed or c.messages < c.n or c.erased
                                  or len(maps.index_maps) >= INDEX_MAPS_MAX):
-        c.own_entries()                 # they grow, or some of them change
+        c.own_entries()                 # copy them: entries will be added, or some of them change
     if c.source is not None:
         maps.index_maps[c.number] = c.source
         s.locals = <Local*> malloc((c.n_subjects + 1) * sizeof(Local))
@@ -47,7 +47,7 @@ cdef list adopt_segment(Catalogue catalogue, SegmentMaps maps, RecoveredSegment 
 
 
 cdef void adopt_subjects(Catalogue catalogue, SegmentContents c, Segment* s) except *:
-    """Translate the entries to the store's subject ids, and link them to earlier messages of their subjects."""
+    """Change the entries to the store's subject ids, and link them to earlier messages of their subjects."""
     cdef uint32_t* ids = <uint32_t*> malloc((c.n_subjects + 1) * sizeof(uint32_t))
     cdef uint32_t i, prev
     cdef SubjectRow* row
@@ -94,7 +94,7 @@ cdef list count(Catalogue catalogue, SegmentContents c, Segment* s):
     s.dead = <uint64_t*> calloc((s.cap >> 6) + 1, 8)
     if s.dead == NULL:
         raise MemoryError
-    if s.locals != NULL:            # all are messages, intact and in order
+    if s.locals != NULL:            # every entry is a message, intact and in order
         first, ts = s.entries, c.last_ts
     i = s.n if s.locals != NULL else 0
     while i < s.n:
@@ -110,7 +110,7 @@ cdef list count(Catalogue catalogue, SegmentContents c, Segment* s):
             segment_mark_range(s, i - 1, i - 1 + gap_at(e))
             i += gap_at(e) - 1
         else:
-            ts = max(ts, e.ts)      # its own time only covers this file
+            ts = max(ts, e.ts)      # the time in the segment only covers this file
             e.ts = ts
             segment_mark(s, i - 1)
     s.live = c.messages

@@ -1,14 +1,14 @@
 """Bulk reads: ranges of a store as chunks of an index and raw log records.
 
-A chunk is a header, entries as in an index file, and their log records without gaps, as in a segment's plain image
-(docs/bulk-read.md). Each record is found and checked as by every other read, unless the client checks it; adjacent
-records are copied together. Messages of a memory store get the record header that a file would have, without
-checksums.
+A chunk is a header, entries as in an index file, and their log records without gaps, as in a segment's plain
+image (docs/bulk-read.md). Each record is found and checked as in any other read, unless the client checks it;
+adjacent records are copied together. Messages of a memory store get the record header that a file would have,
+without checksums.
 
-A reader reads one range once. It stops after the work that one turn allows, since skipping messages and decompression
-take time too. Nothing here yields, so borrowed pointers stay valid during the copy.
+A reader reads one range once. A call stops after the work that one turn allows: skipped messages and
+decompression count as well. Nothing here yields, so borrowed pointers stay valid during the copy.
 
-Knows nothing of requests and clients. Compiled: it makes no object per message (benchmarks/bulk_read.py).
+Knows nothing of requests and clients. Compiled: it creates no object per message (benchmarks/bulk_read.py).
 """
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -48,17 +48,17 @@ cdef enum:
     FLAG_END = 2                # of the range, or of the stream
     FLAG_ENTRIES_ONLY = 4
     DATA_MAX = 0x7fffffff
-    ASKED = 2048                # cached filter results
+    ASKED = 2048                # size of `asked`
 # Approximate costs in nanoseconds; they limit the work of one request (tests/unit/store/file/test_bulk.py).
 cdef enum:
     WORK_MAX = 1500000
     WORK_SKIPPED = 10           # a message that the filter does not match
     WORK_ENTRY = 8              # a message in a chunk of entries only
     WORK_PATTERN = 15           # a subject compared with one pattern of the filter
-    WORK_RECORD = 30            # a record that is checked and copied
+    WORK_RECORD = 30            # a record that is checked and copied; its bytes are counted separately
     WORK_SEGMENT = 2000
     WORK_FILL = 60000           # 64 KiB that are decompressed or decrypted
-    BYTES_PER_WORK = 2          # checked and copied in a nanosecond
+    BYTES_PER_WORK = 2          # bytes checked and copied per nanosecond
 
 cdef packed struct ChunkHeader:
     char[4] magic
@@ -81,7 +81,7 @@ cdef struct Run:                # adjacent bytes to copy
 cdef enum Stop:
     STOP_END                    # of the range
     STOP_FULL                   # of the chunk; there is more
-    STOP_WORK                   # of the work of one request
+    STOP_WORK                   # the work allowed for one request is used up
     STOP_NOT_NOW                # the next message cannot be read at present
     STOP_NO_MEMORY
 
@@ -90,15 +90,15 @@ cdef enum Stop:
 cdef class BulkReader:
     """The unread part of one range of a store, from `next_seq` on."""
     cdef StreamStore store
-    cdef FileStore files                # the same; None: a store in memory
+    cdef FileStore files                # the same store; None: it is in memory
     cdef StoreFilter wanted
     cdef readonly uint64_t next_seq
     cdef uint64_t end                   # of the range, exclusive
     cdef uint64_t incarnation
     cdef bint entries_only
     cdef bint unchecked                 # the reader checks the records of files
-    cdef uint32_t[ASKED] asked          # by the low bits of a subject id: id + 1 of the cached filter result
-    cdef int64_t work                   # left
+    cdef uint32_t[ASKED] asked          # id + 1 of subjects whose filter result is cached, by low bits of the id
+    cdef int64_t work                   # work that is left, in ns
     cdef Stop stop                      # why the last chunk ended
 
     # The chunk that is being composed.
@@ -108,13 +108,13 @@ cdef class BulkReader:
     cdef size_t n_runs, runs_room
     cdef size_t data_size
     cdef uint32_t segment, lost
-    cdef bint damaged                   # damage was found in the current segment during this chunk
+    cdef bint damaged                   # damage was found in the current segment while this chunk was composed
     cdef const char* kept               # first byte of the last map in `keep`
     cdef list keep                      # owners of the memory that the runs point into
 
     def __init__(self, StreamStore store not None, StoreFilter wanted not None, uint64_t seq, uint64_t end_seq,
                  bint entries_only=False, uint64_t incarnation=0, bint unchecked=False) -> None:
-        """Read from `seq` up to, but excluding, `end_seq`; 0 means the current end of the stream.
+        """Read from `seq` up to, but not including, `end_seq`; 0 means the current end of the stream.
 
         With `unchecked` the client must verify the check of each record.
         """
@@ -134,9 +134,9 @@ cdef class BulkReader:
         free(self.runs)
 
     def read(self, size_t size_max, size_t chunk_size) -> list:
-        """Return the next chunks, at least one and at most `size_max` bytes; a single message may be larger.
+        """Return the next chunks: at least one, and at most `size_max` bytes unless a single message is larger.
 
-        If `size_max` is 0, the chunk has no messages.
+        If `size_max` is 0, the only chunk has no messages.
 
         Raises:
             NotNow: the first message cannot be read at present.
@@ -170,7 +170,7 @@ cdef class BulkReader:
                 raise NotNow(f"message {self.next_seq} cannot be read now")
             unreadable = bad_pages()
             chunk = self.compose(first)
-            if bad_pages() != unreadable:       # a page became unreadable between the check and the copy
+            if bad_pages() != unreadable:       # a page became unreadable between check and copy
                 chunk = None
             self.keep.clear()
             self.kept = NULL
@@ -229,7 +229,7 @@ cdef class BulkReader:
         return stop
 
     cdef void pass_view(self, Segment* s, bint known) noexcept:
-        """Free a view that only bulk reads used after its last message, so that it does not displace other views."""
+        """After its last message, free a view that only bulk reads used, so that it does not displace other views."""
         cdef View view = self.files.maps.views.get(s.number)
         if view is not None:
             view.passing |= not known
@@ -265,7 +265,7 @@ cdef class BulkReader:
         found = self.files.find_unchecked(s, i, &p) if self.unchecked else self.store.find_stored(s, i, &p)
         if found < 0 or s.examined != examined:
             self.damaged = True
-            self.work = -1                      # a whole segment may have been read
+            self.work = -1                      # stop: a whole segment may have been read
         if found == -3:
             return STOP_NOT_NOW
         if found < 0:

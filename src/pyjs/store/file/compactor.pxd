@@ -1,4 +1,4 @@
-"""Compaction: rewrites segments without removed messages, compressed or encrypted."""
+"""Compaction: rewrites segments without their removed messages, or with another compression or encryption."""
 from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.store.index.catalogue cimport Catalogue
@@ -20,9 +20,9 @@ cdef class Compactor:
     cdef readonly uint32_t codec            # compression of sealed segments; 0: none
     cdef list sparse                        # numbers of segments that are mostly dead
     cdef list to_recast                      # numbers of sealed segments to compress, encrypt or decrypt
-    cdef object recasting                   # recast.Recast handed out
-    cdef SegmentRewrite rewriting           # handed out
-    cdef SegmentRewrite rewritten           # done; waits for the sync of the removals
+    cdef object recasting                   # the recast.Recast job that runs
+    cdef SegmentRewrite rewriting           # the compaction job that runs
+    cdef SegmentRewrite rewritten           # a finished compaction, which waits for the sync of the removals
 
     cdef void note_sparse(self, Segment* s) noexcept nogil
     cdef void note_encoding(self, Segment* s) noexcept nogil

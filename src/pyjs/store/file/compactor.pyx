@@ -1,9 +1,10 @@
-"""Compaction: rewrites segments without their dead messages, or in the stream's compression and encryption.
+"""Compaction: rewrites segments without their dead messages, or with the stream's compression and encryption.
 
-`note_sparse` queues a sealed segment that is over half dead, `note_encoding` one whose compression or encryption
-differs from the stream's configuration. `begin` returns a job for any thread, `finish` handles its result. A
-rewritten file replaces the old one once the removals of the messages that it leaves out are durable; a recast file,
-whose image is the same, at once. If the segment changed meanwhile, the new file is stale and discarded.
+`note_sparse` queues a sealed segment that is over half dead; `note_encoding` queues one whose compression or
+encryption differs from the stream's configuration. `begin` returns a job for any thread, `finish` handles its
+result. A compacted file leaves out removed messages, so it replaces the old file only after their removals
+are durable. A recast file has the same image, so it replaces the old one at once. If the segment changed
+meanwhile, the new file is discarded.
 
 Knows nothing of records: store/segment/rewrite and store/format/recast write the files.
 Compiled: every removed message may queue a segment (benchmarks/, JetStream rows with limits).
@@ -18,8 +19,8 @@ from pyjs.store.segment.index_file import index_path, remove_file
 from pyjs.store.format.recast import Recast
 
 cdef enum:
-    CIPHER_MASK = 0xff          # of `encoding`: it is encrypted
-    CODEC_MASK = 0xff00         # it is compressed
+    CIPHER_MASK = 0xff          # bits of `encoding`: the encryption
+    CODEC_MASK = 0xff00         # bits of `encoding`: the compression
     REWRITE_MIN = 32768         # bytes: a smaller segment is not compacted
 
 
@@ -51,13 +52,13 @@ cdef class Compactor:
                 self.to_recast.append(s.number)
 
     cdef void outdate(self, uint32_t number) except *:
-        """Mark the new file of a segment, if a job writes one, as stale, because the segment changed."""
+        """Mark the new file of a segment as stale if a job is writing one: the segment has changed."""
         for job in (self.rewriting, self.rewritten, self.recasting):
             if job is not None and job.number == number:
                 job.stale = True
 
     cdef bint is_busy(self):
-        """Return whether a job has been returned by `begin` and not finished."""
+        """Return whether `begin` returned a job that has not been finished."""
         return self.rewriting is not None or self.recasting is not None
 
     cdef bint has_work(self):
@@ -139,10 +140,10 @@ cdef class Compactor:
             return
         self.rewritten = None
         at = index_place(&self.catalogue.index, job.number)
-        # The next segment may have been removed and no new one started: the last segment is not compacted.
+        # It may have become the last segment, which is not compacted, if the one after it was removed.
         fresh = NULL if job.stale or self.is_closed() or at + 1 >= self.catalogue.index.n \
             else rewritten_segment(job, self.catalogue.index.segments[at])
-        if fresh != NULL:               # its index file names messages that are removed for good
+        if fresh != NULL:               # its old index file contains messages that are gone
             remove_file(self.files.disk, self.files.log, index_path(job.path))
         if not self._put_in_place(job, fresh != NULL, "stays larger than its messages"):
             if fresh != NULL:
@@ -161,7 +162,7 @@ cdef class Compactor:
         try:
             if wanted and not self.is_closed():
                 self.files.disk.rename(job.new_path, job.path)
-                self.files.handles.close(job.path)      # the handle belongs to the old file
+                self.files.handles.close(job.path)      # the open descriptor belongs to the old file
                 self.files.names_unsynced = True
                 self.files.replaced.append(old)
                 return True
@@ -194,7 +195,7 @@ cdef class Compactor:
 
     # -- removal of segments -----------------------------------------------------------------------------------
     cdef void give_up(self, Segment* s) noexcept:
-        """Retire the file of `s` with the next commit, and drop its queued work."""
+        """Retire the file of `s` with the next commit, and drop the work queued for it."""
         path = self.files.path_of(s.number)
         if self.files.keeps_ids(s.last_ts):
             self.files.last_times[path] = s.last_ts

@@ -1,10 +1,10 @@
 """Secure erasure: overwrites removed messages in their files.
 
-The record keeps its place and its checksum, which the next record continues; a flag marks its body as erased. A
-compressed segment is first replaced by its image.
+The record keeps its place and its checksum, because the next record's checksum depends on it; a flag marks
+its body as erased. A compressed segment is first replaced by its plain image.
 
-Knows nothing of the reasons for removals. Compiled: it holds plain pointers (benchmarks/store_start.py has such
-stores).
+Knows nothing of the reasons for removals. Compiled: it holds plain pointers (benchmarks/store_start.py has
+stores with erased messages).
 """
 from libc.string cimport memset
 
@@ -24,7 +24,7 @@ cdef class Eraser:
         self.writer = writer
 
     cdef void overwrite(self, Segment* s, uint32_t i) noexcept:
-        """Overwrite headers and payload of entry i with zeros in the file; the checksum stays, for the chain."""
+        """Overwrite headers and payload of entry i with zeros in the file; its checksum stays, for the next one."""
         cdef Entry* e = &s.entries[i]
         cdef uint64_t at
         at = <uint64_t> e.offset + RECORD_HEADER_SIZE + e.subject_len
@@ -46,9 +46,9 @@ cdef class Eraser:
                                  f"could not be overwritten: {error}")
 
     cdef void unpack(self, Segment* s) except *:
-        """Replace a compressed segment by its image, so that a message in it can be overwritten."""
+        """Replace a compressed segment by its plain image, so that a message in it can be overwritten."""
         s.encoding = restore_plain(self.files.disk, self.files.path_of(s.number), self.files.key, self.files.meta)
-        self.files.handles.close(self.files.path_of(s.number))        # it belongs to the old file
+        self.files.handles.close(self.files.path_of(s.number))        # the open descriptor belongs to the old file
         self.writer.maps.forget(s)
         self.files.names_unsynced = True
         self.writer.compactor.note_encoding(s)
@@ -56,11 +56,12 @@ cdef class Eraser:
     cdef void overwrite_encrypted(self, int fd, Segment* s, Entry* e, uint64_t at) except *:
         """Overwrite a message of an encrypted segment, whose file is open as `fd`.
 
-        The zeros are not encrypted, since that would reveal the key stream; decrypted, they are meaningless.
+        The zeros are written unencrypted, since encrypted zeros would reveal the key stream; decrypted, they
+        are meaningless.
         """
         is_growing = not s.sealed and s == index_last(&self.writer.catalogue.index)
         encrypted = self.writer.encryption if is_growing else None
-        if encrypted is None:                # also of the last one during a start
+        if encrypted is None:                # a sealed segment, or the last one during a start
             encrypted = open_image(self.files.disk, self.files.path_of(s.number), fd, self.files.key)
         flag = encrypted.stream.apply(bytes([FLAG_ERASED]), <uint64_t> e.offset + 5)
         self.files.disk.write_at(fd, flag, <uint64_t> e.offset + 5 + encrypted.shift)

@@ -12,7 +12,7 @@ cdef class Losses:
     """Messages lost to damage, found at the start or later."""
     cdef readonly uint64_t msgs
     cdef readonly uint64_t bytes        # of files
-    cdef readonly list seqs             # the first of the lost messages
+    cdef readonly list seqs             # the first LISTED_MAX of the lost messages
 
 cdef class Examiner:
     """Reads whole segments of an open store and drops their damaged messages."""

@@ -1,7 +1,7 @@
 """Examination of damaged segments: when a record is damaged, its whole segment is read as at a start.
 
-Damaged messages are counted, reported and dropped from the catalogue; the others are known to be intact. If the
-segment is intact but its index file differs, that file is removed and the store must be reopened.
+Damaged messages are counted, reported and dropped from the catalogue; the others are now known to be intact.
+If the segment is intact but differs from its index file, that file is removed and the store must be reopened.
 
 Knows nothing of the code that read the record. Compiled: it compares every entry of a
 segment (benchmarks/store_start.py).
@@ -42,7 +42,7 @@ cdef class Examiner:
         self.losses = Losses()
 
     cdef int examine(self, uint64_t seq) noexcept nogil:
-        """Examine the segment of `seq` and drop its damaged messages; return 0, -2 if unreadable, -3 if not now."""
+        """Examine the segment of `seq` and drop its damaged messages. Return 0, -2 unreadable, -3 not now."""
         cdef Segment* s
         cdef int failed = -2
         if self.mistaken:
@@ -100,7 +100,7 @@ cdef class Examiner:
         return c
 
     cdef bint contradicts(self, Segment* s, SegmentContents c) noexcept:
-        """Return whether the index has a different place, time, size or subject for an intact message."""
+        """Return whether the index has another place, time, size or subject for a message that is intact."""
         cdef bint last = s == index_last(&self.catalogue.index)
         cdef uint32_t i
         cdef uint64_t at
@@ -122,9 +122,9 @@ cdef class Examiner:
         return False
 
     cdef void distrust(self, Segment* s) except *:
-        """Stop reads that use the index: the index file of the intact segment `s` differs from it.
+        """Stop reads that use the index, because the index file of the intact segment `s` is wrong.
 
-        Nothing is lost: the next time the store is opened, it reads the segment without that file.
+        Nothing is lost: when the store is opened again, it reads the segment without that file.
         """
         path = index_path(self.files.path_of(s.number))
         self.files.log.error(f"{path} says something else than its segment, which counts: "
@@ -138,19 +138,19 @@ cdef class Examiner:
             self.on_mistake()
 
     cdef void drop_damaged(self, Segment* s, SegmentContents c) except *:
-        """Drop and report the segment's messages that `c` does not have intact at the indexed offset."""
+        """Drop and report the messages of the segment that are not intact in `c` at their indexed offset."""
         cdef bint last = s == index_last(&self.catalogue.index)
         cdef uint32_t i
         cdef uint64_t at
         cdef uint64_t end = self.writer.written if last and not s.sealed else s.end
         path = self.files.path_of(s.number)
-        if c.end < end:                     # all of it was written: no write was torn
+        if c.end < end:                     # it was written up to `end`, so this is damage, not a torn write
             c.problems[:] = [problem for problem in c.problems if problem[0] != c.end]
             c.problems.append((c.end, end - c.end, "the end is missing or damaged"))
         s.examined = True
         self.reader.maps.drop_map(s.number)
         self.writer.compactor.outdate(s.number)
-        remove_file(self.files.disk, self.files.log, index_path(path))           # the next start must find it too
+        remove_file(self.files.disk, self.files.log, index_path(path))    # the next start must find the damage too
         self.writer.syncs.forget_index(s.number)
         report(self.files.log, path, c)
         self.losses.bytes += max(c.lost_bytes, end - c.end if c.end < end else 0)
@@ -160,7 +160,7 @@ cdef class Examiner:
         for i in range(s.n):
             if last and s.entries[i].offset >= self.writer.written:       # not written yet
                 continue
-            at = s.base + i - c.base_seq            # a rebuilt header may have another base_seq
+            at = s.base + i - c.base_seq            # if the header was rebuilt, its base_seq may differ
             if not is_dead(s, i) and not (at < c.n and same_record(&s.entries[i], &c.entries[at])):
                 lost.append(s.base + i)
                 self.catalogue.unlink(s, i)

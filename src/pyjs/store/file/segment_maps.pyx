@@ -1,7 +1,7 @@
 """Maps and views of the segments of a directory: owner of the memory that segments point into.
 
-A Segment borrows the bytes of its map or view, which live until `forget`. When there are too many maps, all are
-unmapped at once; a view is freed when its cache needs the room.
+A Segment borrows the bytes of its map or view, which stay valid until `forget`. When there are too many maps,
+all are unmapped at once. The cache frees a view when it needs the memory.
 
 Knows nothing of records. Compiled: a Segment holds plain pointers (benchmarks/, pull consumers).
 """
@@ -9,7 +9,7 @@ from pyjs.base.borrow cimport borrowed
 from pyjs.store.index.sequences cimport index_place
 
 cdef enum:
-    MAPS_MAX = 4096             # maps held at once, far below the kernel's limit of a process
+    MAPS_MAX = 4096             # maps at the same time, far below the kernel's limit per process
 
 
 cdef class SegmentMaps:
@@ -21,7 +21,7 @@ cdef class SegmentMaps:
         self.index_maps = {}
 
     cdef void add_map(self, Segment* s, object view, size_t size) except *:
-        """From now on, read `s` in the map `view` of `size` bytes."""
+        """Read `s` in the map `view` of `size` bytes, beginning now."""
         cdef size_t n = 0
         cdef const char* data = borrowed(view, &n)
         assert n >= size
@@ -32,7 +32,7 @@ cdef class SegmentMaps:
         s.map_size = size
 
     cdef int add_view(self, Segment* s, View view) except -1:
-        """From now on, read `s` in a view."""
+        """Read `s` in `view`, beginning now."""
         self.forget(s)
         self.views[s.number] = view
         s.data, s.filled, s.map_size = view.memory, &view.filled, view.size
@@ -47,7 +47,7 @@ cdef class SegmentMaps:
         s.data, s.filled, s.map_size = NULL, NULL, 0
 
     def drop_map(self, uint32_t number) -> None:
-        """Unmap one segment, in whose map unreadable pages have become zeros."""
+        """Unmap one segment, because unreadable pages in its map have become zeros."""
         cdef size_t at = index_place(&self.catalogue.index, number)
         if at < self.catalogue.index.n:
             self.forget(self.catalogue.index.segments[at])

@@ -9,15 +9,15 @@ from pyjs.store.segment.segment_files cimport SegmentFiles
 from pyjs.store.file.segment_maps cimport SegmentMaps
 from pyjs.store.file.segment_writer cimport SegmentWriter
 
-cdef enum Trust:                # the checks of a record that are skipped
-    TRUST_NONE                  # none
-    TRUST_READER                # the check in its header: the client verifies it
-    TRUST_ALL                   # its checksums as well: this process wrote it
+cdef enum Trust:                # which checks of a record are skipped
+    TRUST_NONE                  # no check is skipped
+    TRUST_READER                # `check` in its header is skipped: the client verifies it
+    TRUST_ALL                   # its checksum is skipped as well: this process wrote it
 
 cdef int failure_of(object error)
 
 cdef inline bint has_subject(Catalogue catalogue, Segment* s, Entry* e, const char* name, size_t n) noexcept nogil:
-    """Return whether the index has this subject for an entry; compares the names."""
+    """Return whether the index has this subject for an entry; compares the names of the subjects."""
     cdef Subject* subject = subject_by_id(&catalogue.subjects.table,
                                           e.subject_id if s.locals == NULL else s.locals[e.subject_id].id)
     return subject != NULL and subject.len == n and memcmp(subject.name, name, n) == 0
@@ -29,7 +29,8 @@ cdef class SegmentReader:
     cdef SegmentMaps maps
     cdef SegmentWriter writer
 
-    # Find the record of the live entry i: 0, 1: it is damaged, -2: unreadable, -3: not now.
+    # Find the record of the live entry i. Returns 0, 1 if it is damaged, -2 if unreadable, -3 if not readable
+    # now.
     cdef int find(self, Segment* s, uint32_t i, const char** p, Trust trust) noexcept nogil
     cdef int map_segment(self, Segment* s, uint64_t wanted) noexcept nogil
     cdef int open_view(self, Segment* s, uint64_t wanted) except -1

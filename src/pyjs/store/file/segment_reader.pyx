@@ -2,8 +2,8 @@
 
 A record is in the map of a plain file, in the view of a compressed or encrypted one, or in the staging buffer.
 
-A record that this process did not write is checked before it is returned. If it is damaged, the store examines the
-whole segment.
+A record that this process did not write is checked before it is returned. If it is damaged, the store
+examines its whole segment.
 
 Knows nothing of writing. Compiled: benchmarks/, pull consumers.
 """
@@ -24,7 +24,7 @@ from pyjs.store.segment.segment_files import UNOPENED
 
 
 cdef int failure_of(object error):
-    """Return the code of a failed read: -2 for unreadable, -3 for impossible now."""
+    """Return the code of a failed read: -2 if unreadable, -3 if not readable now."""
     return -3 if isinstance(error, MemoryError) or getattr(error, "errno", 0) in UNOPENED else -2
 
 
@@ -43,7 +43,7 @@ cdef inline bint checks_out(const char* p, Entry* e, uint64_t room) noexcept nog
 
 
 cdef inline int find_record(SegmentReader self, Segment* s, Entry* e, uint64_t end, Trust trust) noexcept nogil:
-    """Extend the map of `s` to `end`, the end of the record of `e`; return 0, 1 if damaged, < 0 without a map."""
+    """Map `s` up to `end`, the end of the record of `e`. Return 0, 1 if it is damaged, below 0 without a map."""
     cdef int failed = 0 if end <= s.map_size else self.map_segment(s, end)
     cdef RecordHeader h
     if failed == 0 and s.filled != NULL:
@@ -57,7 +57,7 @@ cdef inline int find_record(SegmentReader self, Segment* s, Entry* e, uint64_t e
     if not is_readable(s.data + e.offset, end - e.offset):
         return 1
     memcpy(&h, s.data + e.offset, RECORD_HEADER_SIZE)
-    # Behind the end of a truncated file, its last page shows zeros.
+    # After the end of a truncated file, the rest of its last page is zeros.
     return h.seq != e.seq or h.length > s.map_size - e.offset \
         or stored_checksum(s.data + e.offset, h.length) == 0
 
@@ -71,7 +71,7 @@ cdef inline bint is_named_right(SegmentReader self, Segment* s, Entry* e) noexce
 
 
 cdef inline int find_whole(SegmentReader self, Segment* s, Entry* e, const char** out, Trust trust) noexcept nogil:
-    """Set `out` to the checked record of live entry `e`; return 0, 1 if damaged, -2 unreadable, -3 not now."""
+    """Set `out` to the checked record of the live entry `e`. Return 0, 1 damaged, -2 unreadable, -3 not now."""
     cdef uint64_t end = <uint64_t> e.offset + RECORD_SIZE_MIN + e.subject_len + e.size
     cdef bint last = s == index_last(&self.catalogue.index)
     cdef bint staged = last and e.offset >= self.writer.written
@@ -82,7 +82,7 @@ cdef inline int find_whole(SegmentReader self, Segment* s, Entry* e, const char*
     if staged:
         p = self.writer.staging + (e.offset - self.writer.written)
     else:
-        # This process has just written or read the records that no index file covers.
+        # Records that no index file covers were written or read by this process.
         trust = TRUST_ALL if s.examined or (last and e.offset >= self.writer.indexed) else trust
         damaged = find_record(self, s, e, end, trust)
         if damaged == 0 and trust == TRUST_NONE and not is_named_right(self, s, e):
@@ -112,7 +112,7 @@ cdef class SegmentReader:
 
     # -- files -------------------------------------------------------------------------------------------------
     cdef int map_segment(self, Segment* s, uint64_t wanted) noexcept nogil:
-        """Map at least `wanted` bytes of the file of `s`; return 0, 1 if it is shorter, -2 unreadable, -3 not now."""
+        """Map at least `wanted` bytes of the file of `s`. Return 0, 1 if it is shorter, -2 unreadable, -3 not now."""
         cdef int failed = -2
         with gil:
             try:
@@ -124,7 +124,7 @@ cdef class SegmentReader:
                         raise EOFError(f"{size} bytes where {wanted} were written")
                     self.maps.add_map(s, self.files.disk.map_file(fd, size), size)
                 failed = 0
-            except CorruptRecord:               # reported when it is examined
+            except CorruptRecord:               # the examination reports it
                 failed = 1
             except UNREADABLE + (EOFError,) as error:
                 failed = 1 if isinstance(error, EOFError) else failure_of(error)
@@ -139,7 +139,7 @@ cdef class SegmentReader:
             return self.maps.add_view(s, View(self.maps.view_cache, self.maps, s.number, image, size))
 
     cdef int fill(self, Segment* s, uint64_t begin, uint64_t end) noexcept nogil:
-        """Fill the view of `s` with the image bytes begin..end; return 0, 1 if damaged, -2 unreadable, -3 not now."""
+        """Fill the view of `s` with image bytes begin..end. Return 0, 1 damaged, -2 unreadable, -3 not now."""
         cdef int failed = -2
         cdef uint64_t limit = self.writer.written if s == index_last(&self.catalogue.index) else s.end
         with gil:

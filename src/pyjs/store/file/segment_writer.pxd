@@ -14,7 +14,7 @@ from pyjs.store.file.store_sync cimport RetiredFiles, StoreSync
 from pyjs.wire.ops cimport Msg
 
 cdef enum:
-    STAGED_MAX = 262144         # bytes written at once
+    STAGED_MAX = 262144         # bytes that are written at once
 
 cdef enum Parts:
     NO_PARTS
@@ -23,11 +23,11 @@ cdef enum Parts:
 
 cdef enum Entries:
     NOT_REPLICATED
-    ALL_MARKED                  # `mark` is recorded and covers everything
-    MARK_DUE                    # the next STATE record needs `mark`
-    IN_ENTRY                    # there may be effects that no mark covers: the segment is not sealed
+    ALL_MARKED                  # the last mark is in the file and covers everything
+    MARK_DUE                    # the next STATE record must contain `mark`
+    IN_ENTRY    # an entry is being applied, so no mark covers its effects yet: the segment is not sealed
 
-cdef struct Sequences:          # a growing list
+cdef struct Sequences:          # an array that grows
     uint64_t* seqs
     size_t n
     size_t room
@@ -43,32 +43,32 @@ cdef class SegmentWriter:
     cdef RetiredFiles retired
     cdef public uint64_t segment_size       # a segment is sealed before it grows beyond this size
     cdef public int64_t seal_age_ns         # a segment is sealed when its first message is this old; 0: never
-    cdef uint32_t next_number               # of the next segment
-    cdef bint meta_due                      # the last segment does not hold the metadata
+    cdef uint32_t next_number               # number of the next segment
+    cdef bint meta_due                      # the metadata is not in the last segment yet
     cdef bint state_due                     # first_seq or last_seq changed: the next commit needs a STATE record
-    cdef bint left                          # the last segment gets no more records, but has no footer
-    cdef bint mended                        # after a failed write: entries may have no record
-    cdef object encryption                  # image.TailEncryption of the last segment; None: it is plain or not open
-    cdef object stored_tail                 # (number, index file) of a segment as it stopped; None: it has its own
-    cdef char* staging                      # records not written yet, of the last segment
+    cdef bint left                          # the last segment gets no more records, although it has no footer
+    cdef bint mended                        # a write failed: some entries may have no record
+    cdef object encryption    # image.TailEncryption of the last segment; None: it is plain, or not open
+    cdef object stored_tail    # (number, index file) of the last segment in the common file; None: it is not there
+    cdef char* staging                      # records of the last segment that are not written yet
     cdef size_t staged, staging_room
     cdef bint batching                      # between begin_batch and its end
-    cdef size_t batch_at, last_at           # offsets in `staging`: the start of the batch, and its last record so far
-    cdef uint64_t batch_chain, chain_before_last        # checksums before those two
+    cdef size_t batch_at, last_at           # offsets in `staging`: the start of the batch, and its last record
+    cdef uint64_t batch_chain, chain_before_last        # the checksums before these two records
     cdef uint64_t batch_from                # the first sequence of the batch
-    cdef uint64_t part_at, part_chain       # where parts begin, 0: there are none; checksum before
-    cdef Parts parts                        # what `append` does meanwhile
+    cdef uint64_t part_at, part_chain    # where the parts of a batch begin (0: no parts); the checksum before it
+    cdef Parts parts                        # what `append` does while there are parts
     cdef uint64_t staged_from               # sequence of the first staged message
     cdef uint64_t chain                     # checksum of the last record
     cdef uint64_t chain_written             # checksum of the last record in the file
     cdef uint64_t written                   # bytes of the last segment in its file
-    cdef uint64_t allocated                 # bytes reserved for it
-    cdef uint64_t indexed                   # bytes of it that its index file covers; 0: it has none
-    cdef Entries entries                    # of a replicated stream
-    cdef EntryMark mark                     # of the last whole entry
-    cdef uint64_t staged_index, kept_index  # index of the last mark staged or written, and of the last one written
-    cdef Sequences removals                 # interior removals to record with the next commit
-    cdef Sequences erasures                 # as `removals`, for erased messages
+    cdef uint64_t allocated                 # bytes reserved in the file
+    cdef uint64_t indexed                   # bytes that the index file covers; 0: there is none
+    cdef Entries entries                    # of a replicated stream: the state of its marks
+    cdef EntryMark mark                     # the mark of the last complete entry
+    cdef uint64_t staged_index, kept_index  # index of the last mark staged or written; of the last one written
+    cdef Sequences removals                 # removals to record with the next commit, except those at the front
+    cdef Sequences erasures                 # like `removals`, for erased messages
 
     cdef uint64_t append(self, Msg* m, int64_t ts) noexcept nogil
     cdef int begin_batch(self, uint64_t count, uint64_t size, int64_t ts) noexcept nogil

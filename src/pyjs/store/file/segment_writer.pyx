@@ -1,13 +1,14 @@
 """The open segment of a stream, where records are appended: staging, the chain of checksums, sealing.
 
-An append encodes its record into a staging buffer. `commit` writes the buffer with one call; an append writes it when
-it is full. Removals are recorded the same way: one STATE record per commit for a changed first_seq, and DELETES
-records with the sequences removed elsewhere. docs/storage-format.md has the layout.
+An append encodes its record into a staging buffer. `commit` writes the buffer with one call; if the buffer is
+full, an append writes it. Removals are recorded the same way: one STATE record per commit if first_seq
+changed, and DELETES records with the sequences that were removed elsewhere. docs/storage-format.md has the
+layout.
 
 Invariants: written <= allocated; `chain` is the checksum of the last record, staged or written.
 
-A failed write drops the staged messages (their sequences are not used again), and later appends are refused. Knows
-nothing of readers, syncs and the reasons for removals; store/file/store owns it.
+A failed write drops the staged messages (their sequences are not used again), and later appends are refused.
+Knows nothing of readers, syncs and the reasons for removals; store/file/store owns it.
 
 Compiled: benchmarks/, JetStream async publish.
 Long because staging and segments change one state.
@@ -37,11 +38,11 @@ from pyjs.store.format.image import TailEncryption
 from pyjs.store.segment.segment_files import UNOPENED
 
 cdef enum:
-    BATCH_SIZE_MAX = 268435456  # bytes of all records of a batch, which must be in one segment
-    ROOMY = 4194304             # bytes; a larger staging buffer is freed after a batch
-    ALLOCATE_MIN = 4096         # bytes reserved first for a segment; later reservations double it
+    BATCH_SIZE_MAX = 268435456  # bytes of all records of a batch; a batch must fit in one segment
+    ROOMY = 4194304             # bytes; after a batch, a larger staging buffer is freed
+    ALLOCATE_MIN = 4096         # bytes reserved first for a segment; each later reservation is twice the one before
 cdef size_t NO_RECORD = <size_t> -1
-cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # the next sequences would start again at 0
+cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # one more sequence would overflow to 0
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -87,7 +88,7 @@ cdef class SegmentWriter:
             if self.begin_segment() != 0:
                 return 0
             s = index_last(&self.catalogue.index)
-        p = NULL if self.part_at else self.stage(length)     # parts are in the file
+        p = NULL if self.part_at else self.stage(length)     # NULL: parts were written to the file already
         if p == NULL and not self.part_at:
             return 0
         e = self.catalogue.add_entry(s, m.subject, m.subject_len, m.header_len, m.size, ts)
@@ -135,10 +136,10 @@ cdef class SegmentWriter:
         cdef RecordHeader* h
         self.batching = False
         if self.catalogue.last_seq > self.batch_from:
-            self.state_due = True       # a record behind the batch: damage of its last message is no torn write
+            self.state_due = True    # a record after the batch: damage of its last message is then no torn write
         if self.last_at != NO_RECORD and self.staged > self.last_at:
             h = <RecordHeader*> (self.staging + self.last_at)
-            h.flags = 0                 # this completes the batch
+            h.flags = 0                 # the cleared flag completes the batch
             self.chain = seal_record(<char*> h, h.length, self.chain_before_last)
 
     cdef void drop_batch(self) noexcept nogil:
@@ -153,7 +154,7 @@ cdef class SegmentWriter:
         self.staged, self.chain = self.batch_at, self.batch_chain
         if self.staged_from >= self.batch_from:
             self.staged_from = 0
-        self.state_due = True           # its sequences are not used again
+        self.state_due = True           # record that its sequences are used up
 
     cdef int begin_parts(self, uint64_t count, uint64_t size, int64_t ts) noexcept nogil:
         if self.begin_batch(count, size, ts) != 0:
@@ -189,7 +190,7 @@ cdef class SegmentWriter:
                 self.take_back_parts()
 
     cdef void take_back_parts(self) noexcept:
-        """Remove the records of a batch that is not whole."""
+        """Remove the records of an incomplete batch from the file."""
         self.staged = 0
         self.written, self.chain, self.chain_written = self.part_at, self.part_chain, self.part_chain
         self.part_at, self.parts = 0, NO_PARTS
@@ -203,7 +204,7 @@ cdef class SegmentWriter:
         self.leave_tail()
 
     cdef bint outgrown(self, Segment* s, size_t length, int64_t ts) noexcept nogil:
-        """Return whether a record of `length` bytes needs a new segment: no room, too old, or time went back."""
+        """Return whether a record of `length` bytes needs a new segment: no room, too old, or its time is earlier."""
         return (s.end + length > self.segment_size or 0 < self.seal_age_ns < ts - s.first_ts
                 or ts < s.entries[s.n - 1].ts)      # times inside a segment are in order
 
@@ -237,14 +238,14 @@ cdef class SegmentWriter:
             return -1
         self.removals.n = self.erasures.n = 0
         self.state_due = False
-        if self.retired.undated and self.entries != IN_ENTRY:   # until its mark is written, a start cuts an entry off
+        if self.retired.undated and self.entries != IN_ENTRY:    # a start drops an entry without a mark
             with gil:
                 self.retired.date()
         return 0
 
     # -- entries of a replicated stream --------------------------------------------------------------------------
     cdef int begin_entry(self, uint64_t size) except -1:
-        """Make sure that the next `size` bytes go to one segment, in which a mark precedes them."""
+        """Make sure that the next `size` bytes go to one segment, after a mark in that segment."""
         cdef Segment* s = index_last(&self.catalogue.index)
         if self.entries != IN_ENTRY and not self.condition.refuses():
             if s == NULL or s.sealed or s.base + s.n != self.catalogue.last_seq + 1 \
@@ -254,7 +255,7 @@ cdef class SegmentWriter:
         return 0
 
     cdef void end_entry(self, EntryMark mark):
-        """Write a mark with the next commit, after all effects of an entry."""
+        """Queue `mark` for the next commit, after all effects of an entry."""
         self.mark = mark
         self.entries = MARK_DUE
 
@@ -274,7 +275,7 @@ cdef class SegmentWriter:
         self.indexed = found.indexed
 
     cdef void take_over(self, uint32_t next_number, object stored_tail, bint state_due) noexcept:
-        """Set the state found at a start."""
+        """Set the state that a start found."""
         self.next_number = next_number
         self.stored_tail = stored_tail
         self.state_due |= state_due
@@ -282,7 +283,7 @@ cdef class SegmentWriter:
     # -- staging -----------------------------------------------------------------------------------------------
     cdef char* stage(self, size_t length) noexcept nogil:
         """Return room for a record of `length` bytes at the end of the staging buffer."""
-        # A batch is written with one call: otherwise a full disk could leave a part of it.
+        # A batch is written with one call: otherwise a full disk could leave a part of it in the file.
         if self.staged and not self.batching and self.staged + length > STAGED_MAX and self.write_staged() != 0:
             return NULL
         if self.staged + length > self.staging_room \
@@ -411,10 +412,10 @@ cdef class SegmentWriter:
             view.put(self.staging, self.written, self.staged)
 
     def cut(self, mark=False, unsynced=True) -> None:
-        """Truncate the file of the last segment after its records; `mark`: write the end mark of an encrypted file.
+        """Truncate the file after the last record; with `mark`, write the end mark of an encrypted file.
 
         Raises:
-            OSError: the file keeps the space.
+                OSError: the file keeps its reserved space.
         """
         path = self.files.path_of(index_last(&self.catalogue.index).number)
         fd = self.files.handles.open(path)
@@ -431,7 +432,7 @@ cdef class SegmentWriter:
             self.files.disk.truncate(fd, size)
 
     cdef void fail(self, object error) noexcept:
-        """Refuse appends from now on, and drop the staged records."""
+        """Refuse all later appends, and drop the staged records."""
         if isinstance(error, MemoryError):
             error = OSError(errno.ENOMEM, "out of memory")
         elif not isinstance(error, OSError):
@@ -446,7 +447,7 @@ cdef class SegmentWriter:
                              + ("it goes on when there is room again" if resumable else "restart to recover it"))
 
     def sync_failed(self, error) -> None:
-        """Refuse appends permanently, unless the sync only failed to open the directory."""
+        """Refuse appends permanently, unless the sync failed only because a directory could not be opened."""
         directory = self.files.directory
         if getattr(error, "errno", 0) in UNOPENED:
             self.files.names_unsynced = True
@@ -474,12 +475,12 @@ cdef class SegmentWriter:
             seq += 1
         s.end = self.written
         self.chain = self.chain_written
-        if self.written == 0:           # not even its header is in the file
+        if self.written == 0:           # not even the segment's header is in the file
             with gil:
                 self.compactor.give_up(s)
             self.catalogue.index.n -= 1
-            self.retired.keep(s)        # the caller may still hold it
-            # The last segment is now the sealed one before it, whose file is complete.
+            self.retired.keep(s)        # the caller may still use it
+            # The last segment is now the one before, which is sealed and completely written.
             self.written = self.allocated = index_last(&self.catalogue.index).end if self.catalogue.index.n else 0
 
     # -- segments ----------------------------------------------------------------------------------------------
@@ -561,9 +562,10 @@ cdef class SegmentWriter:
         return full_segment(self.catalogue, self.files, self.retired, s, footer, self.chain, whole)
 
     def leave_tail(self) -> None:
-        """Leave the last segment without a FOOTER, and continue in a new segment.
+        """Leave the last segment without a FOOTER; records continue in a new segment.
 
-        An offset of an encrypted file is never written twice: two versions would reveal the XOR of their plain bytes.
+        No offset of an encrypted file is written twice: two versions would reveal the XOR of their plain
+        bytes.
         """
         cdef Segment* s = index_last(&self.catalogue.index)
         if s == NULL or s.sealed:
@@ -583,7 +585,7 @@ cdef class SegmentWriter:
             self.commit()
 
     def give_room_back(self) -> None:
-        """Truncate the last segment after its records. This needs no sync, since a start repeats it."""
+        """Truncate the last segment after its records. No sync is needed, since a start does it again."""
         if not self.growing_path() or self.allocated == self.written:
             return
         try:
@@ -597,27 +599,27 @@ cdef class SegmentWriter:
         self.files.meta = meta
 
     def mend_tail(self) -> None:
-        """Rewrite the checksum of the last record, from which the chain of a truncated segment continues."""
+        """Rewrite the checksum of the last record, because the chain of a truncated segment continues from it."""
         cdef Segment* s = index_last(&self.catalogue.index)
         try:
             at, shift = self.written - CHECKSUM_SIZE, 0
             checksum = self.chain_written.to_bytes(CHECKSUM_SIZE, "little")
-            if s.encoding:                  # the same bytes as before, so the key stream is not revealed
+            if s.encoding:                  # these are the same bytes as before, so the key stream is not revealed
                 checksum, shift = self.encryption.stream.apply(checksum, at), self.encryption.shift
             path = self.files.path_of(s.number)
             self.files.disk.write_at(self.files.handles.open(path), checksum, at + shift)
             self.files.wrote(path)
         except OSError as error:
             self.files.log.error(f"{self.files.path_of(s.number)}: what comes next may be taken for damage: {error}")
-        self.state_due = True           # the lost sequences are not used again
+        self.state_due = True           # record that the lost sequences are used up
 
     # -- removals ----------------------------------------------------------------------------------------------
     cdef int note_removal(self, uint64_t seq, bint erased) noexcept nogil:
-        """Queue the removal of a message for the next commit; with `erased`, its bytes will be overwritten."""
+        """Queue the removal of a message for the next commit; if `erased`, its bytes will be overwritten."""
         return sequences_add(&self.erasures if erased else &self.removals, seq)
 
     cdef int keep_removed(self, Segment* s, uint64_t seq) noexcept nogil:
-        """Note that the file of `s` records the removal of `seq`."""
+        """Remember that the file of `s` records the removal of `seq`."""
         if grow(<void**> &s.removed, &s.removed_room, s.n_removed + 1, 8) != 0:
             return -1
         s.removed[s.n_removed] = seq
@@ -625,7 +627,7 @@ cdef class SegmentWriter:
         return 0
 
     cdef int record_erasure(self, uint64_t seq) noexcept nogil:
-        """Write the removal of a message before it is overwritten, since a kill may happen in between."""
+        """Write the removal of a message now, before the message is overwritten: a kill may happen in between."""
         if self.note_removal(seq, True) != 0:
             return -1
         if self.stage_sequences(&self.erasures, FLAG_ERASED) != 0 \
@@ -640,7 +642,7 @@ cdef class SegmentWriter:
         return "" if s == NULL or s.sealed or self.condition.state == STORE_CLOSED else self.files.path_of(s.number)
 
     cdef bint has_news(self) noexcept nogil:
-        """Return whether the next commit has more to write than metadata."""
+        """Return whether the next commit must write anything except metadata."""
         return self.staged or self.removals.n or self.erasures.n or self.state_due
 
     cdef void forget_removals(self) noexcept nogil:
@@ -652,5 +654,5 @@ cdef class SegmentWriter:
         self.state_due = True
 
     cdef bint is_unindexed(self):
-        """Return whether the last segment lacks an index file that covers all of it."""
+        """Return whether the last segment has no index file that covers all of it."""
         return self.indexed != self.written or self.stored_tail is not None

@@ -1,7 +1,7 @@
-"""The start of a file store: adopts the recovered segments, then applies the removals that they record.
+"""The start of a file store: adopts the recovered segments, then applies the removals recorded in them.
 
-It overwrites the message that was erased last, drops the removed messages, counts and reports damage, and opens the
-last segment for appends if it may grow.
+It also overwrites the message that was erased last, drops removed messages, counts and reports damage, and
+opens the last segment for appends if it may grow.
 
 Compiled: it drops millions of messages (benchmarks/store_start.py).
 """
@@ -26,7 +26,7 @@ from pyjs.store.segment.index_file import remove_file
 
 cdef enum:
     CODEC_MASK = 0xff00         # of `encoding`: it is compressed
-    UNSYNCED_MAX = 16           # segments that a killed process may have left unsynced
+    UNSYNCED_MAX = 16           # segments that a killed process may not have synced
 
 
 cdef class StoreStart:
@@ -38,7 +38,7 @@ cdef class StoreStart:
     cdef Examiner examiner
     cdef Eraser eraser
     cdef Recovery recovery
-    cdef list erased                # messages whose bytes have been overwritten
+    cdef list erased                # messages whose bytes were overwritten
     cdef set removed                # sequences of the DELETES records; empty: not needed
 
     def __init__(self, StreamStore store not None, SegmentWriter writer not None, Examiner examiner not None,
@@ -53,9 +53,9 @@ cdef class StoreStart:
         self.erased = []
 
     def steps(self):
-        """Read the directory, a segment at each step; return the paths of segments that were set aside.
+        """Read the directory, one segment at each step; return the paths of segments that were set aside.
 
-        Raises as FileStore.recover_steps.
+        Raises the same errors as FileStore.recover_steps.
         """
         for found in self.recovery.steps():
             if found is not None:
@@ -107,7 +107,7 @@ cdef class StoreStart:
         return seqs
 
     def _finish_erasure(self):
-        """Overwrite the message that was erased last; the server may have been killed after recording its removal."""
+        """Overwrite the message that was erased last: a kill may have come after its removal was recorded."""
         cdef Segment* s = index_last(&self.catalogue.index)
         cdef uint64_t seq
         if s == NULL or self.writer.indexed or s.n_removed == 0 or not s.removed[s.n_removed - 1] & ERASED_BIT:
@@ -118,7 +118,7 @@ cdef class StoreStart:
             self.eraser.overwrite(s, <uint32_t> (seq - s.base))
 
     def _drop_removed(self):
-        """Drop the messages of the DELETES records; copy the lists first, since segments may be removed."""
+        """Drop the messages in the DELETES records; copy the lists first, since their segments may be removed."""
         cdef Segment* s
         cdef size_t at, n = 0
         cdef uint64_t* removed
@@ -140,14 +140,14 @@ cdef class StoreStart:
             self.store.drop(removal & ~ERASED_BIT, False)
 
     def _drop_erased(self):
-        """Count erased messages without a recorded removal as lost."""
+        """Count erased messages whose removal is not recorded as lost."""
         for seq in self.erased:
             if self.store.drop(seq, False) == 0:
                 self.recovery.lost.append((seq, seq))
                 self.files.log.error(f"{self.files.directory}: message {seq} is overwritten but was never removed")
 
     def _retire_empty(self):
-        """Retire segments that never had a message, started by a purge that a kill interrupted."""
+        """Retire segments that never had a message: a purge began them before it was interrupted by a kill."""
         cdef size_t at = self.catalogue.index.n
         while at > 1:
             at -= 1
@@ -156,16 +156,16 @@ cdef class StoreStart:
 
     # -- losses ------------------------------------------------------------------------------------------------
     def _lose_end(self):
-        """Reserve and report as lost the sequence of a damaged last record, so that it is not used again."""
+        """If the last record is damaged, report its message as lost, and use up its sequence."""
         if self.catalogue.add_gap(index_last(&self.catalogue.index)) != 0:
             raise MemoryError
         self.recovery.lost.append((self.catalogue.last_seq, self.catalogue.last_seq))
         self.writer.state_due = True
 
     def _hear_witnesses(self):
-        """Report missing segments, unless all their messages were removed.
+        """Report missing segments of which other files have proof, unless all their messages were removed.
 
-        A power loss may bring back the index file of a removed segment.
+        After a power loss, the index file of a removed segment may exist again.
         """
         floor = self.recovery.floor
         for path, last_seq, missed, size, what in self.recovery.witnesses:
@@ -177,9 +177,9 @@ cdef class StoreStart:
                 remove_file(self.files.disk, self.files.log, path)
 
     def _tell_losses(self):
-        """Count damaged messages that were not removed, and report missing ends of segments.
+        """Count damaged messages that were not removed, and report segments whose end is missing.
 
-        A segment without live messages may lack its footer after a purge.
+        After a purge, a segment without live messages may have no footer.
         """
         floor = self.recovery.floor
         lost = [seq for first, last in self.recovery.lost for seq in range(max(first, floor), last + 1)
@@ -199,17 +199,17 @@ cdef class StoreStart:
         if s.encoding:
             self.leave_last(s)
             return
-        # Old bytes after the end must not later look like records.
+        # Old bytes after the end must not look like records later.
         if self.writer.allocated > self.writer.written:
             self.writer.cut()
             self.writer.allocated = self.writer.written
-        if self.files.key is not None or s.roomy:    # the next record is encrypted, or would copy the gaps
+        if self.files.key is not None or s.roomy:    # the next record is encrypted, or this segment has gaps
             self.writer.seal()
 
     cdef leave_last(self, Segment* s):
-        """Start a new segment with the next record, since no offset of an encrypted file may be written twice.
+        """Start a new segment with the next record: no offset of an encrypted file may be written twice.
 
-        Unacknowledged bytes after the records are truncated, as in a plain segment.
+        Unacknowledged bytes after the last record are truncated, as in a plain segment.
         """
         cdef uint64_t end = self.recovery.shift + self.writer.written
         s.sealed = self.writer.left = True
@@ -223,8 +223,8 @@ cdef class StoreStart:
     def _sync_later(self):
         """Queue the recovered segments for the first sync, since a killed process may not have synced them.
 
-        Without it, a repeated publish could be acknowledged as a duplicate of a message that a power loss then
-        removes. Also queue segments for compaction, compression or encryption.
+        Otherwise a repeated publish could be acknowledged as a duplicate of a message that a power loss then
+        removes. Also queues segments for compaction, compression or encryption.
         """
         cdef size_t at
         cdef Segment* s

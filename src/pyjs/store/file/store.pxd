@@ -26,11 +26,11 @@ cdef class FileStore(StreamStore):
     cdef readonly SegmentReader reader
     cdef readonly Examiner examiner
     cdef Eraser eraser
-    cdef readonly uint64_t synced_index     # a replica: the last entry whose effects are all durable; 0: none
-    cdef uint64_t syncing_index             # the same, once the running sync has ended
+    cdef readonly uint64_t synced_index     # of a replica: all effects up to this entry are durable; 0: none
+    cdef uint64_t syncing_index             # the value of `synced_index` after the running sync
     cdef readonly list set_aside            # paths of segments that were set aside, by this or an earlier start
 
-    # As find_stored, but the caller must verify the record's check.
+    # Does the same as find_stored, but the caller must verify `check` of the record.
     cdef int find_unchecked(self, Segment* s, uint32_t i, const char** p) noexcept nogil
     cdef int find(self, Segment* s, uint32_t i, const char** p, Trust trust) noexcept nogil
     cdef int take_mark(self, EntryMark mark) except -1

@@ -1,4 +1,4 @@
-"""The store of file streams: its parts and their order of effects.
+"""The store of file streams: its parts, and the order of their effects.
 
     catalogue   the index of the messages           files       the directory, its unsynced files and names
     writer      appends, seals                      reader      finds records
@@ -7,13 +7,14 @@
     examiner    reads damaged segments whole        eraser      overwrites removed messages
     condition   the state: whether messages are accepted
 
-Group commit: `begin_sync` returns a job for any thread, `finish_sync` handles its result. Upkeep works the same way:
-`begin_upkeep` returns a job that removes files or compacts a segment. A failed store refuses appends: after a full
-disk or a lack of descriptors until `try_resume` succeeds, otherwise permanently.
+Group commit: `begin_sync` returns a job for any thread, `finish_sync` handles its result. Upkeep works the
+same way: `begin_upkeep` returns a job that removes files or compacts a segment. A failed store refuses
+appends: permanently, or after a full disk or a lack of descriptors until `try_resume` succeeds.
 
-Removing messages from the front changes `first_seq`, which one STATE record per commit records. One DELETES record
-per commit names the sequences removed elsewhere. A segment without live messages is removed once the records that
-make it superfluous are durable. docs/storage-format.md has the layout, store/segment/recovery the rules of a start.
+Removing messages from the front changes `first_seq`, which one STATE record per commit records. One DELETES
+record per commit has the sequences that were removed elsewhere. A segment without live messages is removed
+once the records that make it superfluous are durable. docs/storage-format.md has the layout,
+store/segment/recovery the rules of a start.
 
 Knows nothing of streams and threads. Compiled: benchmarks/, JetStream async publish.
 Long because start, message path, syncs and end use the same parts.
@@ -42,7 +43,7 @@ from pyjs.store.segment.recorded_ids import headers_steps
 from pyjs.store.segment.index_file import index_segments, small_index
 
 cdef enum:
-    EMPTY_TAIL_PART = 2         # an open segment without messages is closed at 1 / EMPTY_TAIL_PART of its size
+    EMPTY_TAIL_PART = 2    # an open segment without live messages is closed when 1 / EMPTY_TAIL_PART of it is used
 cdef int64_t NEVER = INT64.high
 
 
@@ -71,7 +72,7 @@ cdef class FileStore(StreamStore):
                 pass
 
     def recover_steps(self):
-        """Read the directory, a segment at each step; until the last step only `release` may be called.
+        """Read the directory, one segment at each step; until the last step only `release` may be called.
 
         Damage is logged and counted.
 
@@ -83,35 +84,35 @@ cdef class FileStore(StreamStore):
             mark, changed = yield from cut_steps(self.files, self.group)
             self.take_mark(mark)
             if self.writer.stored_tail is not None and self.writer.stored_tail[0] in changed:
-                self.writer.stored_tail = None      # it has what was cut off
+                self.writer.stored_tail = None      # it contains messages that were cut off
         self.set_aside = yield from StoreStart(self, self.writer, self.examiner, self.eraser).steps()
         if self.group and mark is None and self.catalogue.index.n:
             self.replicate(self.group)
 
     cdef int take_mark(self, EntryMark mark) except -1:
-        """Continue after the entry of the last mark; None means that no entry was applied."""
+        """Continue after the entry of the last mark. None: no entry was applied yet."""
         if mark is not None:
             StreamStore.end_entry(self, mark.index, mark.term, mark.ns, mark.last_id)
             self.ids_from = mark.ids_from
             self.writer.mark, self.writer.staged_index, self.writer.kept_index = mark, mark.index, mark.index
-            self.files.ids_from = 0         # until the first entry tells the window, all headers are kept
+            self.files.ids_from = 0    # headers of all ages are kept until the first entry gives the duplicate window
         return 0
 
     def headers_steps(self, int64_t from_ns):
-        """Return (sequence, time, headers) of the messages since `from_ns`, including removed ones, in steps."""
+        """Return (sequence, time, headers) of the messages since `from_ns`, including removed ones; in steps."""
         return (yield from headers_steps(self.files, from_ns))
 
     def keep_headers(self) -> None:
-        """Keep the headers of removed messages until an entry tells for how long: a copy of a replica begins."""
+        """Keep the headers of removed messages until an entry says for how long: a copy of a replica begins."""
         self.files.ids_from = 0
 
     def replicate(self, uint64_t group) -> None:
-        """Record marks from now on, too."""
+        """Record marks as well, beginning now."""
         StreamStore.replicate(self, group)
         self.synced_index = self.syncing_index = 0
         self.writer.entries, self.writer.mark = ALL_MARKED, EntryMark(0, 0, 0, b"", group, 0)
         self.writer.staged_index = self.writer.kept_index = 0
-        self.writer.begin_segment()     # in it a mark precedes the first message
+        self.writer.begin_segment()     # in the new segment, a mark precedes the first message
 
     # -- state -------------------------------------------------------------------------------------------------
     @property
@@ -131,7 +132,7 @@ cdef class FileStore(StreamStore):
 
     @property
     def resumable(self) -> bool:
-        """Whether the store failed for lack of space or descriptors, so it may work again later."""
+        """Whether the store failed for lack of space or descriptors, so that it may work again later."""
         return self.condition.state == STORE_FULL
 
     @property
@@ -143,7 +144,7 @@ cdef class FileStore(StreamStore):
         """Accept appends again if a probe write succeeds; return whether the store works."""
         if self.condition.state != STORE_FULL:
             return not self.condition.refuses()
-        if self.group:                  # an entry lacks what could not be written: only a start can mend that
+        if self.group:    # a replica lacks the effects that could not be written: only a start can restore them
             return False
         probe, disk = f"{self.files.directory}/.probe", self.files.disk
         try:
@@ -218,7 +219,7 @@ cdef class FileStore(StreamStore):
         return -1 if self.leave_empty_tail() != 0 else self.writer.commit()
 
     cdef int leave_empty_tail(self) noexcept nogil:
-        """Continue in a new segment if the open one is large and has no live message."""
+        """Continue in a new segment if the open one is large and has no live messages."""
         cdef Segment* s = index_last(&self.catalogue.index)
         if s == NULL or s.live or s.end < self.writer.segment_size // EMPTY_TAIL_PART or self.writer.staged_from \
                 or self.writer.entries == IN_ENTRY:
@@ -244,7 +245,7 @@ cdef class FileStore(StreamStore):
             return failed
         e = &s.entries[seq - s.base]
         memcpy(&length, p, sizeof(length))
-        fill_record(r, e, seq, p + length - CHECKSUM_SIZE - e.size - e.subject_len)     # after term and index
+        fill_record(r, e, seq, p + length - CHECKSUM_SIZE - e.size - e.subject_len)    # after the term and the index
         return 0
 
     cdef int find_stored(self, Segment* s, uint32_t i, const char** p) noexcept nogil:
@@ -272,7 +273,7 @@ cdef class FileStore(StreamStore):
 
     @property
     def mistaken(self) -> bool:
-        """Whether an index file was wrong, so that reads wait until the store is reopened."""
+        """Whether an index file was wrong, so that reads are refused until the store is reopened."""
         return self.examiner.mistaken
 
     # -- removals ----------------------------------------------------------------------------------------------
@@ -293,7 +294,7 @@ cdef class FileStore(StreamStore):
         cdef Segment* s = self.catalogue.index.segments[at]
         cdef uint32_t i
         cdef Segment* other
-        if at > 0:                      # it records removals in older segments: record them again
+        if at > 0:                      # its file records removals in older segments: record them again
             for i in range(s.n_removed):
                 other = index_find(&self.catalogue.index, s.removed[i] & ~ERASED_BIT)
                 if other != NULL and other != s:
@@ -323,7 +324,7 @@ cdef class FileStore(StreamStore):
         cdef size_t i
         for i in range(n):
             self.give_up(self.catalogue.index.segments[i])
-        if self.syncs.in_flight is not None:        # the running sync may read them
+        if self.syncs.in_flight is not None:        # the running sync may still read the entries
             for i in range(n):
                 self.retired.keep(self.catalogue.index.segments[i])
                 self.catalogue.index.segments[i] = NULL
@@ -333,7 +334,7 @@ cdef class FileStore(StreamStore):
     # -- segments ----------------------------------------------------------------------------------------------
     @property
     def last_checksum(self) -> int:
-        """The checksum of the last record, which covers all records before it by the chain."""
+        """The checksum of the last record; by the chain, it covers all records before it."""
         return self.writer.chain
 
     def segment_paths(self) -> list:
@@ -367,7 +368,7 @@ cdef class FileStore(StreamStore):
         return self.syncs.in_flight is None and not self.syncs.is_due()
 
     def begin_sync(self):
-        """Return a SyncJob for all writes so far, or None if there are none, or a job is running.
+        """Return a SyncJob for all writes so far; None if there are none, or a job is running.
 
         The caller passes the job's result to finish_sync, even after the store was closed.
         """
@@ -383,7 +384,7 @@ cdef class FileStore(StreamStore):
         self.syncs.end(self.writer.growing_path())
         self.retired.free_segments()
         if error is not None and self.closed and not self.files.disk.exists(self.files.directory):
-            return                          # the stream was deleted meanwhile, with its files
+            return                          # the stream and its files were deleted meanwhile
         if error is not None:
             self.files.found, self.files.names_above = job.found, job.above
             self.writer.sync_failed(error)
@@ -393,7 +394,7 @@ cdef class FileStore(StreamStore):
             self.compactor.take_rewritten()
 
     def sync_now(self) -> None:
-        """Sync in this thread; for a stop and for tests."""
+        """Sync in this thread; only for a stop and for tests."""
         if self.syncs.in_flight is not None:
             job, taken = self.syncs.again()
             error = job()
@@ -417,7 +418,7 @@ cdef class FileStore(StreamStore):
         return None if self.closed else self.retired.begin_removal()
 
     def finish_removal(self, error) -> None:
-        """Handle the result of the job; the next files wait until these are durably removed."""
+        """Handle the result of the job. More files are removed only after these removals are durable."""
         self.retired.finish_removal(error, self.closed)
 
     @property
@@ -456,7 +457,7 @@ cdef class FileStore(StreamStore):
         self.commit()
         if not self.failed:
             self.writer.give_room_back()
-            # What only the start found is no better known than before, and so costs a stop nothing.
+            # If nothing was written since the start, the files are as durable as before: no sync is needed.
             if self.files.unsynced or self.syncs.in_flight is not None \
                     or self.syncs.written_mark != self.syncs.synced_mark:
                 self.sync_now()
@@ -492,7 +493,7 @@ cdef class FileStore(StreamStore):
         if not self.closed:
             self.release()
         self.retired.paths = []
-        if self.syncs.in_flight is None:            # a running sync may read them
+        if self.syncs.in_flight is None:            # a running sync may still read the files
             self.catalogue.msgs = self.catalogue.bytes = 0
             self.catalogue.part_from_subjects()
             self.catalogue.part_from_segments()

@@ -1,4 +1,4 @@
-"""Group commit of a file store, and retired files, which wait for it."""
+"""Group commit of a file store, and the retired files, whose removal waits for it."""
 from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.store.index.sequences cimport Segment
@@ -19,17 +19,17 @@ cdef class RetiredFiles:
     """Files to remove once the commit that makes them superfluous is durable, and entries that a sync may read."""
     cdef SegmentFiles files
     cdef StoreSync syncs
-    cdef list paths                     # (written_mark, path): remove when that commit is synced; 0: not committed
-    cdef bint undated                   # some of them were retired after the last commit
+    cdef list paths    # (written_mark, path): remove the file when that commit is durable; 0: not committed yet
+    cdef bint undated                   # some files were retired after the last commit
     cdef object removing                # the running removal.SegmentRemoval; None: none
-    cdef Segment** segments             # removed, but a running sync may read their entries
+    cdef Segment** segments             # removed segments whose entries a running sync may read
     cdef size_t n, room
 
     cdef void retire(self, str path) except *
     cdef void date(self) noexcept
     cdef bint is_due(self)
-    # Free it now, or when the running sync has ended.
+    # Free a segment now, or when the running sync has ended.
     cdef void free_segment(self, Segment* s) noexcept nogil
-    # Free it when the running sync, or the next one, has ended.
+    # Free a segment when the running sync, or else the next one, has ended.
     cdef void keep(self, Segment* s) noexcept nogil
     cdef void free_segments(self) noexcept nogil

@@ -3,13 +3,14 @@
 `StoreSync.begin` returns a job for any thread; `end` and `done` handle its result. Invariant: every commit up to
 `synced_mark` is durable, and synced_mark <= written_mark. The store handles a failed sync.
 
-Retired files are segments that nothing needs: their files wait for a sync, their entries for the job that may read
-them. A file is removed once the commit after its retirement is durable. The next write is not enough: it may contain
-only earlier staged records, not those that make the file superfluous. A job removes some files at a time, oldest
-first, and syncs their directory before the next, since a file may record removals of messages in older files.
+Retired files are those of segments that are not needed any more. A file is removed once the commit after its
+retirement is durable. The next write is not enough: it may contain only records staged earlier, not those
+that make the file superfluous. A job removes some files, oldest first, and syncs their directory before the
+next job, since a file may record removals of messages in older files. The entries of a removed segment are
+freed after the running job, which may read them.
 
-Knows nothing of messages. Compiled: every write of a batch counts here, and it holds plain pointers (benchmarks/,
-JetStream async publish, JetStream rows with limits).
+Knows nothing of messages. Compiled: every write of a batch is counted here, and it holds plain pointers
+(benchmarks/, JetStream async publish, JetStream rows with limits).
 """
 from libc.stdlib cimport free
 
@@ -31,15 +32,15 @@ cdef class StoreSync:
         self.unindexed = []
 
     cdef bint is_due(self):
-        """Return whether there are writes or renames that no job covers."""
+        """Return whether there are writes or renames that no running job covers."""
         return bool(self.files.unsynced or self.files.found or self.files.names_unsynced)
 
     cdef void forget_index(self, uint32_t number) except *:
-        """Drop the queued index file of a segment that changes or is removed."""
+        """Drop the queued index file of a segment, because the segment changes or is removed."""
         self.unindexed = [full for full in self.unindexed if full.number != number]
 
     def begin(self):
-        """Return a job for all writes so far, or None if there are none, or a job is running."""
+        """Return a job for all writes so far; None if there are none, or a job is running."""
         cdef SegmentFiles files = self.files
         if self.in_flight is not None or not self.is_due():
             return None
@@ -55,9 +56,9 @@ cdef class StoreSync:
         return job
 
     def again(self):
-        """Return a second job, for all writes including those of the running job, and its files to give back.
+        """Return a second job, which covers also the writes of the running job, and the files to give back after it.
 
-        With it the caller need not wait for the thread of the running job.
+        The caller then need not wait for the thread of the running job.
         """
         cdef SegmentFiles files = self.files
         taken, failure = files.handles.take(files.unsynced)
@@ -66,19 +67,19 @@ cdef class StoreSync:
         return job, taken
 
     def end(self, growing_path):
-        """Take back the files of the running job; `growing_path` is still being written."""
+        """Take back the files of the running job; the file at `growing_path` stays open for more writes."""
         job, self.in_flight = self.in_flight, None
         self.files.handles.give_back(job.files, growing_path)
 
     def done(self, job) -> None:
-        """Count the commits of a job without error as durable."""
+        """Count the commits that a successful job covers as durable."""
         for problem in job.problems:
             self.files.log.debug(problem)
         assert job.mark <= self.written_mark
         self.synced_mark = job.mark
 
     def forget_all(self) -> None:
-        """Close the unsynced files; the running job closes its own when it ends."""
+        """Close the unsynced files; the running job closes its own files when it ends."""
         cdef SegmentFiles files = self.files
         for path in files.unsynced:
             files.handles.close(path)
@@ -108,12 +109,12 @@ cdef class RetiredFiles:
         self.undated = True
 
     cdef void date(self) noexcept:
-        """Give files retired since the last commit the mark of this commit: its sync permits their deletion."""
+        """Assign this commit to the files retired since the last one: when it is durable, they may be removed."""
         self.undated = False
         self.paths = [(mark or self.syncs.written_mark, path) for mark, path in self.paths]
 
     cdef bint is_due(self):
-        """Return whether a file may be removed because its commit is durable."""
+        """Return whether a file may be removed because the commit after its retirement is durable."""
         return self.removing is None and bool(self.paths) and 0 < self.paths[0][0] <= self.syncs.synced_mark
 
     def begin_removal(self):
@@ -128,7 +129,7 @@ cdef class RetiredFiles:
         return self.removing
 
     def _to_keep(self, due) -> dict:
-        """Return new paths for files in `due` whose ids are needed; add kept files that are not needed to `due`."""
+        """Return new paths for files in `due` whose ids are needed; add kept files whose ids are not to `due`."""
         files, keep = self.files, {}
         for path in due:
             last_ts = files.last_times.pop(path, None)
@@ -141,7 +142,7 @@ cdef class RetiredFiles:
         return keep
 
     def finish_removal(self, error, closed) -> None:
-        """Handle the result of the job; the next files wait until these are durably removed."""
+        """Handle the result of the job. More files are removed only after these removals are durable."""
         self.removing = None
         if error is not None and not closed:
             self.files.names_unsynced = True
@@ -158,7 +159,7 @@ cdef class RetiredFiles:
             self.keep(s)
 
     cdef void keep(self, Segment* s) noexcept nogil:
-        # Without memory it is leaked: freeing it now could be read by the sync.
+        # If memory is short, the segment is leaked: a running sync could read freed memory.
         if grow(<void**> &self.segments, &self.room, self.n + 1, sizeof(Segment*)) == 0:
             self.segments[self.n] = s
             self.n += 1

@@ -1,7 +1,7 @@
 """Plain images of segment files: reading and writing plain, compressed and encrypted files.
 
-An encrypted image ends with a mark, one nonzero byte, after the last byte written: its last bytes may be
-zero, and only the mark separates them from the zeros of reserved space. The rest of the layout is in
+An encrypted image ends with a mark, one nonzero byte after the last byte written: the image may itself end
+with zeros, and only the mark separates them from the zeros of reserved space. The rest of the layout is in
 store/format/outer_header.
 
 Knows nothing of records.
@@ -39,7 +39,7 @@ MARK = b"\xff"
 END_STEP = 65536  # bytes read at once in search of the mark
 STEP = 1 << 18  # bytes encrypted at once, so that other threads can run
 SECTOR_SIZE = 512
-ZEROS_KEPT = 16  # zeros after the last nonzero byte that may belong to an image without a mark
+ZEROS_KEPT = 16  # if the mark is missing, this many zeros after the last nonzero byte may belong to the image
 
 
 class EncryptedImage(PlainImage):
@@ -63,7 +63,7 @@ class EncryptedImage(PlainImage):
         self.size = max(self.size, size)
 
     def whole(self, around: bool = False) -> Buffer:
-        """Return the whole image, decrypted piece by piece so that other threads can run."""
+        """Return the whole image, decrypted piece by piece so that other threads can run in between."""
         out = bytearray(self.size)
         for at in range(0, self.size, STEP):
             size = min(STEP, self.size - at)
@@ -72,7 +72,7 @@ class EncryptedImage(PlainImage):
         return memoryview(out)
 
     def _find_end(self) -> int:
-        """Return the offset of the mark; without a mark the last write is torn or damaged."""
+        """Return the offset of the mark; if there is none, the last write is torn or damaged."""
         size = end = max(self._disk.size_of(self.fd), self.shift)
         while end > self.shift:
             begin = max(end - END_STEP, self.shift)
@@ -104,7 +104,7 @@ class TailEncryption:
         self.stream = key.stream(key.algorithm, outer.nonce)
 
     def written(self, data: Buffer, at: int) -> tuple[bytes, int]:
-        """Return the file bytes for the image bytes from `at` on, and their offset in the file."""
+        """Return the file bytes for the image bytes `data` at offset `at`, and their offset in the file."""
         data = self.stream.apply(data, at) + MARK
         return (data, self.shift + at) if at else (self._head + data, 0)
 
@@ -146,16 +146,16 @@ def _stream_of(outer: OuterHeader, key: StreamKey | None, path: str) -> KeyStrea
 
 
 def read_image(disk: Disk, path: str, key: StreamKey | None, around: bool = False) -> Buffer:
-    """Return the plain image of a segment file; with `around` unreadable places are zeros.
+    """Return the plain image of a segment file; with `around`, unreadable places become zeros.
 
-    Raises as open_image does.
+    Raises the same errors as open_image.
     """
     with closing(disk, disk.open_read_only(path)) as fd:
         return open_image(disk, path, fd, key).whole(around)
 
 
 def encode_file(image: Buffer, codec: int, key: StreamKey | None, meta: bytes) -> tuple[int, list[Buffer]]:
-    """Return flags and bytes of the file that holds `image`: compressed if worthwhile, encrypted with a `key`."""
+    """Return flags and bytes of the file for `image`: compressed if that saves space, encrypted with a `key`."""
     packed = pack(image) if codec else None
     flags = (CODEC_ZSTD if packed is not None else 0) | (key.algorithm if key is not None else 0)
     if not flags:

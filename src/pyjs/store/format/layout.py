@@ -25,7 +25,7 @@ NO_DIRECTORY_LOCK = (
     errno.ENOLCK,
     errno.EOPNOTSUPP,
     errno.EISDIR,
-)  # NFS among others
+)  # NFS and others
 DELETING = ".deleting-"
 DAMAGED = ".damaged-"
 
@@ -35,8 +35,8 @@ class StoreLocked(PyjsError):
 
 
 def file_name(name: str) -> str:
-    """Return the file name for `name`: characters outside SAFE as %XX, a long name cut and followed by a digest."""
-    # The rest is cut anyway: a damaged file may name a consumer of a megabyte.
+    """Return the file name for `name`: characters outside SAFE as %XX; a long name is cut, and a digest appended."""
+    # Longer names are cut in any case: a damaged file may claim a consumer name of a megabyte.
     kept = name[: NAME_SIZE_MAX + 1]
     escaped = kept if SAFE.issuperset(kept) else "".join(map(_escaped, kept))
     if len(escaped) <= NAME_SIZE_MAX:
@@ -70,12 +70,12 @@ def make_directory(disk: Disk, directory: str) -> None:
 class StoreLock:
     """The lock of a store directory: one on its file `.lock`, and one on the directory itself.
 
-    Other programs may test the lock of the file. If the file is deleted, the lock of the directory still excludes
-    a second server, on file systems that support it.
+    Other programs may test the lock on the file. If that file is deleted, the lock on the directory still
+    keeps out a second server, on file systems that support it.
     """
 
     def __init__(self, disk: Disk, directory: str, *, shared: bool = False) -> None:
-        """Lock both. Raises BlockingIOError if another process has the lock, OSError if locking failed."""
+        """Take both locks. Raises BlockingIOError if another process has one of them, OSError if locking failed."""
         self._disk = disk
         self._fds: list[int] = []
         path = f"{directory}/.lock"
@@ -119,13 +119,13 @@ def lock_store(disk: Disk, directory: str) -> StoreLock:
 
 
 def _sync_above(disk: Disk, directory: str) -> None:
-    """Sync the names of a directory and of its parents, since a killed process may not have done so."""
+    """Sync the names of a directory and its parents, since a killed process may not have synced them."""
     while directory not in ("", "/"):
         directory = directory.rpartition("/")[0] or ("/" if directory.startswith("/") else ".")
         try:
             disk.sync_dir(directory)
         except OSError:
-            return  # not readable, so this server did not create it
+            return  # not readable, so this server cannot have created it
         if directory == ".":
             return
 

@@ -1,9 +1,10 @@
-"""Correction of one damaged byte in a short piece of a segment file: tries every value until the checksum fits.
+"""Correction of one damaged byte in a short piece of a segment file: tries every value until the checksum is right.
 
-Two pieces need it, since their contents exist nowhere else: a record of removals, without which removed messages
-would come back, and the header of an encrypted or compressed file, without which the file cannot be read.
+Two kinds of pieces need this, since their contents are stored nowhere else: a record of removals, without
+which removed messages would come back, and the header of an encrypted or compressed file, which is needed to
+read the file.
 
-Knows no files. Compiled: a record takes up to 130,000 hashes during a start (benchmarks/store_start.py).
+Knows no files. Compiled: a start may compute 130,000 hashes for a record (benchmarks/store_start.py).
 """
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy
@@ -23,13 +24,13 @@ cdef int mend_record(char* p, size_t length, uint64_t before) noexcept nogil:
     cdef char was
     cdef int change
     cdef bint sound = False
-    if fits(p, length):                                     # then the damage is in the checksum
+    if fits(p, length):                                     # the damage is in the checksum itself
         checksum = computed_checksum(p, length, before, &sound)
         if sound and one_byte_differs(checksum, stored_checksum(p, length)):
             memcpy(p + end, &checksum, CHECKSUM_SIZE)
             return 0
     for at in range(end):
-        if p[KIND_AT] == KIND_MSG and at != KIND_AT:        # a message, unless that byte is the damage
+        if p[KIND_AT] == KIND_MSG and at != KIND_AT:    # a message is not mended, unless its kind is the damaged byte
             continue
         was = p[at]
         for change in range(1, 256):
@@ -41,7 +42,7 @@ cdef int mend_record(char* p, size_t length, uint64_t before) noexcept nogil:
 
 
 def mended_header(bytes head not None) -> bytes | None:
-    """Return the header of a segment file with its one damaged byte corrected, or None if more bytes are damaged."""
+    """Return the header of a segment file with one damaged byte corrected; None if more bytes are damaged."""
     cdef char[SEGMENT_HEADER_SIZE] header
     cdef size_t at, end = SEGMENT_HEADER_SIZE - CHECKSUM_SIZE
     cdef uint64_t checksum, stored
@@ -66,7 +67,7 @@ def mended_header(bytes head not None) -> bytes | None:
 
 
 cdef inline bint fits(const char* p, size_t length) noexcept nogil:
-    """Return whether the `length` bytes at `p` have the form of one whole record."""
+    """Return whether the `length` bytes at `p` have the form of exactly one record."""
     cdef uint32_t size = 0
     memcpy(&size, p, 4)
     return size == length and plausible(p, length)

@@ -3,18 +3,18 @@
     envelope = "PYJSMETA" | version u16 | kind u8 | flags u8 | needs u8 u8 u16 | body_size u32 | 0 u32
                | generation u64 | body (msgpack map) | XXH64 u64
 
-little-endian; the checksum covers everything before it, with seed 0. The frame is the same in every version; `needs`
-is the first pyjs-server that reads the body, so that an older server can name it. A set flag is a feature that the
-reader must know. There is one flag: with SEALED the body is encrypted,
+little-endian; the checksum covers everything before it, with seed 0. The frame is the same in every version.
+`needs` is the first pyjs-server version that reads the body; an older server shows it in its error. A set
+flag is a feature that the reader must support. There is one flag: with SEALED the body is encrypted,
 
     body     = algorithm u8 | size of wrapped u8 | 0 u16 | wrapped data key | nonce | ciphertext | tag
 
-(store/crypt/keys). The frame's 32 bytes are authenticated with the body; only a stream's own metadata has a data
-key.
+(store/crypt/keys). The 32 bytes of the frame are authenticated together with the body. Only a stream's own
+metadata includes a wrapped data key.
 
-`<name>.a` and `<name>.b` hold the same map; of two intact copies the one with the higher generation counts. Each copy
-is written to a temporary file, synced and renamed, and its directory is synced, before the other copy is touched.
-Invariant: one copy is intact at every moment.
+`<name>.a` and `<name>.b` hold the same map; if both copies are intact, the one with the higher generation is
+valid. Each copy is written to a temporary file, synced and renamed, and its directory is synced, before the
+other copy is changed. Invariant: at least one copy is intact at every moment.
 
 Knows nothing of the meaning of the map. docs/storage-format.md describes the format for other programs.
 """
@@ -57,10 +57,10 @@ KIND_CLUSTER: Final = 7  # number of the store of a server in a cluster (jetstre
 
 
 class UnknownFormat(PyjsError):
-    """The file has another version of the format; it is intact and must not be changed."""
+    """The file has an unsupported version of the format; it is intact and must not be changed."""
 
     def __init__(self, path: str, version: int, known: int, needs: str) -> None:
-        """Create the error: the server reads version `known`; `version` needs at least pyjs-server `needs`."""
+        """Create the error: the server reads version `known`; `version` needs pyjs-server `needs` or later."""
         super().__init__(
             f"{path} was written by a newer version: it needs pyjs-server >= {needs}"
             if version >= known
@@ -76,14 +76,14 @@ class Opener:
     def __init__(self, key: StreamKey | None = None, key_ring: KeyRing | None = None) -> None:
         self._key_ring = key_ring
         self.key = key
-        self.rotated = False  # the previous key unwrapped the data key
+        self.rotated = False  # the data key was unwrapped with the previous key
         self.saw_plain = False  # a body was not encrypted
 
     def open(self, body: bytes, frame: bytes, path: str) -> bytes:
         """Return the decrypted body of an envelope.
 
         Raises:
-            Locked: none of the known keys decrypts it.
+                Locked: no known key decrypts it.
         """
         algorithm, wrapped_size, _ = SEAL.unpack_from(body)
         wrapped, sealed = body[SEAL.size : SEAL.size + wrapped_size], body[SEAL.size + wrapped_size :]
@@ -131,7 +131,7 @@ def envelope_size(data: bytes) -> int:
 
 
 def intact_generation(data: bytes) -> int | None:
-    """Return the generation of an envelope with a correct checksum, without decoding its body; else None."""
+    """Return the generation of an envelope if its checksum is right, else None. The body is not decoded."""
     size = envelope_size(data)
     if size == 0 or len(data) != size:
         return None
@@ -163,7 +163,7 @@ def decode(data: bytes, kind: int, path: str, opener: Opener | None = None) -> t
         raise CorruptRecord(path, 0, f"its {len(data)} bytes do not begin as metadata does")
     if len(data) != size:
         raise CorruptRecord(path, 16, f"{len(data)} bytes where {size} were written")
-    end, view = size - CHECKSUM.size, memoryview(data)  # a large one is not copied
+    end, view = size - CHECKSUM.size, memoryview(data)  # a view, so that a large body is not copied
     if CHECKSUM.unpack_from(data, end)[0] != xxhash.xxh64_intdigest(view[:end]):
         raise CorruptRecord(path, end, "its checksum does not fit")
     _, version, found, flags, *needs, _, _, generation = HEADER.unpack_from(data)

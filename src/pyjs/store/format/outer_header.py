@@ -1,14 +1,14 @@
 """The outer header of a segment file, which names its encoding: compressed, encrypted, or both.
 
-The plain image is a segment as in store/format/record, with its header. A plain file is its image. Every other file
-begins with an outer header, whose flags describe the rest:
+The plain image is a segment as in store/format/record, including its header. A plain file is identical to its
+image. Any other file begins with an outer header, whose flags describe the rest:
 
     file   = header (64)  [META record]  body
     body   = image mark zeros* | table block* table           encrypted when the flags name a cipher
 
-The META record is not encrypted, but the stream's metadata in it is, as in its own files; so a stream can be
-opened from its segments. store/format/packed describes the body of a compressed file, store/format/image that of an
-encrypted one. The key stream starts at the first byte of the body.
+The META record itself is not encrypted, but the stream's metadata in it is encrypted like a metadata file; so
+a stream can be opened from its segments. store/format/packed describes the body of a compressed file,
+store/format/image that of an encrypted one. The key stream starts at the first byte of the body.
 
 Knows no records except META.
 
@@ -111,9 +111,9 @@ class PlainImage:
 
     outer: OuterHeader | None = None
     shift = 0  # offset of the image in the file, if it is not compressed
-    problem = ""  # damage that costs no message
-    unread = False  # the disk could not read its end
-    marked = False  # the mark after the last written byte exists
+    problem = ""  # damage by which no message is lost
+    unread = False  # its end could not be read from the disk
+    marked = False  # there is a mark after the last written byte
 
     def __init__(self, disk: Disk, fd: int) -> None:
         self._disk = disk
@@ -125,7 +125,7 @@ class PlainImage:
         return self._disk.read_at(self.fd, size, at)
 
     def read_around(self, at: int, size: int) -> tuple[bytes, Holes]:
-        """Like `read`, but also return the unreadable places, whose bytes count as damaged."""
+        """Do the same as `read`, but also return the unreadable places; their bytes count as damaged."""
         try:
             return self.read(at, size), []
         except OSError as error:
@@ -143,18 +143,18 @@ class PlainImage:
         return b"".join(pieces), holes
 
     def whole(self, around: bool = False) -> Buffer:
-        """Return the whole image; with `around`, or in a map, unreadable places are filled and not an error."""
+        """Return the whole image; with `around`, or in a map, unreadable places are filled and raise no error."""
         return memoryview(self._disk.map_file(self.fd, self.size)) if self.size else b""
 
     def place_of(self, at: int, end: int) -> tuple[int, int]:
-        """Return offset and size in the file of the image bytes at..end."""
+        """Return offset and size in the file of the image bytes `at` to `end`."""
         return self.shift + at, end - at
 
     def grow(self, size: int) -> None:
         """Note that the image has grown to `size` bytes."""
 
     def spare_problem(self) -> str:
-        """Return the damage of a spare copy, which is harmless while the other copy is intact, or ""."""
+        """Return the damage of a spare copy, or "". It is harmless while the other copy is intact."""
         return "" if self.outer is None else clear_problem(self._disk, self.fd, self.outer)
 
 
@@ -184,7 +184,7 @@ def clear_problem(disk: Disk, fd: int, outer: OuterHeader) -> str:
 
 
 def readable(disk: Disk, fd: int, size: int, offset: int) -> bytes | None:
-    """Like `read_at`, but return None if the place is unreadable. Raises OSError for any other error."""
+    """Do the same as `read_at`, but return None if the place is unreadable. Raises OSError for any other error."""
     try:
         return disk.read_at(fd, size, offset)
     except OSError as error:

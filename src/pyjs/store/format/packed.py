@@ -6,8 +6,8 @@ checksums:
     body   = table block* table  place of the second table u64
     table  = image_size u64  count u32  chunk_size u32  (size u32  checksum u64)*  checksum u64
 
-little-endian, checksums are XXH64 with seed 0. A damaged chunk becomes bytes of 255 in the image, so its records are
-found damaged. `cramjam` is imported lazily: only compression needs it.
+little-endian, checksums are XXH64 with seed 0. A damaged chunk is replaced by bytes of 255 in the image, so
+its records are recognized as damaged. `cramjam` is imported lazily: only compression needs it.
 
 Source: docs/storage-format.md, "Encodings of a segment".
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyjs.store.crypt.keys import KeyStream
     from pyjs.store.format.outer_header import Buffer, Holes, OuterHeader
 
-LEVEL = 1  # of zstd: on JSON 0.23 of the size at 680 MB/s; level 3 gains nothing there, lz4 has 0.34
+LEVEL = 1  # of zstd. On JSON: 0.23 of the size, at 680 MB/s; level 3 is not smaller, lz4 gives 0.34
 DAMAGED = b"\xff"  # every byte of a damaged chunk in the image
 CHUNK_SIZE = 65536
 IMAGE_SIZE_MAX = 1 << 30  # far beyond the largest record and segment
@@ -52,7 +52,7 @@ class PackedImage(PlainImage):
         self.fd = fd
         self.outer = outer
         self._stream = stream
-        # An encrypted image had its mark, or a FOOTER, when it was compressed.
+        # Before an encrypted image was compressed, its end was proven by its mark or a FOOTER.
         self.marked = stream is not None
         self._places: list[tuple[int, int, int]] = []  # of each chunk: offset, size, checksum
         self.damaged: set[int] = set()  # damaged chunks among those that were read
@@ -73,7 +73,7 @@ class PackedImage(PlainImage):
         return chunks[at - first * CHUNK_SIZE : end - first * CHUNK_SIZE]
 
     def read_around(self, at: int, size: int) -> tuple[bytes, Holes]:
-        """Like `read`, but also return the places of damaged chunks."""
+        """Do the same as `read`, but also return the places of damaged chunks."""
         data = self.read(at, size)
         numbers = range(at // CHUNK_SIZE, -(-(at + len(data)) // CHUNK_SIZE))
         holes = [(each * CHUNK_SIZE, (each + 1) * CHUNK_SIZE) for each in numbers if each in self.damaged]
@@ -96,7 +96,7 @@ class PackedImage(PlainImage):
         return all(self._unpacked(number) is not None for number in range(len(self._places)))
 
     def place_of(self, at: int, end: int) -> tuple[int, int]:
-        """Return file offset and size of the damaged chunks in the image bytes at..end; call `whole` first."""
+        """Return file offset and size of the damaged chunks in the image bytes `at` to `end`; call `whole` first."""
         last = len(self._places) - 1
         first, behind = min(at // CHUNK_SIZE, last), min(max(end - 1, at) // CHUNK_SIZE, last) + 1
         numbers = [number for number in range(first, behind) if number in self.damaged] or list(
@@ -113,7 +113,7 @@ class PackedImage(PlainImage):
         return data if self._stream is None else self._stream.apply(data, at)
 
     def _table_at(self, body_size: int, at: int | None) -> tuple[int, bytes] | None:
-        """Return image size and rows of the table at `at`, or at the end if it is None; None if it is damaged."""
+        """Return image size and rows of the table at `at`, or at the end if `at` is None; None if it is damaged."""
         if at is None:
             # The last eight bytes of the body are the offset of the second table.
             tail = self._body(body_size - CHECKSUM.size, CHECKSUM.size) if body_size > CHECKSUM.size else b""
@@ -146,9 +146,9 @@ class PackedImage(PlainImage):
             at += size
 
     def _chunk(self, number: int) -> bytes:
-        """Return one chunk of the image. A damaged chunk is not zeros, which could hide a loss at a segment's end.
+        """Return one chunk of the image. A damaged one is not zeros: these could hide a loss at a segment's end.
 
-        The segment header of a damaged first chunk comes from the outer header.
+        If the first chunk is damaged, the segment header in it is taken from the outer header.
         """
         found = self._unpacked(number)
         if found is not None:

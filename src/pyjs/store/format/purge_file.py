@@ -1,8 +1,8 @@
 """The file of a purge in steps: its filter, written before the first step and deleted after the last one.
 
-A start that finds the file completes the purge: it removes every matching message below `before_seq`. A repetition
-changes nothing, since sequences are never used again. A file that is not a complete envelope was never durable, so
-its purge had not started.
+A start that finds the file completes the purge: it removes every matching message below `before_seq`. Doing
+that twice changes nothing, since sequences are never used again. If the file is not a complete envelope, it
+was not durable when the server stopped, so its purge had not started.
 
     <stream>/purge      one envelope of kind 5, generation 1: {"subject": str, "before_seq": int}
 """

@@ -1,10 +1,10 @@
 """Recasting: rewrites a sealed segment compressed, encrypted, or both.
 
-The plain image stays the same, byte for byte, and so do the offsets in index entries; a damaged segment is left
-unchanged. The new file is read back and compared before it replaces the old one.
+The plain image does not change by a single byte, so the offsets in index entries stay valid. A damaged
+segment is left unchanged. The new file is read back and compared before it replaces the old one.
 
-Knows nothing of stores: store/file chooses segments and replaces the files. A job runs in any thread and uses only
-files.
+Knows nothing of stores: store/file chooses segments and replaces the files. A job can run in any thread and
+uses only files.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Recast:
         self.number = number
         self.flags = 0  # the encoding of the new file
         self.old_flags = 0
-        self.old: ReplacedFile | None = None  # open once the new file is written
+        self.old: ReplacedFile | None = None  # the old file, opened when the new one is written
         self.stale = False  # the segment changed meanwhile: the new file must not be used
         self._disk = disk
         self._codec = codec
@@ -45,7 +45,7 @@ class Recast:
         self._meta = meta
 
     def __call__(self) -> Exception | None:
-        """Write and sync the new file; return the error, or None if it is written (see `flags`)."""
+        """Write and sync the new file. Return the error, or None; `flags` then has the encoding of the new file."""
         try:
             self._write()
         except UNREADABLE as error:
@@ -67,14 +67,14 @@ class Recast:
             raise ValueError("what was written is not what it should be")
         if (
             bad_page_count() != unreadable
-        ):  # of a map: it became zeros, which must not replace what may be had yet
+        ):  # a page of the map became zeros; the old file may be readable later, so keep it
             raise ValueError("a page of it cannot be read any more")
         self.flags = flags
         self.old = ReplacedFile(self._disk, self.path)
 
 
 def restore_plain(disk: Disk, path: str, key: StreamKey | None, meta: bytes) -> int:
-    """Replace a compressed segment by its image, encrypted with a key; return its encoding.
+    """Replace a compressed segment by its image, encrypted if there is a key; return its encoding.
 
     Raises:
         CorruptRecord: a part of the segment is damaged.

@@ -1,4 +1,4 @@
-"""Segment files: the layout of their header and records. docs/storage-format.md has it in prose."""
+"""Segment files: the layout of their header and records. docs/storage-format.md explains it."""
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef enum:
@@ -12,7 +12,7 @@ cdef enum:
     RECORD_SIZE_MIN = 40        # RECORD_HEADER_SIZE + CHECKSUM_SIZE
     RECORD_SIZE_MAX = 134217728
     FOOTER_SIZE = 88            # RECORD_SIZE_MIN and six u64
-    REMOVALS_MAX = 56           # in a DELETES record: short enough for store/format/mending to correct
+    REMOVALS_MAX = 56           # sequences in a DELETES record: short enough for store/format/mending to correct
 
 cdef enum Kind:
     KIND_MSG = 1
@@ -23,7 +23,7 @@ cdef enum Kind:
 
 cdef enum:
     FLAG_EXTENDED = 1           # 16 bytes of term and index between header and subject
-    FLAG_ERASED = 2             # MSG: the body is overwritten; DELETES: its messages are overwritten
+    FLAG_ERASED = 2             # MSG: the body is overwritten; DELETES: the listed messages are overwritten
     FLAG_UNFINISHED = 4         # MSG: the next record belongs to the same batch
     FLAGS_ALL = 7
 
@@ -35,32 +35,32 @@ cdef packed struct RecordHeader:
     uint64_t seq
     int64_t ts
     uint32_t header_len
-    uint32_t check              # half of the hash of the record alone, never 0
+    uint32_t check              # half of the hash of this record alone; never 0
 
 cdef packed struct SegmentHeader:
     char[8] magic
     uint16_t version
-    uint8_t needs_major         # the first pyjs-server that reads this
+    uint8_t needs_major         # the first pyjs-server version that reads this
     uint8_t needs_minor
     uint32_t flags              # codec of the records: 0, plain
     uint64_t base_seq           # no record of the file has a smaller one
     int64_t spare_ts
     uint32_t number
     uint32_t spare
-    uint64_t incarnation        # of the stream: files of another incarnation are not read
+    uint64_t incarnation        # of the stream; files of another incarnation are ignored
     uint64_t spare2
     uint64_t checksum           # XXH64 of the bytes before it; seed of the first record
 
-# Write check and checksum; return the checksum.
+# Write `check` and the checksum of a record; return the checksum.
 cdef uint64_t seal_record(char* record, size_t length, uint64_t before) noexcept nogil
 cdef uint64_t stored_checksum(const char* record, size_t length) noexcept nogil
-cdef bint plausible(const char* p, size_t left) noexcept nogil          # whether the sizes in the header fit
-# Return the checksum that these bytes must have after `before`; set `sound` if their check is right.
+cdef bint plausible(const char* p, size_t left) noexcept nogil    # whether the sizes in the header are consistent
+# Return the checksum of these bytes if `before` precedes them; set `sound` to whether their `check` is right.
 cdef uint64_t computed_checksum(const char* p, size_t length, uint64_t before, bint* sound) noexcept nogil
-cdef bint intact(const char* p, uint64_t before) noexcept nogil         # plausible, and its checksum fits
-cdef bint intact_alone(const char* p) noexcept nogil                    # plausible, and its check fits
-cdef bint whole(const char* p, uint64_t before) noexcept nogil          # plausible, and nothing in it is damaged
+cdef bint intact(const char* p, uint64_t before) noexcept nogil         # plausible, and the checksum is right
+cdef bint intact_alone(const char* p) noexcept nogil                    # plausible, and `check` is right
+cdef bint whole(const char* p, uint64_t before) noexcept nogil          # plausible, and both are right
 cdef void make_segment_header(SegmentHeader* h, uint64_t base_seq, uint32_t number,
                               uint64_t incarnation) noexcept nogil
 cdef void write_segment_header(char* out, uint64_t base_seq, uint32_t number, uint64_t incarnation) noexcept nogil
-cdef int check_segment_header(const char* p, size_t size) noexcept nogil    # 0, -1: no segment, -2: another version
+cdef int check_segment_header(const char* p, size_t size) noexcept nogil    # 0; -1: no segment; -2: another version

@@ -5,10 +5,11 @@ A segment is a 64-byte header followed by records, little-endian, no padding:
     record   = length u32 | kind u8 | flags u8 | subject_len u16 | seq u64 | ts i64 | header_len u32 | check u32
                [term u64 | index u64]  subject  headers  payload  checksum u64
 
-The hash of a record is XXH64 of the bytes after its header; its seed is XXH64 of the header before `check`. `check`
-is half of the hash: it proves the record even if the bytes before it are lost. The checksum is XXH64 of the hash; its
-seed is the eight bytes before the record: the checksum of the previous record, or of the segment header.
-Invariant: if the checksums of a range of records fit, no record between them is missing.
+The hash of a record is XXH64 of the bytes after its header; its seed is XXH64 of the header before `check`.
+`check` is half of the hash: it proves the record even if the bytes before it are lost. The checksum is XXH64
+of the hash; its seed is the eight bytes before the record, which are the checksum of the previous record or
+of the segment header. Invariant: if the checksums of a range of records are right, no record between them is
+missing.
 
 Knows no files. Compiled: each append writes one record (benchmarks/: JetStream async publish).
 """

@@ -2,12 +2,12 @@
 
     <account>/tails     envelope of kind 6 *, each: {"streams": {file name of the stream: [number, index file]}}
 
-With a separate file for each of thousands of streams, a stop would take most of its time to write them, and a start
-to open them.
-An entry is, byte for byte, the index file of segment `number` of its stream, encrypted if the stream is. A damaged
-part is left out: the next part is found by its magic, and the segments of the damaged part are read.
+With a separate file for each of thousands of streams, a stop would take most of its time to write them, and a
+start to open them. An entry is identical to the index file of segment `number` of its stream, encrypted if
+the stream is. A damaged part is skipped: the next part is found by its magic, and the segments of the damaged
+part are read instead.
 
-The file describes the store at the stop: a start reads and removes it before any stream changes.
+The file describes the store at the time of the stop: a start reads and removes it before any stream changes.
 
 Knows nothing of segments and streams. docs/storage-format.md describes the format for other programs.
 """
@@ -77,7 +77,7 @@ def _entries(streams: dict[object, object]) -> Iterator[tuple[str, Tail]]:
 
 
 def write_tails(disk: Disk, path: str, tails: Tails) -> None:
-    """Replace the file at `path` by `tails`, or remove it if `tails` is empty. Like an index file it is not synced.
+    """Replace the file at `path` by `tails`; remove it if `tails` is empty. Like index files, it is not synced.
 
     Raises:
         OSError: the write failed; the old file is unchanged.

@@ -1,10 +1,11 @@
-"""The file of a duplicate window: its message ids at a clean stop, in parts, so that memory holds one part at a time.
+"""The file of a duplicate window: its message ids at a clean stop, in parts, so that only one part is in memory.
 
-A part is an envelope of store/format/meta whose generation is the number of the part. The file only makes a start
-faster: if a part is missing or damaged, the ids are read from messages. docs/storage-format.md describes the format
+A part is an envelope of store/format/meta whose generation is the number of the part. The file only makes a
+start faster: if a part is missing or damaged, the ids are read from the messages. docs/storage-format.md
+describes the format
 for other programs.
 
-Knows nothing of the meaning of an id, nor of the stream.
+Knows nothing of the stream or of the meaning of an id.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def read_parts(disk: Disk, path: str, key: StreamKey | None = None) -> Iterator[
             number += 1
             part = _part(data or head, path, at, number, key)
             total, seen = part.get("total", -1), seen + part["count"]
-            if not isinstance(total, int) or total > end // ENTRY_SIZE:  # the caller allocates that many
+            if not isinstance(total, int) or total > end // ENTRY_SIZE:  # the caller allocates memory for them
                 raise CorruptRecord(path, at, f"it tells of {total} message ids in {end} bytes")
             yield part
             at += len(data)

@@ -1,13 +1,14 @@
 """The index of a store by sequence and by subject, and every search in it.
 
-Knows nothing of bodies and callers: a store owns it, reports added and dropped messages, and rebuilds it at a start.
-Sequences are dense in segments (store/index/sequences.pyx). Each segment has a 4096-bit set of the subject ids that
-it may hold, each entry the distance to the previous message of its subject, each subject its count, first and last.
-First and last are searched again only after the known ones were dropped.
+Knows nothing of bodies and callers: the store that owns it reports added and dropped messages, and rebuilds
+it at a start. Sequences are dense in segments (store/index/sequences.pyx). Each segment has a 4096-bit set of
+the subject ids that it may contain. Each entry has the distance to the previous message of its subject. Each
+subject has a count and its first and last sequence; these two are searched again only after the known ones
+were dropped.
 
-A search examines a few thousand sequences. If none of them matches, it asks the subjects: if few matches follow the
-gap, the filter remembers all of them. So the cost of a delivery depends neither on gaps nor on the length of
-the stream. A trie of tokens finds the subjects that match a filter with wildcards.
+A search examines a few thousand sequences. If none of them matches, it goes through the matching subjects: if
+few matches follow the gap, the filter remembers all of them. So the cost of a delivery depends neither on
+gaps nor on the length of the stream. A trie of tokens finds the subjects that match a filter with wildcards.
 
 Invariants: first_seq <= last_seq + 1; msgs is the number of live entries of all segments, and the sum of the counts
 of all subjects.
@@ -27,10 +28,10 @@ from pyjs.store.index.subject_trie cimport Matches, matches_up_to
 from pyjs.store.index.subjects cimport subject_by_id, subjects_add, subjects_find, subjects_remove
 
 cdef enum:
-    SCAN_MAX = 4096             # sequences that a search examines before it asks the subjects
-    AHEAD_MAX = 16384           # matches that a filter remembers; beyond that, sequences are examined
-    AHEAD_GAP = 65536           # sequences to examine before the next look ahead, after one that found too many
-    FREED_AT_ONCE = 4096        # subjects; the memory of more is freed elsewhere
+    SCAN_MAX = 4096             # sequences that a search examines before it goes through the subjects
+    AHEAD_MAX = 16384           # matches that a filter remembers; if there are more, sequences are examined
+    AHEAD_GAP = 65536           # after a look-ahead that found too many: sequences to examine before the next one
+    FREED_AT_ONCE = 4096        # subjects; more than that are freed in another thread
 
 
 cdef class Catalogue:
@@ -68,7 +69,7 @@ cdef class Catalogue:
         e.subject_len = subject_len
         e.flags = ENTRY_MSG
         e.subject_id = sub.id
-        # A stale last is the sequence of a dropped message of this subject; the chain may lead through it.
+        # A stale `last` is a dropped message of this subject; the chain may pass through dropped messages.
         e.prev = <uint32_t> (seq - sub.last) if sub.count and seq - sub.last < 0xffffffffu else 0
         if sub.count == 0:
             if self.subjects.by_token != NULL and self.subjects.add_tokens(sub) != 0:
@@ -94,7 +95,7 @@ cdef class Catalogue:
         return e
 
     cdef int add_gap(self, Segment* s) noexcept nogil:
-        """Use up the next sequence in `s` without a message."""
+        """Use up the next sequence in `s`; it has no message."""
         cdef Entry* e = segment_add(s)
         if e == NULL:
             return -1
@@ -110,7 +111,7 @@ cdef class Catalogue:
         return 0
 
     cdef void unlink(self, Segment* s, uint32_t i) noexcept nogil:
-        """Subtract the live entry from all counts."""
+        """Subtract a live entry from all counts."""
         cdef Entry* e = &s.entries[i]
         cdef uint64_t seq = s.base + i, size = self.stored_size(e)
         cdef Subject* sub = subject_by_id(&self.subjects.table, subject_of(s, i))
@@ -158,7 +159,7 @@ cdef class Catalogue:
             self.first_seq = seq + 1
 
     cdef void recount_all(self) noexcept nogil:
-        """Recount the messages of all segments, which are few."""
+        """Recount the messages of all segments; only called when there are few."""
         cdef Segment* s
         cdef size_t at
         cdef uint32_t i
@@ -195,7 +196,7 @@ cdef class Catalogue:
             index_free(&self.index)
 
     cdef void leave(self, Remains remains) except *:
-        """Keep unused memory for take_remains."""
+        """Store memory that is not needed any more, for take_remains."""
         self.remains = [*(self.remains or ()), remains]
 
     cdef void forget_all(self, uint64_t first_seq) noexcept nogil:
@@ -345,7 +346,7 @@ cdef class Catalogue:
         return self.scan(seq, self.last_seq + 1, f)
 
     cdef uint64_t scan(self, uint64_t seq, uint64_t end, StoreFilter f) noexcept nogil:
-        """Return the first match in seq .. end - 1, or 0 if there is none."""
+        """Return the first match in seq .. end - 1, or 0 if there is none, by examining each message."""
         cdef size_t at = index_at(&self.index, seq)
         cdef Segment* s
         cdef Subject* subject
@@ -376,7 +377,7 @@ cdef class Catalogue:
         return f.ahead[at] if at < f.n_ahead else 0
 
     cdef int look_ahead(self, uint64_t seq, StoreFilter f) noexcept nogil:
-        """Store all matches >= `seq` in `f`; return -1 if there are too many, or a subject's chain is broken."""
+        """Store all matches >= `seq` in `f`; return -1 if there are too many, or the chain of a subject is broken."""
         cdef Matches found
         cdef uint64_t total = 0
         cdef uint64_t* seqs = NULL
@@ -405,13 +406,13 @@ cdef class Catalogue:
         return 0
 
     cdef int chain_down_to(self, Subject* s, uint64_t from_seq, uint64_t* seqs, size_t* n) noexcept nogil:
-        """Add the subject's live sequences >= `from_seq` to `seqs` (NULL: only count); -1 for a broken chain."""
+        """Add the subject's live sequences >= `from_seq` to `seqs` (NULL: only count); -1: the chain is broken."""
         cdef uint64_t seq = s.last, found = 0
         cdef Segment* segment
         cdef uint32_t i
         while seq >= from_seq:
             segment = index_find(&self.index, seq)
-            if segment == NULL:                     # the segment of a dropped message was compacted away
+            if segment == NULL:                     # a dropped message, whose segment was removed by compaction
                 seq = self.prev_of_id(seq, s.id)
                 if seq == 0:
                     return -1
@@ -430,7 +431,7 @@ cdef class Catalogue:
         return 0
 
     cdef int count_chains(self, uint64_t from_seq, StoreFilter f, uint64_t* count) noexcept nogil:
-        """Count the matches >= `from_seq` by their subjects; return -1 if examining each message is faster."""
+        """Count the matches >= `from_seq` along the chains of subjects; return -1 if examining messages is faster."""
         cdef Matches found
         cdef uint64_t total = 0
         cdef size_t i, n = 0
@@ -467,7 +468,7 @@ cdef class Catalogue:
         return best if failed == 0 else self.scan_back(&seq, <uint64_t> -1, f)
 
     cdef uint64_t scan_back(self, uint64_t* seq, uint64_t limit, StoreFilter f) noexcept nogil:
-        """Return the last match <= `seq` among `limit` messages, or 0; set `seq` to where to continue, or 0."""
+        """Return the last match <= `seq` among `limit` messages, or 0. Set `seq` to where to continue; 0: nowhere."""
         cdef Segment* s
         while limit:
             seq[0] = index_prev_live(&self.index, seq[0])
@@ -516,14 +517,14 @@ cdef class Catalogue:
     cdef uint64_t walk_back(self, Subject* s, uint64_t* live) noexcept nogil:
         """Follow the subject's chain from s.last over at most `live` live messages; return the last sequence.
 
-        Sets `live` to the number of messages that were not found: 0 if all were.
+        Set `live` to the number of live messages that were not found: 0 if all of them were.
         """
         cdef uint64_t seq = s.last, found = 0
         cdef Segment* segment
         cdef uint32_t i
         while True:
             segment = index_find(&self.index, seq)
-            if segment == NULL:                     # a dropped one, in a compacted segment
+            if segment == NULL:                     # a dropped message, whose segment was removed by compaction
                 seq = self.prev_of_id(seq, s.id)
                 if seq == 0:
                     return found
@@ -542,7 +543,8 @@ cdef class Catalogue:
         cdef uint64_t left, found
         if not s.first_stale:
             return
-        # Following the chain costs a jump per message of the subject; a scan costs a step per message of the stream.
+        # A chain costs a jump for each message of the subject; a scan costs a step for each message of the
+        # stream.
         if s.count <= 1 << 20 and s.count * s.count * 16 < self.msgs:
             left = s.count
             found = self.walk_back(s, &left)
@@ -583,7 +585,7 @@ cdef class Catalogue:
 
     # -- Python ------------------------------------------------------------------------------------------------
     def take_remains(self) -> list:
-        """Return and forget the memory of dropped messages; freeing much of it takes long."""
+        """Return the memory of dropped messages, and forget it; freeing it may take long."""
         remains, self.remains = self.remains, None
         return remains or []
 
@@ -596,7 +598,7 @@ cdef class Catalogue:
         return self.count_from(from_seq, f)
 
     def learn_subjects(self, StoreFilter f not None, uint32_t limit) -> bool:
-        """Prepare a search with `f` in steps of `limit` subjects; return whether it is prepared."""
+        """Prepare a search with `f`, `limit` subjects at a time; return whether the preparation is complete."""
         return self.subjects.learn(f, limit)
 
     def last_seqs_or_none(self, StoreFilter f not None, uint64_t up_to_seq, size_t most):
@@ -609,14 +611,14 @@ cdef class Catalogue:
         cdef Matches found
         cdef size_t i, n = 0
         cdef bint ascending = True
-        if up_to_seq == 0 and most < self.subjects.table.table.used:     # each subject has a last message
+        if up_to_seq == 0 and most < self.subjects.table.table.used:     # every subject has a last message
             found = matches_up_to(most)
             if self.subjects.is_every(f) or self.subjects.collect(f, &found) != 0:
                 free(found.items)
                 return None
         else:
             self.subjects.collect_for_python(f, &found)
-        lasts = <uint64_t*> found.items         # as long, and read before it is written
+        lasts = <uint64_t*> found.items         # the same memory: each item is read before it is overwritten
         for i in range(found.n):
             seq = self.last_up_to(found.items[i], up_to)
             if seq:

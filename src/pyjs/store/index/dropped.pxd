@@ -1,4 +1,4 @@
-"""Dropped messages of a store: a log for consumers, and memory to be freed."""
+"""Dropped messages of a store: a log of them for consumers, and their memory, to be freed."""
 from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.store.index.sequences cimport SeqIndex
@@ -7,20 +7,20 @@ from pyjs.store.index.subjects cimport SubjectTable
 
 cdef class DropLog:
     """Entries (sequence u64, length u32, subject), without gaps, of the messages dropped while `tracked`."""
-    cdef public bint tracked            # drops are logged, since a reader drains the log
+    cdef public bint tracked            # drops are logged; a reader must drain the log
     cdef char* data
-    cdef size_t size                    # bytes; the reader sets it to 0
+    cdef size_t size                    # bytes in the log; the reader sets it to 0
     cdef size_t room
 
     cdef void add(self, uint64_t seq, const char* subject, uint32_t n) noexcept nogil
 
 cdef class Remains:
-    """Tables that are no longer used by any store."""
+    """Tables that no store uses any more."""
     cdef SeqIndex index
     cdef SubjectTable subjects
     cdef SubjectIndex* by_token
 
     cdef void take_subjects(self, SubjectTable* table, SubjectIndex** by_token) except *    # leaves empty ones
-    cdef void take_segments(self, SeqIndex* index) noexcept nogil       # only once
+    cdef void take_segments(self, SeqIndex* index) noexcept nogil       # may be called only once
     cdef void take_first_segments(self, SeqIndex* index, size_t n) noexcept nogil
     cdef void free_all(self) noexcept nogil

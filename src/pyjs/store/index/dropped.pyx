@@ -1,11 +1,12 @@
-"""Dropped messages of a store: a log for consumers (`DropLog`), and memory to be freed in any thread (`Remains`).
+"""Dropped messages of a store: a log for consumers (`DropLog`), and memory to free in any thread (`Remains`).
 
-`DropLog`: consumers update num_pending from the messages dropped since the last drain. Without memory a drop is not
-logged. `Remains`: a million messages are a million allocations. A purge hands over the store's tables and returns at
-once; `free` may run in any thread, after the jobs that read the segments have ended.
+`DropLog`: consumers update num_pending from the messages that were dropped since they drained it last. If
+memory is short, a drop is not logged. `Remains`: a million messages are a million allocations, so a purge
+hands over the store's tables and returns at once. `free` may run in any thread, after the jobs that read the
+segments have ended.
 
-Knows nothing of stores and files. Compiled: limits drop a message per publish (benchmarks/: JetStream rows), and it
-frees the tables of the store (benchmarks/hostile.py: purge).
+Knows nothing of stores and files. Compiled: limits drop a message per publish (benchmarks/: JetStream rows),
+and it frees the tables of the store (benchmarks/hostile.py: purge).
 """
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdlib cimport free
@@ -53,7 +54,7 @@ cdef class Remains:
     cdef void take_subjects(self, SubjectTable* table, SubjectIndex** by_token) except *:
         cdef SubjectTable fresh
         subjects_init(&fresh)
-        fresh.last_gen = table.last_gen         # filters remember generations
+        fresh.last_gen = table.last_gen         # filters store generations, so these continue
         self.subjects, table[0] = table[0], fresh
         self.by_token, by_token[0] = by_token[0], NULL
 

@@ -1,8 +1,8 @@
 """Searches in steps: the last sequence of each matching subject, and the number of matching messages.
 
-Both consider only messages that were stored when the search began. Messages removed meanwhile may be counted; `Count`
-reports whether that happened. Memory is eight bytes a subject, sixteen during the sort; callers should limit the
-number of simultaneous searches of a large store.
+Both consider only messages that were stored when the search began. If messages are removed during a count,
+they may still be counted; `Count.is_exact` tells. Memory is eight bytes per subject, sixteen during the sort;
+callers should limit the number of simultaneous searches of a large store.
 
 Compiled: a stream may have millions of subjects (benchmarks/hostile.py last-per-subject, filter-updates).
 """
@@ -26,13 +26,13 @@ cdef class LastSeqs:
     """The last sequences, in ascending order when `step` has returned True."""
 
     cdef SubjectWalk walk
-    cdef readonly uint64_t up_to        # the newest message when the search began
+    cdef readonly uint64_t up_to        # the newest message at the time when the search began
     cdef readonly size_t n
     cdef size_t room
     cdef uint64_t* seqs
-    cdef uint64_t* merged               # target of the merge of pairs of runs; NULL: no merge is running
+    cdef uint64_t* merged               # destination of the merge; NULL: no merge is running
     cdef size_t run                     # length of the sorted runs of `seqs`; 0: not known yet
-    cdef size_t low, left, right        # the pair being merged: its start, and the next item of both runs
+    cdef size_t low, left, right    # of the two runs being merged: the start of the first, and the next item of each
 
     def __init__(self, Catalogue store not None, StoreFilter f not None):
         self.walk = SubjectWalk(store, f)
@@ -48,7 +48,7 @@ cdef class LastSeqs:
         return self.seqs[0]
 
     def step(self, uint32_t limit) -> bool:
-        """Do the work for about `limit` subjects; return whether this was the last step. Raises MemoryError."""
+        """Do the work for about `limit` subjects; return whether the search is complete. Raises MemoryError."""
         if not self.walk.look(limit):
             return False
         if not self.walk.done:
@@ -82,7 +82,7 @@ cdef class LastSeqs:
                     qsort(&self.seqs[begin], CHUNK, sizeof(uint64_t), by_seq)
             limit -= 1
         if self.n == self.room:
-            self.walk.at = self.walk.end        # subjects added later have no older message
+            self.walk.at = self.walk.end        # subjects added later have no messages that old
         return 0
 
     cdef int begin_merging(self) except -1:
@@ -95,7 +95,7 @@ cdef class LastSeqs:
                 if self.merged == NULL:
                     raise MemoryError
                 return 0
-        self.run = max(self.n, <size_t> CHUNK)  # subjects follow each other in the stream, as usual
+        self.run = max(self.n, <size_t> CHUNK)  # the subjects are in order of their sequences, as they usually are
         return 0
 
     cdef void merge(self, size_t limit) noexcept nogil:
@@ -127,9 +127,9 @@ cdef class LastSeqs:
             limit -= 1
 
     def packed(self) -> bytes:
-        """Return the first sequence, then the distance to each next one, as LEB128.
+        """Return the first sequence, then the distance from each sequence to the next, as LEB128.
 
-        Read by `Skips` of jetstream/consumer/delivery/cursor.pyx.
+        Decoded by `Skips` in jetstream/consumer/delivery/cursor.pyx.
         """
         cdef char* out = NULL
         cdef size_t i, size = 0, room = 0
@@ -155,10 +155,10 @@ cdef class Count:
     """The number of matching messages among those stored when the count began."""
 
     cdef SubjectWalk walk
-    cdef readonly uint64_t up_to        # the newest of them
-    cdef readonly uint64_t msgs         # matching messages, once `step` has returned True
-    cdef uint64_t all_msgs              # messages of the store at that time
-    cdef bint lost                      # the chain of a subject is broken, so its messages cannot be counted by it
+    cdef readonly uint64_t up_to        # the newest message at the time when the count began
+    cdef readonly uint64_t msgs         # number of matching messages; valid when `step` has returned True
+    cdef uint64_t all_msgs              # number of messages in the store when the count began
+    cdef bint lost    # the chain of a subject is broken, so its messages cannot be counted along it
 
     def __init__(self, Catalogue store not None, StoreFilter f not None):
         self.walk = SubjectWalk(store, f)
@@ -166,7 +166,7 @@ cdef class Count:
         self.all_msgs = store.msgs
 
     def step(self, uint32_t limit) -> bool:
-        """Do the work for about `limit` subjects; return whether this was the last step. Raises MemoryError."""
+        """Do the work for about `limit` subjects; return whether the count is complete. Raises MemoryError."""
         cdef Catalogue store = self.walk.store
         cdef Subject* s
         cdef size_t newer
@@ -185,6 +185,6 @@ cdef class Count:
 
     @property
     def is_exact(self) -> bool:
-        """Whether no messages were removed meanwhile; otherwise removed messages may be counted."""
+        """Whether no messages were removed during the count; otherwise removed messages may be included."""
         cdef Catalogue store = self.walk.store
         return not self.lost and store.msgs - self.all_msgs == store.last_seq - self.up_to

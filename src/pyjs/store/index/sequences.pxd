@@ -8,38 +8,38 @@ cdef enum:
 cdef struct Entry:              # 40 bytes, as in an .idx file
     uint64_t seq
     int64_t ts
-    uint32_t offset             # of the record in its segment file
-    uint32_t size               # headers + payload
+    uint32_t offset             # offset of the record in its segment file
+    uint32_t size               # bytes of headers and payload
     uint32_t header_len
     uint16_t subject_len
     uint16_t flags              # ENTRY_...
     uint32_t subject_id
-    uint32_t prev               # seq - sequence of the subject's previous message; 0: none, or too far
+    uint32_t prev               # distance to the subject's previous message; 0: none, or too far
 
 cdef enum:
     ENTRY_MSG = 1               # 0: a sequence without a message
     ENTRY_EXTENDED = 2          # the record has term and index before the subject
-    ENTRY_ERASED = 4            # its headers and payload were erased when the file was read
+    ENTRY_ERASED = 4            # its headers and payload had been erased when the file was read
 
-cdef struct Local:              # a subject of a segment whose entries are in a map and name the subject by its row
-    uint32_t id                 # in the store
-    uint32_t prev               # of the subject's first entry here: like Entry.prev, but across segments
+cdef struct Local:    # a subject of a segment whose entries are in a map; they name the subject by its row
+    uint32_t id                 # subject id in the store
+    uint32_t prev               # like Entry.prev, from the subject's first entry here to an earlier segment
 
 cdef enum:
     CHUNK_BITS = 16             # a view of a compressed or encrypted segment is filled in chunks of 1 << CHUNK_BITS
 
-cdef struct Filled:             # of a view's memory
-    uint64_t begin, end         # these bytes are filled, regardless of `chunks`
+cdef struct Filled:             # which part of a view's memory is filled
+    uint64_t begin, end         # these bytes are filled, whatever `chunks` says
     uint64_t* chunks            # a bit for each filled chunk
-    uint64_t used               # number of the last read in the view (store/segment/view)
+    uint64_t used               # number of the last read in this view (store/segment/view)
 
 cdef struct Segment:
     uint64_t base               # sequence of entries[0]
-    uint32_t n                  # entries
+    uint32_t n                  # number of entries
     uint32_t cap
     uint32_t live
-    uint32_t number             # of the file
-    uint64_t live_bytes         # nats-server's arithmetic
+    uint32_t number             # number of the segment file
+    uint64_t live_bytes         # as nats-server counts bytes
     int64_t first_ts
     int64_t last_ts
     uint64_t end                # file: offset of the next record
@@ -47,30 +47,31 @@ cdef struct Segment:
     Entry* entries
     uint64_t* dead              # one bit per entry; NULL only while n is 0
     char** bodies               # memory store: subject | headers | payload of each entry, NULL: none
-    const char* data            # file: the map or the view, NULL until something is read
+    const char* data            # file: the map or the view; NULL until something is read
     Filled* filled              # file: the filled bytes of `data`; NULL: all
     uint32_t encoding               # file: flags of its outer header; 0: plain
-    Local* locals               # file: `entries` is in the read-only map of an .idx file; NULL: it is our own memory
+    Local* locals    # file: set if `entries` is in the read-only map of an .idx file; else NULL
     uint32_t n_locals
     bint sealed
-    bint examined               # file: it was read because of damage; its live messages were intact
-    bint in_memory              # `bodies` grows with `entries`
+    bint examined               # file: it was read because of damage, so its live messages are known to be intact
+    bint in_memory              # `bodies` has an item for each entry
     bint roomy                  # file: it has wide gaps
     bint sparse                 # file: over half of it is dead: queued for compaction
     uint64_t* removed           # file: sequences whose removal is recorded in this segment's file
     uint32_t n_removed
     size_t removed_room
     uint64_t map_size           # file: size of `data`
-    uint64_t[64] presence       # bit (subject id & 4095): the subject may be here
+    uint64_t[64] presence       # bit (subject id & 4095): the segment may have messages of the subject
 
 cdef struct SeqIndex:
     Segment** segments          # ascending bases, no overlap
     size_t n
     size_t cap
-    size_t hot                  # segment of the last search
+    size_t hot                  # index of the segment that the last search found
 
-# A wide gap inside a recovered segment is one entry with its length, followed by zeros on untouched pages: `size` is
-# the number of entries; `seq` and `flags` are 0. Only `live` is defined for the other entries of the gap.
+# A wide gap inside a recovered segment is one entry with the length of the gap, followed by zeros on pages
+# that were never touched. In that entry, `size` is the length; `seq` and `flags` are 0. Other entries of the
+# gap are only dead.
 
 cdef inline uint32_t gap_at(Entry* e) noexcept nogil:
     """Return the length of the wide gap that begins here, or 0 if there is none."""
@@ -112,22 +113,22 @@ cdef inline Segment* index_last(SeqIndex* x) noexcept nogil:
 cdef Segment* segment_new(uint64_t base, uint32_t number) noexcept nogil
 cdef void segment_free(Segment* s) noexcept nogil
 cdef Entry* segment_add(Segment* s) noexcept nogil          # the next entry, uninitialised; NULL: no memory
-cdef uint32_t segment_place(Segment* s, uint32_t id) noexcept nogil     # what its entries name a subject by; ~0: none
-cdef void segment_mark(Segment* s, uint32_t i) noexcept nogil       # sets the dead bit
-cdef void segment_mark_range(Segment* s, uint32_t i, uint32_t end) noexcept nogil      # those of i .. end
-cdef void segment_clear_front(Segment* s, uint32_t end) noexcept nogil      # the same up to `end`, and frees bodies
-cdef void copy_sparse(Entry* to, Entry* entries, size_t n) noexcept nogil      # to zeros: pages of zeros are left out
-cdef uint32_t segment_next_live(Segment* s, uint32_t i) noexcept nogil      # >= i; n: none
-cdef uint64_t segment_count_from(Segment* s, uint32_t i) noexcept nogil     # live entries >= i
+cdef uint32_t segment_place(Segment* s, uint32_t id) noexcept nogil    # how entries name the subject; ~0: not at all
+cdef void segment_mark(Segment* s, uint32_t i) noexcept nogil       # set the dead bit of entry i
+cdef void segment_mark_range(Segment* s, uint32_t i, uint32_t end) noexcept nogil    # dead bits of entries i .. end
+cdef void segment_clear_front(Segment* s, uint32_t end) noexcept nogil    # the same before `end`; frees bodies
+cdef void copy_sparse(Entry* to, Entry* entries, size_t n) noexcept nogil    # to zeroed memory; skips pages of zeros
+cdef uint32_t segment_next_live(Segment* s, uint32_t i) noexcept nogil      # first live entry >= i; n: none
+cdef uint64_t segment_count_from(Segment* s, uint32_t i) noexcept nogil     # number of live entries >= i
 
 cdef int index_push(SeqIndex* x, Segment* s) noexcept nogil         # -1: no memory
-cdef void index_remove(SeqIndex* x, size_t at) noexcept nogil       # the segment itself stays the caller's
+cdef void index_remove(SeqIndex* x, size_t at) noexcept nogil       # does not free the segment
 cdef void index_free(SeqIndex* x) noexcept nogil
-cdef size_t index_place(SeqIndex* x, uint32_t number) noexcept nogil    # where that segment is; n: it is gone
-cdef size_t index_at(SeqIndex* x, uint64_t seq) noexcept nogil      # first segment that ends after seq; n: none
+cdef size_t index_place(SeqIndex* x, uint32_t number) noexcept nogil    # position of that segment; n: it is gone
+cdef size_t index_at(SeqIndex* x, uint64_t seq) noexcept nogil    # first segment that ends after seq; n: none
 cdef Segment* index_find(SeqIndex* x, uint64_t seq) noexcept nogil  # the segment that covers seq; NULL: none
 cdef Entry* index_live(SeqIndex* x, uint64_t seq) noexcept nogil    # NULL: absent or dead
-cdef uint64_t index_next_live(SeqIndex* x, uint64_t seq) noexcept nogil     # >= seq; 0: none
-cdef uint64_t index_prev_live(SeqIndex* x, uint64_t seq) noexcept nogil     # <= seq; 0: none
+cdef uint64_t index_next_live(SeqIndex* x, uint64_t seq) noexcept nogil     # first live sequence >= seq; 0: none
+cdef uint64_t index_prev_live(SeqIndex* x, uint64_t seq) noexcept nogil     # last live sequence <= seq; 0: none
 cdef uint64_t index_count_from(SeqIndex* x, uint64_t seq) noexcept nogil
-cdef uint64_t index_seq_at(SeqIndex* x, int64_t ts) noexcept nogil  # first live with a time >= ts; 0: none
+cdef uint64_t index_seq_at(SeqIndex* x, int64_t ts) noexcept nogil  # first live sequence with a time >= ts; 0: none

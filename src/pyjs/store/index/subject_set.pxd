@@ -14,7 +14,7 @@ cdef class SubjectSet:
     cdef uint32_t known_tokens          # ids below this are in by_token
 
     cdef int add_tokens(self, Subject* s) noexcept nogil
-    cdef void remove(self, Subject* s) noexcept nogil       # one without messages; its id may be used again
+    cdef void remove(self, Subject* s) noexcept nogil       # `s` has no messages; its id may be reused
     cdef void clear(self) noexcept nogil
     cdef int know_tokens(self, uint32_t more) noexcept nogil
     cdef void forget_tokens(self) noexcept nogil

@@ -1,7 +1,7 @@
 """The subjects of one store: a table by name and id, and a trie of their tokens for searches by wildcards.
 
-Knows only the sequences in the table. The first search that needs the trie builds it in steps; it then stays. If
-there are few subjects, each one is compared instead.
+Of messages it knows only the sequences in the table. The first search that needs the trie builds it in steps;
+the trie is then kept. If there are few subjects, a search compares each one instead.
 
 Compiled: every append looks up its subject here (benchmarks/: jspub-150k).
 """
@@ -18,7 +18,7 @@ from pyjs.store.index.subjects cimport (
 )
 
 cdef enum:
-    FEW_SUBJECTS = 1000         # up to so many are compared one by one
+    FEW_SUBJECTS = 1000         # up to this many are compared one by one
 
 
 cdef class SubjectSet:
@@ -72,7 +72,7 @@ cdef class SubjectSet:
         self.known_tokens = 0
 
     cdef bint learn(self, StoreFilter f, uint32_t limit) noexcept nogil:
-        """Prepare a search with `f` in steps of `limit` subjects; return whether it is prepared."""
+        """Prepare a search with `f`, `limit` subjects at a time; return whether the preparation is complete."""
         cdef size_t i
         cdef bint wild = False
         for i in range(f.n):
@@ -83,7 +83,7 @@ cdef class SubjectSet:
 
     # -- matches -----------------------------------------------------------------------------------------------
     cdef bint is_every(self, StoreFilter f) noexcept nogil:
-        """Return whether the filter is known, without a search, to match every subject."""
+        """Return whether the filter is known to match every subject; does not search."""
         cdef size_t k
         if f.all:
             return True
@@ -120,7 +120,7 @@ cdef class SubjectSet:
             return 0
         every = self.is_every(f)
         out.max = <size_t> -1
-        for id in range(self.table.n_ids):  # for a large part of all subjects the order of age is better
+        for id in range(self.table.n_ids):  # if most subjects match, the order of ids (their age) is faster
             s = subject_by_id(&self.table, id)
             if s != NULL and (every or f.matches_name(s, f.n)) and matches_push(out, s) != 0:
                 free(out.items)
@@ -168,7 +168,7 @@ cdef class SubjectSet:
 
     # -- renewal -----------------------------------------------------------------------------------------------
     cdef int renew(self, SeqIndex* index, uint64_t seq, Remains remains) noexcept nogil:
-        """Rebuild the table from the messages from `seq` on; move the old one to `remains`. -1: no memory."""
+        """Rebuild the table from the messages from `seq` on; move the old table to `remains`. -1: no memory."""
         cdef SubjectTable fresh
         cdef Subject* old
         cdef Subject* s
@@ -176,7 +176,7 @@ cdef class SubjectSet:
         cdef uint64_t each
         cdef uint32_t i
         subjects_init(&fresh)
-        fresh.last_gen = self.table.last_gen        # filters remember generations
+        fresh.last_gen = self.table.last_gen        # filters store generations, so these continue
         each = index_next_live(index, seq)
         while each:
             segment = index_find(index, each)
@@ -191,7 +191,7 @@ cdef class SubjectSet:
             s.last = each
             each = index_next_live(index, each + 1)
         each = index_next_live(index, seq)
-        while each:                                         # last, because nothing can fail from here on
+        while each:                                         # last, because nothing after this can fail
             segment = index_find(index, each)
             i = <uint32_t> (each - segment.base)
             old = subject_by_id(&self.table, segment.entries[i].subject_id)

@@ -4,38 +4,38 @@ from libc.stdint cimport uint32_t
 from pyjs.base.ref_table cimport RefTable
 from pyjs.store.index.subjects cimport Subject, SubjectTable
 
-cdef struct Branch:             # a node below which subjects with the same first tokens continue
-    RefTable children           # token -> LEAF | id of the only subject that continues with it, or number of a branch
+cdef struct Branch:             # a node at which subjects with the same first tokens differ
+    RefTable children    # token -> LEAF | id of the only subject that continues with it, or the number of a branch
     uint32_t number
-    uint32_t parent             # number of the branch above; of the root: 0
-    uint32_t here               # 1 + id of the subject that ends where others continue; 0: none
-    uint32_t begin              # offset in a subject of the tokens that distinguish the children
-    uint32_t at                 # of the running search: the next child
+    uint32_t parent             # number of the parent branch; 0 for the root
+    uint32_t here               # 1 + id of the subject that ends at this branch; 0: none
+    uint32_t begin              # offset, in a subject, of the tokens that distinguish the children
+    uint32_t at                 # of the running search: the next child to visit
     uint32_t pattern_at         # of the running search: the position in its pattern
     uint32_t token_size
-    char[4] token               # the token from the parent to here; it extends beyond the struct
+    char[4] token               # the token that leads from the parent to here; it extends beyond the struct
 
 cdef struct SubjectIndex:
     SubjectTable* subjects
-    Branch** branches           # [0] is the root; a free one has 2 * number of the next free one + 1
+    Branch** branches           # [0] is the root; a free slot has 2 * number of the next free slot + 1
     uint32_t n
     size_t room
     uint32_t free               # number of a free branch, 0: none
 
-cdef struct Matches:            # a growing list; the caller frees `items`
+cdef struct Matches:            # an array that grows; the caller frees `items`
     Subject** items             # valid until a subject is added
     size_t n
     size_t cap
-    size_t max                  # collect no more subjects than this
-    size_t looks_left           # visit no more branches and subjects of the trie than this
+    size_t max                  # do not collect more subjects than this
+    size_t looks_left           # do not visit more branches and subjects of the trie than this
 
 cdef SubjectIndex* subject_index_new(SubjectTable* subjects) noexcept nogil     # NULL: no memory
-cdef void subject_index_free(SubjectIndex* x) noexcept nogil        # subjects are the store's
+cdef void subject_index_free(SubjectIndex* x) noexcept nogil    # but not the store's subjects
 cdef int subject_index_add(SubjectIndex* x, Subject* s) noexcept nogil          # -1: no memory
-cdef void subject_index_remove(SubjectIndex* x, Subject* s) noexcept nogil      # before the table does
-# Add the matching subjects; return 0, or -1: no memory, more than `max`, or `looks_left` used up.
+cdef void subject_index_remove(SubjectIndex* x, Subject* s) noexcept nogil    # call before the table does
+# Add the matching subjects. Returns 0, or -1: no memory, more than `max`, or `looks_left` is used up.
 cdef int subject_index_collect(SubjectIndex* x, const char* pattern, size_t n, Matches* out) noexcept nogil
 cdef Matches matches_up_to(size_t most) noexcept nogil      # an empty list for `most` subjects
 cdef int matches_push(Matches* m, Subject* s) noexcept nogil
-# Return whether a pattern with wildcards matches every subject, judging by their common first tokens.
+# Return whether a pattern with wildcards matches every subject, as far as their common first tokens show.
 cdef bint subject_index_is_every(SubjectIndex* x, const char* pattern, size_t n) noexcept nogil

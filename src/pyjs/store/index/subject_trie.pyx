@@ -1,12 +1,12 @@
 """A trie of the tokens of a store's subjects, for filters with wildcards.
 
-The first filter with wildcards over many subjects builds it; it then stays. The cost of a search depends on the
-number of its matches, not of subjects. A branch is a node where two subjects differ, or a token that they share. If a
-branch has one subject below it, the rest of that subject is a leaf of eight bytes, whose tokens are read from the
+The first filter with wildcards over many subjects builds it; it is then kept. The cost of a search depends on
+the number of its matches, not of subjects. A branch is a node where subjects differ, or a token that they
+share. If only one subject continues, the rest of it is a leaf of eight bytes, whose tokens are read from the
 subject. Knows nothing of messages.
 
 Nothing here is recursive: clients determine the depth of the trie.
-Compiled: a search takes a branch per token of each subject (benchmarks/: scaling, subjects).
+Compiled: a search visits a branch per token of each subject (benchmarks/: scaling, subjects).
 """
 from libc.stdint cimport uintptr_t
 from libc.stdlib cimport calloc, free, malloc
@@ -17,7 +17,7 @@ from pyjs.base.ref_table cimport ref_fit, ref_free, ref_put, ref_remove, ref_sea
 from pyjs.base.table cimport table_hash
 from pyjs.store.index.subjects cimport subject_by_id, subject_matches
 
-cdef uint32_t LEAF = 0x80000000u        # in a child: an id follows, not the number of a branch
+cdef uint32_t LEAF = 0x80000000u    # bit of a child: it is a leaf, and the rest is a subject id
 cdef enum:
     BRANCHES_MAX = 0x7fffffff
 
@@ -123,7 +123,7 @@ cdef uint32_t child_of(SubjectIndex* x, Branch* b, const char* token, size_t n, 
 
 
 cdef int put_leaf(Branch* b, Subject* s) noexcept nogil:
-    """Add `s` as a child of `b`, or as the subject that ends there; no child has the same token."""
+    """Add `s` as a child of `b`, or as the subject that ends at `b`; no child has the same token."""
     cdef const char* token = s.name + b.begin
     if s.len + <uint32_t> 1 == b.begin:
         b.here = s.id + 1
@@ -132,7 +132,7 @@ cdef int put_leaf(Branch* b, Subject* s) noexcept nogil:
 
 
 cdef Branch* split(SubjectIndex* x, Branch* b, uint32_t slot, size_t n) noexcept nogil:
-    """Replace the leaf in `slot` by a branch with that leaf; return NULL, and change nothing, if memory is short."""
+    """Replace the leaf in `slot` by a branch with that leaf; without memory, return NULL and change nothing."""
     cdef Subject* s = leaf(x, b.children.slots[slot].ref)
     cdef Branch* below = branch_new(x, b, s.name + b.begin, n)
     if below == NULL:
@@ -285,7 +285,7 @@ cdef bint subject_index_is_every(SubjectIndex* x, const char* pattern, size_t n)
     cdef Branch* b = x.branches[0]
     cdef uint32_t slot
     cdef size_t size
-    while b.here == 0:                              # a subject that ends here does not match: `>` needs a token
+    while b.here == 0:    # a subject that ends here does not match: `>` needs one more token
         if n == 1 and pattern[0] == c'>':
             return True
         size = token_size(pattern, n)

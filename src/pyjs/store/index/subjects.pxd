@@ -4,25 +4,25 @@ from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from pyjs.base.ref_table cimport RefTable
 
 cdef enum:
-    UNIT_BITS = 17              # position of a reference in its chunk, in units of 8 bytes
+    UNIT_BITS = 17              # low bits of a reference: the position in its chunk, in units of 8 bytes
     UNIT_MASK = 131071
 
 cdef struct Subject:            # its address changes when another subject is added
     uint64_t count              # live messages, >= 1 while the subject is in the table
-    uint64_t first              # sequence of its first live message, unless first_stale: then a lower bound
-    uint64_t last               # sequence of its last live message, unless last_stale: then an upper bound
+    uint64_t first              # sequence of its first live message; if first_stale, a lower bound
+    uint64_t last               # sequence of its last live message; if last_stale, an upper bound
     uint32_t id                 # reused after the subject's last message was removed
-    uint32_t gen                # never used again: distinguishes the owners of a reused id; 0: removed
+    uint32_t gen                # never reused: distinguishes the subjects that had the same id; 0: removed
     uint16_t len
     char first_stale
     char last_stale
     char[4] name                # extends beyond the struct, with a zero byte at its end
 
 cdef struct Chunk:              # memory for subjects, filled from start to end
-    char* base                  # NULL: freed, the number may be reused
+    char* base                  # NULL: freed; the chunk's number may be reused
     uint32_t size
     uint32_t used
-    uint32_t live               # bytes of the subjects that were not removed
+    uint32_t live               # bytes of subjects that are not removed
 
 cdef struct SubjectTable:
     RefTable table              # name -> reference of the subject
@@ -30,16 +30,16 @@ cdef struct SubjectTable:
     Chunk* chunks
     uint32_t n_chunks
     size_t chunks_room
-    uint32_t filling            # number of the chunk for new subjects
+    uint32_t filling            # number of the chunk in which new subjects are placed
     uint64_t live               # bytes of all live blocks
-    uint32_t n_ids              # ids ever used
+    uint32_t n_ids              # number of ids ever used
     size_t ids_room
-    uint32_t free_id            # of the last subject that was removed; NO_ID: all are in use
+    uint32_t free_id            # id of the subject that was removed last; NO_ID: all ids are in use
     uint32_t last_gen
 
 cdef void subjects_init(SubjectTable* t) noexcept nogil
 cdef void subjects_free(SubjectTable* t) noexcept nogil
-cdef void subjects_clear(SubjectTable* t) noexcept nogil            # no subjects left; generations go on
+cdef void subjects_clear(SubjectTable* t) noexcept nogil            # remove all subjects; generations continue
 cdef Subject* subjects_find(SubjectTable* t, const char* name, size_t n) noexcept nogil     # NULL: absent
 # Return the subject, created with count 0 if absent; NULL: no memory. Invalidates all other Subject pointers.
 cdef Subject* subjects_add(SubjectTable* t, const char* name, size_t n) noexcept nogil

@@ -1,12 +1,14 @@
 """The subjects of one store.
 
 Knows nothing of files, records or consumers. Each subject with live messages has a small id (reused after the
-subject is removed) and a generation (never reused), so that a filter can cache its result per id. First and last
-are maintained lazily: dropping the first or last message of a subject only marks it stale; the next query searches.
+subject is removed) and a generation (never reused), so that a filter can cache its result per id. First and
+last sequence are maintained lazily: dropping such a message only marks it as stale, and the next query
+searches.
 
-A stream may have millions of subjects, so each is one block of 40 bytes plus its name. Blocks are written to chunks
-one after another; 31 bits address a block. A chunk without a live block is freed. A new chunk takes over the blocks
-of chunks that are less than a quarter live. So blocks move, but only while a subject is added.
+A stream may have millions of subjects, so each is one block of 40 bytes plus its name. Blocks are written to
+chunks one after another; 31 bits address a block. A chunk without live blocks is freed. When a new chunk
+begins, the live blocks of chunks that are less than a quarter full move to it. So blocks move only while a
+subject is added.
 
 Compiled: every append looks up its subject here (benchmarks/: jspub-150k).
 """
@@ -18,14 +20,14 @@ from pyjs.base.ref_table cimport ref_fit, ref_free, ref_put, ref_remove, ref_sea
 from pyjs.base.table cimport table_hash
 
 cdef enum:
-    CHUNK_MIN = 256             # a new chunk is as large as all live blocks together, but at most CHUNK_MAX
-    CHUNK_MAX = 1 << 20         # the reach of a reference
+    CHUNK_MIN = 256             # bytes; a new chunk is as large as all live blocks together, up to CHUNK_MAX
+    CHUNK_MAX = 1 << 20         # bytes that a reference can address in a chunk
     CHUNKS_MAX = 1 << 14
-    FIRST_USED = 8              # no reference is 0
+    FIRST_USED = 8              # offset of the first block, so that no reference is 0
     NAME_MAX = 65535
     GENERATIONS = 0x7fffffff
     NO_ID = 0x7fffffff
-cdef uint32_t FREE = 0x80000000u        # in `refs`: not in use; the lower bits are the next free id
+cdef uint32_t FREE = 0x80000000u    # bit of an item in `refs`: the id is free; the lower bits are the next free id
 
 
 cdef void subjects_init(SubjectTable* t) noexcept nogil:

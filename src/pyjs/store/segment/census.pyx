@@ -1,9 +1,9 @@
 """The live messages of one segment, given the removals of the whole stream.
 
-Used by the check of stored files, which reads one segment after another and keeps none. An open store has its index
-instead (store/index/sequences).
+Used by the check of stored files, which reads one segment after another and holds only one in memory. An open
+store uses its index instead (store/index/sequences).
 
-Knows no files. Compiled: a check examines every entry of a store (benchmarks/store_start.py has such stores).
+Knows no files. Compiled: a check examines every entry of a store (benchmarks/store_start.py).
 """
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport qsort
@@ -52,7 +52,7 @@ def next_named(bytes seqs, uint64_t seq) -> int:
 
 
 cdef size_t place_of(const uint64_t* seqs, size_t n, uint64_t seq) noexcept nogil:
-    """Return the first position with a sequence >= `seq`."""
+    """Return the index of the first sequence >= `seq`."""
     cdef size_t low = 0, high = n, middle
     while low < high:
         middle = (low + high) >> 1

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from pyjs.store.index.sequences cimport Entry
 
 cdef enum:
-    NO_PLACE = 0xffffffff       # as subject: there is none
+    NO_PLACE = 0xffffffff       # a subject's position if it has none
 
 cdef uint64_t ERASED_BIT        # set in the removal of an erased message
 
@@ -12,7 +12,7 @@ cdef struct SubjectRow:         # 24 bytes, as in an .idx file; entries refer to
     uint32_t count              # messages
     uint32_t first              # position of its first entry
     uint32_t last
-    uint32_t name_at            # offset in the names
+    uint32_t name_at            # offset of the name in `names`
     uint32_t name_size
     uint32_t spare
 
@@ -28,7 +28,7 @@ cdef class SegmentContents:
     cdef readonly int64_t last_ts       # of the last message or STATE record; 0: none
     cdef readonly uint32_t messages, with_headers
     cdef readonly uint64_t message_bytes        # subjects, headers and payloads
-    cdef Entry* entries                 # subject_id is a position in `subjects`; prev stays within the segment
+    cdef Entry* entries    # subject_id is a position in `subjects`; `prev` refers only to the same segment
     cdef bint borrowed                  # `entries` belongs to another object
     cdef object source                  # that object: the map of an index file; None: none
     cdef bint erased                    # from an index file: some messages are erased
@@ -39,18 +39,18 @@ cdef class SegmentContents:
     cdef size_t subjects_room
     cdef char* names
     cdef size_t names_size, names_room
-    cdef uint64_t* removals             # with ERASED_BIT
+    cdef uint64_t* removals             # removed sequences, with ERASED_BIT if erased
     cdef readonly uint32_t n_removals
     cdef size_t removals_room
-    cdef readonly bint sparse           # its entries have wide gaps (store/index/sequences), and no index file
+    cdef readonly bint sparse    # `entries` has wide gaps (store/index/sequences), and there is no index file
     cdef readonly list problems         # (offset, size, text)
     cdef readonly list lost             # (first, last) sequence of each loss
     cdef readonly dict mended           # offset -> bytes of a record with one corrected byte
     cdef readonly uint64_t lost_bytes
     cdef readonly bint end_damaged      # the last record is damaged
-    cdef readonly size_t mark_at, mark_size     # body of the last STATE record with a mark of a replicated stream
-    cdef readonly size_t mark_end               # where the records end that it covers; 0: there is none
-    cdef readonly size_t meta_at, meta_size     # offset of the last META record's body; 0: there is none
+    cdef readonly size_t mark_at, mark_size    # body of the last STATE record with a replica's mark
+    cdef readonly size_t mark_end               # end of the records that the mark covers; 0: no mark
+    cdef readonly size_t meta_at, meta_size     # body of the last META record; offset 0: none
 
     cdef void own_entries(self) except *
     cdef Entry* add_entry(self) noexcept nogil

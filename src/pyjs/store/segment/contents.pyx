@@ -1,8 +1,8 @@
 """The contents of one segment file: its tables, and how they grow.
 
-They depend only on the file, so an index file can hold them (store/segment/index_file): removed messages still have
-entries, and subjects have ids of this segment. A sequence without a message has the time of the previous message or
-STATE record in the file; 0: none.
+They depend only on the file, so an index file can store them (store/segment/index_file): removed messages
+still have entries, and subject ids are those of this segment. A sequence without a message has the time of
+the previous message or STATE record in the file; 0: none.
 
 Knows nothing of records and files. Compiled: a start after a kill creates an entry for each record of the open
 segment (benchmarks/store_start.py).
@@ -15,7 +15,7 @@ from pyjs.base.grow cimport grow
 from pyjs.store.index.sequences cimport copy_sparse
 
 cdef enum:
-    WIDE_GAP = 64               # entries; wider gaps take no memory
+    WIDE_GAP = 64               # entries; a wider gap takes no memory
 ERASED_BIT = <uint64_t> 1 << 63
 
 
@@ -49,12 +49,12 @@ cdef class SegmentContents:
         return &self.entries[self.n - 1]
 
     cdef int add_gap(self, uint64_t before) noexcept nogil:
-        """Add dead entries up to, but excluding, the sequence `before`."""
+        """Add dead entries up to, but not including, the sequence `before`."""
         cdef uint64_t first = self.base_seq + self.n
         cdef Entry* e
         if before > first and before - self.base_seq > UINT32_MAX:
             return -1
-        if before > first and before - first > WIDE_GAP:    # one entry with its length, then zeros on untouched pages
+        if before > first and before - first > WIDE_GAP:    # one entry with the length, then zeros on untouched pages
             if self.grow_sparse(<uint32_t> (before - self.base_seq)) != 0:
                 return -1
             self.entries[self.n].size = <uint32_t> (before - first)
@@ -77,7 +77,7 @@ cdef class SegmentContents:
         return grow(<void**> &self.entries, &self.room, (n + 63) & ~<size_t> 63, sizeof(Entry))
 
     cdef int grow_sparse(self, uint32_t n) noexcept nogil:
-        """Make room for `n` entries, with zeros after the existing ones, without touching pages of zeros."""
+        """Make room for `n` entries; new memory is zeros, and its pages are not touched."""
         cdef Entry* more
         cdef size_t room
         if self.sparse and n <= self.room:
@@ -126,7 +126,7 @@ cdef class SegmentContents:
         self.message_bytes += e.subject_len + e.size
 
     cdef int reserve(self, size_t n_subjects, size_t names_size, size_t n_removals) noexcept nogil:
-        """Make room for that many of each; return -1 if memory is short."""
+        """Make room for these numbers of subjects, bytes of names and removals; return -1 if memory is short."""
         if grow(<void**> &self.subjects, &self.subjects_room, n_subjects, sizeof(SubjectRow)) != 0 \
                 or grow(<void**> &self.names, &self.names_room, names_size, 1) != 0:
             return -1

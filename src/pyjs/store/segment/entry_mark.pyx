@@ -1,15 +1,15 @@
-"""Marks: the last entry of its log that a replicated stream has applied, recorded together with its effects.
+"""Marks: which entry of its log a replicated stream has applied last; stored together with the effects.
 
-A mark follows first_seq and last_ts in a STATE record: term, index and time of the entry, the identity of the group
-that has the log, the time from which message ids count, then the last message id. It says that the effects of every
-entry up to it are in the records before it. Entries are applied again after a crash, so a start must not keep a part
-of one: `cut_steps` removes everything after the last mark. A mark of another group does not count: the stream was
-replicated before, and messages stored since then stay.
+A mark follows first_seq and last_ts in a STATE record: term, index and time of the entry, the identity of the
+group that has the log, the time from which message ids count, then the last message id. It states that the
+effects of every entry up to this one are in the records before it. After a crash, entries are applied again,
+so no part of an entry may be left: `cut_steps` removes everything after the last mark. A mark of another
+group is ignored: the stream was replicated before, and messages stored since then are kept.
 
 Invariant of a replicated stream: in each segment a mark precedes the first message, and a segment is sealed only
 after a mark that covers all of its records.
 
-Knows segment files, and nothing of stores. Compiled because it belongs to the write of each batch
+Knows segment files, but nothing of stores. Compiled because it is part of the write of each batch
 (benchmarks/replica.py). Source: docs/storage-format.md, "Replicated streams".
 """
 from libc.stdint cimport int64_t, uint64_t
@@ -58,7 +58,7 @@ def read_mark(bytes state not None) -> EntryMark:
 
 
 def cut_steps(SegmentFiles files not None, uint64_t group):
-    """Remove everything after the last mark of a group, unless there is none. Each step reads a segment.
+    """Remove everything after the last mark of `group`, unless it has no mark. Each step reads a segment.
 
     Return the mark or None, and the numbers of the segments that were cut or removed.
 
@@ -67,7 +67,7 @@ def cut_steps(SegmentFiles files not None, uint64_t group):
     """
     names = sorted((name for name in files.disk.list_dir(files.directory) if is_segment(name)),
                    key=lambda name: int(name[:-4]), reverse=True)
-    newer = []                          # their first write was torn, so their entries were never applied
+    newer = []                          # segments whose first write was torn, so their entries were never applied
     changed = set()
     for name in names:
         path = f"{files.directory}/{name}"
@@ -89,7 +89,7 @@ def cut_steps(SegmentFiles files not None, uint64_t group):
 
 
 def _read(SegmentFiles files, path, number):
-    """Return the contents, the STATE record of the last mark (or b""), and the offset to cut at (or None)."""
+    """Return the contents, the STATE record with the last mark (or b""), and the offset where to cut (or None)."""
     cdef SegmentContents c
     with closing(files.disk, files.disk.open_read_only(path)) as fd:
         image = open_image(files.disk, path, fd, files.key)
@@ -106,7 +106,7 @@ def _read(SegmentFiles files, path, number):
 
 
 def _remove(SegmentFiles files, list segments) -> None:
-    """Remove segments in which no mark is valid."""
+    """Remove segments that have no valid mark."""
     for path, messages in segments:
         if messages:
             files.log.warn(f"{path} is removed: what is in it is applied again, since no mark covers it")

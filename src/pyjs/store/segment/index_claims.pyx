@@ -1,9 +1,10 @@
 """Verification of an index file against the other records of its segment (STATE, DELETES, META, FOOTER).
 
-An index file written by another program, or by an error, may have a valid checksum and still differ from its segment.
-So a start verifies everything that could remove messages: sequences without a message, removals, and first_seq. The
-entries have the offset of each message; only the records between them, few bytes of a segment, are read here.
-Places, sizes and subjects of messages are verified when a message is loaded, and by the background check.
+An index file written by another program, or because of an error, may have a valid checksum and still differ
+from its segment. So a start verifies everything that could remove messages: sequences without a message,
+removals, and first_seq. The entries have the offset of each message, so only the records between messages are
+read here, a small part of a segment. Places, sizes and subjects of messages are verified when a message is
+loaded, and by the background check.
 
 Knows no stores. Compiled: a clean start does this for each entry (benchmarks/store_start.py).
 """
@@ -18,7 +19,7 @@ from pyjs.store.format.record cimport (
 from pyjs.store.segment.contents cimport ERASED_BIT, SegmentContents
 
 cdef enum:
-    READ_SIZE = 4096            # bytes read at once; more after several reads that were too short
+    READ_SIZE = 4096            # bytes read at once; increased after several reads that were too short
     READS_MAX = 32
     READ_MORE = 262144
 
@@ -58,7 +59,7 @@ cdef class Between:
     cdef bytes data             # a piece of the image
     cdef uint64_t data_at       # offset of its first byte
     cdef int reads
-    cdef uint64_t next_seq      # the sequence after the last one named by a record
+    cdef uint64_t next_seq      # one more than the last sequence in a record
     cdef uint64_t floor
     cdef int64_t last_ts
     cdef uint32_t n_removals
@@ -69,7 +70,7 @@ cdef class Between:
         self.next_seq = c.base_seq
 
     cdef bint take(self, uint64_t at, uint64_t end) except *:
-        """Read the records from `at` to `end`; return whether there are any and all of them match the index file."""
+        """Read the records from `at` to `end`; return whether there are any, and all agree with the index file."""
         cdef RecordHeader h
         cdef const char* p
         while at < end:
@@ -113,7 +114,7 @@ cdef class Between:
         return True
 
     cdef const char* bytes_at(self, uint64_t at, size_t size) except? NULL:
-        """Return `size` bytes of the image, starting at `at`, or NULL if the image is shorter."""
+        """Return `size` bytes of the image at `at`, or NULL if the image ends before."""
         cdef size_t wanted
         if at < self.data_at or at + size > self.data_at + <uint64_t> len(self.data):
             self.reads += 1
@@ -125,9 +126,10 @@ cdef class Between:
 
 
 def begins_alike(SegmentContents known not None, SegmentContents c not None) -> bool:
-    """Return whether an index file has the same messages as the remaining start of its segment.
+    """Return whether an index file has the same messages as the part of its segment that still exists.
 
-    If so, it can show the messages of a missing end. Damaged parts of the segment are not compared.
+    If so, the index file tells which messages the missing end had. Damaged parts of the segment are not
+    compared.
     """
     cdef uint32_t i
     cdef Entry* e

@@ -1,17 +1,18 @@
-"""Index files: the contents of one segment, ready to be mapped by a start.
+"""Index files: the contents of one segment, which a start can map.
 
     index  = header (128 bytes)  entry*  subject*  removal u64*  names  zeros up to a multiple of 8  checksum u64
 
-Little-endian; every part begins at a multiple of 8, so that numpy and Arrow can map it. An index file is a cache: all
-of it is also in the segment. If it is missing, damaged or does not match the segment, the segment is read instead. It
-matches if stream and base sequence are those in the segment's header, and the segment has the same size and the same
-checksum of the last record, which covers all records by the chain; the FOOTER of a sealed segment must agree too.
+Little-endian; every part begins at a multiple of 8, so that numpy and Arrow can map it. An index file is a
+cache: all of it is also in the segment. If the index file is missing, damaged or does not match the segment,
+the segment is read instead. It matches if stream and base sequence are those in the segment's header, and the
+segment has the same size and the same checksum of the last record (which covers all records by the chain).
+The FOOTER of a sealed segment must agree too.
 
 In an encrypted stream the whole index is encrypted, after an outer header, and read into memory:
 
     file   = "PYJSIDX\n"  1 u32  algorithm u32  nonce (16)  index, encrypted
 
-Knows nothing of stores. It is written by the thread that syncs a sealed segment, or by a stop.
+Knows nothing of stores. The thread that syncs a sealed segment writes its index file, or else a stop does.
 Compiled: a clean start copies and checks each entry (benchmarks/store_start.py).
 """
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
@@ -43,14 +44,14 @@ cdef enum:
     BUFFER_SIZE = 65536         # bytes for the parts before and after the entries
     BUFFER_KEPT_MAX = 4194304
     OUTER_SIZE = 32             # of the header of an encrypted file
-    SMALL_ENTRIES = 16          # maximum of an index that goes to the common file (store/format/tail_file)
+    SMALL_ENTRIES = 16    # maximum number of entries of an index in the common file (store/format/tail_file)
     SMALL_SIZE = 2048           # maximum size of such an index in bytes
 cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no message has a higher sequence
-cdef list spare_buffers = []    # at most one: fresh pages for each segment would cost more than filling them
+cdef list spare_buffers = []    # at most one: it costs more to get fresh pages for each segment than to fill them
 
 
 class IndexUnusable(PyjsError):
-    """The index file is missing or unusable; `ordinary`: not by damage (no file, another version or encryption)."""
+    """The index file cannot be used. `ordinary`: without damage (no file, another version, other encryption)."""
 
     def __init__(self, reason, ordinary=False) -> None:
         super().__init__(reason)
@@ -63,7 +64,7 @@ cdef inline size_t padded(size_t size) noexcept nogil:
 
 # -- bytes -----------------------------------------------------------------------------------------------------
 cpdef bytes encode_index(SegmentContents c):
-    """Return the index file for the contents of a segment."""
+    """Return the index file for the contents `c` of a segment."""
     cdef size_t size = encoded_size(c)
     cdef bytes data = PyBytes_FromStringAndSize(NULL, size)
     cdef char* out = PyBytes_AS_STRING(data)
@@ -78,7 +79,7 @@ cdef size_t encoded_size(SegmentContents c) noexcept nogil:
 
 
 cdef void encode_into(SegmentContents c, char* out) noexcept nogil:
-    """Write the index file to `out`; the entries may be there already."""
+    """Write the index file to `out`, which may already contain the entries."""
     cdef IndexHeader h
     cdef char* p = out + INDEX_HEADER_SIZE
     cdef uint64_t checksum
@@ -108,7 +109,7 @@ cdef void encode_into(SegmentContents c, char* out) noexcept nogil:
 
 
 cpdef SegmentContents decode_index(data):
-    """Return the contents in an index file. The entries stay in `data`, which the contents keep alive.
+    """Return the contents in an index file. The entries are not copied: the contents hold a reference to `data`.
 
     Raises:
         IndexUnusable: the file is damaged, or of another version.
@@ -154,7 +155,7 @@ cdef void copy_parts(SegmentContents c, IndexHeader* h, const char* p) except *:
 
 
 cdef bint consistent(SegmentContents c) except *:
-    """Return whether entries and subjects are valid, since a start uses their numbers without checks."""
+    """Return whether entries and subjects are valid; a start uses their numbers without further checks."""
     cdef SubjectRow* rows = <SubjectRow*> calloc(c.n_subjects + 1, sizeof(SubjectRow))
     cdef SubjectRow* row
     cdef uint32_t i, messages = 0, with_headers = 0
@@ -185,7 +186,7 @@ cdef bint consistent(SegmentContents c) except *:
 
 
 cdef inline bint follows(SegmentContents c, SubjectRow* rows, uint32_t i) noexcept nogil:
-    """Return whether entry i is consistent with the entries before it, counted in `rows`; if so, count it too."""
+    """Return whether entry i is consistent with the entries before it, counted in `rows`; if so, count it."""
     cdef Entry* e = &c.entries[i]
     cdef SubjectRow* row
     if e.seq != c.base_seq + i:
@@ -237,7 +238,7 @@ def decrypted(data, key):
 def load_index(disk, str path, image, key, stored=None) -> SegmentContents:
     """Return the contents of the segment `path`, whose plain image is `image`, from its index file.
 
-    `stored` is the index file, if it was stored in the common file of the account.
+    If the index file was in the common file of the account, `stored` has its bytes.
 
     Raises:
         IndexUnusable: the caller must read the segment.
@@ -273,7 +274,7 @@ def load_index(disk, str path, image, key, stored=None) -> SegmentContents:
     if not agrees:
         raise IndexUnusable("it says something else than its segment")
     if data is file and isinstance(mapped, FileMap):
-        mapped.unguard()        # entries are used unchecked: an unreadable page must not become zeros
+        mapped.unguard()        # later reads are unchecked, so an unreadable page must not become zeros
     return c
 
 
@@ -314,7 +315,7 @@ def fits_segment(SegmentContents c not None, uint64_t size, bytes head, bytes ta
 
 
 def store_index(disk, str path, data) -> None:
-    """Write an index file. Raises OSError. Its checksum shows an incomplete file.
+    """Write an index file. Raises OSError. If it is incomplete, its checksum shows that.
 
     An existing file of that name is removed, not overwritten, since it may be mapped.
     """
@@ -327,9 +328,9 @@ def store_index(disk, str path, data) -> None:
 
 
 def small_index(FullSegment f not None):
-    """Return the index file of a small segment without reading its file, or None if it is too large or must be read.
+    """Return the index file of a small segment, from memory alone; None if it is too large, or the file must be read.
 
-    Call it in the thread of the store.
+    Must be called in the thread of the store.
     """
     cdef SegmentContents c
     cdef Entry[SMALL_ENTRIES] room
@@ -342,12 +343,12 @@ def small_index(FullSegment f not None):
             raise MemoryError
         data = encode_index(c) if encoded_size(c) <= SMALL_SIZE else None
     finally:
-        c.entries = NULL        # they end with this function
+        c.entries = NULL        # they are only valid during this function
     return data if data is None or f.key is None else encrypted(data, f.key)
 
 
 cdef object unset_buffer(size_t size):
-    """Return a buffer of `size` bytes whose pages are first touched when they are filled, without the GIL."""
+    """Return a buffer of `size` bytes whose pages are first touched when it is filled, without the GIL."""
     return PyByteArray_FromStringAndSize(NULL, size)
 
 
@@ -368,7 +369,7 @@ def index_segment(disk, FullSegment f not None) -> None:
     image = borrowed(whole, &size)
     if <size_t> len(buffer) < INDEX_HEADER_SIZE + f.n * sizeof(Entry):
         buffer = unset_buffer(INDEX_HEADER_SIZE + f.n * sizeof(Entry) + BUFFER_SIZE)
-    room = buffer                           # `c` points into it until the end
+    room = buffer                           # `c` points into it, so it must stay alive
     c = f.contents(image, size, PyByteArray_AS_STRING(room))
     size = encoded_size(c)
     if size > <size_t> len(buffer):
@@ -379,7 +380,7 @@ def index_segment(disk, FullSegment f not None) -> None:
     data = memoryview(buffer)[:size]
     store_index(disk, index_path(f.path), data if f.key is None else encrypted(data, f.key))
     if len(buffer) <= BUFFER_KEPT_MAX and not spare_buffers:
-        spare_buffers.append(buffer)        # the buffer itself: a view of a view of it would grow by one each time
+        spare_buffers.append(buffer)        # the buffer itself: each view of a view would make the chain longer
 
 
 def whole_image(disk, str path, key):
@@ -392,7 +393,7 @@ def whole_image(disk, str path, key):
 
 
 def index_segments(disk, segments) -> list:
-    """Write the index files of segments; return the errors, whose only effect is a slower next start."""
+    """Write the index files of segments; return the errors, which only make the next start slower."""
     problems = []
     for segment in segments:
         try:
@@ -404,13 +405,13 @@ def index_segments(disk, segments) -> list:
 
 cdef FullSegment full_segment(Catalogue catalogue, SegmentFiles files, object retired, Segment* s, bint footer,
                               uint64_t chain, bint whole):
-    """Return the data for the index file of `s`; `whole` means that the file has every record known to the store."""
+    """Return the data for the index file of `s`; `whole`: the file has every record that the store has."""
     cdef FullSegment f = FullSegment()
     f.catalogue, f.retired = catalogue, retired
     f.path, f.key = files.path_of(s.number), files.key
     f.base_seq, f.number, f.incarnation, f.sealed = s.base, s.number, files.incarnation, footer
     f.end, f.chain, f.floor = s.end, chain, s.floor
-    # A dead entry may have no message in the file, and its subject id may belong to another subject by now.
+    # A dead entry may have no message in the file, and its subject id may belong to another subject now.
     if whole and s.n and s.live == s.n:
         f.entries, f.n = s.entries, s.n
         f.removals, f.n_removals = s.removed, s.n_removed
@@ -419,9 +420,10 @@ cdef FullSegment full_segment(Catalogue catalogue, SegmentFiles files, object re
 
 cdef class FullSegment:
     cdef SegmentContents contents(self, const char* file, size_t size, char* room):
-        """Return the contents of the segment mapped at `file`, from the entries if possible, otherwise by a scan.
+        """Return the contents of the segment mapped at `file`: from the entries if possible, otherwise by a scan.
 
-        The entries are copied to `room`, their position in the index file, which must live as long as the contents.
+        The entries are copied to `room`, their place in the index file, which must live as long as the
+        contents.
         """
         cdef SegmentContents c
         cdef int failed
@@ -445,9 +447,9 @@ cdef class FullSegment:
         return c
 
     cdef int fill(self, SegmentContents c, const char* file) noexcept nogil:
-        """Fill `c` from the entries; read only one record of each subject from the file, for its name.
+        """Fill `c` from the entries; for the name of each subject, read one of its records in the file.
 
-        If `file` is NULL, the names come from the store; this is allowed only in the store's thread.
+        If `file` is NULL, names come from the store; this is only allowed in the store's thread.
         """
         cdef SubjectTable* table = &self.catalogue.subjects.table
         cdef uint32_t* places
@@ -494,13 +496,13 @@ def remove_file(disk, log, str path) -> None:
 
 
 class SegmentSync(SyncJob):
-    """A SyncJob that afterwards writes index files of newly sealed segments, a cache, and closes replaced files."""
+    """A SyncJob that then also writes the index files of newly sealed segments, and closes replaced files."""
 
     def __init__(self, disk, files, directory, mark, sealed, replaced) -> None:
         super().__init__(disk, files, directory, mark)
         self.sealed = sealed            # FullSegments
         self.replaced = replaced        # open_files.ReplacedFiles
-        self.problems = []              # errors of writing index files
+        self.problems = []              # errors from writing index files
 
     def __call__(self):
         """Sync; return the error of the first call that failed, or None if everything is durable."""

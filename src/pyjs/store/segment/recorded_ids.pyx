@@ -1,10 +1,11 @@
-"""The headers of all messages that a replicated stream has stored since a time, including removed messages.
+"""The headers of all messages that a replicated stream has stored since a given time, including removed messages.
 
-Replicas must agree on the duplicate window after any crash, so ids are needed even after their messages were removed.
-They stay in the records: a segment with such ids is not compacted; once it has no live message it is renamed to
-`NNNNNNNN.ids`, and it is removed when its ids have left the window.
+Replicas must agree on the duplicate window after any crash, so message ids are needed even after their
+messages were removed. The ids stay in the records: a segment with ids in the window is not compacted. When it
+has no live messages left, it is renamed to `NNNNNNNN.ids`; it is removed when its ids have left the window.
 
-Knows nothing of ids. Compiled: a start reads the segments of the window (benchmarks/replica.py).
+Knows nothing of the meaning of ids. Compiled: a start reads the segments of the window
+(benchmarks/replica.py).
 """
 from libc.stdint cimport int64_t, uint32_t
 
@@ -23,14 +24,14 @@ KEPT = ".ids"
 
 
 def kept_path(str path) -> str:
-    """Return the name to which a segment without live messages is renamed."""
+    """Return the new name for a segment that has no live messages but is still needed."""
     return f"{path[:-4]}{KEPT}"
 
 
 def headers_steps(SegmentFiles files not None, int64_t from_ns):
     """Return (sequence, time, headers) of the messages since `from_ns`, in order; each step reads a file.
 
-    `.ids` files without such messages, or that cannot be read, are removed.
+    Removes `.ids` files that have no such messages, or cannot be read.
     """
     names = [name for name in files.disk.list_dir(files.directory)
              if is_segment(name) or (name.endswith(KEPT) and is_segment(f"{name[:-4]}.seg"))]
@@ -51,7 +52,7 @@ def headers_steps(SegmentFiles files not None, int64_t from_ns):
 
 
 cdef tuple _read(SegmentFiles files, str path, int64_t from_ns):
-    """Return the messages of one file, and its last time."""
+    """Return the messages of one file, and the time of its last message."""
     cdef SegmentContents c
     try:
         with closing(files.disk, files.disk.open_read_only(path)) as fd:

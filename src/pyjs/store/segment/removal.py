@@ -1,6 +1,7 @@
 """Removal of retired segments, as a job for any thread.
 
-Knows nothing of their contents: the records that make them superfluous are durable before the job runs.
+Knows nothing of their contents. Before the job runs, the records that make the segments superfluous are
+durable.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ class SegmentRemoval:
         self._log = log
         self._directory = directory
         self._paths = paths
-        self._keep = keep  # path -> new name of a file that is not a segment any more, and stays
+        self._keep = keep  # path -> new name of a file that is no longer a segment but is still needed
 
     def __call__(self) -> OSError | None:
-        """Delete or rename the segments, delete their index files; return the error, or None if that is durable."""
+        """Delete or rename the segments and delete their index files; return the error, or None if all is durable."""
         for path in self._paths:
             remove_file(self._disk, self._log, index_path(path))
             try:

@@ -7,27 +7,28 @@ from pyjs.store.segment.contents cimport SegmentContents
 cdef class SegmentRewrite:
     """A job that compacts one segment, for any thread; it uses only files.
 
-    It has the state of the segment at the creation of the job; the caller decides at the end whether it still holds.
+    It copies the state of the segment when the job is created; the caller decides at the end whether it is
+    still valid.
     """
     cdef object disk
-    cdef readonly str path              # of the segment; the new file is beside it, see `new_path`
+    cdef readonly str path              # path of the segment; see `new_path` for the new file
     cdef readonly uint32_t number
     cdef readonly uint64_t mark         # the new file may replace the old one when this commit is durable
     cdef public bint stale              # the segment changed meanwhile: discard the new file
-    cdef readonly uint32_t encoding         # of the new file: flags of its outer header
+    cdef readonly uint32_t encoding         # encoding of the new file: flags of its outer header
     cdef uint32_t codec                 # compression of the new file
     cdef object key                     # keys.StreamKey of the stream; None: not encrypted
-    cdef readonly bint written          # the new file is complete and durable
-    cdef public object old              # open_files.ReplacedFile, open since then; None: given on
+    cdef readonly bint written          # True: the new file is complete and durable
+    cdef public object old              # open_files.ReplacedFile of the old file, opened then; None: handed on
     cdef readonly SegmentContents contents      # of the new file
-    cdef uint64_t incarnation, base, first, last        # sequences: base of the old segment, first and last live one
+    cdef uint64_t incarnation, base, first, last    # sequences: base of the old segment, first and last live message
     cdef uint64_t floor
     cdef int64_t last_ts
     cdef bytes meta
-    cdef uint64_t* dead                 # of the old segment, a bit for each sequence from `base` on
-    cdef uint64_t* removed              # removals of other segments' messages, which must stay recorded here
+    cdef uint64_t* dead                 # dead messages of the old segment: a bit for each sequence from `base` on
+    cdef uint64_t* removed              # removals of other segments' messages that must stay recorded here
     cdef uint32_t n_removed
-    # Only for the work:
+    # Used only while the job runs:
     cdef char* out
     cdef size_t size, room
     cdef uint64_t chain

@@ -1,12 +1,12 @@
 """Compaction of one sealed segment: writes its live messages to a new file.
 
-The job reads and checks a segment that is over half dead, and writes a new file beside it: metadata, live messages,
-removals that other segments still need, first_seq and time. The new file is synced, and renamed over the old one once
-the removals of its dead messages are durable. Invariant: one complete file exists at every moment. A damaged segment
-is left unchanged.
+The job reads and checks a segment that is over half dead, and writes a new file beside it: metadata, live
+messages, removals that are still needed for other segments, first_seq and time. The new file is synced. It is
+renamed over the old file once the removals of the dead messages are durable. Invariant: one complete file
+exists at every moment. A damaged segment is left unchanged.
 
 Knows nothing of stores: store/file chooses segments and replaces the files. Runs in any thread, without the GIL.
-Compiled: it copies and seals every live record (benchmarks/store_start.py reads its files).
+Compiled: it copies and seals every live record (benchmarks/store_start.py reads such files).
 """
 from cpython.buffer cimport PyBUF_READ
 from cpython.memoryview cimport PyMemoryView_FromMemory
@@ -136,7 +136,7 @@ cdef class SegmentRewrite:
                 return -1
         if self.put_removals(0) != 0 or self.put_removals(FLAG_ERASED) != 0:
             return -1
-        if 0 < old.mark_size <= MARK_SIZE_MAX:      # the mark stays
+        if 0 < old.mark_size <= MARK_SIZE_MAX:      # the mark is copied
             state_size = old.mark_size
             memcpy(state, file + old.mark_at, state_size)
         memcpy(state, &self.floor, 8)
@@ -188,7 +188,7 @@ cdef class SegmentRewrite:
         return 0
 
     cdef int put_copy(self, const char* record, size_t length) noexcept nogil:
-        """Add a record of the old file; only its checksum changes."""
+        """Add a record of the old file; nothing but its checksum changes."""
         if self.make_room(length) != 0:
             return -1
         memcpy(self.out + self.size, record, length - CHECKSUM_SIZE)

@@ -8,26 +8,26 @@ from pyjs.store.segment.contents cimport SegmentContents
 cdef class SegmentScan:
     """One scan of one segment file; use it once."""
     cdef SegmentContents c              # the result
-    cdef uint64_t shift                 # offset of the image in its file: writes are torn at sectors of the file
-    cdef bint unread                    # the end of the file is unreadable, which is not a torn write
+    cdef uint64_t shift    # offset of the image in its file, since torn writes end at sectors of the file
+    cdef bint unread                    # the end of the file is unreadable, so it is not a torn write
     cdef const char* p
     cdef size_t size
     cdef size_t effort                  # bytes that may still be hashed to find records after damage
     cdef int mends                      # number of records searched for a damaged byte
-    cdef uint64_t bad_before            # pages of maps that could not be read before
-    cdef Table by_name                  # name -> place of the subject + 1
-    cdef uint32_t latest                # place of the subject of the last message
-    cdef size_t batch_at                # offset of the batch whose last message has not come yet; 0: none
-    cdef dict parts                     # batches with a hole: where one begins -> the next record after the hole
+    cdef uint64_t bad_before            # number of unreadable pages in maps before this scan
+    cdef Table by_name                  # name -> 1 + position of the subject
+    cdef uint32_t latest                # position of the subject of the last message
+    cdef size_t batch_at                # offset of the batch whose last message has not been read yet; 0: none
+    cdef dict parts    # batches with a hole: offset of the batch -> offset of the next record after the hole
     cdef bint has_parts
-    cdef int scans                      # of the file before this one
-    cdef size_t part_end                # where the hole began
-    cdef bint torn                      # the last damage was a hole: what comes next may be the rest of a batch
-    cdef uint64_t torn_seq              # of the last message of such a rest
-    cdef size_t hole_at                 # where a write was torn, 0: nowhere; marks behind it prove nothing
+    cdef int scans                      # earlier scans of this file
+    cdef size_t part_end                # offset at which the hole begins
+    cdef bint torn                      # the last damage was a hole, so the next records may be the rest of a batch
+    cdef uint64_t torn_seq              # sequence of the last message of such a rest
+    cdef size_t hole_at                 # offset where a write was torn; 0: none. Marks after it prove nothing
     cdef bint begun_adrift              # the header was damaged
-    cdef bint adrift                    # damage destroyed the checksum from which the next record continues
-    cdef size_t after_damage            # unreadable bytes before the next record: they limit the lost messages
+    cdef bint adrift                    # after damage, the checksum that the next record continues is unknown
+    cdef size_t after_damage    # unreadable bytes before the next record; they limit how many messages were lost
 
     cdef SegmentContents whole(self, const char* p, size_t size)
     cdef SegmentContents without_header(self, SegmentHeader* header, const char* p, size_t size)
@@ -58,6 +58,6 @@ cdef class SegmentScan:
 # Return whether a subject can be in a protocol line.
 cdef bint sendable(const char* subject, size_t n) noexcept nogil
 
-# Rebuild a damaged header from the first intact record; return -1 if there is none.
+# Rebuild a damaged header from the first intact record; return -1 if there is no such record.
 cdef int told_header(SegmentHeader* header, const char* p, size_t size, uint32_t number, uint64_t incarnation,
                      uint64_t next_seq) except -2

@@ -1,17 +1,20 @@
 """Scan: the contents of one segment file from its records, and its damage.
 
-If a record does not fit, there are three cases:
+If the checksum of a record is wrong, there are three cases:
 
-- Only its checksum is damaged: the next record continues the computed one, and nothing is lost.
-- A later record fits: the bytes in between are damage; the scan continues with that record.
-- No later record fits: the last write was torn and never acknowledged. A complete record there is damage.
+- Only the stored checksum is damaged: the next record continues the computed one, and nothing is lost.
+- A later record is right: the bytes in between are damage; the scan continues with that record.
+- No later record is right: the last write was torn and never acknowledged. A complete record there is damage.
 
-A batch at the end whose last message is missing was torn too, and none of it counts. The same holds for a batch with
-a hole: sectors of zeros where a power loss prevented the write of a page, while other pages were written.
+If the last batch has no last message, its write was torn too, and the whole batch is ignored. The same holds
+for a batch with a hole: sectors of zeros where a power loss prevented the write of a page, while other pages
+were written.
 
-One damaged byte in a short record of removals, which may be their only record, is corrected.
+A record of removals may be the only record of them. If such a short record has one damaged byte, it is
+corrected.
 
-Knows the format (store/format/record), no files and no store: it works on bytes, in any thread, without the GIL.
+Knows the format (store/format/record), but no files and no store. Works on bytes, in any thread, without the
+GIL.
 Compiled: a start after a kill reads every record of the open segment (benchmarks/store_start.py).
 """
 from libc.stdint cimport int64_t, uintptr_t
@@ -32,11 +35,11 @@ cdef extern from "string.h" nogil:
     const void* memmem(const void* text, size_t n, const void* part, size_t part_n)
 
 cdef enum:
-    GAP_MAX = 2097152           # sequences of one segment without a message; more are damage
-    EFFORT_PART = 64            # times the file's size: bytes that are hashed to find records after damage
-    EFFORT_EACH = 512           # longer records are not searched after that
-    SCANS_MAX = 8               # of one file for batches with holes; the second one finds no others, as a rule
-    MARK_SIZE_MIN = 56          # of the body of a STATE record with a mark
+    GAP_MAX = 2097152           # sequences without a message in one segment; more are damage
+    EFFORT_PART = 64            # times the file's size: bytes that may be hashed to find records after damage
+    EFFORT_EACH = 512           # bytes; when that is used up, longer records are not searched
+    SCANS_MAX = 8               # of one file with holes in batches; usually the second scan finds no more holes
+    MARK_SIZE_MIN = 56          # bytes of the body of a STATE record with a mark
     MENDS_MAX = 16              # records of a file that are searched for a damaged byte
     PAGE_SIZE = 4096
     SECTOR_SIZE = 512           # a power loss tears writes at sectors, a kill at pages
@@ -70,7 +73,7 @@ def last_meta(bytes data) -> bytes:
     if len(data) < SEGMENT_HEADER_SIZE + RECORD_SIZE_MIN:
         return b""
     memcpy(&first, <const char*> data + SEGMENT_HEADER_SIZE, RECORD_HEADER_SIZE)
-    header.base_seq = first.seq         # so that no gap lies before it
+    header.base_seq = first.seq         # then there is no gap before it
     c = SegmentScan().without_header(&header, data, len(data))
     return data[c.meta_at:c.meta_at + c.meta_size]
 
@@ -92,7 +95,7 @@ cdef int told_header(SegmentHeader* header, const char* p, size_t size, uint32_t
     base = first.seq + (first.kind != KIND_MSG)
     if at == 0 or base < next_seq:
         return -1
-    if at > SEGMENT_HEADER_SIZE and base - next_seq <= size // RECORD_SIZE_MIN:     # else it is a gap, and no loss
+    if at > SEGMENT_HEADER_SIZE and base - next_seq <= size // RECORD_SIZE_MIN:    # else it is a gap, not a loss
         base = next_seq
     make_segment_header(header, base, number, incarnation)
     return 0
@@ -101,7 +104,7 @@ cdef int told_header(SegmentHeader* header, const char* p, size_t size, uint32_t
 cdef bint sendable(const char* subject, size_t n) noexcept nogil:
     """Return whether a subject can be in a protocol line: only separators are refused.
 
-    The rule is that of wire/parser: every subject that a client can publish to must be readable again.
+    As wire/parser does: every subject that a client can publish to must be readable again.
     """
     cdef size_t i
     for i in range(n):
@@ -139,7 +142,7 @@ cdef class SegmentScan:
     cdef SegmentContents without_header(self, SegmentHeader* header, const char* p, size_t size):
         """Scan a file with a damaged header, using the rebuilt `header`."""
         memcpy(&header.checksum, p + SEGMENT_HEADER_SIZE - CHECKSUM_SIZE, CHECKSUM_SIZE)
-        self.adrift = True              # that may be the damage
+        self.adrift = True              # its checksum may be the damaged part
         return self.behind(header, p, size)
 
     cdef SegmentContents behind(self, SegmentHeader* header, const char* p, size_t size):
@@ -160,14 +163,14 @@ cdef class SegmentScan:
         return self.without_batch(header) if self.batch_at and not c.sealed else c
 
     cdef SegmentContents without_batch(self, SegmentHeader* header):
-        """Scan again without the batch at the end: its last message is missing, so it was not acknowledged."""
+        """Scan again without the last batch: its last message is missing, so it was not acknowledged."""
         cdef SegmentScan scan = SegmentScan()
         cdef size_t end = end_of_bytes(self.p, self.batch_at, self.size)
         scan.shift, scan.unread, scan.adrift = self.shift, self.unread, self.begun_adrift
         scan.parts = self.parts
         scan.c.problems += [each for each in self.c.problems if each[0] < SEGMENT_HEADER_SIZE]
         scan.behind(header, self.p, self.batch_at)
-        if self.c.end_damaged:          # the missing message may be acknowledged: its sequence must not be reused
+        if self.c.end_damaged:          # the batch may have been acknowledged: its last sequence must not be reused
             scan.c.end_damaged = True
             scan.c.lost.append((scan.c.base_seq + scan.c.n, self.c.base_seq + self.c.n - 1))
             scan.c.lost_bytes += end - self.batch_at
@@ -179,7 +182,7 @@ cdef class SegmentScan:
         return scan.c
 
     cdef SegmentContents without_parts(self, SegmentHeader* header):
-        """Scan again, and treat parts of batches before holes as damage too."""
+        """Scan again; treat the parts of batches before their holes as damage, too."""
         cdef SegmentScan scan = SegmentScan()
         scan.shift, scan.unread, scan.adrift = self.shift, self.unread, self.begun_adrift
         scan.c.problems += [each for each in self.c.problems if each[0] < SEGMENT_HEADER_SIZE]
@@ -188,7 +191,7 @@ cdef class SegmentScan:
 
     # -- records -----------------------------------------------------------------------------------------------
     cdef int records(self) noexcept nogil:
-        """Read all records; return 1 if batches have holes (listed in `parts`), -1 without memory, otherwise 0."""
+        """Read all records. Return 1 if batches have holes (listed in `parts`), -1 without memory, otherwise 0."""
         cdef size_t at = SEGMENT_HEADER_SIZE, next_at, used, end = 0
         cdef uint32_t length = 0
         cdef int taken, found = 0
@@ -224,7 +227,7 @@ cdef class SegmentScan:
                 if self.batch_at:
                     found = 1
                     self.note_part(next_at)
-                if not self.torn:       # else it is another hole of the same batch
+                if not self.torn:       # otherwise it is another hole of the same batch
                     self.torn, self.part_end = True, at
             self.report(at, next_at - at, b"damaged bytes between records")
             self.c.lost_bytes += next_at - at
@@ -232,7 +235,7 @@ cdef class SegmentScan:
             memcpy(&self.c.chain, self.p + next_at - CHECKSUM_SIZE, CHECKSUM_SIZE)
             self.adrift = True
             at = next_at
-        if self.torn:                   # of a batch without its end: the next records take its place
+        if self.torn:                   # the rest of a batch without its end: the next records replace it
             at = self.part_end
             memcpy(&self.c.chain, self.p + at - CHECKSUM_SIZE, CHECKSUM_SIZE)
         self.c.end = at
@@ -247,17 +250,17 @@ cdef class SegmentScan:
         self.batch_at = 0
 
     cdef size_t end_of_part(self, size_t at) noexcept nogil:
-        """Return the end of the damage that begins with the batch at `at`, or 0 if the batch has no hole."""
+        """Return the end of the damage that begins with the batch at `at`, or 0 if that batch has no hole."""
         if not self.has_parts:
             return 0
         with gil:
             return self.parts.get(at, 0)
 
     cdef bint is_hole(self, size_t at, size_t end) noexcept nogil:
-        """Whether a sector between two records is all zeros, or everything from `at` to the end of its page.
+        """Return whether a sector between two records is all zeros, or everything from `at` to the end of its page.
 
-        A page that was written back before the last write to it ends in zeros at the end of a record; the next page
-        may have that write.
+        A page that the kernel wrote back before the last write to it ends with zeros after a record, while
+        the next page may contain that write.
         """
         cdef size_t first = (at + self.shift + SECTOR_SIZE - 1) // SECTOR_SIZE * SECTOR_SIZE - self.shift
         cdef size_t page_end = ((at + self.shift) // PAGE_SIZE + 1) * PAGE_SIZE - self.shift
@@ -273,12 +276,12 @@ cdef class SegmentScan:
         """Return whether the message continues a batch whose start is in the hole before it."""
         cdef size_t fixed = RECORD_HEADER_SIZE + (16 if h.flags & FLAG_EXTENDED else 0)
         cdef const char* headers = record + fixed + h.subject_len
-        if begins_batch(headers, h.header_len):         # then the hole was damage of other messages
+        if begins_batch(headers, h.header_len):         # then the hole is damage of other messages
             return False
         return h.flags & FLAG_UNFINISHED or memmem(headers, h.header_len, b"\nNats-Batch-Id:", 15) != NULL
 
     cdef bint accept(self, size_t at) noexcept nogil:
-        """Return whether the record at `at` fits; if so, the chain continues with its checksum."""
+        """Return whether the record at `at` is valid; if so, the chain continues with its checksum."""
         cdef const char* p = self.p + at
         cdef size_t left = self.size - at
         cdef RecordHeader h
@@ -296,7 +299,7 @@ cdef class SegmentScan:
             self.c.chain = stored
             self.adrift = False
             return True
-        # The next record continues the computed checksum: only the stored one is damaged.
+        # The next record continues the computed checksum, so only the stored one is damaged.
         if plausible(p + h.length, left - h.length) and intact(p + h.length, computed):
             self.report(at + h.length - CHECKSUM_SIZE, CHECKSUM_SIZE, b"a damaged checksum; its record is whole")
             self.c.chain = computed
@@ -306,8 +309,8 @@ cdef class SegmentScan:
     cdef int put_right(self, size_t at, size_t length) noexcept nogil:
         """Correct and accept a DELETES or STATE record with one damaged byte.
 
-        Return 1 if the record was accepted, 0 if it has another kind or more damage, -1 without memory. 96 bits of
-        checksums prove the correction.
+        Return 1 if the record was accepted; 0 if it is of another kind or has more damage; -1 if memory is
+        short. 96 bits of checksums prove the correction.
         """
         cdef char[MEND_SIZE_MAX] record
         cdef RecordHeader h
@@ -327,7 +330,7 @@ cdef class SegmentScan:
         return 1 if self.take(at, record) == 0 else -1
 
     cdef bint goes_on(self, size_t at, RecordHeader* h) noexcept nogil:
-        """Return whether the next record confirms length and sequence of an erased message without a checksum."""
+        """Return whether the next record confirms length and sequence of an erased message with a wrong checksum."""
         cdef size_t behind = at + h.length, end
         cdef RecordHeader after
         if not plausible(self.p + behind, self.size - behind):
@@ -337,7 +340,7 @@ cdef class SegmentScan:
         return after.seq >= h.seq + (after.kind == KIND_MSG) and after.seq - h.seq < GAP_MAX
 
     cdef void judge_end(self, size_t at, size_t used) noexcept nogil:
-        """Decide whether the bytes at..used, after which no record fits, are a torn write or damage."""
+        """Decide whether the bytes at..used are a torn write or damage; no valid record follows them."""
         cdef RecordHeader h
         cdef size_t end = self.cut_at(used)
         cdef bint whole = plausible(self.p + at, self.size - at)
@@ -350,17 +353,17 @@ cdef class SegmentScan:
         if end and not whole and not self.unread and bad_pages() == self.bad_before \
                 and used - at >= RECORD_HEADER_SIZE:
             memcpy(&h, self.p + at, RECORD_HEADER_SIZE)
-            # A MSG has the next sequence, another record the last one.
+            # A MSG record has the next sequence, any other record the last one.
             if RECORD_SIZE_MIN <= h.length and h.length > end - at \
                     and h.seq + (h.kind != KIND_MSG) == self.c.base_seq + self.c.n:
                 self.report(at, used - at, b"the last write was cut short; it was never acknowledged")
                 return
         self.report(at, used - at, b"the last record is damaged")
         self.c.lost_bytes += used - at
-        self.c.end_damaged = True         # its sequence field may be the damage
+        self.c.end_damaged = True         # its sequence field may be the damaged part
 
     cdef bint is_cut_in_checksum(self, size_t at, size_t length, size_t end) noexcept nogil:
-        """Return whether a write was torn at `end`, within the checksum of a record that is valid up to there."""
+        """Return whether a write was torn at `end`, inside the checksum of a record that is valid up to there."""
         cdef size_t begin = at + length - CHECKSUM_SIZE
         cdef uint64_t computed
         cdef bint sound = True
@@ -370,10 +373,10 @@ cdef class SegmentScan:
         return memcmp(&computed, self.p + begin, end - begin) == 0
 
     cdef size_t cut_at(self, size_t used) noexcept nogil:
-        """Return the offset at which a write was torn whose last nonzero byte is before `used`, or 0 if it is damage.
+        """Return the offset at which a write was torn, if its last nonzero byte is before `used`; 0 if it is damage.
 
-        A power loss tears a write at a sector, a kill at a page. The written bytes may themselves end with zeros,
-        which reach up to the page and are followed by the zeros of reserved space.
+        A power loss tears a write at a sector, a kill at a page. The written bytes may themselves end with
+        zeros: these reach to the end of the page, and the zeros of reserved space follow them.
         """
         cdef size_t page = (used + self.shift + PAGE_SIZE - 1) // PAGE_SIZE * PAGE_SIZE - self.shift
         if (used + self.shift) % SECTOR_SIZE == 0:
@@ -387,7 +390,7 @@ cdef class SegmentScan:
     cdef size_t resync(self, size_t at) noexcept nogil:
         """Return the offset of the next record with a valid checksum or check, or 0 if there is none.
 
-        The work is limited, since a client may have sent bytes that look like long records everywhere.
+        The work is limited: a client may have sent bytes that look like the start of long records everywhere.
         """
         cdef uint64_t before = 0
         cdef uint32_t length = 0
@@ -406,7 +409,7 @@ cdef class SegmentScan:
 
     # -- contents of records -----------------------------------------------------------------------------------
     cdef int take(self, size_t at, const char* record) noexcept nogil:
-        """Add the record at `at` to the contents; `record` are its bytes in the image or in a corrected copy."""
+        """Add the record at `at` to the contents; `record` points to it in the image, or to a corrected copy."""
         cdef RecordHeader h
         cdef uint64_t[2] state
         cdef int failed = 0
@@ -443,12 +446,12 @@ cdef class SegmentScan:
             self.c.meta_at = at + RECORD_HEADER_SIZE
             self.c.meta_size = h.length - RECORD_SIZE_MIN
         if at == self.c.mark_end and (h.kind == KIND_FOOTER or h.kind == KIND_META):
-            self.c.mark_end += h.length         # they are no effect of an entry
+            self.c.mark_end += h.length         # this record is not an effect of an entry
         self.after_damage = 0
         return failed
 
     cdef void note_mark(self, size_t at, RecordHeader* h) noexcept nogil:
-        """Note the mark in a STATE record, if it has one. After a hole no mark counts."""
+        """Note the mark in a STATE record, if it has one. After a hole, marks are ignored."""
         if h.length >= RECORD_SIZE_MIN + MARK_SIZE_MIN and self.hole_at == 0:
             self.c.mark_at, self.c.mark_size = at + RECORD_HEADER_SIZE, h.length - RECORD_SIZE_MIN
             self.c.mark_end = at + h.length
@@ -460,7 +463,7 @@ cdef class SegmentScan:
             return -1
         for i in range(n):
             memcpy(&seq, record + RECORD_HEADER_SIZE + i * 8, 8)
-            if seq > h.seq:             # the removal of a later message
+            if seq > h.seq:             # a removal of a message that comes later
                 self.report(at, h.length, b"the removal of a later sequence: not believed")
                 return 0
             self.c.removals[self.c.n_removals + i] = seq | ERASED_BIT if h.flags & FLAG_ERASED else seq
@@ -500,14 +503,14 @@ cdef class SegmentScan:
         return 0
 
     cdef bint follows(self, uint64_t before) noexcept nogil:
-        """Return whether the next entry can have the sequence `before`: the gaps of a segment have a common limit."""
+        """Return whether the next entry can have the sequence `before`: the total of gaps in a segment is limited."""
         cdef uint64_t expected = self.c.base_seq + self.c.n
         if before > SEQ_MAX:
             return False
         return before <= expected or before - expected + (self.c.n - self.c.messages) < GAP_MAX
 
     cdef int fill_gap(self, uint64_t before) noexcept nogil:
-        """Add dead entries, without messages or lost, up to, but excluding, the sequence `before`."""
+        """Add dead entries, of gaps or losses, up to, but not including, the sequence `before`."""
         cdef uint64_t first = self.c.base_seq + self.c.n
         if self.after_damage and first < before:
             with gil:
@@ -516,7 +519,7 @@ cdef class SegmentScan:
         return self.c.add_gap(before)
 
     cdef uint32_t subject_place(self, const char* name, uint32_t size) noexcept nogil:
-        """Return the position of the subject's row, added if absent, or NO_PLACE if memory is short."""
+        """Return the position of the subject's row, which is added if absent; NO_PLACE if memory is short."""
         cdef SubjectRow* row
         cdef uint32_t place
         if self.c.n_subjects:

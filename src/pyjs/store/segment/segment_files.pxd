@@ -12,12 +12,12 @@ cdef class SegmentFiles:
     cdef bytes meta                         # the stream's metadata, for META records; b"": unknown
     cdef list unsynced                      # paths of segments written since the last sync
     cdef list found                         # paths of segments that a killed process may not have synced
-    cdef readonly list replaced             # open_files.ReplacedFiles, which the next job closes
-    cdef bint names_unsynced                # the directory changed
-    cdef public int64_t ids_from            # a file with later messages keeps their ids; INT64.high: none does
-    cdef readonly dict last_times           # path of a retired segment with such messages -> time of its last one
-    cdef readonly dict kept                 # the same for those that were renamed
-    cdef public tuple names_above           # directories found at the start; the first job syncs them
+    cdef readonly list replaced             # open_files.ReplacedFiles, which the next sync job closes
+    cdef bint names_unsynced                # names in the directory changed since the last sync
+    cdef public int64_t ids_from            # ids of later messages are still needed; INT64.high: none are
+    cdef readonly dict last_times           # path of a retired segment with needed ids -> time of its last message
+    cdef readonly dict kept                 # the same for files that were renamed to keep their ids
+    cdef public tuple names_above           # directories that the start found; the first job syncs them
 
     cdef bint keeps_ids(self, int64_t last_ts) noexcept nogil
     cdef void wrote(self, str path) except *

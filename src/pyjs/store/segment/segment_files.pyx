@@ -10,7 +10,8 @@ from pyjs.store.open_files import OpenFiles
 
 cdef int64_t TIME_MAX = INT64.high
 
-# A file could not be opened: clients may hold all descriptors, or permissions are wrong. Nothing was lost.
+# Errors that only mean that a file could not be opened: no descriptors left, or wrong permissions. Nothing is
+# lost.
 UNOPENED = (*SHORTAGES, errno.EACCES)
 
 
@@ -37,7 +38,7 @@ cdef class SegmentFiles:
         return f"{self.directory}/{number:08d}.seg"
 
     cdef bint keeps_ids(self, int64_t last_ts) noexcept nogil:
-        """Return whether the ids in a file whose last message has this time are still needed."""
+        """Return whether ids in a file are still needed; `last_ts` is the time of its last message."""
         return last_ts >= self.ids_from and self.ids_from != TIME_MAX
 
     cdef void wrote(self, str path) except *:

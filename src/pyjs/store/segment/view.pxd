@@ -1,13 +1,13 @@
-"""View: memory with the plain image of one segment file, filled where it is read."""
+"""View: memory with the plain image of one segment file, filled on demand."""
 from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.store.index.sequences cimport Filled
 
 cdef class ViewCache:
     """The views of all streams of a node, under one limit of bytes."""
-    cdef public uint64_t held_max   # maximum of filled bytes
-    cdef readonly uint64_t held     # filled bytes
-    # Address of each View -> None, least recently used first. A freed view leaves it.
+    cdef public uint64_t held_max   # maximum number of filled bytes
+    cdef readonly uint64_t held     # number of filled bytes
+    # Address of each View -> None, least recently used first. A view that is freed is removed.
     cdef dict views
     cdef uint64_t reads             # number of records read in views
 
@@ -20,11 +20,11 @@ cdef inline void note_use(ViewCache cache, Filled* filled) noexcept nogil:
     filled.used = cache.reads
 
 cdef class View:
-    """The image of a segment in private memory. Readers that point into it keep it alive."""
+    """The image of a segment in private memory. Readers that point into it hold a reference to it."""
     cdef ViewCache cache
-    cdef object owner               # a weak reference to the SegmentMaps
-    cdef uint32_t number            # of the segment
-    cdef uint64_t held              # bytes that were filled in
+    cdef object owner               # a weak reference to the SegmentMaps that has this view
+    cdef uint32_t number            # number of the segment
+    cdef uint64_t held              # number of its filled bytes
     cdef uint64_t looked_at         # `reads` at the last check by make_room
     cdef object room                # an mmap that is never closed
     cdef char* memory               # of `room`
@@ -32,7 +32,7 @@ cdef class View:
     cdef Filled filled
     cdef object image               # store/format/outer_header.PlainImage
     cdef bint passing               # created by a bulk read, which frees it after the segment
-    cdef dict torn                  # chunk -> (up to where it was read, places in it that could not be)
+    cdef dict torn                  # chunk -> (how far it was read, unreadable places in it)
 
     cdef int fill(self, object fd, uint64_t begin, uint64_t end, uint64_t limit) except -1
     cdef int put(self, const char* data, uint64_t at, size_t n) except -1

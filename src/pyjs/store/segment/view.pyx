@@ -1,14 +1,15 @@
-"""View: memory with the plain image of one segment file, filled where it is read.
+"""View: memory with the plain image of one segment file, filled on demand.
 
-A compressed or encrypted segment cannot be mapped, so its records are read from memory of the image's size. A read
-fills the chunk of 64 KiB of its record: the image (store/format/image) decrypts or decompresses it, and a bit marks
-it as filled. Writes to the open segment are copied here too, if the view holds its end.
+A compressed or encrypted segment cannot be mapped, so its records are read from memory that has the size of
+the image. A read fills the 64 KiB chunk that contains the record: the image (store/format/image) decrypts or
+decompresses it, and a bit marks the chunk as filled. Writes to the open segment are also copied to the view,
+if it has the end of the image.
 
-A chunk with unreadable or damaged places has no bit, so every read in it comes through here, and records outside
-those places are served.
+A chunk with unreadable or damaged places is never marked as filled, so every read in it is checked here.
+Records outside those places can be read.
 
-All views of a node share one limit of bytes, set in their ViewCache. The least recently used views are freed first,
-by their owner; noting a use costs one store instruction (`used`).
+All views of a node share one limit of bytes, set in their ViewCache. The least recently used views are freed
+first, by their owner. Marking a view as used costs one store instruction (`used`).
 
 Knows nothing of records. Compiled: the message path reads records here as in a map (benchmarks/, JetStream rows with
 `key`).
@@ -23,14 +24,15 @@ from pyjs.store.index.sequences cimport CHUNK_BITS
 
 cdef enum:
     CHUNK_SIZE = 65536          # 1 << CHUNK_BITS; also the chunk size of compressed files
-    VIEWS_MAX = 1024            # each is a map of a segment's size, and a process may have 65,530
-    READS_KEPT = 4              # a reader has finished with a record before that many others are read
-# Filled bytes of all streams: 1,024 places that are read at the same time, or eight segments of 8 MiB that were
-# read from end to end. Reading a freed view again costs 0.2 ms: a map and a chunk.
+    VIEWS_MAX = 1024            # a view is a map of a segment's size; a process can have 65,530 maps
+    READS_KEPT = 4              # when this many other records were read, a reader has finished with a record
+# Filled bytes of all streams. Enough for 1,024 places that are read at the same time, or for eight segments
+# of 8 MiB that are read completely. Reading a view again after it was freed costs 0.2 ms: one map and one
+# chunk.
 HELD_MAX = 64 << 20
 
 
-@cython.no_gc                        # numbers only; a View that the collector frees still needs them
+@cython.no_gc    # it has only numbers, and a View that the garbage collector frees still needs them
 cdef class ViewCache:
     def __init__(self, uint64_t held_max=HELD_MAX) -> None:
         self.held_max = held_max
@@ -41,7 +43,7 @@ cdef class ViewCache:
         return len(self.views)
 
     cdef int make_room(self) except -1:
-        """Free views until the rest is within the limit, first those not used since the last such check."""
+        """Free views until the rest is within the limit, beginning with those not used since the last call."""
         cdef View view
         cdef size_t address, left = 2 * len(self.views)
         while self.is_over() and left:
@@ -60,7 +62,7 @@ cdef class ViewCache:
         return self.held > self.held_max or len(self.views) > VIEWS_MAX
 
 
-@cython.no_gc_clear                 # so that `leave` finds the cache at the end
+@cython.no_gc_clear                 # `leave` still needs the cache at the end
 cdef class View:
     def __cinit__(self, ViewCache cache not None, owner, uint32_t number, image, uint64_t size):
         from pyjs.base.file_map import blank_memory     # imported lazily: not needed at start-up
@@ -93,23 +95,23 @@ cdef class View:
         return self.cache.make_room() if self.cache.is_over() else 0
 
     cdef int give_up(self) except -1:
-        """Make the owner forget this view."""
+        """Make the owner drop its reference to this view."""
         owner = self.owner()
         if owner is not None:
             owner.drop_map(self.number)
-        self.leave()                    # even if the owner does not know it
+        self.leave()                    # even if the owner has no reference to it
         return 0
 
     cdef void leave(self) noexcept:
-        """Leave the cache, after the owner has forgotten this view."""
+        """Remove this view from the cache; the owner has already dropped it."""
         self.cache.views.pop(<size_t> <void*> self, None)
         self.cache.held -= self.held
         self.held = 0
 
     cdef int fill(self, object fd, uint64_t begin, uint64_t end, uint64_t limit) except -1:
-        """Fill the bytes begin..end. Return 0, or 1 if some of them cannot be read.
+        """Fill the bytes begin..end. Returns 0, or 1 if some of them cannot be read.
 
-        The file is open as `fd`; its image currently has `limit` bytes.
+        `fd` is the open file; its image has `limit` bytes at present.
         """
         cdef uint64_t chunk
         limit = min(limit, self.size)
@@ -132,7 +134,7 @@ cdef class View:
         if holes:
             begin = read_to
         elif f.begin <= begin < f.end:
-            begin = f.end               # a part of the last chunk, which grows, is already filled
+            begin = f.end               # a part of the last chunk is already filled: that chunk grows
         if begin < end:
             data, more = self.image.read_around(begin, end - begin)
             memcpy(self.memory + begin, <const char*> data, min(<uint64_t> len(data), end - begin))
@@ -151,7 +153,7 @@ cdef class View:
         return 0
 
     cdef int put(self, const char* data, uint64_t at, size_t n) except -1:
-        """Copy bytes that were just written, if the bytes before them are filled."""
+        """Copy bytes that were just written to the file, if the bytes before them are filled."""
         if self.filled.end == at and self.filled.begin < at and at + n <= self.size:
             memcpy(self.memory + at, data, n)
             self.filled.end = at + n

@@ -2,13 +2,14 @@
 
     consumers.a = consumers.b = entry*          entry = MARK | envelope of store/format/meta
 
-The generation of an envelope is the number of its entry; numbers are consecutive. The first entry of a file is its
-head, with the number of entries that were written together with it. An entry that is damaged in one copy is read
-from the other; its mark finds the next entry. Bytes that do not fit at the end of both copies are an append that a
-kill interrupted before the client got an answer. A number missing in both copies is damage: it may be a consumer.
+The generation of an envelope is the number of its entry; numbers are consecutive. The first entry of a file
+is its head; it has the number of entries that were written together with it. An entry that is damaged in one
+copy is read from the other copy; the mark helps to find the entry after it. Invalid bytes at the end of both
+copies are an append that a kill interrupted before the client got an answer. A number that is missing in both
+copies is damage: the entry may have been a consumer.
 
-A list is rewritten as a whole, one copy after the other; each new copy is durable before it replaces the old one. Of
-two copies with different heads, the one with the higher number counts.
+A list is rewritten as a whole, one copy after the other; each new copy is durable before it replaces the old
+one. If the copies have different heads, the one with the higher number is valid.
 
 Knows nothing of configurations and states.
 """
@@ -39,12 +40,12 @@ if TYPE_CHECKING:
     from pyjs.base.disk import Disk
     from pyjs.store.crypt.keys import StreamKey
 
-MARK = b"\xffLISTED\xfe"  # never in UTF-8
+MARK = b"\xffLISTED\xfe"  # these bytes never occur in UTF-8
 HEAD, PUT, DROP = "head", "put", "drop"
 NUMBER_MAX = 1 << 62
 NAME = "consumers"
 IDENT_DIGITS_MAX = 20
-LIVE, REMOVED, UNKNOWN = range(3)  # owner of a directory: a consumer, a deleted consumer, not in the list
+LIVE, REMOVED, UNKNOWN = range(3)  # whose directory it is: a consumer's, a deleted consumer's, or not in the list
 
 
 @dataclass(eq=False, slots=True)
@@ -52,10 +53,10 @@ class Listed:
     """A consumer in the list."""
 
     name: str
-    ident: int  # number of the entry that created it
+    ident: int  # number of the entry that created the consumer
     created_ns: int
     config: dict[str, Any]
-    state: bytes | None  # its first snapshot; None: that entry is lost
+    state: bytes | None  # its first snapshot; None: the entry with it is lost
 
     def values(self) -> dict[str, Any]:
         """Return the entry that creates the consumer."""
@@ -69,7 +70,7 @@ class Problem:
     path: str
     at: int
     what: str
-    torn: bool  # the end of a write that a kill interrupted
+    torn: bool  # it is the end of a write that a kill interrupted
 
     def __str__(self) -> str:
         return f"{self.path} at {self.at}: {self.what}"
@@ -88,7 +89,7 @@ class Copy:
 
     @property
     def last(self) -> int:
-        """Return the number of the last whole entry, or 0 if there is none."""
+        """Return the number of the last complete entry, or 0 if there is none."""
         return max(self.entries, default=0)
 
 
@@ -97,11 +98,11 @@ class ConsumerList:
     """The merged copies of a list."""
 
     live: dict[str, Listed] = field(default_factory=dict)
-    dropped: set[tuple[str, int]] = field(default_factory=set)  # name and ident
+    dropped: set[tuple[str, int]] = field(default_factory=set)  # name and ident of deleted consumers
     last: int = 0  # number of the last entry
     count: int = 0  # entries
-    size: int = 0  # bytes of a copy that has all of them
-    gaps: list[tuple[int, int]] = field(default_factory=list)  # ranges of numbers that no copy has
+    size: int = 0  # bytes of a complete copy
+    gaps: list[tuple[int, int]] = field(default_factory=list)  # ranges of numbers that are missing in both copies
     problems: list[Problem] = field(default_factory=list)
     clean: bool = True  # both copies are equal and intact
     sealed: bool = True  # in an encrypted stream: every entry is encrypted
@@ -138,7 +139,7 @@ class Owners:
         self._dropped = {state_name(*each) for each in found.dropped}
 
     def owner_of(self, name: str) -> int:
-        """Return LIVE or REMOVED, or UNKNOWN if no entry names the directory `name`."""
+        """Return LIVE or REMOVED, or UNKNOWN if no entry belongs to the directory `name`."""
         escaped, _, digits = name.rpartition(".")
         ident = int(digits) if digits.isdecimal() and len(digits) < IDENT_DIGITS_MAX else 0
         live = self._live.get(escaped, 0)
@@ -162,7 +163,7 @@ def encode_list(first: int, entries: list[dict[str, Any]], key: StreamKey | None
 def load_list(
     disk: Disk, directory: str, opener: Opener, ends: tuple[int, int] | None = None
 ) -> ConsumerList:
-    """Return the list of a stream; `ends` limits the bytes read from each copy.
+    """Return the list of a stream; `ends` limits how many bytes of each copy are read.
 
     Raises:
         UnknownFormat: another version wrote an entry.
@@ -177,25 +178,25 @@ def load_list(
         except FileNotFoundError as error:
             found.append((path, error))
         except OSError as error:
-            if error.errno != errno.EIO:  # EIO is permanent, a lack of descriptors is not
+            if error.errno != errno.EIO:  # EIO is permanent; a lack of descriptors is not
                 raise
             found.append((path, error))
     errors = [data for _, data in found if isinstance(data, OSError)]
     if all(data == b"" or isinstance(data, FileNotFoundError) for _, data in found):
-        return ConsumerList()  # they may have been about to be created
+        return ConsumerList()  # the server was perhaps killed before it created them
     if len(errors) == len(found):
         raise next(error for error in errors if not isinstance(error, FileNotFoundError))
     return read_list(found, opener)
 
 
 def is_intact(disk: Disk, directory: str, ends: tuple[int, int], opener: Opener) -> bool:
-    """Return whether both copies can be read and are equal and whole up to `ends`.
+    """Return whether both copies are readable, equal, and complete up to `ends`.
 
-    Ten times as fast as `load_list`, since only the head is decoded: for a thread, which delays the event loop while
-    it computes. An entry that is being written may make it False.
+    Ten times as fast as `load_list`, since only the head is decoded. Meant for a thread: its computing delays
+    the event loop. The result may be False while an entry is being written.
 
     Raises:
-        UnknownFormat, Locked: as of `load_list`.
+            UnknownFormat, Locked: as load_list does.
     """
     try:
         first, second = (
@@ -306,7 +307,7 @@ def _merged(copies: list[Copy]) -> ConsumerList:
             found.problems.append(Problem(copy.path, copy.size, f"it lacks {missing} entries", True))
         found.clean = found.clean and not copy.problems and not missing
     if all(each.torn for each in found.problems) and {copy.last for copy in copies} == {found.last}:
-        found.problems = []  # an unfinished creation was never acknowledged
+        found.problems = []  # an unfinished creation was never acknowledged, so this is no problem
     return found
 
 

@@ -1,17 +1,20 @@
-"""The state of one consumer: a snapshot, and a log of the changes since.
+"""The state of one consumer: a snapshot, and a log of the changes since then.
 
-A generation g is two files that begin with the same envelope of store/format/meta, which holds the snapshot:
+A generation g consists of two files that begin with the same envelope of store/format/meta, which has the
+snapshot:
 
     snap.<g> = envelope
     log.<g>  = envelope entry*          entry = size u32 | 0 u32 | checksum u64 | delta
 
-little-endian. The checksum is XXH64 of size and delta with the previous entry's checksum as seed; the first
-entry's seed is the envelope's checksum. So one damaged byte always leaves an intact snapshot. An entry that does
-not fit ends the log: applying later entries could move the ack floor too far, while ending there only causes
-redeliveries. A new generation is complete before the files of the old one are removed.
+little-endian. The checksum is XXH64 of size and delta, seeded with the previous entry's checksum; the first
+entry's seed is the envelope's checksum. Because there are two envelopes, one damaged byte always leaves an
+intact snapshot. The log ends at the first entry with a wrong checksum: applying later entries could move the
+ack floor too far, while ending there only causes redeliveries. A new generation is complete before the files
+of the old one are removed.
 
-The first snapshot may be durable elsewhere, before the directory exists. `append` then creates the directory and the
-first generation, without a sync; that snapshot is the state until an envelope of the first generation is intact.
+The first snapshot may be durable elsewhere before the directory exists. `append` then creates the directory
+and the first generation, without a sync; until an envelope of that generation is intact, the first snapshot
+is the state.
 
 In an encrypted stream the envelope is encrypted with the data key, and each delta with a key of the generation.
 `load` rewrites plain files encrypted.
@@ -48,17 +51,17 @@ from pyjs.store.state.log_sync import Done, LogSync
 ENTRY = struct.Struct("<IIQ")
 FIRST = 1  # generation
 NUMBER_DIGITS_MAX = 19  # of a generation, a u64
-ASIDE = ".damaged-"  # before the name of a file that is no longer read
-SEED_SIZE = 24  # the end of an encrypted envelope, tag and checksum: unique to each envelope
+ASIDE = ".damaged-"  # prefix of files that are not read any more
+SEED_SIZE = 24  # bytes at the end of an encrypted envelope (tag and checksum), unique to each envelope
 
 
 class NextState(NamedTuple):
-    """A generation that the caller writes; both files hold the envelope."""
+    """A generation for the caller to write; both files begin with the envelope."""
 
     directory: str
     generation: int
     envelope: bytes
-    replaced: tuple[str, ...]  # files of the generation before
+    replaced: tuple[str, ...]  # files of the previous generation
 
     def path_of(self, kind: str) -> str:
         """Return the path of the file of a kind, "snap" or "log"."""
@@ -66,7 +69,7 @@ class NextState(NamedTuple):
 
 
 class OpenLogs:
-    """Open descriptors of recently written logs (opening one costs as much as four writes), and their syncs."""
+    """The descriptors of recently written logs (opening a file costs as much as four writes), and their syncs."""
 
     def __init__(self, disk: Disk, files: OpenFiles | None = None, sync: LogSync | None = None) -> None:
         self.sync = sync or LogSync(disk)
@@ -86,12 +89,12 @@ class ConsumerStateFile:
     ) -> None:
         self._disk = disk
         self._directory = directory
-        self._first = first  # the first snapshot, which is durable elsewhere
+        self._first = first  # the first snapshot, if it is durable elsewhere
         self._logs = logs or OpenLogs(disk)
         self._key = key
-        self._sealer: Sealer | None = None  # of this generation's deltas
+        self._sealer: Sealer | None = None  # encrypts the deltas of this generation
         self._generation = 0
-        self._newest = 0  # highest generation handed out; it may have files if a write failed
+        self._newest = 0  # highest generation so far; after a failed write, some of its files may exist
         self._start = 0  # offset of the log's first entry, after its envelope
         self._end = 0  # size of the log; _start <= _end
         self._chain = 0  # checksum of its last entry
@@ -107,7 +110,7 @@ class ConsumerStateFile:
         return self._start
 
     def begun(self) -> None:
-        """Continue from the first snapshot; the first `append` or `snapshot` creates the directory."""
+        """Continue after the first snapshot; the first `append` or `snapshot` creates the directory."""
         assert self._first is not None, "it is kept elsewhere"
         self._generation = FIRST
 
@@ -129,14 +132,14 @@ class ConsumerStateFile:
         self._chain = checksum
 
     def when_synced(self, done: Done) -> None:
-        """Call `done` when everything appended so far is durable, or with the error if a sync failed."""
+        """Call `done` when everything appended so far is durable, or with the error of a failed sync."""
         self._logs.sync.when_synced(self._path("log", self._generation), done)
 
     def snapshot(self, data: bytes) -> None:
-        """Start a new generation with `data`, durable on return, and remove the previous one.
+        """Start a new generation with `data`, and remove the previous one; `data` is durable on return.
 
         Raises:
-            OSError: the old generation still holds everything that was appended, or the new one is complete.
+                OSError: either the old generation still has everything that was appended, or the new one is complete.
         """
         generation = max(self._newest, self._generation) + 1
         envelope = encode(KIND_STATE, generation, {"state": data}, self._key)
@@ -149,9 +152,9 @@ class ConsumerStateFile:
         self._remove_others()
 
     def next_state(self, data: bytes) -> NextState:
-        """Return a new generation with `data` for a thread to write; call `took` once it is durable.
+        """Return a new generation with `data`, for a thread to write; call `took` once it is durable.
 
-        Until then `append` is forbidden. If writing failed, the next call must be `snapshot`.
+        Until then `append` must not be called. If writing failed, call `snapshot` next.
         """
         self._newest = max(self._newest, self._generation) + 1
         replaced = tuple(self._path(kind, self._generation) for kind in ("snap", "log"))
@@ -170,7 +173,7 @@ class ConsumerStateFile:
         """Write both files of the first generation; the sync of the log also syncs their names.
 
         Raises:
-            OSError: the first snapshot is still the state.
+                OSError: the first snapshot is still the state.
         """
         assert self._first is not None, "a snapshot comes first"
         envelope = encode(KIND_STATE, FIRST, {"state": self._first}, self._key)
@@ -195,9 +198,10 @@ class ConsumerStateFile:
                 self._logs.sync.forget(self._path(kind, number))
 
     def load(self, *, seal: bool = True) -> tuple[bytes, list[bytes], list[str]]:
-        """Return (snapshot, deltas, problems) of the stored state; without `seal` nothing is written.
+        """Return (snapshot, deltas, problems) of the stored state. If `seal` is False, nothing is written.
 
-        `append` continues after the deltas. If there are problems, the caller should end them with `snapshot`.
+        `append` continues after the deltas. If there are problems, the caller should call `snapshot`, which
+        ends them.
 
         Raises:
             CorruptRecord: no snapshot is intact.
@@ -211,8 +215,8 @@ class ConsumerStateFile:
         for number in numbers:
             found = self._read_generation(number, problems)
             if found is not None:
-                self._generation = numbers[0]  # a new generation must not meet files of a damaged one
-                if number == numbers[0] and not problems:  # otherwise a new one is begun, and synced
+                self._generation = numbers[0]  # a new generation must not use names of a damaged one
+                if number == numbers[0] and not problems:  # otherwise a new generation begins, which is synced
                     self._logs.sync.adopted(self._path("log", number), bool(found[1]))
                 if seal and self._key is not None and self._sealer is None:
                     self._seal(*found)
@@ -232,10 +236,10 @@ class ConsumerStateFile:
         raise CorruptRecord(self._directory, 0, "; ".join(map(str, problems)))
 
     def set_aside(self) -> list[str]:
-        """Rename every file to a name that no start reads; return the new paths. Call `snapshot` next, for new files.
+        """Rename every file to a name that no start reads; return the new paths. The next call must be `snapshot`.
 
         Raises:
-            OSError: some files keep their names.
+                OSError: some files were not renamed.
         """
         for number, kind in self._files():
             self._logs.files.close(self._path(kind, number))
@@ -245,7 +249,7 @@ class ConsumerStateFile:
     # -- parts ---------------------------------------------------------------------------------------------
 
     def _seal(self, state: bytes, deltas: list[bytes]) -> None:
-        """Rewrite plain files encrypted: first the log, with all deltas or none."""
+        """Rewrite plain files encrypted: the log first, with either all deltas or none."""
         generation = self._generation + 1
         envelope = encode(KIND_STATE, generation, {"state": state}, self._key)
         self._sealer = self._sealer_of(envelope)
@@ -263,14 +267,14 @@ class ConsumerStateFile:
         self._remove_others()
 
     def _entry(self, delta: bytes, chain: int) -> tuple[bytes, int]:
-        """Return the log entry of a delta that follows the entry with checksum `chain`, and its own checksum."""
+        """Return the log entry of a delta, and its checksum; `chain` is the checksum of the entry before it."""
         if self._sealer is not None:
             delta = self._sealer.seal(delta, b"")
         checksum: int = xxhash.xxh64_intdigest(len(delta).to_bytes(4, "little") + delta, chain)
         return ENTRY.pack(len(delta), 0, checksum) + delta, checksum
 
     def _sealer_of(self, envelope: bytes) -> Sealer | None:
-        """Return the cipher for the deltas after an envelope, or None if they are plain."""
+        """Return the cipher for the deltas after an envelope, or None if they are not encrypted."""
         if self._key is None or not is_sealed(envelope):
             return None
         return self._key.sealer(b"log" + envelope[-SEED_SIZE:])
@@ -282,12 +286,12 @@ class ConsumerStateFile:
         self._logs.sync.began(path)
 
     def _sync_names(self) -> None:
-        """Make the names of the files and of the directory durable; the first log may never have been synced."""
+        """Make the names of the files and of their directory durable; the first log may not have been synced yet."""
         self._disk.sync_dir(self._directory)
         self._disk.sync_dir(self._directory.rpartition("/")[0])
 
     def _is_first_torn(self, numbers: list[int]) -> bool:
-        """Return whether the first generation was not durable yet when the server was killed."""
+        """Return whether the server was killed before the first generation was durable."""
         paths = [self._path(kind, number) for number, kind in self._files()]
         return max(numbers, default=0) <= FIRST and all(is_torn(self._disk.read_file(path)) for path in paths)
 
@@ -317,13 +321,13 @@ class ConsumerStateFile:
         try:
             return self._disk.read_file(path)
         except OSError as error:
-            if error.errno != errno.EIO:  # EIO is permanent, a lack of descriptors is not
+            if error.errno != errno.EIO:  # EIO is permanent; a lack of descriptors is not
                 raise
             problems.append(error)
             return None
 
     def _entries(self, number: int, envelope: bytes, log: bytes, problems: list[Exception]) -> list[bytes]:
-        """Return the deltas of a log and continue at its end, which is before the first entry that does not fit."""
+        """Return the deltas of a log, and continue at its end: before the first entry with a wrong checksum."""
         at, chain, deltas = len(envelope), _checksum_of(envelope), []
         self._sealer = sealer = self._sealer_of(envelope)
         while at + ENTRY.size <= len(log):

@@ -1,9 +1,9 @@
-"""Consumer logs with unsynced bytes, and the jobs that sync them.
+"""Consumer logs that have unsynced bytes, and the jobs that sync them.
 
-Works like the syncs of a stream's store: `begin_sync` returns a job for any thread, `finish_sync` handles its result.
-A job opens the files by their paths: a log's own descriptor may be closed at any time, and syncing a file covers
-writes through every descriptor. A missing file was replaced by a later generation, which is durable, or was removed
-with its consumer.
+Works like the syncs of a stream's store: `begin_sync` returns a job for any thread, `finish_sync` handles its
+result. A job opens the files by path, since a log's own descriptor may be closed at any time; syncing a file
+covers writes through all descriptors. If a file is missing, a later generation that is durable has replaced
+it, or it was removed with its consumer.
 
 After a failed sync `is_lost` is true, and the consumer must start a new generation.
 """
@@ -29,8 +29,8 @@ class LogSyncJob:
     def __init__(self, disk: Disk, paths: list[str], new: set[str]) -> None:
         self._disk = disk
         self._paths = paths
-        self._new = new  # logs whose names and directories are not durable either
-        self.together: Together | None = None  # None: syncs its logs alone
+        self._new = new  # logs whose file names and directories are not durable yet
+        self.together: Together | None = None  # None: this job syncs each log by itself
         self.failed: list[str] = []
 
     def __call__(self) -> Exception | None:
@@ -57,9 +57,10 @@ class LogSyncJob:
 
 
 class LogSync:
-    """The unsynced logs of all consumers. Calls `ask` once when the caller should call `begin_sync`.
+    """The unsynced logs of all consumers. Calls `ask` once, when the caller should call `begin_sync`.
 
-    With `always` jobs are small, since other clients wait; otherwise one job syncs all writes of the interval.
+    If `always` is set, jobs are small, since clients wait for them; otherwise one job syncs all writes of the
+    interval.
     """
 
     def __init__(
@@ -73,17 +74,17 @@ class LogSync:
         self._waiting: dict[str, list[Done]] = {}  # unsynced log -> callbacks, in order of writes
         self._new: set[str] = set()
         self._lost: set[str] = set()
-        self._job: LogSyncJob | None = None  # the running job, for `_syncing`
+        self._job: LogSyncJob | None = None  # the running job, which syncs `_syncing`
         self._syncing: dict[str, list[Done]] = {}
 
     def began(self, path: str) -> None:
-        """Note a new log, which may replace a removed one."""
+        """Note a new log, which may have the path of a removed one."""
         self._lost.discard(path)
         self._new.add(path)
         self.wrote(path)
 
     def adopted(self, path: str, has_entries: bool) -> None:
-        """Note a log found at the start: a killed process may not have synced its name and entries."""
+        """Note a log found at the start, whose name and entries may not have been synced by a killed process."""
         self._new.add(path)
         if has_entries:
             self.wrote(path)
@@ -100,7 +101,7 @@ class LogSync:
         self._waiting[path].append(done)
 
     def is_lost(self, path: str) -> bool:
-        """Return whether a sync of the log failed, after which appending to it is forbidden."""
+        """Return whether a sync of the log failed; after that, nothing may be appended to it."""
         return path in self._lost
 
     def forget(self, path: str) -> None:

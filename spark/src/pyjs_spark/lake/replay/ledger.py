@@ -2,9 +2,10 @@
 
     {"v": 1, "definition": {...}, "created": "...", "batch": 3, "low": 2000001, "high": 3000001, "state": "begun"}
 
-`created` is the creation time of the archived stream. A batch is begun before its first message and done after the
-last acknowledgement; after a kill in between the next run repeats the same batch, even if the archive has changed.
-Each write names the revision that it has read, so of two concurrent runs of one replay, one fails.
+`created` is the creation time of the archived stream. A batch is marked as begun before its first message,
+and as done after its last acknowledgement. After a kill in between, the next run repeats the same batch, even
+if the archive has changed. Each write states the revision that was read before, so of two concurrent runs of
+one replay, one fails.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ class Ledger:
 
     definition: Mapping[str, Any]
     created: str  # of the archived stream
-    batch: int = 0  # the last that was begun, or 0
+    batch: int = 0  # the last batch that was begun, or 0
     low: int = 1
     high: int = 1
     state: str = DONE
-    revision: int = 0  # of the key; not part of the value
+    revision: int = 0  # revision of the key; not part of the value
 
     @property
     def next(self) -> int:
@@ -58,7 +59,7 @@ def check_same(found: Replay, ledger: Ledger, created: str) -> None:
 
 
 def read(client: Client, found: Replay, created: str) -> Ledger:
-    """Return the stored progress of this replay; without a key, the progress of a new replay.
+    """Return the stored progress of this replay; without a key, that of a new replay.
 
     `created` is the creation time of the stream.
     """
@@ -78,7 +79,7 @@ def write(client: Client, found: Replay, ledger: Ledger) -> Ledger:
         return replace(ledger, revision=revision)
     last = read(client, found, ledger.created)
     if replace(last, revision=ledger.revision) == ledger:
-        return last  # our own write, whose answer was lost
+        return last  # this write succeeded before, and its answer was lost
     raise WriterReplaced(f"id={found.id}: another run of this replay goes on at the same time; this one ends")
 
 
@@ -87,6 +88,6 @@ def _key(found: Replay) -> str:
 
 
 def _keys(client: Client, found: Replay) -> Keys:
-    from pyjs_spark.write.keys import Keys  # needs pyarrow
+    from pyjs_spark.write.keys import Keys  # imported lazily: needs pyarrow
 
     return Keys(client, found.options)

@@ -1,9 +1,9 @@
-"""Subject mappings, in the words of NATS: `orders.> -> replay.orders.>`, `orders.*.new -> new.$1`.
+"""Subject mappings in the notation of NATS: `orders.> -> replay.orders.>`, `orders.*.new -> new.$1`.
 
-The first mapping whose source matches a subject gives its destination. `$1`, or `{{wildcard(1)}}`, is the token that
-the first `*` of the source matched; `>` at the end is the rest, which its `>` matched. A subject without a match is
-not mapped, which the caller must handle. The JVM applies the mappings: each is a regular expression and a replacement
-in Java's syntax.
+The first mapping whose source matches a subject gives its destination. `$1`, or `{{wildcard(1)}}`, is the
+token that the first `*` of the source matched; a final `>` is the rest, which the source's `>` matched. A
+subject without a match is not mapped; the caller must handle that. The JVM applies the mappings: each is a
+regular expression and a replacement in Java's syntax.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ def parse(said: str) -> Mapping:
 
 
 def _compact(token: str) -> str:
-    """Return {{ wildcard( 1 ) }} as $1; other tokens stay unchanged."""
+    """Return {{ wildcard( 1 ) }} as $1; return any other token unchanged."""
     return f"${_number(token)}" if _number(token) else token
 
 
 def _plain(tokens: Iterable[str]) -> str:
-    """Return the subject of some tokens, with wildcards as $1, so that equal mappings have equal texts."""
+    """Return a subject from tokens, with wildcards as $1, so that equal mappings have equal texts."""
     return ".".join(_compact(token) for token in tokens)
 
 
@@ -96,7 +96,7 @@ def _wrong(said: str, why: str) -> OptionError:
 def pattern_of(subjects: Iterable[str]) -> str:
     """Return a regular expression for any of the subjects, valid in Python and in Java."""
     parts = [r"[.]".join(map(_regex, each.split("."))) for each in subjects]
-    return rf"(?s)\A(?:{'|'.join(parts)})(?!.)"  # Java and Python write the end of a text differently
+    return rf"(?s)\A(?:{'|'.join(parts)})(?!.)"  # Java and Python have different signs for the end of a text
 
 
 def _regex(token: str) -> str:

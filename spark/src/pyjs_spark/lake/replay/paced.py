@@ -1,7 +1,7 @@
 """Data source `jetstream-replay`: the sink, with the number of the `batch` and a `rate` in rows per second.
 
-A repeated write is recognised by the number of its batch, as in a streaming query. The publishing task pauses,
-because Spark buffers thousands of rows before it and passes them on at once.
+A repeated write is recognised by the number of its batch, as in a streaming query. The task that publishes
+does the pausing, because Spark buffers thousands of rows before it, and passes them on at once.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class PacedWriter(DataSourceArrowWriter):
         self._writer.commit(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Handle a partition that failed for good."""
+        """Handle a partition that failed permanently."""
         self._writer.abort(messages)
 
 
@@ -69,5 +69,5 @@ def paced(batches: Iterator[pa.RecordBatch], rate: int) -> Iterator[pa.RecordBat
         for at in range(0, batch.num_rows, piece):
             time.sleep(max(0.0, due_s - time.monotonic()))
             part = batch.slice(at, piece)
-            due_s = max(due_s, time.monotonic()) + part.num_rows / rate  # lost time is not made up for
+            due_s = max(due_s, time.monotonic()) + part.num_rows / rate  # never faster, to make up for lost time
             yield part

@@ -4,34 +4,34 @@
     kind = "replay"
     source = "/data/lake"                       # an archive that `archive` wrote
     format = "parquet"                          # or delta, iceberg
-    stream = "ORDERS"                           # whose messages
+        stream = "ORDERS"                           # the archived stream to replay
     target = "ORDERS_AGAIN"                     # the stream that stores them
-    id = "orders-again"                         # of this replay: the next run continues without repetition
+        id = "orders-again"                         # of this replay: the next run continues it, without repetition
     map = ["orders.> -> again.orders.>"]        # the first match is used; without a map, subjects stay
-    subjects = ["orders.new"]                   # only these, as they are in the archive
+        subjects = ["orders.new"]                   # only these subjects, as in the archive
     first_seq = 1000                            # only these sequences, both inclusive
     last_seq = 1999
-    since = "2026-11-20T00:00:00Z"              # only what was stored then; until is exclusive
+        since = "2026-11-20T00:00:00Z"              # only messages stored from then on; `until` is exclusive
     until = "2026-11-21T00:00:00Z"
-    rate = 10_000                               # messages a second at most
+        rate = 10_000                               # maximum messages per second
     msg_ids = "keep"                            # or origin: <stream>:<seq> for all
-    rows_per_batch = 1_000_000                  # sequences that are written at once
+        rows_per_batch = 1_000_000                  # sequences per batch
     master = "local[*]"
 
     [options]                                   # of the sink
     servers = "nats://127.0.0.1:4222"
 
-    [catalog]                                   # of Iceberg, as the archive has it
+        [catalog]                                   # of Iceberg, as for the archive
 
-Messages are written in the order of their sequences. Each has the headers of its original, without those that would
-have an effect again (Nats-Rollup, Nats-Expected-..., Nats-TTL), and in addition
+Messages are written in the order of their sequences. Each has the headers of its original, except those that
+would have an effect again (Nats-Rollup, Nats-Expected-..., Nats-TTL), and in addition
 
     Pyjs-Origin-Stream: ORDERS
     Pyjs-Origin-Seq: 1234
     Pyjs-Origin-Ts: 2026-11-20T19:19:45.123456789Z
 
-Its Nats-Msg-Id is that of the original, or `<stream>:<seq>` if the original has none or `msg_ids` is `origin`. Knows
-nothing of servers and files.
+Its Nats-Msg-Id is that of the original; if the original has none, or `msg_ids` is `origin`, it is
+`<stream>:<seq>`. Knows nothing of servers and files.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ ROWS_PER_BATCH = 1_000_000
 # Options that the pipeline sets itself.
 OWN = ("stream", "subject", "sinkid", "msgid", "msgidcolumn", "delivery")
 IDENTITY = ("stream", "target", "first_seq", "last_seq", "since_ns", "until_ns", "msg_ids")
-ID_MAX = 100  # the sink gets more after it
+ID_MAX = 100  # characters; the sink appends more
 
 
 _name = option_values.like(rf"(?!.*[*,]){option_values.STREAM_NAME}", "the name of one stream")
@@ -90,7 +90,7 @@ class Replay:
     target: str
     id: str
     options: SinkOptions
-    given: Table[str, str]  # the options as given, for Spark
+    given: Table[str, str]  # the options as given, in Spark's form
     maps: tuple[Mapping, ...] = ()
     subjects: tuple[str, ...] = ()  # (): all
     first_seq: int = 1
@@ -104,7 +104,7 @@ class Replay:
     catalog: Table[str, str] = field(default_factory=dict)
 
     def definition(self) -> dict[str, object]:
-        """Return the identity of this replay; progress with another identity cannot be continued."""
+        """Return what identifies this replay; stored progress with another identity cannot be continued."""
         lists = {"map": [str(each) for each in self.maps], "subjects": list(self.subjects)}
         return {**lists, **{name: getattr(self, name) for name in IDENTITY}}
 
@@ -156,7 +156,7 @@ def _check_order(found: Replay) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One batch: sequences [low, high), and the files that hold them."""
+    """One batch: sequences [low, high), and the files that contain them."""
 
     low: int
     high: int
@@ -166,7 +166,8 @@ class Batch:
 def batches(replay: Replay, files: list[File], at: int, until: int | None = None) -> list[Batch]:
     """Return the batches from sequence `at` on, in order; cut at multiples of rows_per_batch.
 
-    `until` is the end of a batch that an earlier run began; it is the first one, and is repeated as a whole.
+    `until` is the end of a batch that an earlier run began; that batch is the first one, and is repeated as a
+    whole.
     """
     end = min(max((file.high for file in files), default=at), replay.last_seq + 1)
     begun = [] if until is None else [(at, until)]

@@ -1,7 +1,7 @@
-"""Rows of a replay: the messages of an archive as rows for the sink, and those that cannot be written.
+"""Rows of a replay: messages of an archive as rows for the sink, and the check for rows that cannot be written.
 
-Spark expressions, computed by the JVM: no Python runs per message. Knows the archive's
-columns and the target's subjects, and no server.
+Spark expressions, which the JVM evaluates: no Python runs per message. Knows the archive's columns and the
+target's subjects, but no server.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 COLUMNS = "seq bigint, ts_ns bigint, subject string, headers map<string,array<string>>, data binary"
-HEADERS_SIZE = (  # of a message, as the sink counts them
+HEADERS_SIZE = (  # size of a message's headers, counted as the sink does
     "octet_length(msg_id) + aggregate(map_entries(headers), 0L, (sum, e) -> "
     "sum + aggregate(e.value, 0L, (part, v) -> part + octet_length(e.key) + octet_length(v) + 4))"
 )
-NOT_REPEATED = "(?i)(nats|pyjs)-.*"  # headers that a server or a sink would obey again
+NOT_REPEATED = "(?i)(nats|pyjs)-.*"  # headers that would have an effect again on a server or a sink
 
 
 def messages(spark: SparkSession, found: Replay, batches: Sequence[Batch]) -> DataFrame:
@@ -42,7 +42,7 @@ def messages(spark: SparkSession, found: Replay, batches: Sequence[Batch]) -> Da
         rows = rows.where(f.col("ts_ns") < found.until_ns)
     origin = f.concat(f.lit(f"{found.stream}:"), f.col("seq").cast("string"))
     given = f.expr("get(get(map_values(map_filter(headers, (k, v) -> lower(k) = 'nats-msg-id')), 0), 0)")
-    given = f.nullif(given, f.lit(""))  # no id for a server either
+    given = f.nullif(given, f.lit(""))  # an empty id is none, as on a server
     return rows.select(
         "seq",
         f.col("subject").alias("original"),
@@ -72,7 +72,7 @@ def _headers(found: Replay) -> Column:
     from pyspark.sql import functions as f
 
     kept = f.expr(f"map_filter(coalesce(headers, map()), (k, v) -> NOT k rlike '^{NOT_REPEATED}$')")
-    # Without a zone: a function of instants would use the zone of the session.
+    # Computed without a zone: functions of timestamps would use the zone of the session.
     second = f.expr(
         "replace(CAST(TIMESTAMP_NTZ'1970-01-01 00:00:00' + make_dt_interval(0, 0, 0, ts_ns DIV 1000000000) "
         "AS string), ' ', 'T')"
@@ -91,12 +91,12 @@ class Limits:
     """The limits of the target for one message."""
 
     subjects: Sequence[str]
-    size: int  # bytes of headers and payload, without the headers of the sink
-    headers_size: int  # the same of the headers alone
+    size: int  # bytes of headers and payload, except the headers that the sink adds
+    headers_size: int  # the same, for the headers only
 
 
 def check(spark: SparkSession, found: Replay, limits: Limits, batches: Sequence[Batch]) -> None:
-    """Refuse all rows, before the first write, if one of them cannot be written. Raises OptionError."""
+    """If a row cannot be written, refuse all rows before the first write. Raises OptionError."""
     from pyspark.sql import functions as f
 
     if not batches:
@@ -137,7 +137,7 @@ def _why(
 
 
 def _check_ids(rows: DataFrame) -> None:
-    """Check that no two originals share an id: within its duplicate window the target would keep only one."""
+    """Check that no two originals share an id: within its duplicate window, the target would store only one."""
     from pyspark.sql import functions as f
 
     twice = (

@@ -1,9 +1,9 @@
 """Runs of a replay: checks the archive, plans batches and writes them one after another.
 
-Each batch is one Spark job that ends with a single task, since the order of messages is guaranteed: the JVM reads the
-Parquet files, filters and maps, and the task passes the rows to the sink's delivery in the order of their sequences.
-A batch has the same rows in every attempt, so the sink recognises it by its number and writes nothing twice
-(ledger.py).
+Each batch is one Spark job that ends with a single task, because the order of messages is guaranteed: the JVM
+reads the Parquet files, filters and maps, and the task passes the rows to the sink in the order of their
+sequences. A batch has the same rows in every attempt, so the sink recognises it by its number and writes
+nothing twice (ledger.py).
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
     from pyjs_spark.write.marker import Progress
 
-SHOWN = 20  # batches that `explain` lists; --json has all
+SHOWN = 20  # batches that `explain` shows; --json has all of them
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The mode of a run."""
+    """The plan of a run."""
 
     ledger: Ledger
     batches: tuple[Batch, ...]
@@ -54,8 +54,8 @@ class Replayed:
 
     low: int
     high: int
-    rows: int  # with those that an earlier run had written
-    duplicates: int = 0  # those of them that the target did not store, since it already had their ids
+    rows: int  # including those that an earlier run had written
+    duplicates: int = 0  # rows that the target did not store, since it already had their ids
 
 
 # -- planning -------------------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def run(
         ReplayDiffers, WriterReplaced, PublishFailed: see pyjs_spark.errors; the sink (write/) raises them.
     """
     replay_rows.check(spark, found, _limits(found, planned), [each for each in planned.batches if each.files])
-    from pyjs_spark.lake.replay.paced import ReplaySource  # needs pyspark
+    from pyjs_spark.lake.replay.paced import ReplaySource  # imported lazily: needs pyspark
 
     activate(spark)
     spark.dataSource.register(ReplaySource)
@@ -151,14 +151,14 @@ def _write(spark: SparkSession, found: Replay, batch: Batch, number: int) -> Rep
 
 
 def _progress(found: Replay) -> Progress:
-    from pyjs_spark.write.marker import Progress  # needs pyarrow
+    from pyjs_spark.write.marker import Progress  # imported lazily: needs pyarrow
 
     return Progress(connected(found.options.connect), found.options, found.id)
 
 
 def _limits(found: Replay, planned: Plan) -> Limits:
     """Return the limits of the target for one message. Raises OptionError."""
-    from pyjs_spark.write import delivery  # needs pyarrow
+    from pyjs_spark.write import delivery  # imported lazily: needs pyarrow
     from pyjs_spark.write.rows import HEADERS_MAX, size_max
 
     client = connected(found.options.connect)
@@ -216,7 +216,7 @@ def _status(job: Job) -> Outcome:
 
 
 def _run_job(job: Job, session: Session) -> Outcome:
-    planned = plan(job.made)  # reports errors before Spark starts
+    planned = plan(job.made)  # called for its errors, before Spark starts
     done: list[Replayed] = []
     if planned.batches:
         with session() as spark:

@@ -1,7 +1,7 @@
 """The source of a replay: the archive of one stream, in Parquet files or in a table of Delta or Iceberg.
 
-All three consist of Parquet files, each with known sequences; only their lists differ. A
-table covers everything from its first sequence to its next one, a Parquet file only its own range.
+All formats consist of Parquet files with known sequences; only the way to list them differs. A table covers
+everything from its first sequence to its next one, a Parquet file only its own range.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _files(archive: ParquetArchive) -> Source | None:
 
 
 def _once(held: Iterable[File]) -> Iterator[File]:
-    """Yield the files except those covered by another one, which a compaction is about to remove."""
+    """Yield the files that no other file covers; a compaction is about to remove the covered ones."""
     end = 0
     for file in sorted(held, key=lambda each: (each.low, -each.high)):
         if file.high > end:
@@ -71,7 +71,7 @@ def _table(table: Table) -> Source | None:
             return None
         parts = _delta(table) if table.lake.format == "delta" else _iceberg(table)
         held = sorted(parts, key=lambda each: each.low)
-    whole = File("", record.first, record.next, 0)  # sequences in no file had no message
+    whole = File("", record.first, record.next, 0)  # sequences that are in no file had no message
     return Source(record.created, record.headers, [whole, *held])
 
 
@@ -85,7 +85,7 @@ def _delta(table: Table) -> Iterator[File]:
 
 
 def _below(path: str, folder: str) -> str:
-    """Return the path of a file listed by a table. Raises SparkError if it leads out of the table."""
+    """Return the path of a file listed by a table. Raises SparkError if the path leads out of the table."""
     if path.startswith("/") or "://" in path or ".." in path.split("/"):
         raise SparkError(f"{folder}: the table lists the file {path[:100]!r}, which is not below it")
     return path

@@ -1,11 +1,12 @@
-"""Archive of a stream as a Delta table, written by the Python library deltalake; no Spark, no JVM.
+"""Archive of a stream as a Delta table, written with the Python library deltalake; needs no Spark and no JVM.
 
-The application transaction `pyjs-archive` of the table's log is the progress: its version is the sequence after the
-last committed one. The library accepts the same version twice, so the version is read before each commit; and a
-commit must become the next version of the table, so that no other commit comes between the read and the commit. The
-identity of the stream is stored in the table's configuration.
+The progress is the application transaction `pyjs-archive` in the table's log: its version is the sequence
+after the last committed one. The library accepts the same version twice, so the version is read before each
+commit. A commit must become the next version of the table, so that no other commit comes between the read and
+the commit. The identity of the stream is stored in the table's configuration.
 
-Source: the protocol of Delta (transaction identifiers); deltalake's part of it: spark/tests/lake/test_tables.py.
+Source: the protocol of Delta (transaction identifiers). deltalake's behaviour:
+spark/tests/lake/test_tables.py.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class DeltaArchive(Table):
 
     def __init__(self, lake: Lake, stream: str) -> None:
         super().__init__(lake, stream)
-        if "%" in self.root:  # the library decodes it in places, and would then use another path
+        if "%" in self.root:  # the library decodes % in some places, and would use another path there
             raise OptionError(f"format=delta: the target {lake.root} has a % in its name; name another")
 
     def record(self) -> TableProperties | None:

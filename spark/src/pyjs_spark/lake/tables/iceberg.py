@@ -1,12 +1,13 @@
-"""Archive of a stream as an Iceberg table, written by the Python library pyiceberg; no Spark, no JVM.
+"""Archive of a stream as an Iceberg table, written with the Python library pyiceberg; needs no Spark and no JVM.
 
-Each snapshot that the archive commits has the property `pyjs.next`, the sequence after its last one. The newest
-snapshot with it is the progress, so a table that was rolled back is filled again; where snapshots have expired, the
-progress is the table's property of that name, which each commit sets as well. The table is partitioned by the day of
-`ts`.
+Each snapshot that the archive commits has the property `pyjs.next`, the sequence after its last one. The
+newest snapshot with this property is the progress, so a table that was rolled back is filled again. If such
+snapshots have expired, the progress is the table's property of the same name, which each commit also sets.
+The table is partitioned by the day of `ts`.
 
-The library repeats a commit on top of commits by others. An archive must not: two concurrent runs would both add
-their files. So each commit is tried once, and only on the snapshot that was read.
+If others have committed meanwhile, the library repeats a commit on top of theirs. An archive must not do
+that: two concurrent runs would both add their files. So each commit is tried once, and only on the snapshot
+that was read.
 
 The default catalog is an SQLite file in the root: pyiceberg's catalog of type sql named `pyjs`.
 
@@ -25,7 +26,7 @@ from pyjs_spark.lake.archive import TableFile, columns
 from pyjs_spark.lake.files import file_system
 from pyjs_spark.lake.tables.table import Table, TableProperties
 
-NAME = "pyjs"  # of the catalog, and in the environment: PYICEBERG_CATALOG__PYJS__...
+NAME = "pyjs"  # name of the catalog, also in the environment: PYICEBERG_CATALOG__PYJS__...
 NAMESPACE = "jetstream"
 NEXT = "pyjs.next"
 RETRIES = "commit.retry.num-retries"
@@ -78,7 +79,7 @@ class IcebergArchive(Table):
     def commit(self, table: Any, high: int, files: Sequence[TableFile]) -> None:
         """Add the files in one commit."""
         paths = [f"{self.parts}/{file.path}" for file in files]
-        table.metadata.properties[RETRIES] = "0"  # of this object alone; it is not written to the table
+        table.metadata.properties[RETRIES] = "0"  # only in this object; not written to the table
         with table.transaction() as change:
             change.set_properties({NEXT: str(high)})
             change.add_files(paths, snapshot_properties={NEXT: str(high)}, check_duplicate_files=False)
@@ -95,7 +96,7 @@ class IcebergArchive(Table):
         return self._catalog(is_made=False).load_table(self._name)
 
     def _check_unknown(self) -> None:
-        """Refuse a folder with a table that the catalog does not know. Raises OptionError."""
+        """Refuse a folder that contains a table that the catalog does not have. Raises OptionError."""
         system, base = file_system(self.folder)
         if system.get_file_info(f"{base}/metadata").type.name != "NotFound":
             raise OptionError(
@@ -108,13 +109,13 @@ class IcebergArchive(Table):
         return (self.lake.catalog.get("namespace", NAMESPACE), self.stream)
 
     def _catalog(self, *, is_made: bool) -> Any:
-        """Return the catalog; None if its file is missing and is not to be created."""
+        """Return the catalog; None if its file is missing and must not be created."""
         from pyiceberg.catalog import load_catalog
 
         said = {name: value for name, value in self.lake.catalog.items() if name not in ("name", "namespace")}
         name = self.lake.catalog.get("name", NAME)
         if said:
-            # A REST catalog expects the name of one of its warehouses, and would refuse a root.
+            # A REST catalog expects the name of one of its warehouses, and would refuse a path.
             is_rest = said.get("type") == "rest" or said.get("uri", "").startswith("http")
             return load_catalog(name, **({} if is_rest else {"warehouse": self.root}) | said)
         return self._own_catalog(name, is_made)
@@ -131,7 +132,7 @@ class IcebergArchive(Table):
 
 
 def check_own_catalog(root: str) -> None:
-    """Refuse a root that cannot hold the catalog's file. Raises OptionError."""
+    """Refuse a root in which the catalog's file cannot be stored. Raises OptionError."""
     if "://" in root:
         raise OptionError(
             f"format=iceberg: the target {root} is no folder that can hold a catalog; name one in [catalog] of a file"

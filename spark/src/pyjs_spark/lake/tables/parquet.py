@@ -1,14 +1,14 @@
-"""Archive of a stream as Parquet files; the name of a file has its first and last sequence.
+"""Archive of a stream as Parquet files; each file's name contains its first and last sequence.
 
     <root>/stream=<name>/date=<UTC day>/seq=<first>-<last>.parquet    both numbers with 19 digits
     <root>/stream=<name>/_archive.json      identity of the stream, and the options of the archive
-    <root>/stream=<name>/_none/             empty files of such names, for ranges without a message
+        <root>/stream=<name>/_none/             empty files with such names, for ranges without a message
     <root>/stream=<name>/_tmp/              files that are being written
 
-The names alone record the progress: the next run reads the sequences that no file covers, and after a kill it writes
-the unfinished files again. A file covers its whole range of sequences, including those without a message. No file is
-ever changed; a complete file is renamed into place by the driver. Any engine reads the archive as a table partitioned
-by stream and date, without the files that begin with `_`.
+The names alone are the progress: the next run reads the sequences that no file covers, and after a kill it
+writes the unfinished files again. A file covers its whole range of sequences, including those without a
+message. No file is ever changed: the driver renames complete files into place. Any engine can read the
+archive as a table partitioned by stream and date; files that begin with `_` are not part of it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pyjs_spark.options.reading import Options
 from pyjs_spark.read.plan import StreamState
 from pyjs_spark.read.ranges import ReadRange
 
-MOVES = 8  # at the same time
+MOVES = 8  # files moved at the same time
 NONE = "_none"  # the folder of empty files
 FILE = re.compile(r"seq=(\d{19})-(\d{19})\.parquet")
 
@@ -76,7 +76,7 @@ class ParquetArchive:
             raise SparkError(f"{path}: this says not whose archive it is; put back what was there") from None
 
     def prepare(self, holding: Holding, options: Options) -> None:
-        """Write the stream's identity, and remove the files that a killed run has left."""
+        """Write the stream's identity, and remove files that a killed run left behind."""
         self._system.create_dir(self._parts, recursive=True)
         self._system.delete_dir_contents(self._parts)
         if holding.said is None:
@@ -89,12 +89,12 @@ class ParquetArchive:
             write_text(self._root, f"stream={quoted(self._stream)}/_archive.json", json.dumps(claims))
 
     def begin(self, low: int) -> int:
-        """Return `low`: files may come in any order."""
+        """Return `low`, since files may be added in any order."""
         return low
 
     def add(self, after: int, done: Sequence[tuple[ReadRange, Sequence[TableFile]]]) -> list[Written]:
-        """Rename the files of ranges into place; return them, and the empty ones of ranges without a message."""
-        with ThreadPoolExecutor(MOVES) as pool:  # on S3 a move is a copy
+        """Rename the files of ranges into place. Return them, including empty ones for ranges without a message."""
+        with ThreadPoolExecutor(MOVES) as pool:  # on S3, a move is a copy
             placed = pool.map(self._placed, *zip(*done, strict=True)) if done else ()
             return [each for files in placed for each in files]
 
@@ -106,7 +106,7 @@ class ParquetArchive:
             placed.append(Written(self._stream, path, file.low, file.high, file.rows))
         if files:
             return placed
-        path = self._path(NONE, what.low, what.high)  # so that the range is not read again
+        path = self._path(NONE, what.low, what.high)  # an empty file, so that the range is not read again
         self._system.open_output_stream(path).close()
         return [Written(self._stream, path, what.low, what.high, 0)]
 
@@ -116,7 +116,7 @@ class ParquetArchive:
 
 
 def rows_in(system: Any, path: str, low: int, high: int) -> int:
-    """Return the rows of a Parquet file by its footer. Raises ValueError: damaged, or not all are of [low, high)."""
+    """Return the rows of a Parquet file from its footer. Raises ValueError: damaged, or a row outside [low, high)."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

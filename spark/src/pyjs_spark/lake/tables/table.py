@@ -1,4 +1,4 @@
-"""The table of one stream, as an archive uses it; the formats implement it. Knows nothing of any library."""
+"""The table of one stream, as an archive uses it; subclasses implement the formats. Knows nothing of any library."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from pyjs_spark.read.ranges import ReadRange
 INSTALL = "pip install 'pyjs-spark[lake]'"
 FORMATS = ("parquet", "delta", "iceberg")
 PART = re.compile(r"part-(\d{19})-[0-9a-f]{32}\.parquet")
-ORPHAN_AGE = timedelta(days=1)  # no run needs so long for one part
-TRIES_MAX = 5  # when maintenance of the table commits at the same time
+ORPHAN_AGE = timedelta(days=1)  # no run takes this long for one part
+TRIES_MAX = 5  # attempts, if maintenance of the table commits at the same time
 PACKAGES = {"delta": "deltalake", "iceberg": "pyiceberg"}
 
 
@@ -33,7 +33,7 @@ class Lake:
 
     root: str
     format: str = "parquet"  # or delta, iceberg
-    catalog: Mapping[str, str] = field(default_factory=dict)  # of Iceberg; empty: a file in root
+    catalog: Mapping[str, str] = field(default_factory=dict)  # of Iceberg; empty: a file in the root
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ class TableProperties:
     created: str  # the stream's time of creation
     subjects: tuple[str, ...]
     headers: str
-    first: int  # where the archive began
-    next: int  # after the last sequence that was committed
+    first: int  # the first sequence of the archive
+    next: int  # the sequence after the last committed one
     files: int = 0
 
     @classmethod
@@ -90,7 +90,7 @@ class Table(ABC):
         return Holding(state, ((record.first, record.next),), said, record.files)
 
     def prepare(self, holding: Holding, options: Options) -> None:
-        """Create the table, or remove the files of a killed run that were never committed."""
+        """Create the table, or remove files of a killed run that were never committed."""
         if holding.said is not None:
             self._remove_orphans(holding.next)
             return
@@ -111,7 +111,7 @@ class Table(ABC):
                 system.delete_file(info.path)
 
     def begin(self, low: int) -> int:
-        """Return the end of the table. Raises SparkError if ranges from `low` on were planned from another one."""
+        """Return the end of the table. Raises SparkError if ranges from `low` were planned from another end."""
         with told(self):
             record = self.record()
         if record is None or record.next > low:
@@ -119,7 +119,7 @@ class Table(ABC):
         return record.next
 
     def add(self, after: int, done: Sequence[tuple[ReadRange, Sequence[TableFile]]]) -> list[Written]:
-        """Commit the files of ranges if the table ends at `after`; return them."""
+        """If the table ends at `after`, commit the files of ranges and return them."""
         files = [file for _, own in done for file in own]
         with told(self):
             self.append(after, done[-1][0].high, files)
@@ -137,10 +137,10 @@ class Table(ABC):
         """Create the table."""
 
     def append(self, after: int, high: int, files: Sequence[TableFile]) -> None:
-        """Add the files if the table ends at `after`, and set its end to `high`, in one step.
+        """In one step, add the files if the table ends at `after`, and set its end to `high`.
 
         Raises:
-            SparkError: the table has another end; nothing was added.
+                SparkError: the table has another end; nothing was added.
         """
         for tries in range(1, TRIES_MAX + 1):
             table = self.loaded()
@@ -186,7 +186,7 @@ def check_installed(kind: str) -> None:
 
 @contextmanager
 def told(table: Table) -> Iterator[None]:
-    """Convert exceptions of a library to SparkErrors of one line, since libraries have no common error class."""
+    """Convert exceptions of a library to one-line SparkErrors, since libraries have no common error class."""
     try:
         yield
     except (SparkError, OSError):
