@@ -17,6 +17,7 @@ from tests.history.playing import Player, Seen
 
 SETTLE_S = 3.0  # until limits, acknowledgements and removals have taken effect on both
 PLAYS = 3  # a history differs if each of them does
+SHORTEN_S = 60.0  # the time for making one history shorter
 # Histories in which nats-server is wrong in a way that no rule of making.py can leave out.
 KNOWN = {
     67: "max_bytes holds for an atomic batch as a whole; in nats-server after each message (docs/compatibility.md)",
@@ -77,10 +78,11 @@ class Pair:
         return found
 
     def shortest(self, history: History, found: Difference) -> tuple[History, Difference]:
-        """Leave out operations as long as something still differs."""
+        """Leave out operations as long as something still differs, for at most about SHORTEN_S."""
+        deadline = time.monotonic() + SHORTEN_S
         history = with_operations(history, history.operations[: found.at + 1])
         at = len(history.operations) - 1
-        while at >= 0:
+        while at >= 0 and time.monotonic() < deadline:
             shorter = with_operations(history, history.operations[:at] + history.operations[at + 1 :])
             if (still := self.steady(shorter)) is not None:
                 history, found = shorter, still
