@@ -348,7 +348,7 @@ def lame_duck(servers: ThreeServers) -> Any:
         client.infos.clear()
     own = f"127.0.0.1:{servers.server('c').port}"
     servers.server("c").signal("USR2")
-    told = near.wait_info(lambda info: info.get("ldm"))
+    told = near.wait_info(lambda info: bool(info.get("ldm")))
     others = far.wait_info(lambda info: own not in info.get("connect_urls", []))
     found: list[object] = [
         own in told.get("connect_urls", []),
