@@ -217,10 +217,10 @@ def direct_gets(servers: ThreeServers) -> Any:
     """Get messages directly through every server, one and in a batch."""
     made(servers, "GET", num_replicas=3, allow_direct=True)
     acks(Asker(servers.client("a")), "GET.x", 4)
+    for name in NAMES:  # any replica may answer, also one that is behind
+        servers.wait_page(name, "/jsz?streams=1&acc=A", lambda page: _last_seqs(page).get("GET") == 4)
     found: list[object] = []
     for name in NAMES:
-        asker = Asker(servers.client(name))
-        asker.until("$JS.API.DIRECT.GET.GET", lambda value: value.get("n") == 3, {"last_by_subj": "GET.x"})
         client = servers.client(name)
         for body, count in (({"seq": 2}, 1), ({"seq": 9}, 1), ({"batch": 3, "seq": 1}, 4)):
             data = json.dumps(body).encode()
@@ -231,6 +231,12 @@ def direct_gets(servers: ThreeServers) -> Any:
             found.append([[head.partition("Nats-Time-Stamp")[0], payload] for _, head, payload in got])
             client.send(b"UNSUB 1\r\n")
     return found
+
+
+def _last_seqs(page: Any) -> dict[str, int]:
+    """Return the last sequence of each stream that a server has."""
+    (account,) = page["account_details"]
+    return {each["name"]: each["state"]["last_seq"] for each in account["stream_detail"]}
 
 
 def removals(servers: ThreeServers) -> Any:
@@ -348,7 +354,7 @@ def lame_duck(servers: ThreeServers) -> Any:
         client.infos.clear()
     own = f"127.0.0.1:{servers.server('c').port}"
     servers.server("c").signal("USR2")
-    told = near.wait_info(lambda info: info.get("ldm"))
+    told = near.wait_info(lambda info: bool(info.get("ldm")))
     others = far.wait_info(lambda info: own not in info.get("connect_urls", []))
     found: list[object] = [
         own in told.get("connect_urls", []),

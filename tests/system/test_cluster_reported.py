@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from raft.tests.conftest import is_here
 from tests.conformance.harness.asker import Asker
-from tests.conformance.harness.cluster import NAMES, ThreeServers, three
+from tests.conformance.harness.cluster import NAMES, NodeClient, ThreeServers, three
 from tests.conformance.harness.process import ServerFailed, our_command, peer_command
 
 if not (is_here() and os.environ.get("PYJS_CLUSTER_PROCESSES")):
@@ -175,15 +175,19 @@ class Scene:
             client.send(b"SUB _INBOX.c 1\r\nPUB %b _INBOX.c %d\r\n%b\r\n" % (subject, len(body), body))
             until_s = time.monotonic() + 1.5
             while time.monotonic() < until_s:
-                client.fence()
-                for frame in client.take():
-                    if frame[2]:
-                        client.send(b"PUB %b 0\r\n\r\n" % frame[2])
-                        client.fence()
-                        if json.loads(frame[4])["n"] == len(self.acked) - 1:
-                            return True
+                if len(self.acked) - 1 in self._acknowledged(client):
+                    return True
                 time.sleep(0.02)
         return False
+
+    def _acknowledged(self, client: NodeClient) -> list[int]:
+        """Acknowledge what a client got; return the numbers of the messages."""
+        client.fence()
+        got = [frame for frame in client.take() if frame[2]]
+        for frame in got:
+            client.send(b"PUB %b 0\r\n\r\n" % frame[2])
+        client.fence()
+        return [json.loads(frame[4])["n"] for frame in got]
 
 
 def flip(path: Path, at: int, count: int = 1) -> None:
