@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     Steps: TypeAlias = "Generator[None, None, Trouble | None]"
 
 UNAVAILABLE = "unavailable"
+_IN_DOUBT = (
+    "in doubt after a power cut, waits for {}: if that is lost, request SERVER.ACCEPT_LOSS (docs/cluster.md)"
+)
 STEP = 1000  # streams checked in one turn: about a millisecond
 
 
@@ -103,7 +106,9 @@ def _bad_request(wanted: Wanted) -> Trouble | None:
 def _meta_trouble(member: MemberNode) -> Trouble | None:
     """Return the problem of the cluster's metadata, or None."""
     text = ""
-    if not member.machine.leader:
+    if not member.machine.leader and member.meta_group and (missing := member.missing(member.meta_group)):
+        text = f"JetStream metadata is {_IN_DOUBT.format(missing)}"
+    elif not member.machine.leader:
         text = "JetStream has not established contact with a meta leader"
     elif not member.is_caught_up:
         text = "JetStream is not current with the meta leader"
@@ -173,6 +178,8 @@ def _why_not_current(member: MemberNode, accounts: Accounts, assigned: Assignmen
     if machine is None:
         missing = "group node missing" if assigned.config.num_replicas > 1 else ""
         return member.trouble(assigned) or missing
+    if missing := member.missing(machine.group):
+        return _IN_DOUBT.format(missing)
     if machine.waits:
         return machine.waits
     if machine.catch_up is not None:

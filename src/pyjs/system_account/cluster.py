@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 STEP_DOWN = "$JS.API.META.LEADER.STEPDOWN"
 REMOVE_SERVER = "$JS.API.SERVER.REMOVE"
 EVACUATE_SERVER = "$JS.API.SERVER.EVACUATE"
+ACCEPT_LOSS = "$JS.API.SERVER.ACCEPT_LOSS"  # nats-server has none; the server that is named answers
 RESPONSES = {
     STEP_DOWN: "meta_leader_stepdown_response",
     REMOVE_SERVER: "meta_server_remove_response",
     EVACUATE_SERVER: "meta_server_evacuate_response",
+    ACCEPT_LOSS: "meta_server_accept_loss_response",
 }
 
 
@@ -43,6 +45,7 @@ def ask(node: Node, system: Account, request: Request) -> Generator[Step, None, 
         STEP_DOWN: operators.step_down,
         REMOVE_SERVER: operators.remove_server,
         EVACUATE_SERVER: operators.evacuate_server,
+        ACCEPT_LOSS: operators.accept_loss,
     }
     try:
         fields = yield from handlers[subject](request.payload)

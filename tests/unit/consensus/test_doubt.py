@@ -219,7 +219,7 @@ def test_a_group_that_lacks_a_lost_replica_goes_on_when_an_operator_accepts_the_
     assert not doubts.accept(GROUP, turn.now)
 
     hosts.step(700)
-    assert not (first.leads(GROUP) or other.leads(GROUP))
+    assert not any(node.leads(GROUP) for node in (first, other))
     assert doubts.missing(GROUP, turn.now) == [leader.number]
     assert not other.consensus.doubts.accept(GROUP, turn.now)
     assert doubts.accept(GROUP, turn.now)

@@ -79,6 +79,9 @@ GET_MSG_REQUEST = Struct(
 STEPDOWN_REQUEST = Struct("JSApiLeaderStepdownRequest", {"placement": struct(struct_of(Placement))})
 SERVER_REMOVE_REQUEST = Struct("JSApiMetaServerRemoveRequest", {"peer": STRING, "peer_id": STRING})
 SERVER_EVACUATE_REQUEST = Struct("JSApiMetaServerEvacuateRequest", {"peer": STRING, "peer_id": STRING})
+ACCEPT_LOSS_REQUEST = Struct(
+    "JSApiMetaServerAcceptLossRequest", {"peer": STRING, "account": STRING, "stream": STRING}
+)
 PEER_REMOVE_REQUEST = Struct("JSApiStreamRemovePeerRequest", {"peer": STRING})
 BULK_LIST_REQUEST = Struct("BulkListRequest", {"offset": INT64})
 BULK_READ_REQUEST = Struct(

@@ -333,6 +333,20 @@ class MemberNode:
         with suppress(Refused):
             self.consensus.transfer(group, node)
 
+    def missing(self, group: int) -> str:
+        """Return the servers whose replicas a group in doubt waits for; "": it waits for none."""
+        nodes = [] if self.consensus is None else self.consensus.doubts.missing(group, self._turn.now)
+        known = self.machine.state.servers
+        return ", ".join(known[node].name if node in known else f"number {node}" for node in nodes)
+
+    def accept_loss(self, group: int) -> bool:
+        """Let a group go on without the replicas that it waits for; return whether it waits for any."""
+        missing = self.missing(group)
+        if not missing or self.consensus is None:
+            return False
+        self._host.log.warn(f"An operator accepts that what {missing} had of group {group} is lost")
+        return self.consensus.doubts.accept(group, self._turn.now)
+
     # -- other servers -----------------------------------------------------------------------------------------
 
     def tell(self, node: int, note: Note) -> None:

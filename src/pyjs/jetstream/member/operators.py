@@ -112,6 +112,29 @@ class Operators:
         node = self._named(body, stream_requests.SERVER_EVACUATE_REQUEST)
         return (yield from self._done(ServerEvacuating(node, True), "success"))
 
+    def accept_loss(self, body: bytes) -> Answer:
+        """On the server that is named, let a group go on although replicas that it waits for are lost.
+
+        The group is that of a stream or, if none is named, of the metadata.
+
+        Raises:
+            ApiError: it waits for none, there is no such server or stream, or the request is invalid.
+        """
+        member, state = self._member, self._member.machine.state
+        errcodes.BAD_REQUEST.raise_if(not body)
+        given = stream_requests.read(body, stream_requests.ACCEPT_LOSS_REQUEST, True)
+        peer, name = given.get("peer", ""), given.get("stream", "")
+        if peer != member.server_name:
+            is_known = any(each.name == peer for each in state.servers.values())
+            errcodes.CLUSTER_SERVER_NOT_MEMBER.raise_if(member.machine.leads and not is_known)
+            return None
+        stream = state.stream(given.get("account", ""), name) if name else None
+        errcodes.STREAM_NOT_FOUND.raise_if(bool(name) and stream is None)
+        if not member.accept_loss(member.meta_group if stream is None else stream.group):
+            raise errcodes.BAD_REQUEST.detailed("the group waits for no replica that may be lost")
+        yield None
+        return {"success": True}
+
     def _named(self, body: bytes, request: Struct) -> int:
         """Return the server that a request names, or whose peer id it has. Raises ApiError."""
         errcodes.BAD_REQUEST.raise_if(not body)
