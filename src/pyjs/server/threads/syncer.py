@@ -56,7 +56,7 @@ class Syncer:
         self._due: deque[Syncing] = deque()  # streams that have not been asked for a job yet
         self._works: list[Work] = []  # the jobs so far
         self._timer: asyncio.TimerHandle | None = None
-        self._drained: Callable[[], None] | None = None  # called when everything is synced; None: no drain is running
+        self._drained: Callable[[], None] | None = None  # called when everything is synced; None: no drain
         self._drain_until = 0.0  # time after which the drain no longer waits for writes
 
     def after_turn(self) -> None:
