@@ -169,7 +169,7 @@ class MessagesCheck:
     def _judge_end(self, seen: Read, file: SegmentFile, c: SegmentContents, last: bool) -> None:
         """Decide by the FOOTER, or by the mark of an encrypted segment, whether the end of a segment is missing."""
         ended = c.sealed or (file.image.marked and c.end == len(file.data) and not last)
-        footer = bool(c.problems) and c.problems[-1][:2] == (c.end, FOOTER_SIZE)  # it lacks only the FOOTER
+        footer = bool(c.problems) and c.problems[-1][:2] == (c.end, FOOTER_SIZE)  # only the footer is missing
         if not (ended or footer or seen.cut is not None):
             seen.room = max(len(file.data), SEGMENT_SIZE) // RECORD_SIZE
             seen.bare = not (last or c.problems)

@@ -200,7 +200,7 @@ class Server:
         try:
             if isinstance(trust.resolver, UrlResolver):
                 trust.resolver.get = get
-                await asyncio.to_thread(trust.resolver.fetch, "")  # raises if the account server is silent
+                await asyncio.to_thread(trust.resolver.fetch, "")  # raises if the server does not answer
                 await asyncio.to_thread(self.node.start_trust)  # at this point nothing else uses the node
             else:
                 self.node.start_trust()
