@@ -37,7 +37,7 @@ DIRECTIVES = {
     "initializedcheck": False,
     "cdivision": True,
     "embedsignature": False,
-    "auto_pickle": False,  # these objects are never pickled, and the code for it is a tenth of the compiler's work
+    "auto_pickle": False,  # never pickled, and the code for it is a tenth of the compiler's work
     "binding": True,
     "profile": False,
     "freethreading_compatible": False,

@@ -283,7 +283,7 @@ class Node(Host):
         try:
             yield from self.jetstream.start_steps()
         except BaseException:
-            failed, self.jetstream = self.jetstream, None  # without the lock of the store, JetStream must not be used
+            failed, self.jetstream = self.jetstream, None  # JetStream must not be used without the lock
             failed.stop()
             raise
 

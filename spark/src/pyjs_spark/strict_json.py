@@ -15,7 +15,7 @@ MAYBE_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # half of a pair, or the start of
 
 def loads(said: bytes | str) -> Any:
     """Return the decoded JSON. Raises ValueError."""
-    text = said if isinstance(said, str) else bytes(said).decode()  # json would accept halves encoded in UTF-8 too
+    text = said if isinstance(said, str) else bytes(said).decode()  # json would accept halves in UTF-8 too
     try:
         found = json.loads(text)
         if MAYBE_HALF.search(text):

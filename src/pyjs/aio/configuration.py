@@ -18,7 +18,7 @@ from pyjs.config.values import ConfigMap, Data, Entry, Value
 from pyjs.server.system.config_file import read_file
 
 if TYPE_CHECKING:
-    from pyjs.models import ServerOptions  # imported by programs that use models, since pyjs.models needs pydantic
+    from pyjs.models import ServerOptions  # imported lazily: pyjs.models needs pydantic
 
 # The path of a configuration file, Options, or a model.
 Source: TypeAlias = "str | os.PathLike[str] | Options | ServerOptions"

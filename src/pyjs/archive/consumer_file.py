@@ -34,7 +34,7 @@ class ConsumerState:
 
     delivered: tuple[int, int]
     ack_floor: tuple[int, int]
-    pending: list[tuple[int, int, int]]  # (stream_seq, consumer_seq, time in ns) of each delivery, in any order
+    pending: list[tuple[int, int, int]]  # (stream_seq, consumer_seq, time in ns) of each delivery; any order
     redelivered: dict[int, int]  # stream_seq -> number of deliveries after the first one
 
 

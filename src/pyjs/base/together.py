@@ -26,7 +26,7 @@ class Together:
 
     def begin(self) -> None:
         """Sync the file system."""
-        with suppress(OSError):  # after an error, files are synced one by one, which shows the file that fails
+        with suppress(OSError):  # after an error, files are synced one by one, which shows the bad file
             fd = self._disk.open_directory(self._directory)
             try:
                 self._disk.sync_filesystem(fd)

@@ -57,7 +57,7 @@ class Cluster:
         self.options = options
         self.routes: dict[str, Route] = {}  # open routes, by the id of the other server
         self.greeting: set[Route] = set()  # routes that are not open yet
-        self.dials_made: dict[str, Route] = {}  # routes on which CONNECT was sent without an answer yet, by server id
+        self.dials_made: dict[str, Route] = {}  # routes with CONNECT sent but not answered, by server id
         self.port = options.port  # for routes; the shell sets the actual port
         self.lame_duck = False
         self._mesh = Mesh(self)

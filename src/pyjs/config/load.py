@@ -252,7 +252,7 @@ def changes(old: Options, new: Options) -> list[Change]:
                 not path and "." in attr
             ):
                 continue
-            if attr == "websocket":  # reading it again loads the certificates; nothing else in the block may change
+            if attr == "websocket":  # reading it again loads the certificates; only these may change
                 before, after = _without(before, "tls", "place"), _without(after, "tls", "place")
             if attr == "cluster.tls":
                 before, after = _without(before, "place"), _without(after, "place")

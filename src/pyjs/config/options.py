@@ -226,7 +226,7 @@ class JetStreamOptions:
     sync_always: bool = False  # PubAcks and acks are answered after fdatasync
     scrub_rate: int = 8 << 20  # bytes per second that the scrub reads; 0: off
     domain: str = ""
-    unique_tag: str = ""  # prefix of a server tag; in a cluster, replicas are placed on servers with different tags
+    unique_tag: str = ""  # prefix of a server tag; in a cluster, replicas go to servers with different tags
     key: str = ""  # wraps the data keys of file streams; "": no encryption
     prev_key: str = ""  # the previous key, to unwrap older data keys; "": none
     cipher: str = "chacha"  # of new streams: chacha or aes
@@ -475,7 +475,7 @@ class Options:
         configured = self.accounts.get(account)
         if configured is not None and configured.jetstream is not None:
             return configured.jetstream
-        if self.operator_keys or account != GLOBAL_ACCOUNT:  # in operator mode, the accounts are those of tokens
+        if self.operator_keys or account != GLOBAL_ACCOUNT:  # in operator mode, tokens define accounts
             return None
         others = [each for each in self.accounts if each not in (GLOBAL_ACCOUNT, self.system_account)]
         return None if others else AccountJetStreamOptions()

@@ -115,7 +115,7 @@ class States:
         self._faults = faults
         self._wait_ns = wait_ns
         self._making: deque[Made] = deque()
-        self._waiting: deque[tuple[int, Made, bytes]] = deque()  # time at which to use a state, the state, its bytes
+        self._waiting: deque[tuple[int, Made, bytes]] = deque()  # time to use a state, the state, its bytes
 
     @property
     def is_idle(self) -> bool:

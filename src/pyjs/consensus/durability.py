@@ -41,7 +41,7 @@ class Due:
 
     kind: Waits
     token: int = 0  # for STORED: the engine's number of the writes
-    member: Member | None = None  # for the other kinds; if the group was opened again meanwhile, it is another member
+    member: Member | None = None  # for the other kinds; differs if the group was opened again
     index: int = 0  # for INSTALLED: of the snapshot
 
 

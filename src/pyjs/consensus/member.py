@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Committed: TypeAlias = tuple[int, int, int, bytes]  # index, term, kind, body
 
-DATA, EMPTY = int(EntryKind.DATA), int(EntryKind.EMPTY)  # plain ints, which compare faster than members of an enum
+DATA, EMPTY = int(EntryKind.DATA), int(EntryKind.EMPTY)  # plain ints compare faster than enum members
 ENTRY_COST = 64  # bytes of an entry in the log, in addition to its payload
 
 

@@ -80,7 +80,7 @@ class Outbox:
 
     def _send_parts(self, node: int, frames: bytes, keys: Sequence[Key], free: int) -> None:
         """Send the frames that fit, one after another."""
-        gaps: set[int] = set()  # groups of which a frame was dropped: the receiver would refuse the later ones
+        gaps: set[int] = set()  # groups with a dropped frame: the receiver would refuse the later ones
         load = _Load()
         for frame, wanted in split(frames, keys):
             payloads: list[bytes] | None = []

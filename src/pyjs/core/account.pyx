@@ -3,8 +3,8 @@
 Messages stay in their account. `publish` finds the route of the subject and delivers the message to each
 plain subscription, and to one member of each queue group, chosen at random among the members that accept it.
 
-Knows nothing of sockets; of JetStream it knows only whether an account has it. Compiled: every message passes
-`publish` (benchmarks/: core publish, 1-1, 1-10).
+Knows nothing of sockets. It does not depend on JetStream either, except for a flag: the account has it or not.
+Compiled: every message passes `publish` (benchmarks/: core publish, 1-1, 1-10).
 """
 from cpython.exc cimport PyErr_Clear
 from cpython.object cimport PyObject

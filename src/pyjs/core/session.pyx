@@ -2,9 +2,8 @@
 
 The read side loops over the parser: a publish goes to the account without any Python call, the other verbs
 (SUB, CONNECT, ...) are ordinary Python. The write side is a Sink: deliveries go to the output buffer, which
-is sent when the node's turn calls `flush_output`, after the stores have committed. Invariant: nothing is
-closed or unsubscribed during a delivery. A subscription at its UNSUB max, or a full buffer, is noted and
-handled in the turn.
+is sent when the node's turn calls `flush_output`, after the stores have committed. A delivery closes and
+unsubscribes nothing: the turn does that later if a subscription is at its UNSUB max or a buffer is full.
 
 Behaviour, texts and their order follow nats-server 2.15: tests/conformance/scenarios/{protocol,auth}.
 Compiled: benchmarks/, core publish, 1-1, 1-10. Long because the verbs of one connection share its state.
@@ -200,9 +199,8 @@ cdef class ClientSession(Sink):
     def receive_data(self, bytes data) -> bool:
         """Handle one read. Return False if the session has ended, so the caller must stop reading.
 
-        Input beyond this session's share of a turn is parsed in later turns (`resume_input`). Before the
-        login, so is input beyond the share that all sessions have together. If a second read arrives while
-        input waits, reading is paused.
+        Later turns (`resume_input`) parse the input beyond this session's share of a turn or, before the login,
+        beyond the share of all sessions. If a second read arrives while input waits, reading is paused.
         """
         if self.closing:
             return False

@@ -85,7 +85,7 @@ class StreamReport(Report):
     consumers: list[ConsumerReport] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     repairs: list[str] = field(default_factory=list)
-    gone: list[tuple[int, int]] = field(default_factory=list)  # ranges that were lost permanently before the repair
+    gone: list[tuple[int, int]] = field(default_factory=list)  # ranges lost permanently before the repair
 
     def lost_messages(self) -> int:
         """Return the number of messages lost to damage."""

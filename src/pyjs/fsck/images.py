@@ -29,7 +29,7 @@ class Files:
     key: StreamKey | None = None  # None: not encrypted, or the key is unknown
     codec: int = 0  # the compression of sealed segments
     meta: bytes = b""  # the stream's metadata, for the unencrypted META record of an encrypted segment
-    indexes: dict[str, bytes] = field(default_factory=dict)  # index files in the common file, by their usual paths
+    indexes: dict[str, bytes] = field(default_factory=dict)  # index files in the common file, by path
 
 
 @dataclass(eq=False, slots=True)

@@ -82,7 +82,7 @@ class MessagesCheck:
         self._report = report
         self._progress = progress
         self._read: list[Read] = []
-        self._lost: list[tuple[str, SegmentContents]] = []  # path, and contents of the index file, of lost segments
+        self._lost: list[tuple[str, SegmentContents]] = []  # lost segments: path, contents of the index file
         self._removals = bytearray()  # sequences, u64 each, from all segments
         self._floor = 0
         self._last_seq = 0
@@ -169,7 +169,7 @@ class MessagesCheck:
     def _judge_end(self, seen: Read, file: SegmentFile, c: SegmentContents, last: bool) -> None:
         """Decide by the FOOTER, or by the mark of an encrypted segment, whether the end of a segment is missing."""
         ended = c.sealed or (file.image.marked and c.end == len(file.data) and not last)
-        footer = bool(c.problems) and c.problems[-1][:2] == (c.end, FOOTER_SIZE)  # nothing but the footer is missing
+        footer = bool(c.problems) and c.problems[-1][:2] == (c.end, FOOTER_SIZE)  # only the footer is missing
         if not (ended or footer or seen.cut is not None):
             seen.room = max(len(file.data), SEGMENT_SIZE) // RECORD_SIZE
             seen.bare = not (last or c.problems)

@@ -269,7 +269,7 @@ def replay(
     delivered, floor = _sequence(state["delivered"][1]), _sequence(state["floor"][1])
     pending = {_sequence(entry[0]) for entry in state["pending"]}
     order = deque(sorted(pending))  # ascending; some of these are not pending any more
-    left = max(last - first, 0) + len(pending) + REPLAY_MIN  # limit of steps for replaying a log of this stream
+    left = max(last - first, 0) + len(pending) + REPLAY_MIN  # limit of steps for replaying the log
     acked = False
     for change in changes:
         for kind, seq, *more in decode(change):

@@ -193,7 +193,7 @@ def _missing(accounts: Accounts, wanted: Wanted) -> Trouble | None:
     if not wanted.account:
         return None
     engine = accounts.get(wanted.account)
-    if engine is None or not engine.streams:  # as in nats-server, an account is only found if it has stored streams
+    if engine is None or not engine.streams:  # as in nats-server: only accounts with stored streams are found
         return _no_account(wanted.account)
     if not wanted.stream:
         return None

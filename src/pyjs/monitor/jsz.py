@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 LIMIT = 1024
 STREAMS_STEP = 16  # streams and consumers reported between two yields: about half a millisecond
 CONSUMERS_STEP = 16
-CONSUMER_DEPTH = 6  # levels of JSON around the items: answer, account_details, its account, stream_detail and so on
+CONSUMER_DEPTH = 6  # levels of JSON around the items: answer, account_details, its account and so on
 STATS = ("memory", "storage", "reserved_memory", "reserved_storage", "accounts", "ha_assets")
 OPTIONAL = ("sync_always", "domain", "unique_tag", "strict")  # shown only if they are set
 TOTALS = ("streams", "consumers", "messages", "bytes", "total")

@@ -43,7 +43,7 @@ class Monitored:
     config_loaded_at_ns: int
     ready: bool = False  # clients are accepted
     certificate_ends: Callable[[TlsOptions], str] = no_certificate  # expiry for a port; "": no certificate
-    request_counts: dict[str, int] = field(default_factory=dict)  # path -> requests, for http_req_stats in /varz
+    request_counts: dict[str, int] = field(default_factory=dict)  # path -> requests; http_req_stats in /varz
 
     def num_subscriptions(self, account: Account) -> int:
         """Return the number of subscriptions in an account, without those that another worker reports."""

@@ -57,7 +57,7 @@ def sublist_stats(monitored: Monitored, accounts: list[Account]) -> JsonDict:
     finds = sum(a.subs.finds for a in accounts)
     hits = max(0, finds - sum(a.subs.misses for a in accounts))
     cached = sum(a.subs.num_cached() for a in accounts)
-    fanouts = [a.subs.cached_fanout() for a in accounts]  # (receivers of the widest route, receivers of all routes)
+    fanouts = [a.subs.cached_fanout() for a in accounts]  # receivers of (the widest route, all routes)
     return {
         "num_subscriptions": sum(map(monitored.num_subscriptions, accounts)),
         "num_cache": cached,

@@ -200,7 +200,7 @@ class Server:
         try:
             if isinstance(trust.resolver, UrlResolver):
                 trust.resolver.get = get
-                await asyncio.to_thread(trust.resolver.fetch, "")  # raises if the account server does not answer
+                await asyncio.to_thread(trust.resolver.fetch, "")  # raises if the server does not answer
                 await asyncio.to_thread(self.node.start_trust)  # at this point nothing else uses the node
             else:
                 self.node.start_trust()
@@ -445,7 +445,7 @@ class Server:
         if self.state is State.RUNNING:
             self.state = State.STOPPING
             self._stopping = self.loop.create_task(self._shut_down())
-            self._stopping.add_done_callback(lambda _: self.abort())  # also if it was cancelled before it began
+            self._stopping.add_done_callback(lambda _: self.abort())  # also if cancelled before it began
 
     async def stop(self) -> None:
         """Close the connections and the streams; the server cannot be started again."""

@@ -53,9 +53,7 @@ if TYPE_CHECKING:
     Given = dict[str, Any]
     Data = Generator[None, None, JsonDict]
 
-WITH_JETSTREAM = (
-    7  # capability flags used in clusters: JetStream, binary snapshots, Raft traffic in accounts
-)
+WITH_JETSTREAM = 7  # capability flags used in clusters: JetStream, binary snapshots, Raft traffic in accounts
 PLACE = re.compile(r" at offset \d+$")  # only the JetStream API shows this part of an error
 NOT_A_PROFILE = "profiles are not supported yet"
 NOT_AN_EXPVAR = "expvars are not supported yet"

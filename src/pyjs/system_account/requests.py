@@ -95,7 +95,7 @@ class SystemRequests:
         self._on(system, control + "LDM", lambda request: self.answers.start_lame_duck(request.payload))
         self._on(system, control + "RELOAD", lambda request: self._reloaded(system, request))
         if self._node.options.runs_jetstream:
-            from pyjs.system_account.purge import SUBJECT, purge  # imported lazily: only servers with streams need it
+            from pyjs.system_account.purge import SUBJECT, purge  # lazily: only servers with streams need it
 
             self._on(system, SUBJECT, lambda request: purge(self._node, system, request))
             if self._node.cluster is not None and not self._node.options.cluster.local:
@@ -104,7 +104,7 @@ class SystemRequests:
                 for subject in RESPONSES:
                     self._on(system, subject, lambda request: ask(self._node, system, request))
         if self._node.trust is not None:
-            from pyjs.system_account.claims import ClaimsRequests  # imported lazily: only needed with operators
+            from pyjs.system_account.claims import ClaimsRequests  # lazily: only operator mode needs it
 
             ClaimsRequests(self._node, system, lambda: self.answers).subscribe()
 

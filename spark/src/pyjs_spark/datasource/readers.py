@@ -115,7 +115,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def __init__(self, reading: RangeReader, planner: Planner) -> None:
         self._reading = reading
         self._planner = planner
-        self._target: offsets.Offsets | None = None  # with Trigger.AvailableNow: the offset at which the query ends
+        self._target: offsets.Offsets | None = None  # with Trigger.AvailableNow: the offset of the end
         self._last_batch_s = float("-inf")  # time of the last batch, for minRowsPerTrigger
 
     def initialOffset(self) -> dict[str, object]:

@@ -36,7 +36,7 @@ PLACE = b"Pyjs-Sink: "
 DIGITS_MAX = 18
 NEVER = re.compile(rb"(?!)")
 
-Cells = tuple[memoryview, memoryview]  # 4-byte offsets, one more than there are values; the bytes of the values
+Cells = tuple[memoryview, memoryview]  # 4-byte offsets, one more than there are values; bytes of all values
 HeaderCells = tuple[memoryview, memoryview, memoryview, memoryview, memoryview, memoryview]
 
 

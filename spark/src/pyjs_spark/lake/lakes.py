@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Lake", "archive", "check_installed", "look", "plan", "table_of", "task_of", "write"]
 
-AT_ONCE, PART_FILES = 16, 256  # ranges in the first part, and maximum in a part; a part is one job and one commit
+AT_ONCE, PART_FILES = 16, 256  # ranges in the first part; maximum in a part. A part is one job and one commit
 JOB_S = 10.0  # seconds; if a part took less, the next part has more ranges
 
 Task = Callable[..., list[TableFile]]  # called with a range and, if wanted, a report
@@ -108,7 +108,7 @@ def write(
     spark: SparkSession, lake: Lake, options: Options, ranges: list[ReadRange], watch: Watch | None = None
 ) -> list[Written]:
     """Write planned ranges, one task each; return the new files. `watch` is called for each finished range."""
-    from pyjs_spark.lake.ranges_source import write_ranges  # imported lazily: needs pyspark, which a plan does not
+    from pyjs_spark.lake.ranges_source import write_ranges  # imported lazily: needs pyspark, a plan does not
 
     def run(task: Task, part: Sequence[ReadRange]) -> list[list[TableFile]]:
         return write_ranges(spark, lake, options, task, part, watch)

@@ -53,12 +53,12 @@ class Watch:
         self._clock = clock
         self._now = now
         self._started, self._started_s = now(), clock()
-        self._left: dict[tuple[str, int], int] = {}  # unfinished ranges: (stream, first sequence) -> sequences
+        self._left: dict[tuple[str, int], int] = {}  # unfinished ranges: (stream, first sequence) -> length
         self._planned = 0  # number of planned ranges
         self._lag: dict[str, int] = {}
         self._rows = 0
         self._losses: list[str] = []
-        self._samples: deque[tuple[float, int]] = deque()  # (seconds since the start, rows) over the last seconds
+        self._samples: deque[tuple[float, int]] = deque()  # (seconds since the start, rows), last seconds
         self._trouble: OSError | None = None  # an error from replacing the file while tasks ran
 
     def __enter__(self) -> Watch:

@@ -358,7 +358,7 @@ class Client:
             ) from None
 
     def _refused(self, said: str) -> NoReturn:
-        text = said if len(said) <= SHOWN else f"{said[:SHOWN]}..."  # shortened: a server quotes the whole subject
+        text = said if len(said) <= SHOWN else f"{said[:SHOWN]}..."  # a server quotes the whole subject
         if any(limit in text.lower() for limit in ("maximum control line", "maximum payload")):
             self.close()
             raise PublishFailed(

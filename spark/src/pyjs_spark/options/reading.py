@@ -85,7 +85,7 @@ class Options:
     )
     max_trigger_delay_s: float = option("maxTriggerDelay", values.seconds, 900.0)
     read_mode: str = option("readMode", values.one_of("auto", "consumer", "direct", "bulk"), "auto")
-    path: str | None = option("path", values.text, None)  # path of a store directory, which is read without a server
+    path: str | None = option("path", values.text, None)  # path of a store directory, read without a server
     account: str = option("account", values.text, "$G")  # account in the store directory
     key_file: str = option("keyFile", values.text, "")  # for an encrypted store directory
     include_headers: str = option("includeHeaders", values.headers, "map")
@@ -104,7 +104,7 @@ class Options:
     object_store: str = option("objectStore", values.bucket_name, "")  # a listing of this bucket's objects
     objects: tuple[str, ...] = option("objects", values.words, ())  # names; (): all
     max_object_size: int = option("maxObjectSize", values.byte_size, 64 << 20)
-    said: tuple[str, ...] = field(default=(), compare=False, repr=False)  # names of the options that were given
+    said: tuple[str, ...] = field(default=(), compare=False, repr=False)  # names of the options given
 
     @property
     def is_table(self) -> bool:

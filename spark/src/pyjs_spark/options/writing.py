@@ -69,7 +69,7 @@ class SinkOptions:
 
     stream: str = option("stream", _stream)  # the target stream; all messages must be stored there
     connect: ConnectSettings = field(default_factory=ConnectSettings)
-    subject: str = option("subject", _subject, "", alias="topic")  # for all messages; "": the column `subject` has it
+    subject: str = option("subject", _subject, "", alias="topic")  # for all messages; "": column `subject`
     msg_id_column: str = option("msgIdColumn", values.text, "")  # "": the column msg_id, if there is one
     # header: a Nats-Msg-Id among the row's headers is the id
     msg_id: str = option("msgId", values.one_of("auto", FROM_HEADERS), "auto")

@@ -128,6 +128,6 @@ def api_of(options: Options) -> Api:
     """Return the API for the requests of a plan: the server, or the files of a store directory."""
     if options.place is None:
         return PatientApi(options.connect, options.idle_timeout_s)
-    from pyjs_spark.store.api import StoreApi  # imported lazily: needs numpy and pyarrow, which other plans do not
+    from pyjs_spark.store.api import StoreApi  # imported lazily: needs numpy and pyarrow, other plans do not
 
     return StoreApi(options.place)

@@ -64,7 +64,7 @@ class Planner:
         )
         self._api = api
         self.losses = LossCount()
-        self._told: set[str] = set()  # losses that were logged; a query finds the same ones many times a second
+        self._told: set[str] = set()  # losses already logged; a query finds them again many times a second
 
     # -- batch ------------------------------------------------------------------------------------------------------
 

@@ -55,7 +55,7 @@ __all__ = ["PullRead", "ReadRange", "Report", "read_range"]
 
 INACTIVE_THRESHOLD_NS = 30_000_000_000
 CONSUMER_GONE = (10014, 10059)  # error codes: consumer or stream not found
-NO_CONSUMER = (10026, 10138)  # error codes: too many consumers; filters that overlap without one covering the other
+NO_CONSUMER = (10026, 10138)  # error codes: too many consumers; filters that partly overlap each other
 MESSAGE_SIZE_MAX = 1 << 30  # far above the limit of any server
 OVERHEAD = 1024  # maximum bytes that a server counts in addition to a message: its reply subject
 
@@ -294,7 +294,7 @@ class PullRead:
         assert self._consumer is not None
         code, text = status.status, status.description
         if code and status.subject != self._consumer.reply:
-            return None  # belongs to an earlier request: a server ends those with max_bytes by "409 Batch Completed"
+            return None  # of an earlier request: a server ends those with max_bytes by "409 Batch Completed"
         if code == 100:  # a heartbeat, or a flow control message, which needs an answer
             if status.reply:
                 self._client.publish(status.reply)

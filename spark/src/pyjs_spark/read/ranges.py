@@ -56,7 +56,7 @@ class ReadRange:
     fetch_expires_s: float = 5.0
     idle_timeout_s: float = 30.0
     fail_on_data_loss: bool = True
-    keeps_all: bool = True  # False: messages leave the stream's beginning by design (buckets), which is no loss
+    keeps_all: bool = True  # False: messages leave the stream's beginning by design (buckets): no loss
     has_bodies: bool = True  # False: the server omits payloads; not allowed with the columns data and size
 
     def __post_init__(self) -> None:

@@ -260,7 +260,7 @@ def _read(stream: StreamPlace, number: int) -> _Segment:
 def _is_cut_off(found: Contents, known: Contents) -> bool:
     said = (known.base_seq, known.number, known.incarnation)
     is_same = said == (found.base_seq, found.number, found.incarnation)
-    return is_same and not found.is_sealed and found.end < known.end  # the missing end may contain only removals
+    return is_same and not found.is_sealed and found.end < known.end  # maybe only removals are missing
 
 
 def _index_of(stream: StreamPlace, number: int) -> Contents | None:

@@ -31,7 +31,7 @@ from pyjs_spark.write.publish import WRONG_LAST_SEQ, publish_one
 NEVER_LAST = 2**62  # a last sequence that no stream can have
 QUIET_S = 0.2
 OTHERS_WAIT_S = 5.0  # later rows of other partitions come from new attempts, which may take hours
-OTHERS_MAX = 200_000  # rows of other partitions whose content is compared; enough to notice changed partitions
+OTHERS_MAX = 200_000  # rows of other partitions whose content is compared: enough to notice changes
 LAST_SEQ = re.compile(r"wrong last sequence: (\d+)")
 OWN_LINE = re.compile(rb"(?i)(?:nats-msg-id: pyjs:|pyjs-sink:|nats-expected-stream:)[^\r\n]*\r\n")
 ID_LINE = re.compile(rb"(?i)\r\nnats-msg-id: ([^\r\n]*)")

@@ -33,7 +33,7 @@ GUARD_SIZE = 512  # bytes between records and seal, so that no sector contains b
 LOG, SPARE, FRESH, TEMPORARY = ".log", ".spare", "fresh.spare", "fresh.tmp"
 UNKNOWN_MACHINE = 1  # stands for a start of a machine that cannot be identified; never equal to another start
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
-DIRECTORY = ".raft"  # in the store directory; never an account's directory, since dots in account names are escaped
+DIRECTORY = ".raft"  # in the store directory; no account's directory: dots in account names are escaped
 
 
 class UnknownLog(PyjsError):
@@ -94,7 +94,7 @@ class LogFile:
         self.groups: set[int] = set()  # groups that may have needed records in this file
         self.crowded: set[int] = set()  # groups that have too many records here to copy them
         self.written = 0  # offset after the last written record
-        self.free_at = 0  # once the record with this number is durable, the file is not needed; 0: it is needed
+        self.free_at = 0  # once the record with this number is durable, the file is not needed; 0: needed
 
 
 def machine_of(disk: Disk) -> int:

@@ -112,7 +112,7 @@ class Replay:
         self.synced = 0  # records up to this number are known to be durable
         self.records = 0
         self.is_in_doubt = False  # an earlier start found that groups may be missing
-        self.unsynced: deque[tuple[int, int, int]] = deque()  # number, file and offset of each record after `synced`
+        self.unsynced: deque[tuple[int, int, int]] = deque()  # number, file, offset of records after `synced`
         self._headers: list[LogFile] = []
         self._changes: list[Change] = []
         self._is_over = False
@@ -352,7 +352,7 @@ class Replay:
         hit = [loss for loss in self.losses if loss.first > group.seen and loss.left]
         for loss in hit:
             loss.groups.add(group.number)
-        if len(hit) == 1 and count <= hit[0].left:  # if more are missing, the creation of the group is among them
+        if len(hit) == 1 and count <= hit[0].left:  # if more, the creation of the group is missing too
             hit[0].left -= count
         group.lose(str(hit[-1]) if hit else NO_RECORD)
 

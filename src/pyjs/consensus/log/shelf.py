@@ -30,7 +30,7 @@ class Shelf:
         self.files: dict[int, LogFile] = {}  # by number
         self.newest: LogFile  # the last one, which is being filled
         self._spares: list[tuple[str, int]] = []  # path and size of spares whose names are durable
-        self._renamed: list[tuple[str, int]] = []  # path and size of spares whose names the next sync makes durable
+        self._renamed: list[tuple[str, int]] = []  # path and size of spares whose names are not durable
         self._dirty: dict[int, LogFile] = {}  # written since the last sync began
         self._names_changed = False
         self._unsealed: list[tuple[LogFile, Seal]] = []

@@ -25,7 +25,7 @@ class SyncJob:
         self.directory = directory  # "": no names changed
         self.mark = mark  # records up to this number are durable after the job
         self.seals: list[tuple[LogFile, bytes]] = []  # seals of files, written when the next file is durable
-        self.spares: list[tuple[str, int]] = []  # path and size of files whose new names the job makes durable
+        self.spares: list[tuple[str, int]] = []  # path, size of files whose new names become durable
 
     def __call__(self) -> Exception | None:
         """Sync data, then names, then write the seals; return the first error, or None if all is durable."""

@@ -140,7 +140,7 @@ class Permissions:
     def may_subscribe(self, subject: bytes, queue: bytes) -> bool:
         """Return whether a SUB of `subject` in group `queue` (b"" for none) is allowed."""
         allowed = True
-        if not all(subject.split(b".")):  # an empty token matches no entry; if allowed here, it is refused as invalid
+        if not all(subject.split(b".")):  # an empty token matches no entry; refused later, as invalid
             return not self.subscribe_allow.entries
         if self.subscribe_allow.entries:
             plain, queues = _sorted(self.subscribe_allow.queues_holding(subject))

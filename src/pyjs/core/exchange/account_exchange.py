@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyjs.core.account import Account
     from pyjs.core.host import Host
 
-MEASURED_MAX = 65536  # measured requests that are watched for clients that stop waiting; others end by the threshold
+MEASURED_MAX = 65536  # measured requests watched for clients that stop waiting; others end by threshold
 
 
 class AccountExchange:

@@ -246,7 +246,7 @@ class TrustedAccounts:
             del self._fetches[name]
         if token is None and name not in self._waiting and not fetch.wanted:
             return
-        if fetch.resolver is not self.resolver:  # the fetch began before a reload, which may have removed the account
+        if fetch.resolver is not self.resolver:  # a reload since the start may have removed the account
             if name in self._waiting:
                 self._begin_fetch(name)
             return

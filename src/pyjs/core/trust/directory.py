@@ -49,7 +49,7 @@ class TokenDirectory:
         self._ttl_ns = options.ttl_ns
         self._removable = options.allow_delete or self._evicts
         self._renames = options.allow_delete and not options.hard_delete
-        self._digests: dict[str, bytes] = {}  # digest of each file by account; the least recently used is first
+        self._digests: dict[str, bytes] = {}  # digest of each file by account; least recently used first
         self._used_ns: dict[str, int] = {}
 
     def open(self) -> None:

@@ -39,7 +39,7 @@ class MonitorPort:
         self.handle = handle
         self.log = log
         self.connections: OpenConnections[HttpConnection] = OpenConnections()
-        self._waiting: deque[HttpConnection] = deque()  # connections with answers to work on, each at most once
+        self._waiting: deque[HttpConnection] = deque()  # connections with answers to work on; no duplicates
         self._stepping = False  # `_step` is scheduled
         self._sweeping: asyncio.TimerHandle | None = None
 

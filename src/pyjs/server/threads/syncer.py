@@ -58,7 +58,7 @@ class Syncer:
         self._works: list[Work] = []  # their jobs so far
         self._later: list[Syncing] = []  # with `always`: streams that nobody waits for
         self._timer: asyncio.TimerHandle | None = None
-        self._drained: Callable[[], None] | None = None  # called when everything is synced; None: no drain is running
+        self._drained: Callable[[], None] | None = None  # called when everything is synced; None: no drain
         self._drain_until = 0.0  # time after which the drain no longer waits for writes
 
     def after_turn(self) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 NS_PER_S = 1_000_000_000
 HANDSHAKE_S = 5.0  # seconds for TLS and the request, if handshake_timeout is not set
 ANSWERS_MAX = 8  # requests answered in one iteration of the loop: some 2 ms
-HELD_SIZE_MAX = 32 * 1024 * 1024  # bytes of all incomplete requests; if there are more, new requests are refused
+HELD_SIZE_MAX = 32 * 1024 * 1024  # bytes of all incomplete requests; beyond it, new requests are refused
 
 
 class WebSocketPort:

@@ -151,8 +151,7 @@ def _terms(headers: Headers, protocol: ServerProtocol, *, masked: bool) -> Terms
         masked,
         0 if deflate is None else deflate.local_max_window_bits,
         FRAME_MAX_BROWSER if agent.startswith("Mozilla/") else 0,
-        "Version/" in agent
-        and "Safari/" in agent,  # Safari cannot read compressed messages in fragments
+        "Version/" in agent and "Safari/" in agent,  # Safari cannot read compressed messages in fragments
     )
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 BACKOFF_S = 0.1  # seconds before a crashed worker is started again; doubled after each crash
 BACKOFF_MAX_S = 30.0
-LASTING_S = 60.0  # seconds: if a worker was ready for this long, the wait after its next crash is BACKOFF_S again
+LASTING_S = 60.0  # seconds: if a worker was ready this long, the wait after its next crash is BACKOFF_S
 PAGE_S = 5.0  # seconds within which a worker must answer a request for a page
 LAST_WORDS_S = 1.0  # seconds for the channel to end after the process has ended
 CHUNK = 65536

@@ -55,7 +55,7 @@ def run(options: Options) -> int:
         log.fatal("workers need a system with SO_REUSEPORT, which this one does not have: remove workers")
         return 1
     raise_limit()
-    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:  # asyncio, for `pass_fds` of subprocesses
+    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:  # asyncio: `pass_fds` needs it
         return runner.run(Supervisor(options, log).serve())
 
 

@@ -57,7 +57,7 @@ def read_parts(disk: Disk, path: str, key: StreamKey | None = None) -> Iterator[
             number += 1
             part = _part(data or head, path, at, number, key)
             total, seen = part.get("total", -1), seen + part["count"]
-            if not isinstance(total, int) or total > end // ENTRY_SIZE:  # the caller allocates memory for them
+            if not isinstance(total, int) or total > end // ENTRY_SIZE:  # the caller allocates memory for it
                 raise CorruptRecord(path, at, f"it tells of {total} message ids in {end} bytes")
             yield part
             at += len(data)

@@ -18,7 +18,7 @@ from pyjs.store.segment.scan import last_meta
 if TYPE_CHECKING:
     from pyjs.base.disk import Disk
 
-HEAD_SIZE = 1 << 20  # bytes at the start of an encrypted segment that contain the whole unencrypted META record
+HEAD_SIZE = 1 << 20  # bytes at the start of an encrypted segment that contain the unencrypted META record
 
 
 def meta_in(disk: Disk, path: str, opener: Opener, around: bool = False) -> bytes:

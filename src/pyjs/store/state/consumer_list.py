@@ -45,7 +45,7 @@ HEAD, PUT, DROP = "head", "put", "drop"
 NUMBER_MAX = 1 << 62
 NAME = "consumers"
 IDENT_DIGITS_MAX = 20
-LIVE, REMOVED, UNKNOWN = range(3)  # whose directory it is: a consumer's, a deleted consumer's, or not in the list
+LIVE, REMOVED, UNKNOWN = range(3)  # whose directory it is: a consumer's, a deleted one's, not in the list
 
 
 @dataclass(eq=False, slots=True)
@@ -102,7 +102,7 @@ class ConsumerList:
     last: int = 0  # number of the last entry
     count: int = 0  # entries
     size: int = 0  # bytes of a complete copy
-    gaps: list[tuple[int, int]] = field(default_factory=list)  # ranges of numbers that are missing in both copies
+    gaps: list[tuple[int, int]] = field(default_factory=list)  # ranges of numbers missing in both copies
     problems: list[Problem] = field(default_factory=list)
     clean: bool = True  # both copies are equal and intact
     sealed: bool = True  # in an encrypted stream: every entry is encrypted

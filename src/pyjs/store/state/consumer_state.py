@@ -216,7 +216,7 @@ class ConsumerStateFile:
             found = self._read_generation(number, problems)
             if found is not None:
                 self._generation = numbers[0]  # a new generation must not use names of a damaged one
-                if number == numbers[0] and not problems:  # otherwise a new generation begins, which is synced
+                if number == numbers[0] and not problems:  # otherwise a synced new generation begins
                     self._logs.sync.adopted(self._path("log", number), bool(found[1]))
                 if seal and self._key is not None and self._sealer is None:
                     self._seal(*found)

@@ -69,5 +69,5 @@ def paced(batches: Iterator[pa.RecordBatch], rate: int) -> Iterator[pa.RecordBat
         for at in range(0, batch.num_rows, piece):
             time.sleep(max(0.0, due_s - time.monotonic()))
             part = batch.slice(at, piece)
-            due_s = max(due_s, time.monotonic()) + part.num_rows / rate  # never faster, to make up for lost time
+            due_s = max(due_s, time.monotonic()) + part.num_rows / rate  # never faster, even after a delay
             yield part
