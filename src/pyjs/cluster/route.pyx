@@ -394,6 +394,8 @@ cdef class Route:
         remote = self.numbered[number]
         if isinstance(remote, RemoteAccount):
             remote.set_weight(subject, queue, fixed.weight)
+            if fixed.weight and self.cluster.awaited is not None:
+                self.cluster.awaited.look()
         elif fixed.weight:
             remote.weights[subject, queue] = fixed.weight
         else:

@@ -56,4 +56,5 @@ cdef class Account:
     cdef Route* route(self, const char* subject, size_t n) noexcept nogil
     # Return the line with status 503 for the publisher `sink`; b"": it has not subscribed to the reply.
     cdef bytes no_responder(self, Msg* m, PyObject* sink)
+    cdef bint may_wait(self, Msg* m, PyObject* sink, bytes line)
     cdef bint interested(self, const char* subject, size_t n) noexcept nogil
