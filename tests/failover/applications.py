@@ -19,8 +19,8 @@ from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, KeyValueConfig, RetentionPolicy, StorageType, StreamConfig
 
 STREAM, BUCKET = "LOAD", "SETTINGS"
-REST_S = 0.02  # between two operations of one application
-WINDOW = 20  # messages published without waiting for the answers
+REST_S = 0.05  # between two operations of one application
+WINDOW = 10  # messages published without waiting for the answers
 ANSWER_S = 5.0  # as of a publish in nats-py
 FETCH = 20
 SIZE = 128

@@ -32,8 +32,9 @@ REST_S = 0.5  # after a server is well again
 class Rolling:
     """Rounds over the servers of a fleet."""
 
-    def __init__(self, fleet: Fleet, applications: Applications) -> None:
+    def __init__(self, fleet: Fleet, applications: Applications, servers: int = len(FIRST)) -> None:
         self._fleet = fleet
+        self._servers = servers  # in each round
         self.applications = applications
         self._count = 0  # of servers that were added
         self.rounds: Counter[str] = Counter()
@@ -56,7 +57,7 @@ class Rolling:
         await self._check()
 
     async def _round(self, way: str) -> None:
-        for name in self._fleet.names:
+        for name in self._fleet.names[: self._servers]:
             if way == "replace":
                 await self._replace(name)
             else:
@@ -112,8 +113,14 @@ class Rolling:
     @staticmethod
     def _has_left(old: str, told: dict[str, Any]) -> bool:
         clusters = [each["cluster"] for each in told.get("streams") or []]
-        members = [[each.get("leader"), *(peer["name"] for peer in each.get("replicas", []))] for each in clusters]
-        return bool(clusters) and not told.get("missing") and all(len(each) == 3 and old not in each for each in members)
+        members = [
+            [each.get("leader"), *(peer["name"] for peer in each.get("replicas", []))] for each in clusters
+        ]
+        return (
+            bool(clusters)
+            and not told.get("missing")
+            and all(len(each) == 3 and old not in each for each in members)
+        )
 
     async def _check(self) -> None:
         """Hold what was acknowledged against what is stored, and what was delivered."""
@@ -148,7 +155,9 @@ class Rolling:
         }
 
 
-async def roll(server: str, mode: str, directory: Path, rounds: int, ways: list[str]) -> dict[str, Any]:
+async def roll(
+    server: str, mode: str, directory: Path, rounds: int, ways: list[str], servers: int = len(FIRST)
+) -> dict[str, Any]:
     """Run everything; return the figures."""
     fleet = Fleet(server, mode, directory)
     broken = ""
@@ -156,7 +165,7 @@ async def roll(server: str, mode: str, directory: Path, rounds: int, ways: list[
         fleet.add(*FIRST)
         await fleet.start(*FIRST)
         await fleet.healthy(*FIRST)
-        rolling = Rolling(fleet, Applications(fleet.urls))
+        rolling = Rolling(fleet, Applications(fleet.urls), servers)
         try:
             await rolling.go(rounds, ways)
         except Stuck as error:
@@ -174,14 +183,20 @@ def main() -> int:
     parser.add_argument("--mode", choices=("default", "always"), default="default")
     parser.add_argument("--rounds", type=int, default=10, help="each over all servers")
     parser.add_argument("--ways", default="term,ldm", help="term, ldm, replace: taken in turns")
-    parser.add_argument("--dir", type=Path, help="scratch directory, which stays; a temporary one is the default")
+    parser.add_argument(
+        "--dir", type=Path, help="scratch directory, which stays; a temporary one is the default"
+    )
     args = parser.parse_args()
     os.environ["PYJS_UNFINISHED_CLUSTER"] = "1"
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
         place = args.dir or Path(scratch)
         figures = asyncio.run(roll(args.server, args.mode, place, args.rounds, args.ways.split(",")))
-    print(json.dumps({"server": args.server, **figures, "seconds": round(time.monotonic() - started, 1)}, indent=1))
+    print(
+        json.dumps(
+            {"server": args.server, **figures, "seconds": round(time.monotonic() - started, 1)}, indent=1
+        )
+    )
     return 1 if figures["errors"] or figures["violations"] or "broken" in figures else 0
 
 

@@ -67,7 +67,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("advisories", "moves"),
     ),
     "jetstream.replication": (
-        ("copy_batch", "consumer_snapshots"),
+        ("copy_batch", "consumer_snapshots", "departing"),
         ("copying",),
         ("catch_up", "membership", "single"),
         ("stream_machine",),

@@ -15,6 +15,7 @@ def identity(created_ns: int) -> bytes:
     """Return a value that identifies the stream among all streams of its name, by its time of creation."""
     return short_hash(time_text(created_ns)).encode()
 
+
 DIRECT_QUEUE = b"_zzz_"  # of direct gets: the replicas of a stream and its mirrors share the requests
 
 

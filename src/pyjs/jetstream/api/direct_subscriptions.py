@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     Get: TypeAlias = "Callable[[Request], Iterator[Step] | None]"
 
 
-
 class DirectSubscriptions:
     """The subscriptions for direct gets of one stream."""
 
