@@ -15,7 +15,7 @@ from tests.conformance.harness.process import ServerProcess, free_port
 from tests.crash.servers import MODES, command_of
 
 PATIENCE_S = 90.0
-# Lame duck mode: clients are asked to leave, the first is closed after the grace period, the others within a second each.
+# In lame duck mode the first client is closed after the grace period, each other one within a second.
 COMMON = """
 jetstream {{ store_dir: "<<store>>", max_file_store: 4GB, max_memory_store: 100MB{mode} }}
 lame_duck_grace_period: "500ms"

@@ -13,6 +13,7 @@ import os
 import sys
 import warnings
 from contextlib import closing, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyjs.base.disk import OsDisk
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
     from pyjs.base.log import Log
     from pyjs.config.options import Options, Worker
     from pyjs.core.session import ClientSession
-    from pyjs.server.cluster.leaving import Leaving
     from pyjs.server.cluster.port import RoutePort
     from pyjs.server.monitoring.endpoints import Monitoring
     from pyjs.server.monitoring.http import HttpConnection
@@ -104,8 +104,6 @@ class Server:
         self._system_account: SystemAccount
         self._jetstream: JetStreamSwitch
         self._workers: Workers
-        self._leaving: Leaving | None = None  # this server leaves a JetStream cluster
-        self._handing_over: asyncio.Task[None] | None = None  # at the begin of lame duck mode
         self._lame_duck: LameDuck | None = None  # not None: in lame duck mode
         self._stop_asked = False
         self._stands_in = False
@@ -266,7 +264,7 @@ class Server:
         urls = [advertised] if advertised else reachable(self.options.host, self.node.port)
         cluster.set_own_urls(tuple(urls))
         try:
-            self._routes = RoutePort(self.driver, self.options, cluster)
+            self._routes = RoutePort(self.driver, self.options, cluster, self.connections)
         except TlsFailed as error:
             fail(str(error))
         await self._routes.start()
@@ -444,34 +442,16 @@ class Server:
             self._close_session,
             self.request_stop,
         )
-        if self._find_leaving() is None:
-            self._jetstream.stop(self._lame_duck.start)
+        begin = partial(self._jetstream.stop, self._lame_duck.start)
+        if self._routes is not None:
+            self._routes.leaving.begin_lame_duck(begin)
         else:
-            self._handing_over = self.loop.create_task(self._start_to_leave())
-
-    async def _start_to_leave(self) -> None:
-        """Hand over all leaderships before lame duck mode."""
-        leaving, lame_duck = self._find_leaving(), self._lame_duck
-        assert leaving is not None and lame_duck is not None
-        await leaving.hand_over()
-        leaving.go_on()
-        if self.state is State.RUNNING:
-            self._jetstream.stop(lame_duck.start)
-
-    def _find_leaving(self) -> Leaving | None:
-        """Return the part that lets clients go to other servers, or None if there are none."""
-        if self._leaving is None and self._routes is not None:
-            from pyjs.server.cluster.leaving import Leaving  # most servers are in no cluster
-
-            leaving = Leaving(self.driver, self.connections)
-            if leaving.is_needed:
-                self._leaving = leaving
-        return self._leaving
+            begin()
 
     def _close_session(self, session: ClientSession) -> None:
         """Close a client in lame duck mode."""
-        if self._leaving is not None and isinstance(session.link, Connection):
-            self._leaving.hang_up(session.link)
+        if self._routes is not None:
+            self._routes.leaving.close(session)
         else:
             session.close("Server Shutdown")
 
@@ -524,10 +504,8 @@ class Server:
         """Close ports, streams and connections in this order; if a step fails, the others still run."""
         self._close_ports()
         attempt(self.log, self.driver.turn_now)
-        leaving = self._find_leaving()
-        if leaving is not None:
-            await leaving.hand_over()
-            await leaving.hang_up_all()
+        if self._routes is not None:
+            await self._routes.leaving.let_all_go()
         jetstream_stopped = asyncio.Event()
         self._jetstream.stop(jetstream_stopped.set)
         await jetstream_stopped.wait()

@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from pyjs.core.session import ClientSession
+from pyjs.server.connection import Connection
+
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from pyjs.core.chore import Step
-    from pyjs.server.connection import Connection
     from pyjs.server.driver import Driver
     from pyjs.server.open_connections import OpenConnections
 
@@ -32,21 +34,56 @@ class Leaving:
         self._node = driver.node
         self._connections = connections
         self._over: asyncio.Event | None = None  # set when all leaderships have moved
-        self._hanging_up: set[asyncio.Task[None]] = set()
+        self._is_ending = False
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
-    def is_needed(self) -> bool:
+    def _is_needed(self) -> bool:
         """Whether other servers of a JetStream cluster are there to go on."""
         jetstream, cluster = self._node.jetstream, self._node.cluster
-        return (
-            jetstream is not None
-            and jetstream.shared.member is not None
-            and cluster is not None
-            and bool(cluster.routes)
-        )
+        if jetstream is None or jetstream.shared.member is None or cluster is None:
+            return False
+        return bool(cluster.routes)
 
-    async def hand_over(self) -> None:
-        """Move the leaderships; once at most. Clients wait from some moment on, until `go_on` or their end."""
+    def begin_lame_duck(self, then: Callable[[], None]) -> None:
+        """Hand over all leaderships, let clients go on for now, and call `then`."""
+        if self._is_needed:
+            task = self._driver.loop.create_task(self._begin_lame_duck(then))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        else:
+            then()
+
+    async def _begin_lame_duck(self, then: Callable[[], None]) -> None:
+        await self._hand_over()
+        if not self._is_ending:
+            for connection in self._connections:
+                connection.park(on=False)
+            then()
+
+    def close(self, session: ClientSession) -> None:
+        """Let one client go."""
+        if self._over is not None and isinstance(session.link, Connection):
+            self._hang_up(session.link)
+        else:
+            session.close("Server Shutdown")
+
+    async def let_all_go(self) -> None:
+        """Hand over all leaderships, if that was not done before, and let all clients go."""
+        self._is_ending = True
+        if self._over is None and not self._is_needed:
+            return
+        await self._hand_over()
+        self._pause()
+        if len(self._connections):
+            await asyncio.sleep(CALM_S)
+        for connection in self._connections:
+            self._hang_up(connection)
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _hand_over(self) -> None:
+        """Move the leaderships, once. Clients wait from some moment on."""
         if self._over is None:
             self._over = asyncio.Event()
             assert self._node.cluster is not None
@@ -69,39 +106,25 @@ class Leaving:
         for connection in self._connections:
             connection.park(on=True)
 
-    def go_on(self) -> None:
-        """Let clients go on for now."""
-        for connection in self._connections:
-            connection.park(on=False)
-
-    def hang_up(self, connection: Connection) -> None:
-        """Let one client go."""
+    def _hang_up(self, connection: Connection) -> None:
         task = self._driver.loop.create_task(self._let_go(connection))
-        self._hanging_up.add(task)
-        task.add_done_callback(self._hanging_up.discard)
-
-    async def hang_up_all(self) -> None:
-        """Let all clients go, and wait until they have gone."""
-        self._pause()
-        if len(self._connections):
-            await asyncio.sleep(CALM_S)
-        for connection in self._connections:
-            self.hang_up(connection)
-        while self._hanging_up:
-            await asyncio.wait(self._hanging_up)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _let_go(self, connection: Connection) -> None:
-        session = connection.session
-        if not session.closed_reason:
-            wanted = {sub.subject for sub in session.subscriptions.values() if not sub.queue}
-            self._driver.turn_now()
-            connection.hang_up()
-            deadline = self._driver.loop.time() + RETURN_S
-            while connection.has_more and self._driver.loop.time() < deadline:
-                if connection.is_over and self._is_elsewhere(session.account.name, wanted):
-                    break
-                await asyncio.sleep(LOOK_S)  # nothing tells when a client has come to another server
-            connection.hear_out()
+        """Send the rest and an end of file, and handle what the client has sent once it has come elsewhere."""
+        session = getattr(connection, "session", None)  # gone with the transport
+        if not isinstance(session, ClientSession) or session.closed_reason:
+            return
+        wanted = {sub.subject for sub in session.subscriptions.values() if not sub.queue}
+        self._driver.turn_now()
+        connection.hang_up()
+        deadline = self._driver.loop.time() + RETURN_S
+        while connection.has_more and self._driver.loop.time() < deadline:
+            if connection.is_over and self._is_elsewhere(session.account.name, wanted):
+                break
+            await asyncio.sleep(LOOK_S)  # nothing tells when a client has come to another server
+        connection.hear_out()
 
     def _is_elsewhere(self, account: str, subjects: set[bytes]) -> bool:
         """Return whether one other server has all these subscriptions."""
