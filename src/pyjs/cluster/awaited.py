@@ -2,8 +2,8 @@
 
 Only the leader of a replicated stream is subscribed to the stream's subjects. While another server takes over, which
 takes milliseconds, or 0.3 s after a crash, nobody is subscribed. A message that is published then waits at the
-server of its publisher, up to HOLD_NS. What nobody took in that time gets the status; further messages to the same subject
-get it at once, until somebody subscribes.
+server of its publisher, up to HOLD_NS. What nobody took in that time gets the status; further messages to the same
+subject get it at once, until somebody subscribes.
 
 nats-server sends the status at once, and most client libraries report it to the application.
 """

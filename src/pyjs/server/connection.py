@@ -146,6 +146,7 @@ class Connection(asyncio.BufferedProtocol, Link):
         if not self.transport.can_write_eof():
             self.session.close("Server Shutdown")
             return
+        assert isinstance(self.session, ClientSession)
         self._late = []
         self.session.drop_subscriptions()
         self.session.lose_link()

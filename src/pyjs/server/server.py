@@ -443,10 +443,7 @@ class Server:
             self.request_stop,
         )
         begin = partial(self._jetstream.stop, self._lame_duck.start)
-        if self._routes is not None:
-            self._routes.leaving.begin_lame_duck(begin)
-        else:
-            begin()
+        (begin if self._routes is None else partial(self._routes.leaving.begin_lame_duck, begin))()
 
     def _close_session(self, session: ClientSession) -> None:
         """Close a client in lame duck mode."""

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from pyjs.base.clock import NS_PER_MS
+from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.names import DIRECT_QUEUE
 from pyjs.jetstream.stream.replicated.payload import operation
@@ -103,6 +104,7 @@ def keys_of(machine: StreamMachine) -> Iterator[Key]:
         for subject in stream.config.subjects:
             yield subject.encode(), b""
         for consumer in stream.consumers.values():
-            subjects = consumer.subjects
-            for each in (*subjects.acks(), *subjects.pulls(), subjects.flow("*")):
-                yield each, b""
+            if isinstance(consumer, Consumer):
+                subjects = consumer.subjects
+                for each in (*subjects.acks(), *subjects.pulls(), subjects.flow("*")):
+                    yield each, b""
