@@ -23,7 +23,7 @@ ARGS ?=
 WORKERS = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 WITHOUT_SPARK = tests raft/tests spark/tests/package/test_wheels.py
 
-.PHONY: help serve test cluster-faults cluster-jetstream cluster-kills cluster-rolling cluster-linear spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench cluster-bench groups-bench workers-bench startup scaling hostile assets connections doors-bench siege embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings history packaging schemas declarations fuzz soak crash sim asan lag clean
+.PHONY: help serve test cluster-faults cluster-jetstream cluster-kills cluster-mixed cluster-rolling cluster-linear spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench cluster-bench groups-bench workers-bench startup scaling hostile assets connections doors-bench siege embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings history packaging schemas declarations fuzz soak crash sim asan lag clean
 .PHONY: cluster raft-wheel raft-check sim-raft raft-bench consensus-bench node-log-bench
 .PHONY: preflight format lint types stubtest layers tidy share
 
@@ -97,6 +97,9 @@ cluster-kills: dev ## three servers with JetStream: leaders killed, paused, cut 
 
 cluster-rolling: dev ## three servers with JetStream restarted one by one, then replaced, under load of nats-py, without an error (ROUNDS=100 SERVER=peer WAYS=term,ldm,replace)
 	$(PY) -m tests.failover.rolling --rounds $(or $(ROUNDS),100) --server $(or $(SERVER),ours) --ways $(or $(WAYS),term,ldm,replace) $(ARGS)
+
+cluster-mixed: dev ## an hour of kills, stops, pauses, partitions, full disks and jumping clocks at random, under load; needs root (MINUTES=5 SERVER=peer SEED=2 REPORT=file.md)
+	$(PY) -m tests.failover kills --cycles 1000000 --minutes $(or $(MINUTES),60) --server $(or $(SERVER),ours) --seed $(or $(SEED),1) --faults kill,stop,pause,isolate,mute,split,clock,full $(if $(REPORT),--markdown $(REPORT)) $(ARGS)
 
 cluster-linear: dev ## a million operations on registers under such faults, judged by Porcupine, which Go builds (OPERATIONS=20000 SERVER=peer)
 	$(PY) -m tests.failover linear --operations $(or $(OPERATIONS),1000000) --server $(or $(SERVER),ours) --mode $(or $(MODE),default) $(if $(FAULTS),--faults $(FAULTS)) $(ARGS)
