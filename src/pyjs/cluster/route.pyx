@@ -462,6 +462,10 @@ cdef class Route:
         """Ask the other side to return these bytes."""
         self.writer.send_frame(FRAME_PING, body)
 
+    def send_beat(self) -> None:
+        """Show that this server is alive; a PONG without a question, since nothing answers it."""
+        self.writer.send_frame(FRAME_PONG, bytes(8))
+
     def send_batch(self, parts) -> None:
         """Send a batch for the replicated groups."""
         self.writer.send_parts(FRAME_CONSENSUS, parts)
