@@ -108,6 +108,11 @@ class Fleet:
         with urllib.request.urlopen(url, timeout=10) as reply:
             return json.load(reply)
 
+    def silences(self) -> int:
+        """Return how often a server did not hear from one that was alive, as on a machine without time for it."""
+        logs = self._directory.glob("*/log*")
+        return sum(log.read_text("utf-8", "replace").count("no heartbeat for") for log in logs)
+
     async def _until(self, holds: Any, what: str) -> None:
         deadline = asyncio.get_running_loop().time() + PATIENCE_S
         while not await asyncio.to_thread(holds):

@@ -171,7 +171,7 @@ async def roll(
         except Stuck as error:
             broken = str(error)
         await rolling.applications.close()
-        return rolling.report() | ({"broken": broken} if broken else {})
+        return rolling.report() | {"silences": fleet.silences()} | ({"broken": broken} if broken else {})
     finally:
         fleet.close()
 
