@@ -23,7 +23,7 @@ ARGS ?=
 WORKERS = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 WITHOUT_SPARK = tests raft/tests spark/tests/package/test_wheels.py
 
-.PHONY: help serve test cluster-faults cluster-jetstream cluster-kills cluster-linear spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench cluster-bench groups-bench workers-bench startup scaling hostile assets connections doors-bench siege embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings history packaging schemas declarations fuzz soak crash sim asan lag clean
+.PHONY: help serve test cluster-faults cluster-jetstream cluster-kills cluster-mixed cluster-rolling cluster-linear spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench cluster-bench groups-bench workers-bench startup scaling hostile assets connections doors-bench siege embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings history packaging schemas declarations fuzz soak crash sim asan lag clean
 .PHONY: cluster raft-wheel raft-check sim-raft raft-bench consensus-bench node-log-bench
 .PHONY: preflight format lint types stubtest layers tidy share
 
@@ -88,13 +88,19 @@ soak: dev ## hours of fuzz and kill -9: ten million sequences, a thousand kills
 	PYJS_FUZZ_CASES=10000000 PYJS_FUZZ_SOCKET_CASES=2000000 PYJS_KILL_CYCLES=1000 $(PY) -m pytest --timeout 0 tests/fuzz tests/system/test_kill.py $(ARGS)
 
 cluster-jetstream: dev ## JetStream on three real servers: kill -9 of leaders, new starts, copies, reported faults (needs make cluster; SERVER=peer: nats-server too)
-	PYJS_CLUSTER_PROCESSES=1 $(if $(filter peer,$(SERVER)),PYJS_CLUSTER_PEER=1 PYJS_REPORTED_PEER=1) $(PY) -m pytest tests/system/test_cluster_jetstream.py tests/system/test_cluster_consumers.py tests/system/test_cluster_copies.py tests/system/test_cluster_recipe.py tests/system/test_cluster_reported.py $(ARGS)
+	PYJS_CLUSTER_PROCESSES=1 $(if $(filter peer,$(SERVER)),PYJS_CLUSTER_PEER=1 PYJS_REPORTED_PEER=1) $(PY) -m pytest tests/system/test_cluster_jetstream.py tests/system/test_cluster_consumers.py tests/system/test_cluster_copies.py tests/system/test_cluster_recipe.py tests/system/test_cluster_reported.py tests/system/test_cluster_rolling.py $(ARGS)
 
 cluster-faults: dev ## a hundred leaves and joins of a cluster under load, dead connections, a full disk
 	PYJS_CLUSTER_CYCLES=$(or $(CYCLES),100) $(PY) -m pytest --timeout 0 tests/system/test_cluster_faults.py $(ARGS)
 
 cluster-kills: dev ## three servers with JetStream: leaders killed, paused, cut off, under load; everything checked (CYCLES=1000 SERVER=peer FAULTS=kill,power,flip)
 	$(PY) -m tests.failover kills --cycles $(or $(CYCLES),1000) --server $(or $(SERVER),ours) --mode $(or $(MODE),default) $(if $(FAULTS),--faults $(FAULTS)) $(ARGS)
+
+cluster-rolling: dev ## three servers with JetStream restarted one by one, then replaced, under load of nats-py, without an error (ROUNDS=100 SERVER=peer WAYS=term,ldm,replace)
+	$(PY) -m tests.failover.rolling --rounds $(or $(ROUNDS),100) --server $(or $(SERVER),ours) --ways $(or $(WAYS),term,ldm,replace) $(ARGS)
+
+cluster-mixed: dev ## an hour of kills, stops, pauses, partitions, full disks and jumping clocks at random, under load; needs root (MINUTES=5 SERVER=peer SEED=2 REPORT=file.md)
+	$(PY) -m tests.failover kills --cycles 1000000 --minutes $(or $(MINUTES),60) --server $(or $(SERVER),ours) --seed $(or $(SEED),1) --faults kill,stop,pause,isolate,mute,split,clock,full $(if $(REPORT),--markdown $(REPORT)) $(ARGS)
 
 cluster-linear: dev ## a million operations on registers under such faults, judged by Porcupine, which Go builds (OPERATIONS=20000 SERVER=peer)
 	$(PY) -m tests.failover linear --operations $(or $(OPERATIONS),1000000) --server $(or $(SERVER),ours) --mode $(or $(MODE),default) $(if $(FAULTS),--faults $(FAULTS)) $(ARGS)

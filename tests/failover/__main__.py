@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from tests.failover.judge import Judge, NoJudge
 from tests.failover.run import run
@@ -42,7 +43,20 @@ def main() -> int:
     print(text)
     if args.json:
         args.json.write_text(text + "\n")
+    if args.markdown:
+        args.markdown.write_text(markdown({**head, **figures}))
     return 1 if figures["violations"] or "broken" in figures else 0
+
+
+def markdown(figures: dict[str, Any]) -> str:
+    """Return the figures as a table."""
+    rows = []
+    for name, found in figures.items():
+        text = (
+            ", ".join(f"{key} {value}" for key, value in found.items()) if isinstance(found, dict) else found
+        )
+        rows.append(f"| {name} | {text or 'none'} |\n")
+    return "| | |\n|---|---|\n" + "".join(rows)
 
 
 def parse() -> argparse.Namespace:
@@ -59,11 +73,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--users", type=int, default=0, help="users of registers")
     parser.add_argument("--keys", type=int, default=40)
     parser.add_argument(
-        "--faults", default="", help="such as kill,pause; also power (always), clock, flip, remove"
+        "--faults", default="", help="such as kill,pause; also power (always), clock, full, flip, remove"
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--dir", type=Path, help="scratch directory; a temporary one is the default")
     parser.add_argument("--keep", type=Path, help="copy logs and stores there when something is violated")
+    parser.add_argument("--markdown", type=Path, help="also write a report to this file")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     args = parser.parse_args()
     is_linear = args.what == "linear"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 from tests.conformance.harness.cluster import NAMES
@@ -12,6 +14,8 @@ from tests.conformance.harness.process import ServerFailed
 from tests.failover.trio import Trio
 
 HOUR_NS = 3_600 * 10**9
+FILLER = "filler"
+LEFT = 1 << 20  # bytes: written page by page, so that the last one is refused
 Act = Callable[[Trio, str, random.Random], Awaitable[None]]
 
 
@@ -88,6 +92,23 @@ async def stay(_trio: Trio, _victim: str, _rng: random.Random) -> None:
     """Leave it so."""
 
 
+async def fill(trio: Trio, victim: str, _rng: random.Random) -> None:
+    """Leave no space on the disk of the server."""
+    disk = trio.disks[victim].path
+    free = os.statvfs(disk)
+    with (disk / FILLER).open("wb", buffering=0) as file:
+        os.posix_fallocate(file.fileno(), 0, max(1, free.f_bavail * free.f_frsize - LEFT))
+        with suppress(OSError):
+            file.seek(0, os.SEEK_END)
+            while file.write(bytes(4096)):
+                pass
+
+
+async def clear(trio: Trio, victim: str, _rng: random.Random) -> None:
+    """Leave space on the disk again."""
+    (trio.disks[victim].path / FILLER).unlink()
+
+
 async def flip(trio: Trio, victim: str, rng: random.Random) -> None:
     """Kill the server and flip a bit in one of its files."""
     trio.kill(victim)
@@ -133,11 +154,13 @@ FAULTS: dict[str, tuple[Act, Act]] = {
     "split": (split, mend),
     "power": (cut_power, start_all),
     "clock": (jump, stay),
+    "full": (fill, clear),
     "flip": (flip, start_damaged),
     "remove": (remove, start_damaged),
 }
 NETWORK_FAULTS = ("isolate", "mute", "split")
 SILENT_FAULTS = ("clock",)  # after which the leader goes on
+DISK_FAULTS = ("power", "full")
 EVERYONE = ("power",)
 
 
@@ -145,7 +168,7 @@ def possible(wanted: list[str], trio: Trio) -> list[str]:
     """Return which of the faults can be made here."""
     lacks = {
         *(NETWORK_FAULTS if trio.network is None else ()),
-        *(EVERYONE if len(trio.disks) < len(NAMES) else ()),
+        *(DISK_FAULTS if len(trio.disks) < len(NAMES) else ()),
         *(("clock",) if not trio.clocks else ()),
     }
     found = [name for name in wanted if name not in lacks]

@@ -53,8 +53,9 @@ class Gathering:
 class Link(asyncio.Protocol):
     """One client of one server."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, connect: bytes = CONNECT) -> None:
         self._address = host, port
+        self._connect = connect
         self._inbox = b"_INBOX.f%d." % next(_numbers)
         self._requests = count(2)  # 1 is the sid of the inboxes
         self._gatherings: dict[bytes, Gathering] = {}  # by inbox or sid
@@ -136,7 +137,7 @@ class Link(asyncio.Protocol):
         """Log in; the answer to PING shows that the server is there."""
         assert isinstance(transport, asyncio.Transport)
         self._transport, self._data = transport, b""
-        transport.write(b"%bSUB %b> 1\r\nPING\r\n" % (CONNECT, self._inbox))
+        transport.write(b"%bSUB %b> 1\r\nPING\r\n" % (self._connect, self._inbox))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the waits for answers."""

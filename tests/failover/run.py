@@ -23,7 +23,7 @@ from tests.conformance.harness.cluster import NAMES
 from tests.conformance.harness.process import ServerFailed
 from tests.failover import clients
 from tests.failover.clients import Shared, User
-from tests.failover.faults import EVERYONE, FAULTS, SILENT_FAULTS, possible
+from tests.failover.faults import DISK_FAULTS, EVERYONE, FAULTS, SILENT_FAULTS, possible
 from tests.failover.judge import Judge
 from tests.failover.link import Link
 from tests.failover.reading import messages, values_by_register
@@ -307,7 +307,11 @@ def run(args: Namespace, scratch: Path, judge: Judge | None) -> dict[str, Any]:
     """Run what the command line asks for."""
     wanted = args.faults.split(",")
     trio = Trio(
-        args.server, args.mode, scratch, needs_disks="power" in wanted, needs_clocks="clock" in wanted
+        args.server,
+        args.mode,
+        scratch,
+        needs_disks=bool({*DISK_FAULTS} & {*wanted}),
+        needs_clocks="clock" in wanted,
     )
     work = Run(args, trio, judge)
     broken = ""

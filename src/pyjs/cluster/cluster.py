@@ -25,9 +25,10 @@ from pyjs.cluster.pulse import Pulse
 from pyjs.cluster.route import Route
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
+    from pyjs.cluster.awaited import Awaited
     from pyjs.cluster.replication import Replication
     from pyjs.config.options import ClusterOptions
     from pyjs.core.account import Account
@@ -38,6 +39,7 @@ ROUTES_MAX = 63  # Msg.told has 64 bits; one is never used, so that they are nev
 INFOS_STEP = 20  # sessions that get INFO in one step
 SYNC_STEP = 200  # subscriptions sent in one step
 ALREADY = "there is a route already"
+FENCE = bytes(8) + b"F"  # in PING: it measures no time
 PEERS_MAX = 256  # maximum number of addresses sent by one server
 
 
@@ -65,6 +67,8 @@ class Cluster:
         self.pulse = Pulse(self)
         self.headcount = Headcount(self.routes)
         self.replication: Replication | None = None  # set before the first route; None: no replicated groups
+        self.awaited: Awaited | None = None  # None: no message waits for a subscriber
+        self._fenced: dict[str, Callable[[], None]] = {}  # by server id: answers that `fence` waits for
         self._changed: list[Interest] = []
         self._closed_counters = (0, 0, 0, 0)
         self._peers: dict[str, tuple[str, ...]] = {}  # URLs for clients, by server id
@@ -293,6 +297,7 @@ class Cluster:
                 self._mesh.failed(route.dial, route.closed_reason)
             return
         del self.routes[info.server_id]
+        self._passed(info.server_id)
         self._closed_counters = _added(self._closed_counters, route)
         replicas = None if self.replication is None else self.replication.connection_to(info)
         for beside in (self.pulse.connections.get(info.server_id), route.aside, replicas):
@@ -332,6 +337,7 @@ class Cluster:
     def account_added(self, account: Account) -> None:
         """Watch the subscriptions of an account, and apply the interest of other servers in it."""
         account.interest = interest = Interest(account, self._interest_changed)
+        interest.awaited = self.awaited
         if interest.counts:
             interest.take_changes()
             self._changed = [each for each in self._changed if each is not interest]
@@ -339,6 +345,30 @@ class Cluster:
             route.account_added(account)
             if interest.counts:
                 self.host.turn_state.go_on(self._account_steps(route, interest))
+
+    def hold_messages(self, awaited: Awaited) -> None:
+        """Let messages without a receiver wait for one."""
+        self.awaited = awaited
+        for account in self.host.accounts.values():
+            if isinstance(account.interest, Interest):
+                account.interest.awaited = awaited
+
+    def fence(self, passed: Callable[[], None]) -> None:
+        """Call `passed` when every other server has applied the interest told so far.
+
+        All messages that they have sent before are here then, except large ones that have a connection of their own.
+        """
+        self.tell_interest()
+        self._fenced = dict.fromkeys(self.routes, passed)
+        for route in self.routes.values():
+            route.send_ping(FENCE)
+        if not self._fenced:
+            passed()
+
+    def _passed(self, server_id: str) -> None:
+        passed = self._fenced.pop(server_id, None)
+        if passed is not None and not self._fenced:
+            passed()
 
     def _interest_changed(self, interest: Interest) -> None:
         if not self.routes:
@@ -481,7 +511,9 @@ class Cluster:
         self.host.log.debug(f"{route} - all interest of the other server is known")
 
     def pong(self, route: Route, body: bytes) -> None:
-        """Compute the round-trip time from the time in the answered PING."""
+        """Compute the round-trip time from the time that PING carried."""
+        if body == FENCE and route.info is not None:
+            self._passed(route.info.server_id)
         sent_ns = int.from_bytes(body[:8], "little")
         now_ns = self.host.clock.now_ns()
         if route.info is not None and 0 < sent_ns <= now_ns:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+    from pyjs.cluster.awaited import Awaited
     from pyjs.core.account import Account
     from pyjs.subjects.sublist import Subscription
 
@@ -25,7 +26,9 @@ class Interest:
         self.account = account
         self.counts: dict[Key, int] = {}
         self._changed = changed  # called at the first change after `take_changes`
-        self._changes: dict[Key, None] = {}  # used as an ordered set
+        self._changes: dict[Key, None] = {}  # an ordered set
+        self._withdrawn: set[Key] = set()
+        self.awaited: Awaited | None = None  # None: no message waits for a subscriber
         for sub in account.subs.subscriptions():
             if not sub.is_remote:
                 self.subscribed(sub)
@@ -36,6 +39,8 @@ class Interest:
             count = self.counts[key] = self.counts.get(key, 0) + 1
             if count == 1 or sub.queue:
                 self._note(key)
+        if self.awaited is not None:
+            self.awaited.look_soon()
 
     def unsubscribed(self, sub: Subscription) -> None:
         """Count a subscription that was removed."""
@@ -48,8 +53,15 @@ class Interest:
 
     def weight(self, key: Key) -> int:
         """Return the number of members of a queue group, 1 for plain subscriptions, or 0 if there are none."""
-        count = self.counts.get(key, 0)
+        count = 0 if key in self._withdrawn else self.counts.get(key, 0)
         return count if key[1] else min(count, 1)
+
+    def withdraw(self, keys: Iterable[Key]) -> None:
+        """Let other servers send no messages for these subscriptions any more; they stay for messages that come."""
+        for key in keys:
+            if key in self.counts and key not in self._withdrawn:
+                self._withdrawn.add(key)
+                self._note(key)
 
     def take_changes(self) -> list[Key]:
         """Return the changes since the last call, oldest first."""

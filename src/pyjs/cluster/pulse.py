@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 BEAT_NS = 50 * NS_PER_MS
 SILENT_NS = 300 * NS_PER_MS
 DEAD_NS = 2000 * NS_PER_MS
+MEASURED_BEAT = 20  # only each twentieth beat is answered: answers cost as much as the beats
 
 
 class Pulse:
@@ -30,7 +31,8 @@ class Pulse:
         self._host = cluster.host
         self.connections: dict[str, Route] = {}  # by the id of the other server
         self._timer: Timer | None = None
-        self._beaten_ns = 0  # time of the last heartbeat sent
+        self._beaten_ns = 0  # time of the last beat
+        self._beats = 0
 
     def opened(self, connection: Route) -> None:
         """Send and expect heartbeats on a connection."""
@@ -61,9 +63,13 @@ class Pulse:
         # During this time, heartbeats from the others were not read.
         stopped_ns = max(0, now_ns - self._beaten_ns - 2 * BEAT_NS)
         self._beaten_ns = now_ns
+        self._beats += 1
         text = now_ns.to_bytes(8, "little")
         for server_id, connection in list(self.connections.items()):
-            connection.send_ping(text)
+            if self._beats % MEASURED_BEAT:
+                connection.send_beat()
+            else:
+                connection.send_ping(text)  # its answer has the round-trip time
             if stopped_ns:
                 connection.heard_at(now_ns)
             self._judge(server_id, now_ns - connection.last_activity_ns)

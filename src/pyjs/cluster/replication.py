@@ -11,15 +11,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from pyjs.cluster.awaited import Awaited
 from pyjs.cluster.hello import BadHello
+from pyjs.cluster.interest import Interest
 from pyjs.consensus.names import number_of, same_number
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pyjs.cluster.cluster import Cluster
     from pyjs.cluster.hello import PeerInfo
     from pyjs.cluster.route import Route
+    from pyjs.core.account import Account
 
 PENDING_MAX = 160 << 20  # bytes: two batches of the maximum size, and some small ones
 NOTE = b"N"  # the first byte of a note; a batch begins with its version
@@ -130,6 +133,19 @@ class Replication:
     def own_routes(self) -> int:
         """Return the number of configured routes known to lead to this server itself."""
         return self._cluster.own_routes()
+
+    def hold_messages(self, is_awaited: Callable[[str, bytes], bool]) -> None:
+        """Let messages to a replicated stream wait for its next leader."""
+        self._cluster.hold_messages(Awaited(self._cluster.host, is_awaited))
+
+    def withdraw(self, account: Account, keys: Iterable[tuple[bytes, bytes]]) -> None:
+        """Let other servers send nothing for these subscriptions any more."""
+        if isinstance(account.interest, Interest):
+            account.interest.withdraw(keys)
+
+    def fence(self, passed: Callable[[], None]) -> None:
+        """Call `passed` when everything is here that other servers have sent before they knew the interest of now."""
+        self._cluster.fence(passed)
 
     def quiet_ns(self, node: int) -> int:
         """Return the time in ns since the last bytes from a server; 0 if it is unknown."""

@@ -395,6 +395,8 @@ cdef class Route:
         remote = self.numbered[number]
         if isinstance(remote, RemoteAccount):
             remote.set_weight(subject, queue, fixed.weight)
+            if fixed.weight and self.cluster.awaited is not None:
+                self.cluster.awaited.look()
         elif fixed.weight:
             remote.weights[subject, queue] = fixed.weight
         else:
@@ -460,6 +462,10 @@ cdef class Route:
     def send_ping(self, bytes body) -> None:
         """Send PING with bytes that the other side must return."""
         self.writer.send_frame(FRAME_PING, body)
+
+    def send_beat(self) -> None:
+        """Show that this server is alive; a PONG without a question, since nothing answers it."""
+        self.writer.send_frame(FRAME_PONG, bytes(8))
 
     def send_batch(self, parts) -> None:
         """Send a batch for the replicated groups."""

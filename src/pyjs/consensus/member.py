@@ -66,8 +66,9 @@ class Member:
         self.log_size = 0  # approximate bytes in the log since its start
         self.compact_at = 0  # `log_size` at which the log is compacted
         self._pending: dict[int, tuple[int, object]] = {}  # index -> term and proposal
-        self._reads: list[tuple[int, Callable[[], None]]] = []  # index that a read needs, function to call
-        self._steps: Iterator[None] | None = None  # the remaining steps of an `install`
+        self._applied_term = 0
+        self._reads: list[tuple[int, Callable[[], None]]] = []  # index that a read needs
+        self._steps: Iterator[None] | None = None  # the rest of an `install`
 
     def __str__(self) -> str:
         return f'group {self.group} ("{self.name}")'
@@ -102,7 +103,7 @@ class Member:
         """Store the role reported by the engine. The machine learns later that it leads."""
         self.term, self.role, self.leader = term, role, leader
         self.leads = False
-        self.drop_proposals()
+        self._drop_impatient()
         if role != Role.LEADER:
             self.machine.role(term, role, leader)
 
@@ -111,6 +112,21 @@ class Member:
         pending, self._pending = self._pending, {}
         for _, proposal in pending.values():
             self.machine.dropped(proposal)
+
+    def _drop_impatient(self) -> None:
+        """Drop proposals for which something waits, since this node leads no more; entries of the rest may come."""
+        for index, (_, proposal) in list(self._pending.items()):
+            if not getattr(proposal, "is_patient", False):
+                del self._pending[index]
+                self.machine.dropped(proposal)
+
+    def _enter_term(self, term: int) -> None:
+        """Drop the proposals of earlier terms: an entry of a later one comes before them, so they are lost."""
+        self._applied_term = term
+        for index, (proposed_in, proposal) in list(self._pending.items()):
+            if proposed_in < term:
+                del self._pending[index]
+                self.machine.dropped(proposal)
 
     # -- applying ----------------------------------------------------------------------------------------------
 
@@ -136,6 +152,8 @@ class Member:
             return 1, size  # do nothing more in this turn
         while queue and done < count and used < size:
             index, term, kind, body = queue[0]
+            if term != self._applied_term:
+                self._enter_term(term)
             if kind == DATA:
                 used += self._apply(payloads, index, term, body)
             else:

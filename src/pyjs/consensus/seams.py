@@ -22,7 +22,7 @@ class Machine(Protocol):
         """Apply a committed entry. The calls are in order, one for each entry.
 
         `time_ns` is the leader's time and never decreases. `proposal` is the argument of `propose` if this node
-        proposed the entry and still leads in that term, otherwise None.
+        proposed the entry. After this node has lost the lead it is None, unless the proposal `is_patient`.
         """
 
     def role(self, term: int, role: Role, leader: int) -> None:

@@ -58,4 +58,5 @@ cdef class Account:
     # Return the line with status 503 for the publisher `sink`, or b"" if it has not subscribed to the reply
     # subject.
     cdef bytes no_responder(self, Msg* m, PyObject* sink)
+    cdef bint may_wait(self, Msg* m, PyObject* sink, bytes line)
     cdef bint interested(self, const char* subject, size_t n) noexcept nogil

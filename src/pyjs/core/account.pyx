@@ -206,10 +206,18 @@ cdef class Account:
                 if self.api_prefix and subject.startswith(self.api_prefix):
                     subject = b"$JS.API." + subject[len(self.api_prefix):]
                 status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
-                return b"HMSG %b %b %d %d\r\n%b\r\n" % (
+                line = b"HMSG %b %b %d %d\r\n%b\r\n" % (
                     m.reply[:m.reply_len], r.targets[i].sub.sid[:r.targets[i].sub.sid_len], len(status), len(status),
                     status)
+                return b"" if self.may_wait(m, sink, line) else line
         return b""
+
+    cdef bint may_wait(self, Msg* m, PyObject* sink, bytes line):
+        """Return whether a message without a receiver waits for one, in a cluster (cluster.awaited)."""
+        awaited = None if self.interest is None else self.interest.awaited
+        return awaited is not None and not m.aliased and awaited.take(
+            self, <object> sink, m.subject[:m.subject_len], m.reply[:m.reply_len], m.body[:m.header_len],
+            m.body[m.header_len:m.size], line)
 
     # -- for Python code -----------------------------------------------------------------------------------
 

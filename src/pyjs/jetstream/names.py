@@ -14,3 +14,20 @@ def is_valid_name(name: str) -> bool:
 def identity(created_ns: int) -> bytes:
     """Return a value that identifies the stream among all streams of its name, by its time of creation."""
     return short_hash(time_text(created_ns)).encode()
+
+
+DIRECT_QUEUE = b"_zzz_"  # of direct gets: the replicas of a stream and its mirrors share the requests
+
+
+def stream_in(subject: str, domain: str) -> str:
+    """Return the stream in the subject of an ack, a pull request or a direct get; "" for other subjects."""
+    tokens = subject.split(".")
+    if len(tokens) < 5 or tokens[0] != "$JS":
+        return ""
+    if tokens[1] == "ACK":
+        return tokens[2] if len(tokens) == 9 else tokens[4]
+    if domain and tokens[1] == domain:
+        del tokens[1]
+    if tokens[1:4] == ["API", "DIRECT", "GET"]:
+        return tokens[4]
+    return tokens[5] if tokens[1:5] == ["API", "CONSUMER", "MSG", "NEXT"] and len(tokens) > 5 else ""

@@ -50,6 +50,9 @@ class Connection(asyncio.BufferedProtocol, Link):
         self._held = False  # reading is paused by the session
         self._gave_way = False  # reading is paused until `_read_on`
         self._linger: asyncio.TimerHandle | None = None
+        self._is_over = False  # the client sends nothing more
+        self._parked = False  # nothing is read, whatever the session wants
+        self._late: list[bytes] | None = None  # input after `hang_up`
         self.transport: asyncio.Transport
         self.session: ClientSession | Route  # from connection_made on
 
@@ -89,6 +92,9 @@ class Connection(asyncio.BufferedProtocol, Link):
             self._trace(0, bytes(self._driver.buffer[:nbytes]))
         if nbytes >= FULL_READ:
             self._give_way()
+        if self._late is not None:
+            self._late.append(bytes(self._driver.buffer[:nbytes]))
+            return
         try:
             self.session.receive_buffer(self._driver.buffer, nbytes)
         except Exception as error:
@@ -123,8 +129,54 @@ class Connection(asyncio.BufferedProtocol, Link):
         if not self._held:
             self.resume_reading()
 
+    # -- called when this server leaves its cluster ------------------------------------------------------------
+    def park(self, *, on: bool) -> None:
+        """Read nothing from now on, or (`on` is False) again."""
+        self._parked = on
+        if on and not self.transport.is_closing():
+            self.transport.pause_reading()
+        elif not self._held:
+            self.resume_reading()
+
+    def hang_up(self) -> None:
+        """Tell the client that nothing more comes, and keep what it has sent until `hear_out`.
+
+        Clients connect to another server then. A transport that cannot be closed in one direction is closed.
+        """
+        if not self.transport.can_write_eof():
+            self.session.close("Server Shutdown")
+            return
+        assert isinstance(self.session, ClientSession)
+        self._late = []
+        self.session.drop_subscriptions()
+        self.session.lose_link()
+        self.transport.write_eof()
+        self.park(on=False)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the client sends nothing more."""
+        return self._is_over
+
+    @property
+    def has_more(self) -> bool:
+        """Whether the client has sent something since `hang_up`, or may still do so."""
+        return self._late is not None and (bool(self._late) or not self._is_over)
+
+    def hear_out(self) -> None:
+        """Pass on what the client has sent since `hang_up`, and close."""
+        late, self._late = self._late or [], None
+        if hasattr(self, "session"):
+            for data in late:
+                self.session.receive_data(data)
+            self._driver.endings.add(self.session.end_input)
+            self._driver.wake_for_input()
+
     def eof_received(self) -> bool:
-        """Close the session after the turn that answers the earlier input: the client may still read."""
+        """Close the session after the turn that answers earlier input, since the client may still read."""
+        self._is_over = True
+        if self._late is not None:
+            return True
         self._driver.endings.add(self.session.end_input)
         return True
 
@@ -148,6 +200,9 @@ class Connection(asyncio.BufferedProtocol, Link):
         self._connections.discard(self)
         if self._linger is not None:
             self._linger.cancel()
+        self._is_over = True
+        if self._late is not None:
+            return  # `hear_out` follows
         if hasattr(self, "session"):  # connection_made succeeded
             session = self.session
             del self.session  # the session has a reference to this connection: a cycle would outlive both
@@ -237,7 +292,7 @@ class Connection(asyncio.BufferedProtocol, Link):
     def resume_reading(self) -> None:
         """Resume reading."""
         self._held = False
-        if not self._gave_way and not self.transport.is_closing():
+        if not self._gave_way and not self._parked and not self.transport.is_closing():
             self.transport.resume_reading()
 
     def _trace(self, direction: int, data: bytes) -> None:

@@ -25,11 +25,17 @@ class LameDuck:
     """The lame duck mode of a server whose client port is closed."""
 
     def __init__(
-        self, driver: Driver, duration_ns: int, grace_period_ns: int, ended: Callable[[], None]
+        self,
+        driver: Driver,
+        duration_ns: int,
+        grace_period_ns: int,
+        close: Callable[[ClientSession], None],
+        ended: Callable[[], None],
     ) -> None:
         self._driver = driver
         self._duration_ns = duration_ns
         self._grace_period_ns = grace_period_ns
+        self._close = close
         self._ended = ended  # called after the last client was closed
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: list[ClientSession] = []  # clients to close, beginning at the end of the list
@@ -63,7 +69,7 @@ class LameDuck:
 
     def _close_some(self) -> None:
         for _ in range(min(self._per_interval, len(self._waiting))):
-            self._waiting.pop().close("Server Shutdown")
+            self._close(self._waiting.pop())
         self._driver.wake()
         if not self._waiting:
             self._ended()

@@ -14,6 +14,7 @@ import os
 import sys
 import warnings
 from contextlib import closing, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyjs.base.disk import OsDisk
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 
     from pyjs.base.log import Log
     from pyjs.config.options import Options, Worker
+    from pyjs.core.session import ClientSession
     from pyjs.server.cluster.port import RoutePort
     from pyjs.server.monitoring.endpoints import Monitoring
     from pyjs.server.monitoring.http import HttpConnection
@@ -263,7 +265,7 @@ class Server:
         urls = [advertised] if advertised else reachable(self.options.host, self.node.port)
         cluster.set_own_urls(tuple(urls))
         try:
-            self._routes = RoutePort(self.driver, self.options, cluster)
+            self._routes = RoutePort(self.driver, self.options, cluster, self.connections)
         except TlsFailed as error:
             fail(str(error))
         await self._routes.start()
@@ -435,9 +437,21 @@ class Server:
         if self._websocket is not None:
             self._websocket.listener.close()
         self._lame_duck = LameDuck(
-            self.driver, options.lame_duck_duration_ns, options.lame_duck_grace_period_ns, self.request_stop
+            self.driver,
+            options.lame_duck_duration_ns,
+            options.lame_duck_grace_period_ns,
+            self._close_session,
+            self.request_stop,
         )
-        self._jetstream.stop(self._lame_duck.start)
+        begin = partial(self._jetstream.stop, self._lame_duck.start)
+        (begin if self._routes is None else partial(self._routes.leaving.begin_lame_duck, begin))()
+
+    def _close_session(self, session: ClientSession) -> None:
+        """Close a client in lame duck mode."""
+        if self._routes is not None:
+            self._routes.leaving.close(session)
+        else:
+            session.close("Server Shutdown")
 
     def request_stop(self) -> None:
         """Start a stop without waiting for its end, as `stop` does."""
@@ -488,6 +502,8 @@ class Server:
         """Close ports, streams and connections in this order; if a step fails, the others are still done."""
         self._close_ports()
         attempt(self.log, self.driver.turn_now)
+        if self._routes is not None:
+            await self._routes.leaving.let_all_go()
         jetstream_stopped = asyncio.Event()
         self._jetstream.stop(jetstream_stopped.set)
         await jetstream_stopped.wait()

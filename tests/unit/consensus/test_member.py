@@ -104,6 +104,24 @@ def test_a_new_role_drops_what_was_proposed() -> None:
     assert bench.apply() == [("dropped", "mine"), (2, "FOLLOWER", 8)]
 
 
+class Patient:
+    is_patient = True
+
+
+def test_a_patient_proposal_gets_its_entry_after_the_lead_is_lost() -> None:
+    bench, mine, late = Bench(), Patient(), Patient()
+    bench.member.proposed(1, 1, 10, mine)
+    bench.member.proposed(2, 1, 11, late)
+    bench.member.take_role(2, Role.FOLLOWER, 8)
+    bench.commit(1, b"a")
+    assert bench.apply() == [(2, "FOLLOWER", 8), (1, b"a", mine)]
+
+    bench.commit(2, None, term=2)  # the first entry of the other leader, before which `late` would be
+
+    assert bench.apply() == [("dropped", late)]
+    assert bench.member.proposals == 0
+
+
 def test_what_came_before_is_not_applied_again() -> None:
     bench = Bench()
     for _ in range(2):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjs.core.sink import PySink, Request
+from pyjs.jetstream.names import DIRECT_QUEUE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from pyjs.subjects.sublist import Subscription
 
     Get: TypeAlias = "Callable[[Request], Iterator[Step] | None]"
-
-QUEUE = b"_zzz_"  # a stream and its mirrors share the requests
 
 
 class DirectSubscriptions:
@@ -45,7 +44,7 @@ class DirectSubscriptions:
         ]
 
     def _subscribe(self, subject: bytes, handler: Get) -> Subscription:
-        return self._account.subscribe(subject, PySink(self._account.turn, handler), QUEUE)
+        return self._account.subscribe(subject, PySink(self._account.turn, handler), DIRECT_QUEUE)
 
     def close(self) -> None:
         """Remove the subscriptions."""

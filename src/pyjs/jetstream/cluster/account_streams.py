@@ -34,6 +34,19 @@ class AccountStreams:
         """Return a stream, or None if there is none."""
         return self._streams.get(name)
 
+    def has_replicated(self, subject: str) -> bool:
+        """Return whether a stream with several replicas takes the messages of a subject."""
+        if not at_once(self._subjects.overlapping(subject)):
+            return False
+        for each in self:
+            if each.config.num_replicas > 1:
+                tree = SubjectTree()
+                for taken in each.config.subjects:
+                    tree.add(taken, each.name)
+                if at_once(tree.overlapping(subject)):
+                    return True
+        return False
+
     def put(self, assignment: Assignment) -> None:
         """Add a stream, or replace the one of its name."""
         old = self._streams.get(assignment.name)

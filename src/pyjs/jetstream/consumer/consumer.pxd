@@ -36,7 +36,7 @@ cdef class Consumer(StreamConsumer):
     cdef readonly Turn turn
     cdef readonly StreamStore store
     cdef readonly object rng
-    cdef object subjects                # consumer_subjects.ConsumerSubjects
+    cdef readonly object subjects                # consumer_subjects.ConsumerSubjects
     cdef list subscriptions             # to its subjects
     cdef readonly object events         # consumer_advisories.ConsumerEvents
     cdef WakeTimer timer

@@ -11,6 +11,7 @@ from pyjs.jetstream.consumer.record import StateFile
 from pyjs.jetstream.consumer.resources import Resources
 from pyjs.jetstream.consumer.start import Start
 from pyjs.jetstream.consumer.state_keeper import StateKeeper
+from pyjs.jetstream.consumer.subjects import ConsumerSubjects
 from pyjs.jetstream.stream.stream_consumer import StreamConsumer
 from pyjs.store.store import StreamStore
 
@@ -20,6 +21,7 @@ class Consumer(StreamConsumer):
     stream_name: str
     created_ns: int
     account: Account
+    subjects: ConsumerSubjects
     turn: Turn
     store: StreamStore
     rng: Rng

@@ -39,10 +39,12 @@ from pyjs.jetstream.member.questions import Questions
 from pyjs.jetstream.member.reporting import Reports
 from pyjs.jetstream.member.restores import WORDS, Restores
 from pyjs.jetstream.member.waiters import Waiters
+from pyjs.jetstream.names import stream_in
+from pyjs.jetstream.replication.departing import FLUSH_NS, Departure, Interests
 from pyjs.jetstream.replication.streams import ReplicatedStreams
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from pyjs.base.disk import Disk
     from pyjs.config.options import Options
@@ -59,10 +61,12 @@ if TYPE_CHECKING:
 LOG_DIRECTORY = ".raft"
 MEET_NS = 3 * NS_PER_S
 READ_NS = NS_PER_S  # for the confirmation that this server still leads
+MOVE_NS = 300 * NS_PER_MS  # for one attempt to hand all leaderships over
+MOVES = 6
 AGAIN_NS = 50 * NS_PER_MS  # if that cannot be asked for now
 
 
-class Carrier(Peers, Protocol):
+class Carrier(Peers, Interests, Protocol):
     """Sends batches and notes to the other servers: cluster.replication.Replication."""
 
     def send_note(self, node: int, note: bytes) -> None:
@@ -73,6 +77,9 @@ class Carrier(Peers, Protocol):
 
     def own_routes(self) -> int:
         """Return the number of configured routes that lead to this server itself."""
+
+    def hold_messages(self, is_awaited: Callable[[str, bytes], bool]) -> None:
+        """Let a message without a receiver wait for one, if `is_awaited` says so for its account and subject."""
 
     def quiet_ns(self, node: int) -> int:
         """Return the time since the last bytes from a server, or 0 if it is unknown."""
@@ -204,6 +211,7 @@ class MemberNode:
         assert self._log is not None
         is_known = self.group.open_stored(self._log, self._host.rng)
         self._carrier.begin(self, self)
+        self._carrier.hold_messages(self._is_awaited)
         group = self.group
         steady = [
             self._keeper.steps(),
@@ -232,6 +240,43 @@ class MemberNode:
     def is_busy(self) -> bool:
         """Return whether a thread uses the log."""
         return self._log is not None and self._log.is_syncing
+
+    def leave_steps(self, pause: Callable[[], None]) -> Generator[Step, None, None]:
+        """Hand all leaderships over; `pause` is called when the clients of this server must wait for that.
+
+        It takes some milliseconds, and some seconds if no other server can lead.
+        """
+        assert self.replicated is not None
+        departure = Departure(self.replicated, self.waiters, self._turn, self._carrier)
+        yield from departure.begin_steps(pause)
+        yield from self.waiters.until(lambda: not self.machine.pending, FLUSH_NS)
+        for _ in range(MOVES):
+            departure.move()
+            self._move_metadata()
+            is_over = yield from self.waiters.until(
+                lambda: not (departure.leads or self.machine.leads), MOVE_NS
+            )
+            if is_over or not self.online:
+                return
+
+    def _move_metadata(self) -> None:
+        status = self.meta_status()
+        if self.machine.leads and status is not None:
+            heirs = [each for each in status.replicas if each.is_voter and each.node in self.online]
+            if heirs:
+                self.hand_over(self.meta_group, min(heirs, key=lambda each: each.lag or 0).node)
+
+    def _is_awaited(self, account: str, subject: bytes) -> bool:
+        """Return whether a replicated stream, or a consumer of one, takes the messages of a subject."""
+        text = subject.decode("utf-8", "surrogateescape")
+        streams = self.machine.state.accounts.get(account)
+        if streams is None:
+            return False
+        name = stream_in(text, self.options.jetstream.domain)
+        if not name:
+            return streams.has_replicated(text)
+        found = streams.get(name)
+        return found is not None and found.config.num_replicas > 1
 
     def begin_stop(self) -> None:
         """Leave all groups; call `stop` once `is_busy` is False."""

@@ -458,7 +458,10 @@ class ReplicatedStreams:
         yield from leave_steps(machine, self._consensus, self._node, partial(self._left, machine))
         if self._is_here(machine):
             drop = partial(self._drop_steps, js, machine.assignment)
-            yield from js.gates.within(name, True, drop)
+            try:
+                yield from js.gates.within(name, True, drop)
+            except StoreFailed as error:  # such as a server that stops now: its next start removes the files
+                self._shared.log.warn(f"The files of {machine.stream} are not removed yet: {error}")
 
     def _is_here(self, machine: StreamMachine) -> bool:
         return self._machines.get((machine.js.account.name, machine.assignment.name)) is machine

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pyjs.base.errors import reason_of
 from pyjs.server.addresses import ListenFailed, host_port, listen, listen_at_path, urls
+from pyjs.server.cluster.leaving import Leaving
 from pyjs.server.connection import Connection
 from pyjs.server.failures import fail
 from pyjs.server.listener import Listener
@@ -67,8 +68,10 @@ class RouteConnection(Connection):
 class RoutePort:
     """The routes of one server."""
 
-    def __init__(self, driver: Driver, options: Options, cluster: Cluster) -> None:
-        """Listen on the port of `options`.
+    def __init__(
+        self, driver: Driver, options: Options, cluster: Cluster, clients: OpenConnections[Connection]
+    ) -> None:
+        """Listen on the port of `options`; `clients` are the connections of the client port.
 
         Raises:
             StartFailed: the port cannot be listened to.
@@ -77,6 +80,7 @@ class RoutePort:
         self.driver = driver
         self.cluster = cluster
         self.connections: OpenConnections[Connection] = OpenConnections()
+        self.leaving = Leaving(driver, clients)
         self._options = options.cluster
         self._tls = TlsPort(driver.loop, driver.node.log, driver.after)
         self._tls.settings, self._dial_context = _read_tls(options)

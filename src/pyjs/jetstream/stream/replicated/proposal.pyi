@@ -16,3 +16,4 @@ class Proposal:
     outcome: object
     calls: list[Callable[[None], None]]
     changed: set[str]
+    is_patient: bool

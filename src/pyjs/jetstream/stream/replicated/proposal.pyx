@@ -38,6 +38,11 @@ cdef class Proposal:
     def __cinit__(self):
         self.calls, self.changed, self.subjects = [], set(), []
 
+    @property
+    def is_patient(self) -> bool:
+        """Whether it waits for its entry after this node has lost the lead: publishers get their answers then."""
+        return self.outcome is None
+
     def __dealloc__(self):
         free(self.replies)
 

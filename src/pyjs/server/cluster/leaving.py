@@ -1,0 +1,138 @@
+"""The departure of this server from a JetStream cluster, without an error for clients that reconnect.
+
+Leaderships move to other servers first; clients here wait meanwhile. Then each client gets the rest of its output and
+an end of file. It connects to another server, and what it had sent until then is handled once its subscriptions are
+known there: answers find it. So no request is lost between the two connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from pyjs.core.session import ClientSession
+from pyjs.server.connection import Connection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from pyjs.core.chore import Step
+    from pyjs.server.driver import Driver
+    from pyjs.server.open_connections import OpenConnections
+
+HAND_OVER_S = 5.0
+CALM_S = 0.1  # in which answers come to what clients have asked for
+RETURN_S = 1.5  # in which a client connects to another server
+LOOK_S = 0.01
+
+
+class Leaving:
+    """Clients of a server that leaves."""
+
+    def __init__(self, driver: Driver, connections: OpenConnections[Connection]) -> None:
+        self._driver = driver
+        self._node = driver.node
+        self._connections = connections
+        self._over: asyncio.Event | None = None  # set when all leaderships have moved
+        self._is_ending = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def _is_needed(self) -> bool:
+        """Whether other servers of a JetStream cluster are there to go on."""
+        jetstream, cluster = self._node.jetstream, self._node.cluster
+        if jetstream is None or jetstream.shared.member is None or cluster is None:
+            return False
+        return bool(cluster.routes)
+
+    def begin_lame_duck(self, then: Callable[[], None]) -> None:
+        """Hand over all leaderships, let clients go on for now, and call `then`."""
+        if self._is_needed:
+            task = self._driver.loop.create_task(self._begin_lame_duck(then))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        else:
+            then()
+
+    async def _begin_lame_duck(self, then: Callable[[], None]) -> None:
+        await self._hand_over()
+        if not self._is_ending:
+            for connection in self._connections:
+                connection.park(on=False)
+            then()
+
+    def close(self, session: ClientSession) -> None:
+        """Let one client go."""
+        if self._over is not None and isinstance(session.link, Connection):
+            self._hang_up(session.link)
+        else:
+            session.close("Server Shutdown")
+
+    async def let_all_go(self) -> None:
+        """Hand over all leaderships, if that was not done before, and let all clients go."""
+        self._is_ending = True
+        if self._over is None and not self._is_needed:
+            return
+        await self._hand_over()
+        self._pause()
+        if len(self._connections):
+            await asyncio.sleep(CALM_S)
+        for connection in self._connections:
+            self._hang_up(connection)
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _hand_over(self) -> None:
+        """Move the leaderships, once. Clients wait from some moment on."""
+        if self._over is None:
+            self._over = asyncio.Event()
+            assert self._node.cluster is not None
+            self._node.cluster.start_lame_duck()
+            self._node.turn_state.go_on(self._steps(self._over))
+            self._driver.wake()
+        try:
+            async with asyncio.timeout(HAND_OVER_S):
+                await self._over.wait()
+        except TimeoutError:
+            self._node.log.warn("Not all leaderships of this server could be handed over")
+
+    def _steps(self, over: asyncio.Event) -> Generator[Step, None, None]:
+        member = None if self._node.jetstream is None else self._node.jetstream.shared.member
+        if member is not None:
+            yield from member.leave_steps(self._pause)
+        over.set()
+
+    def _pause(self) -> None:
+        for connection in self._connections:
+            connection.park(on=True)
+
+    def _hang_up(self, connection: Connection) -> None:
+        task = self._driver.loop.create_task(self._let_go(connection))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _let_go(self, connection: Connection) -> None:
+        """Send the rest and an end of file, and handle what the client has sent once it has come elsewhere."""
+        session = getattr(connection, "session", None)  # gone with the transport
+        if not isinstance(session, ClientSession) or session.closed_reason:
+            return
+        wanted = {sub.subject for sub in session.subscriptions.values() if not sub.queue}
+        self._driver.turn_now()
+        connection.hang_up()
+        deadline = self._driver.loop.time() + RETURN_S
+        while connection.has_more and self._driver.loop.time() < deadline:
+            if connection.is_over and self._is_elsewhere(session.account.name, wanted):
+                break
+            await asyncio.sleep(LOOK_S)  # nothing tells when a client has come to another server
+        connection.hear_out()
+
+    def _is_elsewhere(self, account: str, subjects: set[bytes]) -> bool:
+        """Return whether one other server has all these subscriptions."""
+        cluster = self._node.cluster
+        if cluster is None:
+            return True
+        for route in cluster.routes.values():
+            remote = route.remote.get(account)
+            if remote is not None and all((each, b"") in remote.subscriptions for each in subjects):
+                return True
+        return False

@@ -1,0 +1,204 @@
+"""`python -m tests.failover.rolling`: three servers restarted one by one, or replaced, under load of nats-py.
+
+A restart ends a server with SIGTERM or in lame duck mode, starts it again, and waits for its /healthz before the next
+one. A replacement starts a server with a new name and an empty store, removes the old one from the cluster, and ends
+it when its replicas have moved. The applications must see no error, and everything acknowledged must be there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from tests.failover.applications import STREAM, Applications
+from tests.failover.fleet import PATIENCE_S, Fleet, Stuck
+from tests.failover.link import Link
+from tests.failover.reading import messages
+
+FIRST = ("a", "b", "c")
+WAYS = ("term", "ldm", "replace")
+ADMIN = b'CONNECT {"verbose":false,"headers":true,"no_responders":true,"user":"admin","pass":"admin"}\r\n'
+REST_S = 0.5  # after a server is well again
+
+
+class Rolling:
+    """Rounds over the servers of a fleet."""
+
+    def __init__(self, fleet: Fleet, applications: Applications, servers: int = len(FIRST)) -> None:
+        self._fleet = fleet
+        self._servers = servers  # in each round
+        self.applications = applications
+        self._count = 0  # of servers that were added
+        self.rounds: Counter[str] = Counter()
+        self.violations: Counter[str] = Counter()
+
+    async def go(self, rounds: int, ways: list[str]) -> None:
+        """Make rounds in each of the ways, then check what was acknowledged."""
+        await self.applications.prepare()
+        working = asyncio.create_task(self.applications.run())
+        try:
+            await asyncio.sleep(REST_S)
+            for number in range(rounds):
+                way = ways[number % len(ways)]
+                await self._round(way)
+                self.rounds[way] += 1
+                print(f"{dict(self.rounds)} {dict(self.applications.errors)}", file=sys.stderr, flush=True)
+        finally:
+            self.applications.stop()
+            await working
+        await self._check()
+
+    async def _round(self, way: str) -> None:
+        for name in self._fleet.names[: self._servers]:
+            if way == "replace":
+                await self._replace(name)
+            else:
+                self.applications.phase = f"{way} of {name}"
+                await (self._fleet.stop(name) if way == "term" else self._fleet.retire(name))
+                self.applications.phase = f"start of {name} after {way}"
+                await self._fleet.start(name)
+            self.applications.phase = f"wait for health after {name}"
+            await self._fleet.healthy(*self._fleet.names)
+            await asyncio.sleep(REST_S)
+
+    async def _replace(self, old: str) -> None:
+        """Add a server, wait until it belongs to the cluster, remove another one."""
+        fleet = self._fleet
+        self._count += 1
+        new = f"n{self._count}"
+        fleet.add(new)
+        await fleet.start(new)
+        await fleet.healthy(new)
+        keeper = next(name for name in fleet.names if name not in (old, new))
+        link = Link("127.0.0.1", fleet.servers[keeper].port, ADMIN)
+        link.begin()
+        try:
+            await self._remove(link, old)
+            await self._until_left(old)
+        finally:
+            await link.end()
+        await fleet.retire(old)
+        fleet.remove(old)
+
+    async def _remove(self, link: Link, old: str) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        told: dict[str, Any] = {}
+        while not told.get("success"):
+            if time.monotonic() > deadline:
+                raise Stuck(f"{old} is not removed: {told}")
+            await asyncio.sleep(0.1)  # between two requests
+            told = await link.api("SERVER.REMOVE", {"peer": old})
+
+    async def _until_left(self, old: str) -> None:
+        """Wait until no stream has a replica on a server."""
+        link = Link("127.0.0.1", self._fleet.servers[self._fleet.names[-1]].port)
+        link.begin()
+        deadline = time.monotonic() + PATIENCE_S
+        try:
+            while not self._has_left(old, await link.api("STREAM.LIST", wait_s=3)):
+                if time.monotonic() > deadline:
+                    raise Stuck(f"replicas of {old} do not move")
+                await asyncio.sleep(0.1)  # between two requests
+        finally:
+            await link.end()
+
+    @staticmethod
+    def _has_left(old: str, told: dict[str, Any]) -> bool:
+        clusters = [each["cluster"] for each in told.get("streams") or []]
+        members = [
+            [each.get("leader"), *(peer["name"] for peer in each.get("replicas", []))] for each in clusters
+        ]
+        return (
+            bool(clusters)
+            and not told.get("missing")
+            and all(len(each) == 3 and old not in each for each in members)
+        )
+
+    async def _check(self) -> None:
+        """Hold what was acknowledged against what is stored, and what was delivered."""
+        link = Link("127.0.0.1", self._fleet.servers[self._fleet.names[0]].port)
+        link.begin()
+        try:
+            while not link.is_up:
+                await asyncio.sleep(0.05)  # a connection attempt
+            found = {payload.decode().strip(): seq for seq, _, payload in await messages(link, STREAM)}
+        finally:
+            await link.end()
+        for name, seq in self.applications.acked.items():
+            if found.get(name) != seq:
+                self.violations["acked lost" if name not in found else "moved"] += 1
+        for kind, seqs in self.applications.delivered.items():
+            passed = set(range(1, max(seqs, default=0) + 1)) - seqs
+            self.violations[f"{kind}: passed over"] += len(passed)
+
+    def report(self) -> dict[str, Any]:
+        """Return the figures for JSON."""
+        seen = self.applications
+        return {
+            "rounds": dict(self.rounds),
+            "operations": dict(seen.done),
+            "errors": dict(seen.errors),
+            "slower than 1 s": {name: count for name, count in seen.slow.items() if count},
+            "slowest ms": {name: round(each * 1000) for name, each in seen.slowest_s.items()},
+            "notes": dict(seen.notes),
+            "first errors": seen.seen,
+            "acked": len(seen.acked),
+            "violations": {name: count for name, count in self.violations.items() if count},
+        }
+
+
+async def roll(
+    server: str, mode: str, directory: Path, rounds: int, ways: list[str], servers: int = len(FIRST)
+) -> dict[str, Any]:
+    """Run everything; return the figures."""
+    fleet = Fleet(server, mode, directory)
+    broken = ""
+    try:
+        fleet.add(*FIRST)
+        await fleet.start(*FIRST)
+        await fleet.healthy(*FIRST)
+        rolling = Rolling(fleet, Applications(fleet.urls), servers)
+        try:
+            await rolling.go(rounds, ways)
+        except Stuck as error:
+            broken = str(error)
+        await rolling.applications.close()
+        return rolling.report() | {"silences": fleet.silences()} | ({"broken": broken} if broken else {})
+    finally:
+        fleet.close()
+
+
+def main() -> int:
+    """Run what the command line names; the exit code tells whether an application saw an error."""
+    parser = argparse.ArgumentParser(prog="python -m tests.failover.rolling", description=__doc__)
+    parser.add_argument("--server", choices=("ours", "peer"), default="ours")
+    parser.add_argument("--mode", choices=("default", "always"), default="default")
+    parser.add_argument("--rounds", type=int, default=10, help="each over all servers")
+    parser.add_argument("--ways", default="term,ldm", help="term, ldm, replace: taken in turns")
+    parser.add_argument(
+        "--dir", type=Path, help="scratch directory, which stays; a temporary one is the default"
+    )
+    args = parser.parse_args()
+    os.environ["PYJS_UNFINISHED_CLUSTER"] = "1"
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as scratch:
+        place = args.dir or Path(scratch)
+        figures = asyncio.run(roll(args.server, args.mode, place, args.rounds, args.ways.split(",")))
+    print(
+        json.dumps(
+            {"server": args.server, **figures, "seconds": round(time.monotonic() - started, 1)}, indent=1
+        )
+    )
+    return 1 if figures["errors"] or figures["violations"] or "broken" in figures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

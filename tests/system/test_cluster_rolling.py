@@ -1,0 +1,31 @@
+"""Servers of a cluster restarted one by one under load of nats-py: no application sees an error."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from raft.tests.conftest import is_here
+
+if not (is_here() and os.environ.get("PYJS_CLUSTER_PROCESSES")):
+    pytest.skip("three real processes: make cluster-jetstream", allow_module_level=True)
+
+from tests.failover.rolling import roll
+
+pytestmark = pytest.mark.timeout(300)  # seconds: starts of servers on a busy machine
+
+
+@pytest.mark.parametrize("way", ["term", "ldm"])
+def test_a_server_restarts_without_an_error_for_applications(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setenv("PYJS_UNFINISHED_CLUSTER", "1")
+    figures = asyncio.run(roll("ours", "default", tmp_path, 1, [way], servers=1))
+    assert figures["rounds"] == {way: 1}
+    assert figures["violations"] == {}
+    assert figures["acked"]
+    if figures["silences"]:
+        pytest.skip("servers were silent for 0.3 s without a cause: this machine has no time for them")
+    assert figures["errors"] == {}
