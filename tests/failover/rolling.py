@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import sys
 import tempfile
 import time
@@ -187,7 +186,6 @@ def main() -> int:
         "--dir", type=Path, help="scratch directory, which stays; a temporary one is the default"
     )
     args = parser.parse_args()
-    os.environ["PYJS_UNFINISHED_CLUSTER"] = "1"
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
         place = args.dir or Path(scratch)

@@ -18,10 +18,7 @@ pytestmark = pytest.mark.timeout(300)  # seconds: starts of servers on a busy ma
 
 
 @pytest.mark.parametrize("way", ["term", "ldm"])
-def test_a_server_restarts_without_an_error_for_applications(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
-) -> None:
-    monkeypatch.setenv("PYJS_UNFINISHED_CLUSTER", "1")
+def test_a_server_restarts_without_an_error_for_applications(tmp_path: Path, way: str) -> None:
     figures = asyncio.run(roll("ours", "default", tmp_path, 1, [way], servers=1))
     assert figures["rounds"] == {way: 1}
     assert figures["violations"] == {}

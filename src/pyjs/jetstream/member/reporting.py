@@ -60,7 +60,9 @@ class Reports:
         mirrors = [] if streams is None else streams.mirrors(stream.name)
         domain = {"domain": js.options.domain} if js.options.domain else {}
         place = {**domain, "cluster": self._member.options.cluster.name}
-        return {"alternates": [{"name": each, **place} for each in (stream.name, *mirrors)]} if mirrors else {}
+        return (
+            {"alternates": [{"name": each, **place} for each in (stream.name, *mirrors)]} if mirrors else {}
+        )
 
     def consumer(self, js: JetStream, consumer: Consumer) -> dict[str, Any]:
         """Return the `cluster` object of an open consumer, which is in the group of its stream."""

@@ -1,9 +1,10 @@
 """A replica whose stored messages were damaged: it is replaced by a copy of an undamaged replica.
 
-A start, a read or the scrub finds the damage. The replica then lacks messages that the others have. As leader it would
-serve without them, and conditions of later publishes could be decided otherwise than on the other replicas. So it asks
-the others until an undamaged one answers, makes that one lead if it leads itself, and copies the whole stream
-(catch_up.py). Until then it keeps what it has: without another replica nothing is better than that.
+A start, a read or the scrub finds the damage. The replica then lacks messages that the others have. As leader it
+would serve without them, and conditions of later publishes could have another result than on the other replicas.
+So it asks the others until an undamaged one answers, makes that one lead if it leads itself, and copies the whole
+stream (catch_up.py). Reads of the damaged messages wait meanwhile. If no undamaged replica answers for GIVE_UP_NS,
+the stream is reopened without them, as a stream with one replica, and the search goes on.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     Steps: TypeAlias = Generator[Step, None, None]
 
 RETRY_NS = NS_PER_S  # after the others were asked in vain
+GIVE_UP_NS = 10 * NS_PER_S
 TRANSFER_NS = 500 * NS_PER_MS  # for an election
 
 
@@ -57,20 +59,33 @@ class Damaged(Protocol):
     def copy_afresh(self) -> None:
         """Replace the store by a copy of another replica."""
 
+    def reopen(self) -> None:
+        """Open the stream again from its files, without the damaged messages."""
+
 
 def is_refused(stream: Stream, question: Ask) -> bool:
     """Return whether a damaged replica asks for an undamaged one, and this one is damaged too."""
-    return question.have == WHOLE and isinstance(stream.store, FileStore) and stream.store.lost is not None
+    return question.have == WHOLE and is_damaged(stream)
+
+
+def is_damaged(stream: Stream) -> bool:
+    """Return whether a stream lacks messages, or reads of them wait."""
+    store = stream.store
+    return isinstance(store, FileStore) and (store.lost is not None or store.mistaken)
 
 
 def heal_steps(machine: Damaged) -> Steps:
     """Begin to copy the stream when an undamaged replica answers; end early if the stream is closed."""
     log, stream, at = machine.js.shared.log, machine.stream, 0
+    until_ns = stream.turn.now + GIVE_UP_NS
     while not stream.closed and machine.catch_up is None:
         nodes = machine.sources()
         node = nodes[at % len(nodes)] if nodes else 0
         if not (node and (yield from _is_whole(machine, node))):
             at += 1
+            if stream.store.lost is None and stream.turn.now > until_ns:
+                machine.reopen()
+                return
             yield from machine.whole.pause(RETRY_NS)
         elif machine.is_elected:
             machine.hand_over(node)

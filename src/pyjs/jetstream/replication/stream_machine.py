@@ -280,6 +280,12 @@ class StreamMachine:
 
     # -- Behind, Damaged ---------------------------------------------------------------------------------------
 
+    def reopen(self) -> None:
+        """Open the stream again from its files, without the damaged messages."""
+        self.replica.stop(
+            StoreFailed(str(self.stream), "messages are damaged, and no other replica has them now")
+        )
+
     def copy_afresh(self) -> None:
         """Replace the store by a copy of another replica; this one must not lead."""
         assert not self.leads

@@ -2,6 +2,7 @@
 
 Damaged messages are counted, reported and dropped from the catalogue; the others are now known to be intact.
 If the segment is intact but differs from its index file, that file is removed and the store must be reopened.
+If another replica has the messages, the damaged ones stay in the catalogue, and reads of them wait for a new store.
 
 Knows nothing of the code that read the record. Compiled: it compares every entry of a
 segment (benchmarks/store_start.py).
@@ -147,12 +148,16 @@ cdef class Examiner:
         if c.end < end:                     # it was written up to `end`, so this is damage, not a torn write
             c.problems[:] = [problem for problem in c.problems if problem[0] != c.end]
             c.problems.append((c.end, end - c.end, "the end is missing or damaged"))
-        s.examined = True
+        report(self.files.log, path, c)
         self.reader.maps.drop_map(s.number)
         self.writer.compactor.outdate(s.number)
         remove_file(self.files.disk, self.files.log, index_path(path))    # the next start must find the damage too
         self.writer.syncs.forget_index(s.number)
-        report(self.files.log, path, c)
+        if self.on_loss is not None:
+            self.mistaken = True
+            self.on_loss()
+            return
+        s.examined = True
         self.losses.bytes += max(c.lost_bytes, end - c.end if c.end < end else 0)
         if last and not s.sealed and c.end < self.writer.written:
             self.writer.mend_tail()
@@ -166,8 +171,6 @@ cdef class Examiner:
                 self.catalogue.unlink(s, i)
         if lost:
             self.note_lost(lost)
-        if self.on_loss is not None:
-            self.on_loss()
 
     cdef void note_lost(self, object seqs) except *:
         """Count dropped messages as lost, and log them."""

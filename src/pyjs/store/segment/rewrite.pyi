@@ -1,5 +1,5 @@
-from pyjs.store.segment.contents import SegmentContents
 from pyjs.store.open_files import ReplacedFile
+from pyjs.store.segment.contents import SegmentContents
 
 class SegmentRewrite:
     path: str

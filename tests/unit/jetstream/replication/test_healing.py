@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.support.replicated import Cluster, ReplicaNode
 
+from pyjs.base.errors import NotNow
 from pyjs.jetstream.manage import segments
 from pyjs.jetstream.replication import copying
 from pyjs.store.file.store import FileStore
@@ -55,7 +56,6 @@ def notice(node: ReplicaNode) -> None:
     store = node.stream.store
     assert isinstance(store, FileStore)
     assert store.examiner.confirm(1) == 1
-    assert store.lost is not None
 
 
 def test_a_follower_whose_file_was_damaged_while_it_was_down_copies_the_stream(tmp_path: Path) -> None:
@@ -92,6 +92,24 @@ def test_a_leader_that_reads_a_damaged_message_hands_over_and_copies_the_stream(
     assert [seq for seq, *_ in cluster.same()["messages"]] == list(range(1, 34))
 
 
+def test_a_read_of_a_damaged_message_fails_until_another_replica_leads(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.create()
+    publish(cluster, 30)
+    cluster.settle()
+    first = cluster.leader()
+    damage(cluster, first.number, message(12))
+    notice(first)
+
+    found = first.ask("$JS.API.STREAM.MSG.GET.S", {"seq": 13})
+    assert "error" in found
+    cluster.until(lambda: is_healed(first), 1000)
+
+    answer = cluster.leader().ask("$JS.API.STREAM.MSG.GET.S", {"seq": 13})
+    assert answer["message"]["seq"] == 13
+    assert first.stream.store.get(13) is not None
+
+
 def test_messages_published_during_the_copy_are_in_it(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     cluster.create()
@@ -122,7 +140,13 @@ def test_a_damaged_replica_keeps_what_it_has_while_no_undamaged_one_answers(tmp_
     notice(damaged)
     cluster.step(300)
     assert not damaged.stream.closed
+    assert damaged.stream.store.msgs == 30
+    with pytest.raises(NotNow):
+        damaged.stream.store.get(13)
+
+    cluster.until(lambda: "S" in damaged.js.streams and damaged.stream.store.lost is not None, 3000)
     assert damaged.stream.store.msgs == 29
+    assert damaged.stream.store.get(13) is None
 
     for other in others:
         cluster.start(other.number)
