@@ -388,7 +388,8 @@ cdef class Consumer(StreamConsumer):
     cdef void ack(self, AckToken* token) noexcept nogil:
         if self.ack_policy == ACK_ALL:
             self.ack_all(token.seq, token.cseq)
-        elif self.acks.ack(token.seq):
+        elif (self.acks.ack(token.seq)      # or a reset has passed it by, and it is still there
+                or self.store.catalogue.next_seq(token.seq, self.cursor.filter) == token.seq):
             self.note_acknowledged(token.seq)
 
     cdef void ack_all(self, uint64_t seq, uint64_t cseq) noexcept nogil:
