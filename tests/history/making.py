@@ -120,6 +120,7 @@ class _Maker:
         self.batches = 0
         self.ids = 0
         self.consumers: list[str] = []
+        self.removed = False
 
     def history(self, seed: int) -> History:
         self.config = {
@@ -314,6 +315,9 @@ class _Maker:
             if number == count:
                 operation = rng.choice((2, 2, 3, operation))
             parts.append((sequence, operation, without_last_id(self._publish())))
+        if self.config.get("max_bytes", -1) > 0 and self.config["discard"] == "old":
+            # Here max_bytes holds for what comes in one packet, in nats-server after each message.
+            parts = [(1, 2, parts[0][2])]
         return FastBatch(self.batches, rng.choice((1, 2, 5, 0)), rng.choice(("fail", "ok")), tuple(parts))
 
     def _removal(self) -> Operation:
@@ -328,11 +332,19 @@ class _Maker:
                 f'{{"filter":"{{P}}.{key}","seq":{{last}}}}',
             )
         )
+        removed, self.removed = self.removed, True
         if rng.random() < 0.4:
+            # If the last message was removed one by one, a purge up to it leaves a wrong first_seq in files of
+            # nats-server.
+            if body == '{"seq":{last}}' and (removed or self.kind is Kind.QUEUE) and not self._in_memory():
+                body = ""
             return Request("STREAM.PURGE.{S}", body)
         seq = rng.choice(("{last}", f"{{of:{key}}}", "1", "3"))
         more = rng.choice(("", ',"no_erase":true'))
         return Request("STREAM.MSG.DELETE.{S}", f'{{"seq":{seq}{more}}}')
+
+    def _in_memory(self) -> bool:
+        return self.config.get("storage") == "memory"
 
     def _consuming(self) -> list[Operation]:
         rng = self.rng

@@ -388,7 +388,7 @@ cdef class Consumer(StreamConsumer):
     cdef void ack(self, AckToken* token) noexcept nogil:
         if self.ack_policy == ACK_ALL:
             self.ack_all(token.seq, token.cseq)
-        elif self.acks.ack(token.seq):
+        elif self.acks.ack(token.seq) or self.cursor.covers(token.seq):     # a reset may have passed it by
             self.note_acknowledged(token.seq)
 
     cdef void ack_all(self, uint64_t seq, uint64_t cseq) noexcept nogil:
@@ -778,7 +778,7 @@ cdef class Consumer(StreamConsumer):
 
     cpdef bint needs(self, uint64_t seq) noexcept:
         """Return whether the filters match the message and it is not acknowledged yet."""
-        if self.store.catalogue.next_seq(seq, self.cursor.filter) != seq:
+        if not self.cursor.covers(seq):
             return False
         if seq >= self.cursor.next_seq or self.acks.is_unacknowledged(seq):
             return True

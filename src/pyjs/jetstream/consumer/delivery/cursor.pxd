@@ -29,6 +29,7 @@ cdef class DeliveryCursor:
     cdef uint64_t counted_to
     cdef bint stale                     # `unread` must be counted again
 
+    cdef bint covers(self, uint64_t seq) noexcept nogil
     cpdef uint64_t find(self) noexcept nogil
     cpdef void pass_by(self, uint64_t seq) noexcept nogil
     cdef void refresh(self) noexcept nogil

@@ -15,6 +15,7 @@ Source: nats.docs "DeliverPolicy", num_pending.
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint64_t
 
+from pyjs.store.index.sequences cimport index_live
 from pyjs.store.store cimport StreamStore
 
 from binascii import a2b_base64, b2a_base64
@@ -130,6 +131,10 @@ cdef class DeliveryCursor:
         """Update the position after a purge; the stream now begins at `first_seq`."""
         self.stale = True
         self.next_seq = max(self.next_seq, first_seq)
+
+    cdef bint covers(self, uint64_t seq) noexcept nogil:
+        """Return whether the stream has message `seq` and the filters match it."""
+        return index_live(&self.catalogue.index, seq) != NULL and self.catalogue.next_seq(seq, self.filter) == seq
 
     cpdef uint64_t find(self) noexcept nogil:
         """Return the sequence of the next first delivery, or 0 if there is none now."""
