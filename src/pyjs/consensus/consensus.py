@@ -3,14 +3,12 @@
 A turn, in the order of its effects:
 
 1. durable writes are reported to the engine, and the frames that waited for them are sent;
-1. durable writes are reported to the engine, and the frames that waited for them are sent;
 2. the engine's output is taken: frames are sent, changes are written to the log at once, a sync begins;
 3. committed entries are applied, some in each turn, in fair order over the groups;
 4. reads whose index has been applied are answered, full logs are compacted, snapshots continue.
 
-A group whose machine raises stops on this node; a group that panics in the engine is closed and logged. If
-the log fails, the node leaves all groups and sends nothing more, so that no other node relies on a promise
-that it cannot keep.
+A group whose machine raises stops on this node; a group that panics in the engine is closed and logged. If the log
+fails, the node leaves all groups and sends nothing more, so no other node relies on a promise that it cannot keep.
 
 Knows no sockets, disks and clocks: the log and the peers are seams, and the time is that of the node's turn.
 Long because everything that calls the engine is here.
@@ -150,11 +148,10 @@ class Consensus:
     ) -> None:
         """Open a group: a new one with `conf` (if empty, it waits for a snapshot), or the one stored in the log.
 
-        The machine of a stored group gets `install` with the state at the start of the log, then the entries
-        after it. `incarnation` of a new group must be higher than that of any earlier replica of the group on
-        this node; if the log cannot tell (`lost_unknown`), the caller must know it. For a stored group it is
-        the newest incarnation that the caller knows of: if the log is damaged, the replica starts empty under
-        a higher one.
+        The machine of a stored group gets `install` with the state at the start of the log, then the later entries.
+        `incarnation` of a new group must be higher than that of any earlier replica of the group on this node; if
+        the log cannot tell (`lost_unknown`), the caller must know it. For a stored group it is the newest one that
+        the caller knows of: if the log is damaged, the replica starts empty under a higher one.
         """
         assert group not in self._members
         self._lost.discard(group)
@@ -281,8 +278,7 @@ class Consensus:
     def read_index(self, group: int, done: Callable[[], None]) -> bool:
         """Call `done` when everything that was committed before this call has been applied here.
 
-        Returns False if no leader is known, or the group has stopped here. If the leader changes meanwhile,
-        `done` is never called.
+        Returns False if no leader is known, or the group has stopped here. A change of the leader ends the wait.
         """
         member = self._members.get(group)
         if member is None or member.state is State.STOPPED:

@@ -137,7 +137,7 @@ def _page(
         "total": total,
         "offset": options.offset,
         "limit": options.limit,
-        "connections": entries,  # pieces of the answer's text
+        "connections": entries,  # type: ignore[dict-item]  # pieces of the answer's text
     }
 
 
