@@ -21,9 +21,9 @@ cdef class Examiner:
     cdef SegmentWriter writer
     cdef SegmentReader reader
     cdef readonly Losses losses
-    cdef readonly bint mistaken             # reads of damaged or wrongly indexed messages wait until the store is reopened
+    cdef readonly bint mistaken             # reads of damaged messages wait until the store is reopened
     cdef public object on_mistake           # called when `mistaken` becomes true; None: the store is never reopened
-    cdef public object on_loss              # called when messages are found damaged that another replica has; None: there is none
+    cdef public object on_loss              # called when damaged messages are found that other replicas have
 
     cdef int examine(self, uint64_t seq) noexcept nogil
     cdef void distrust(self, Segment* s) except *

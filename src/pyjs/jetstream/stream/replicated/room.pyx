@@ -1,9 +1,9 @@
 """The messages of a replicated stream that its leader has taken and that are not applied yet, and the room they need.
 
-Nothing refuses a copy of a mirror or source when its entry is applied (copies.pyx). So the leader proposes only copies
-that fit beside everything in flight: otherwise a copy would evict messages from a stream with discard new. It takes
-for granted that everything in flight will be stored; if that was wrong, the copy is tried again later. With nothing in
-flight it decides as a stream with one replica.
+Nothing refuses a copy of a mirror or source when its entry is applied (copies.pyx). So the leader proposes only
+copies that fit beside everything in flight: otherwise a copy would evict messages from a stream with discard new.
+It assumes that everything in flight will be stored; if that was wrong, the copy is tried again later. With nothing
+in flight it decides as a stream with one replica.
 
 Compiled because every message of a replicated stream passes here (benchmarks/replica.py).
 """
