@@ -3,7 +3,7 @@
 Only the leader of a replicated stream is subscribed to the stream's subjects. While another server takes over, which
 takes milliseconds, or 0.3 s after a crash, nobody is subscribed. A message that is published then waits at the
 server of its publisher, up to HOLD_NS. What nobody took in that time gets the status; further messages to the same
-subject get it at once, until somebody subscribes.
+subject get it at once, for GIVEN_UP_NS.
 
 nats-server sends the status at once, and most client libraries report it to the application.
 """
@@ -26,9 +26,14 @@ if TYPE_CHECKING:
 
 HOLD_NS = 2_000 * NS_PER_MS
 LOOK_NS = 10 * NS_PER_MS  # between two looks; new subscriptions of other servers are seen at once
+GIVEN_UP_NS = 10_000 * NS_PER_MS
 HELD_MAX = 10_000  # messages
+AT_ONCE_MAX = (
+    200  # messages for which new subscriptions are looked at once; more wait for the end of the turn
+)
 SIZE_MAX = 32 << 20  # bytes
 KNOWN_MAX = 10_000  # subjects
+COST = 300  # bytes of memory of a message beside its parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,7 @@ class Held:
     payload: bytes
     refusal: bytes
     until_ns: int
+    size: int  # bytes that count
 
 
 class Awaited:
@@ -55,7 +61,9 @@ class Awaited:
         self._held: deque[Held] = deque()  # oldest first
         self._size = 0
         self._known: dict[tuple[str, bytes], bool] = {}  # answers of `is_awaited` while messages wait
-        self._given_up: set[tuple[str, bytes]] = set()  # nobody came for an earlier message
+        self._given_up: dict[
+            tuple[str, bytes], int
+        ] = {}  # nobody came for an earlier message; until when it counts
         self._timer: Timer | None = None
 
     def take(
@@ -69,8 +77,11 @@ class Awaited:
         refusal: bytes,
     ) -> bool:
         """Let a message wait that has no receiver; return False if its publisher gets `refusal` at once."""
-        key, size = (account.name, subject), len(headers) + len(payload)
-        if len(self._held) >= HELD_MAX or self._size + size > SIZE_MAX or key in self._given_up:
+        key, size = (account.name, subject), len(subject) + len(headers) + len(payload) + COST
+        now_ns = self._host.clock.now_ns()
+        if len(self._held) >= HELD_MAX or self._size + size > SIZE_MAX or self._given_up.get(key, 0) > now_ns:
+            return False
+        if b"Nats-Trace-Only" in headers:
             return False
         known = self._known.get(key)
         if known is None:
@@ -78,45 +89,50 @@ class Awaited:
             if len(self._known) > KNOWN_MAX:
                 self._known.clear()
         if known:
-            until_ns = self._host.clock.now_ns() + HOLD_NS
-            self._held.append(Held(account, session, subject, reply, headers, payload, refusal, until_ns))
+            until_ns = now_ns + HOLD_NS
+            self._held.append(
+                Held(account, session, subject, reply, headers, payload, refusal, until_ns, size)
+            )
             self._size += size
         self._arm()
         return known
 
     def look_soon(self) -> None:
         """Look after this turn, since there is a new subscription."""
-        if self._held or self._given_up:
+        if self._held:
             self._arm(0)
+
+    def subscribed(self) -> None:
+        """Look at once for a new subscription of another server: later messages must not overtake those that wait."""
+        if len(self._held) > AT_ONCE_MAX:
+            self._arm(0)
+        elif self._held:
+            self.look()
 
     def look(self) -> None:
         """Publish the messages that have a receiver now, in their order; give up those that waited too long."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._given_up = {key for key in self._given_up if not self._is_taken(*key)}
         held, self._held, self._size = self._held, deque(), 0
         now_ns = self._host.clock.now_ns()
         for each in held:
-            if each.account.has_interest(each.subject):
-                each.account.send(each.subject, each.payload, each.headers, each.reply)
-            elif now_ns < each.until_ns:
+            if each.account.has_interest(each.subject) and _sent(each):
+                continue
+            if now_ns < each.until_ns:
                 self._held.append(each)
-                self._size += len(each.headers) + len(each.payload)
+                self._size += each.size
             else:
-                self._give_up(each)
+                self._give_up(each, now_ns)
         if self._held:
             self._arm()
         else:
             self._known.clear()
 
-    def _is_taken(self, account: str, subject: bytes) -> bool:
-        found = self._host.accounts.get(account)
-        return found is None or found.has_interest(subject)
-
-    def _give_up(self, held: Held) -> None:
-        if len(self._given_up) < KNOWN_MAX:
-            self._given_up.add((held.account.name, held.subject))
+    def _give_up(self, held: Held, now_ns: int) -> None:
+        if len(self._given_up) >= KNOWN_MAX:
+            self._given_up.clear()
+        self._given_up[held.account.name, held.subject] = now_ns + GIVEN_UP_NS
         if not held.session.closed_reason:
             held.session.send_line(held.refusal)
 
@@ -126,3 +142,8 @@ class Awaited:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._host.timers.at(self._host.clock.now_ns() + wait_ns, self.look)
+
+
+def _sent(held: Held) -> bool:
+    """Publish a message; return whether anybody received it."""
+    return held.account.send(held.subject, held.payload, held.headers, held.reply) > 0

@@ -37,7 +37,8 @@ class Interest:
         """Count a subscription that was added."""
         for key in keys_of(sub):
             count = self.counts[key] = self.counts.get(key, 0) + 1
-            if count == 1 or sub.queue:
+            if count == 1 or sub.queue or key in self._withdrawn:
+                self._withdrawn.discard(key)  # somebody else wants these messages
                 self._note(key)
         if self.awaited is not None:
             self.awaited.look_soon()
@@ -48,6 +49,8 @@ class Interest:
             count = self.counts.pop(key) - 1
             if count:
                 self.counts[key] = count
+            else:
+                self._withdrawn.discard(key)
             if not count or sub.queue:
                 self._note(key)
 
@@ -57,9 +60,12 @@ class Interest:
         return count if key[1] else min(count, 1)
 
     def withdraw(self, keys: Iterable[Key]) -> None:
-        """Let other servers send no messages for these subscriptions any more; they stay for messages that come."""
+        """Let other servers send no messages for these subscriptions any more; they stay for messages that come.
+
+        A subscription that somebody else has too stays as it is.
+        """
         for key in keys:
-            if key in self.counts and key not in self._withdrawn:
+            if self.counts.get(key) == 1 and key not in self._withdrawn:
                 self._withdrawn.add(key)
                 self._note(key)
 

@@ -396,7 +396,7 @@ cdef class Route:
         if isinstance(remote, RemoteAccount):
             remote.set_weight(subject, queue, fixed.weight)
             if fixed.weight and self.cluster.awaited is not None:
-                self.cluster.awaited.look()
+                self.cluster.awaited.subscribed()
         elif fixed.weight:
             remote.weights[subject, queue] = fixed.weight
         else:

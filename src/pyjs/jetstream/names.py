@@ -28,6 +28,6 @@ def stream_in(subject: str, domain: str) -> str:
         return tokens[2] if len(tokens) == 9 else tokens[4]
     if domain and tokens[1] == domain:
         del tokens[1]
-    if tokens[1:4] == ["API", "DIRECT", "GET"]:
+    if tokens[1:4] == ["API", "DIRECT", "GET"] and len(tokens) > 4:
         return tokens[4]
     return tokens[5] if tokens[1:5] == ["API", "CONSUMER", "MSG", "NEXT"] and len(tokens) > 5 else ""

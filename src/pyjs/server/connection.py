@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 BUFFER_HIGH = 256 * 1024  # bytes that the kernel did not accept; above it, output waits in the session
 BUFFER_LOW = 64 * 1024
 FULL_READ = 250_000  # after a read of this size the kernel may have more; the buffer is slightly larger
+LATE_MAX = 1 << 20  # bytes of input after `hang_up` from which on nothing more is read
 LINGER_S = 2.0  # a closed connection has this long to send the rest of its output
 
 
@@ -53,6 +54,7 @@ class Connection(asyncio.BufferedProtocol, Link):
         self._is_over = False  # the client sends nothing more
         self._parked = False  # nothing is read, whatever the session wants
         self._late: list[bytes] | None = None  # input after `hang_up`
+        self._late_size = 0
         self.transport: asyncio.Transport
         self.session: ClientSession | Route  # from connection_made on
 
@@ -94,6 +96,9 @@ class Connection(asyncio.BufferedProtocol, Link):
             self._give_way()
         if self._late is not None:
             self._late.append(bytes(self._driver.buffer[:nbytes]))
+            self._late_size += nbytes
+            if self._late_size > LATE_MAX:
+                self.transport.pause_reading()
             return
         try:
             self.session.receive_buffer(self._driver.buffer, nbytes)
@@ -141,17 +146,24 @@ class Connection(asyncio.BufferedProtocol, Link):
     def hang_up(self) -> None:
         """Tell the client that nothing more comes, and keep what it has sent until `hear_out`.
 
-        Clients connect to another server then. A transport that cannot be closed in one direction is closed.
+        Clients connect to another server then. A client that reads slowly or has not logged in is only closed, and so
+        is a transport that cannot be closed in one direction.
         """
-        if not self.transport.can_write_eof():
+        assert isinstance(self.session, ClientSession)
+        is_slow = self.session.pending_size() > 0 or self._held
+        if is_slow or self.is_stranger or not self.transport.can_write_eof():
             self.session.close("Server Shutdown")
             return
-        assert isinstance(self.session, ClientSession)
         self._late = []
         self.session.drop_subscriptions()
         self.session.lose_link()
         self.transport.write_eof()
         self.park(on=False)
+
+    @property
+    def has_hung_up(self) -> bool:
+        """Whether `hang_up` was called, and `hear_out` was not."""
+        return self._late is not None
 
     @property
     def is_over(self) -> bool:
@@ -171,6 +183,7 @@ class Connection(asyncio.BufferedProtocol, Link):
                 self.session.receive_data(data)
             self._driver.endings.add(self.session.end_input)
             self._driver.wake_for_input()
+        self.transport.close()
 
     def eof_received(self) -> bool:
         """Close the session after the turn that answers earlier input, since the client may still read."""

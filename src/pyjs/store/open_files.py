@@ -199,3 +199,15 @@ class ReplacedFile:
         fd, self._fd = self._fd, None
         if fd is not None:
             self._disk.close_file(fd)
+
+
+class Release:
+    """A job for any thread that closes replaced files."""
+
+    def __init__(self, files: list[ReplacedFile]) -> None:
+        self._files = files
+
+    def __call__(self) -> None:
+        """Close the files."""
+        for file in self._files:
+            file.close()

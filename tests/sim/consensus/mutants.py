@@ -87,6 +87,12 @@ class TrustfulMember(Member):
     def drop_proposals(self) -> None:
         """Never."""
 
+    def _drop_impatient(self) -> None:
+        """Never."""
+
+    def _enter_term(self, term: int) -> None:
+        self._applied_term = term
+
     def proposal_of(self, index: int, term: int) -> object:
         return self._pending.pop(index, (0, None))[1]
 

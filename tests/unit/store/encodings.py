@@ -9,6 +9,7 @@ from pyjs.store.crypt.keys import AES, CHACHA, KeyRing, StreamKey
 from pyjs.store.file.store import FileStore
 from pyjs.store.format.image import read_image
 from pyjs.store.format.outer_header import CODEC_ZSTD
+from pyjs.store.open_files import Release
 from pyjs.store.segment.index_file import decrypted
 
 
@@ -48,7 +49,7 @@ def upkeep(store: FileStore) -> int:
         assert error is None, error
         store.finish_upkeep(error)
         store.sync_now()
-        done += 1
+        done += not isinstance(job, Release)
     return done
 
 

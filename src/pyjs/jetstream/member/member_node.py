@@ -276,7 +276,14 @@ class MemberNode:
         if not name:
             return streams.has_replicated(text)
         found = streams.get(name)
-        return found is not None and found.config.num_replicas > 1
+        if found is None or found.config.num_replicas <= 1:
+            return False
+        # A stream that has a leader has all its consumers: nobody will come for this one.
+        return not (found.config.subjects and self._has_interest(account, found.config.subjects[0]))
+
+    def _has_interest(self, account: str, subject: str) -> bool:
+        js = self.accounts.get(account)
+        return js is not None and js.account.has_interest(subject.encode())
 
     def begin_stop(self) -> None:
         """Leave all groups; call `stop` once `is_busy` is False."""

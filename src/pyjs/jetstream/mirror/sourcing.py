@@ -264,7 +264,7 @@ class Inflow:
 
     def _search_steps(self) -> Generator[Step, None, None]:
         """Find the positions that are not committed in the headers of messages, if no file had them."""
-        while self._search is not None:
+        while self._search is not None and self._copies:
             if self._search.go_on(max(SEARCHED_PER_STEP // len(self._copies), 1)):
                 yield None
                 continue

@@ -1,4 +1,4 @@
-"""A replica that is behind or damaged: it copies the missing messages, or all of them, from another replica.
+"""A replica that is behind: it copies the missing messages from another replica.
 
 Its stream is closed during the copy. Committed entries are held, up to HELD_MAX bytes. Beyond that they are dropped,
 and the copy continues until it contains them. Then the stream is opened as at a start, and the held entries are
@@ -63,9 +63,9 @@ class Behind(Protocol):
 
 
 class CatchUp:
-    """The copy of one replica that is behind, or (`afresh`) whose store is damaged and replaced as a whole."""
+    """The copy of one replica that is behind."""
 
-    def __init__(self, machine: Behind, index: int, last_seq: int, *, afresh: bool = False) -> None:
+    def __init__(self, machine: Behind, index: int, last_seq: int) -> None:
         self._machine = machine
         self._js = machine.js
         self._name = machine.assignment.name
@@ -77,7 +77,6 @@ class CatchUp:
         self._asked = 0
         self._behind: set[int] = set()  # nodes that said so since this one was asked to lead
         self._last_seq = last_seq  # no message had a higher sequence
-        self._afresh = afresh
         self.is_dropped = False  # the store was removed, and there is no other one yet
         self._steps = self._run()
 
@@ -125,8 +124,7 @@ class CatchUp:
 
     def _run(self) -> Steps:
         log, stream = self._js.shared.log, self._machine.stream
-        if not self._afresh:
-            log.warn(f"The replica of {stream} is behind the others and copies what it lacks")
+        log.warn(f"The replica of {stream} is behind the others and copies what it lacks")
         streams.abandon(self._js, stream, StoreFailed(str(stream), "it is behind"))
         self._js.held.let_go(self._name)
         while True:
@@ -141,9 +139,6 @@ class CatchUp:
 
     def _attempt(self) -> Generator[Step, None, tuple[Stream, bytes]]:
         """Copy the missing messages; return the open stream, and its consumers."""
-        if self._afresh:
-            yield from self._drop()
-            self._afresh = False
         found = yield from self._opened()
         try:
             state = yield from self._copy_steps(found.store)
@@ -154,7 +149,7 @@ class CatchUp:
             found = found._replace(config=config)
         except OtherStore:
             self._close(found)
-            yield from self._drop()
+            yield from self._drop(found)
             raise
         except BaseException:
             self._close(found)
@@ -186,9 +181,9 @@ class CatchUp:
         if found.config.storage == FILE:
             self._js.files.release(found.store)
 
-    def _drop(self) -> Steps:
+    def _drop(self, found: Parked) -> Steps:
         """Remove the store, since it cannot become a correct copy."""
-        if self._machine.assignment.config.storage == FILE:
+        if found.config.storage == FILE:
             files, self.is_dropped = self._js.files, True
             yield from files.remove_hidden(files.hide(self._name), self._js.shared.metadata)
 

@@ -1,10 +1,12 @@
-"""A replica whose stored messages were damaged: it is replaced by a copy of an undamaged replica.
+"""A replica whose stored messages were damaged: another one leads.
 
 A start, a read or the scrub finds the damage. The replica then lacks messages that the others have. As leader it
 would serve without them, and conditions of later publishes could have another result than on the other replicas.
-So it asks the others until an undamaged one answers, makes that one lead if it leads itself, and copies the whole
-stream (catch_up.py). Reads of the damaged messages wait meanwhile. If no undamaged replica answers for GIVE_UP_NS,
-the stream is reopened without them, as a stream with one replica, and the search goes on.
+So it asks the others until an undamaged one answers, and makes that one lead. Reads of the damaged messages fail
+here meanwhile. If no undamaged replica answers for GIVE_UP_NS, this one leads without the damaged messages, as a
+stream with one replica would go on, and the search goes on.
+
+The store stays: it may have messages that are damaged elsewhere. docs/cluster.md says how an operator replaces it.
 """
 
 from __future__ import annotations
@@ -23,13 +25,12 @@ if TYPE_CHECKING:
 
     from pyjs.core.chore import Step
     from pyjs.jetstream.manage.engine import JetStream
-    from pyjs.jetstream.replication.catch_up import CatchUp
     from pyjs.jetstream.replication.copying import Answer
     from pyjs.jetstream.stream.stream import Stream
 
     Steps: TypeAlias = Generator[Step, None, None]
 
-RETRY_NS = NS_PER_S  # after the others were asked in vain
+RETRY_NS = NS_PER_S  # between two questions
 GIVE_UP_NS = 10 * NS_PER_S
 TRANSFER_NS = 500 * NS_PER_MS  # for an election
 
@@ -40,7 +41,7 @@ class Damaged(Protocol):
     js: JetStream
     stream: Stream
     is_elected: bool
-    catch_up: CatchUp | None
+    is_last_resort: bool
     whole: Answer
 
     @property
@@ -53,11 +54,11 @@ class Damaged(Protocol):
     def hand_over(self, node: int) -> None:
         """Transfer the leadership to the replica on another node."""
 
+    def lead_again(self) -> None:
+        """Lead if the group wants it."""
+
     def send(self, node: int, parts: Sequence[bytes]) -> None:
         """Send a batch to a node."""
-
-    def copy_afresh(self) -> None:
-        """Replace the store by a copy of another replica."""
 
     def reopen(self) -> None:
         """Open the stream again from its files, without the damaged messages."""
@@ -69,30 +70,41 @@ def is_refused(stream: Stream, question: Ask) -> bool:
 
 
 def is_damaged(stream: Stream) -> bool:
-    """Return whether a stream lacks messages, or reads of them wait."""
+    """Return whether a stream lacks messages, or reads of them fail."""
     store = stream.store
     return isinstance(store, FileStore) and (store.lost is not None or store.mistaken)
 
 
-def heal_steps(machine: Damaged) -> Steps:
-    """Begin to copy the stream when an undamaged replica answers; end early if the stream is closed."""
-    log, stream, at = machine.js.shared.log, machine.stream, 0
-    until_ns = stream.turn.now + GIVE_UP_NS
-    while not stream.closed and machine.catch_up is None:
+def leave_lead_steps(machine: Damaged) -> Steps:
+    """Make an undamaged replica lead whenever this one should; end when the stream is closed."""
+    log, stream, at, since_ns = machine.js.shared.log, machine.stream, 0, -1
+    log.error(
+        f"The replica of {stream} has damaged messages: another one leads, if there is an undamaged one"
+    )
+    while not stream.closed and is_damaged(stream):
+        if not machine.is_elected:
+            machine.is_last_resort, since_ns = False, -1
+            yield from machine.whole.pause(RETRY_NS)
+            continue
+        since_ns = stream.turn.now if since_ns < 0 else since_ns
         nodes = machine.sources()
         node = nodes[at % len(nodes)] if nodes else 0
-        if not (node and (yield from _is_whole(machine, node))):
-            at += 1
-            if stream.store.lost is None and stream.turn.now > until_ns:
-                machine.reopen()
-                return
-            yield from machine.whole.pause(RETRY_NS)
-        elif machine.is_elected:
+        at += 1
+        if node and (yield from _is_whole(machine, node)):
             machine.hand_over(node)
             yield from machine.whole.pause(TRANSFER_NS)
-        elif not stream.closed and machine.catch_up is None:
-            log.warn(f"The replica of {stream} has damaged messages and copies it from another server")
-            machine.copy_afresh()
+        if machine.is_elected and stream.turn.now - since_ns > GIVE_UP_NS and not machine.is_last_resort:
+            _lead_without(machine)
+        yield from machine.whole.pause(RETRY_NS if machine.is_elected else 0)
+
+
+def _lead_without(machine: Damaged) -> None:
+    """Lead without the damaged messages; if they are still listed, the stream is opened again first."""
+    if machine.stream.store.lost is None:
+        machine.reopen()
+        return
+    machine.is_last_resort = True
+    machine.lead_again()
 
 
 def _is_whole(machine: Damaged, node: int) -> Generator[Step, None, bool]:

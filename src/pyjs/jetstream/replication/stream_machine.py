@@ -27,7 +27,7 @@ from pyjs.jetstream.manage.replicated_consumers import ConsumerOpener, adopt_ste
 from pyjs.jetstream.replication.catch_up import CatchUp
 from pyjs.jetstream.replication.consumer_snapshots import ConsumerSnapshots, load
 from pyjs.jetstream.replication.copying import Answer
-from pyjs.jetstream.replication.healing import heal_steps
+from pyjs.jetstream.replication.healing import is_damaged, leave_lead_steps
 from pyjs.jetstream.replication.settling import Settling
 from pyjs.jetstream.stream.replicated import operations
 from pyjs.jetstream.stream.replicated.proposal import Outcome, Proposal
@@ -109,7 +109,8 @@ class StreamMachine:
         self._reads: list[Outcome] = []  # reads that wait for the consensus
         self._settling = Settling(turn, timers, self)
         self._is_syncing = False
-        self._is_healing = False
+        self.is_last_resort = False  # it may lead although messages of it are lost
+        self._is_watched = False  # its damage is known, and it leads only as a last resort
         self._consumers = ConsumerSnapshots()
 
     def __str__(self) -> str:
@@ -121,17 +122,17 @@ class StreamMachine:
         self.replica = Replica(stream, self, self)
         self.replica.consumers.opener = ConsumerOpener(self.js, stream, resources_of(self.js, stream))
         self._consumers = ConsumerSnapshots()
-        self._is_healing = False
+        self.is_last_resort = self._is_watched = False
         if isinstance(stream.store, FileStore):
             stream.store.examiner.on_loss = self._damaged
             if stream.store.lost is not None:
                 self._damaged()
 
     def _damaged(self) -> None:
-        """Replace the store, in which messages were found damaged, once another replica can be copied."""
-        if not self._is_healing:
-            self._is_healing = True
-            self.stream.turn.go_on(heal_steps(self))
+        """Let another replica lead from now on, because messages were found damaged here."""
+        if not self._is_watched:
+            self._is_watched = True
+            self.stream.turn.go_on(leave_lead_steps(self))
 
     def end(self) -> None:
         """Stop leading and copying: the replica is closed or removed."""
@@ -183,6 +184,8 @@ class StreamMachine:
         if self.catch_up is not None:
             self.catch_up.elected()
         if self.leads or self.catch_up is not None or self.replica.stopped is not None:
+            return
+        if self._is_watched and not self.is_last_resort and is_damaged(self.stream):
             return
         self.leads = True
         self.replica.lead()
@@ -285,12 +288,6 @@ class StreamMachine:
         self.replica.stop(
             StoreFailed(str(self.stream), "messages are damaged, and no other replica has them now")
         )
-
-    def copy_afresh(self) -> None:
-        """Replace the store by a copy of another replica; this one must not lead."""
-        assert not self.leads
-        self.catch_up = CatchUp(self, self.replica.index, self.stream.store.last_seq, afresh=True)
-        self.catch_up.begin()
 
     def sources(self) -> Sequence[int]:
         """Return the nodes to copy from, the best one first."""

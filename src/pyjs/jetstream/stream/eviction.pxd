@@ -17,6 +17,7 @@ cdef class Evictions:
 
     cdef bint pending(self) noexcept nogil
     cdef bint exceeds(self, StreamLimits limits) noexcept nogil
+    cdef bint may_remove(self, StreamLimits limits, uint64_t seq) noexcept nogil
     cdef bint due(self, StreamLimits limits) noexcept nogil
     cdef void note(self, uint64_t seq) noexcept nogil
     cdef uint64_t after_rollups(self, uint64_t seq) noexcept nogil

@@ -41,6 +41,23 @@ cdef class Evictions:
         return ((limits.max_msgs > 0 and self.store.catalogue.msgs > <uint64_t> limits.max_msgs)
                 or (limits.max_bytes > 0 and self.store.catalogue.bytes > <uint64_t> limits.max_bytes))
 
+    cdef bint may_remove(self, StreamLimits limits, uint64_t seq) noexcept nogil:
+        """Return whether limits of the stream may remove message `seq`: it may be among the oldest that exceed them.
+
+        At least as many messages up to `seq` are stored as there are sequences, less those that were removed.
+        """
+        cdef uint64_t exceeding = 0, removed, before
+        if not self.exceeds(limits):
+            return False
+        if limits.max_msgs > 0 and self.store.catalogue.msgs > <uint64_t> limits.max_msgs:
+            exceeding = self.store.catalogue.msgs - <uint64_t> limits.max_msgs
+        if limits.max_bytes > 0 and self.store.catalogue.bytes > <uint64_t> limits.max_bytes:
+            exceeding = max(exceeding, (self.store.catalogue.bytes - <uint64_t> limits.max_bytes)
+                            // max(self.store.catalogue.overhead, <uint32_t> 1) + 1)
+        removed = self.store.catalogue.last_seq - self.store.catalogue.first_seq + 1 - self.store.catalogue.msgs
+        before = seq - self.store.catalogue.first_seq + 1
+        return before <= removed + exceeding
+
     cdef bint due(self, StreamLimits limits) noexcept nogil:
         """Return whether `carry_out` may remove messages."""
         return self.pending() or self.exceeds(limits)

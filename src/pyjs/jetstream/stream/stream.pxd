@@ -104,7 +104,7 @@ cdef class Stream(Sink):
     cdef void mark_dirty(self) noexcept nogil
     cdef void count_bytes(self) noexcept nogil
     cdef bint makes_room(self) noexcept nogil
-    cdef void trim_if_exceeded(self) noexcept nogil
+    cdef bint trims(self, uint64_t seq) noexcept nogil
     cdef bint evict(self) noexcept nogil
     cdef int64_t next_ts(self) noexcept nogil
     cdef void remember_id(self, PubHeaders* h, uint64_t seq) noexcept nogil

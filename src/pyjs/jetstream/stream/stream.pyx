@@ -275,13 +275,11 @@ cdef class Stream(Sink):
 
     cdef uint64_t last_seq_for(self, Msg* m, PubHeaders* h) noexcept nogil:
         """Return the last sequence of the subject that Nats-Expected-Last-Subject-Sequence refers to."""
-        cdef uint64_t last
-        self.trim_if_exceeded()
-        last = self.store.catalogue.last_seq_of(m.subject, m.subject_len)
+        cdef uint64_t last = self.store.catalogue.last_seq_of(m.subject, m.subject_len)
         if h.expected_last_subject.n:
             with gil:
                 last = self.store.last_match(h.expected_last_subject.p[:h.expected_last_subject.n])
-        return self.evictions.after_rollups(last)
+        return self.last_seq_for(m, h) if self.trims(last) else self.evictions.after_rollups(last)
 
     cdef bint answered_as_duplicate(self, Msg* m, PubHeaders* h) noexcept nogil:
         cdef uint64_t seq = self.dedupe.seq_of(h.msg_id.p, h.msg_id.n, self.now())
@@ -345,10 +343,9 @@ cdef class Stream(Sink):
         self.evict()
         return True
 
-    cdef void trim_if_exceeded(self) noexcept nogil:
-        """Remove what exceeds a limit of the whole stream, before a check or a sum that depends on old messages."""
-        if self.evictions.exceeds(self.limits):
-            self.makes_room()
+    cdef bint trims(self, uint64_t seq) noexcept nogil:
+        """Carry out the limits of the stream before the turn if they may remove `seq`; return whether that was done."""
+        return seq != 0 and self.evictions.may_remove(self.limits, seq) and self.makes_room()
 
     cdef uint64_t keep_and_republish(self, Msg* m) noexcept:
         cdef bytes subject = m.subject[:m.subject_len]

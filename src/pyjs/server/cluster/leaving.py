@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyjs.core.session import ClientSession
 from pyjs.server.connection import Connection
+from pyjs.server.failures import log_exception
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -104,7 +105,8 @@ class Leaving:
 
     def _pause(self) -> None:
         for connection in self._connections:
-            connection.park(on=True)
+            if not connection.has_hung_up:
+                connection.park(on=True)
 
     def _hang_up(self, connection: Connection) -> None:
         task = self._driver.loop.create_task(self._let_go(connection))
@@ -114,11 +116,18 @@ class Leaving:
     async def _let_go(self, connection: Connection) -> None:
         """Send the rest and an end of file, and handle what the client has sent once it has come elsewhere."""
         session = getattr(connection, "session", None)  # gone with the transport
-        if not isinstance(session, ClientSession) or session.closed_reason:
+        if not isinstance(session, ClientSession) or session.closed_reason or connection.has_hung_up:
             return
+        try:
+            await self._hear_out(connection, session)
+        except Exception as error:
+            log_exception(self._node.log, f"{session} - Cannot be handed over", error)
+            session.close("Server Shutdown")
+
+    async def _hear_out(self, connection: Connection, session: ClientSession) -> None:
         wanted = {sub.subject for sub in session.subscriptions.values() if not sub.queue}
         self._driver.turn_now()
-        connection.hang_up()
+        connection.hang_up()  # or, where that is not possible, closes the session
         deadline = self._driver.loop.time() + RETURN_S
         while connection.has_more and self._driver.loop.time() < deadline:
             if connection.is_over and self._is_elsewhere(session.account.name, wanted):

@@ -319,6 +319,10 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._phase = Phase.CLOSED
         self._below.abort()
 
+    def can_write_eof(self) -> bool:
+        """Return False: TLS ends in both directions."""
+        return False
+
     # -- forwarded ---------------------------------------------------------------------------------------------
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Return the information of the transport below."""

@@ -373,6 +373,10 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._phase = Phase.CLOSED
         self.transport.abort()
 
+    def can_write_eof(self) -> bool:
+        """Return False: a close frame ends both directions."""
+        return False
+
     def pause_reading(self) -> None:
         """Stop reading frames."""
         self._reading = False

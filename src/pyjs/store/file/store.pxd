@@ -26,6 +26,7 @@ cdef class FileStore(StreamStore):
     cdef readonly SegmentReader reader
     cdef readonly Examiner examiner
     cdef Eraser eraser
+    cdef bint freeing                       # a job closes replaced files
     cdef readonly uint64_t synced_index     # of a replica: all effects up to this entry are durable; 0: none
     cdef uint64_t syncing_index             # the value of `synced_index` after the running sync
     cdef readonly list set_aside            # paths of segments that were set aside, by this or an earlier start

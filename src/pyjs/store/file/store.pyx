@@ -40,6 +40,7 @@ from pyjs.base.errors import StoreFailed
 from pyjs.store.file.start import StoreStart
 from pyjs.store.segment.entry_mark import cut_steps
 from pyjs.store.segment.recorded_ids import headers_steps
+from pyjs.store.open_files import Release
 from pyjs.store.segment.index_file import index_segments, small_index
 
 cdef enum:
@@ -424,14 +425,17 @@ cdef class FileStore(StreamStore):
     @property
     def wants_upkeep(self) -> bool:
         """Whether begin_upkeep may have a job."""
-        if self.retired.removing is not None or self.compactor.is_busy():
+        if self.retired.removing is not None or self.compactor.is_busy() or self.freeing:
             return False
-        return (not self.closed and self.retired.is_due()) or self.compactor.has_work()
+        return bool(self.files.replaced) or (not self.closed and self.retired.is_due()) or self.compactor.has_work()
 
     def begin_upkeep(self):
         """Return a job for any thread, whose result goes to finish_upkeep, or None if there is no work."""
         if not self.wants_upkeep:
             return None
+        if self.files.replaced:
+            self.freeing, replaced, self.files.replaced = True, self.files.replaced, []
+            return Release(replaced)
         if not self.closed and self.retired.is_due():
             return self.begin_removal()
         if self.condition.refuses():
@@ -440,7 +444,9 @@ cdef class FileStore(StreamStore):
 
     def finish_upkeep(self, error) -> None:
         """Handle the result of the job."""
-        if self.retired.removing is not None:
+        if self.freeing:
+            self.freeing = False
+        elif self.retired.removing is not None:
             self.finish_removal(error)
         else:
             self.compactor.finish(error)

@@ -46,11 +46,11 @@ cdef class StoreSync:
             return None
         taken, failure = files.handles.take(files.unsynced)
         job = SegmentSync(files.disk, taken, files.directory if files.names_unsynced else None,
-                          self.written_mark, self.unindexed, files.replaced)
+                          self.written_mark, self.unindexed)
         job.found, job.failure = files.found, failure
         job.above, files.names_above = files.names_above, ()
         self.in_flight = job
-        files.unsynced, files.found, files.replaced = [], [], []
+        files.unsynced, files.found = [], []
         self.unindexed = []
         files.names_unsynced = False
         return job

@@ -496,12 +496,11 @@ def remove_file(disk, log, str path) -> None:
 
 
 class SegmentSync(SyncJob):
-    """A SyncJob that then also writes the index files of newly sealed segments, and closes replaced files."""
+    """A SyncJob that afterwards writes the index files of newly sealed segments; these are only a cache."""
 
-    def __init__(self, disk, files, directory, mark, sealed, replaced) -> None:
+    def __init__(self, disk, files, directory, mark, sealed) -> None:
         super().__init__(disk, files, directory, mark)
         self.sealed = sealed            # FullSegments
-        self.replaced = replaced        # open_files.ReplacedFiles
         self.problems = []              # errors from writing index files
 
     def __call__(self):
@@ -509,6 +508,4 @@ class SegmentSync(SyncJob):
         error = super().__call__()
         if error is None:
             self.problems = index_segments(self.disk, self.sealed)
-        for old in self.replaced:
-            old.close()
         return error

@@ -12,7 +12,7 @@ cdef class SegmentFiles:
     cdef bytes meta                         # the stream's metadata, for META records; b"": unknown
     cdef list unsynced                      # paths of segments written since the last sync
     cdef list found                         # paths of segments that a killed process may not have synced
-    cdef readonly list replaced             # open_files.ReplacedFiles, which the next sync job closes
+    cdef list replaced             # open_files.ReplacedFiles, which upkeep closes
     cdef bint names_unsynced                # names in the directory changed since the last sync
     cdef public int64_t ids_from            # ids of later messages are still needed; INT64.high: none are
     cdef readonly dict last_times           # path of a retired segment with needed ids -> time of its last message

@@ -1,7 +1,6 @@
 from pyjs.base.disk import Disk
 from pyjs.base.log import Log
 from pyjs.store.crypt.keys import StreamKey
-from pyjs.store.open_files import ReplacedFile
 
 class SegmentFiles:
     disk: Disk
@@ -9,6 +8,5 @@ class SegmentFiles:
     directory: str
     incarnation: int
     key: StreamKey | None
-    replaced: list[ReplacedFile]
     names_above: tuple[str, ...]
     def path_of(self, number: int) -> str: ...

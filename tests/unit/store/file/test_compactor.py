@@ -106,7 +106,7 @@ def lives(fd: str) -> bool:
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
-def test_the_space_of_a_replaced_file_is_freed_by_the_next_sync(tmp_path: Path) -> None:
+def test_the_space_of_a_replaced_file_is_freed_by_the_next_upkeep(tmp_path: Path) -> None:
     store = filled(tmp_path)
     thin_out(store, 4)
     job = store.compactor.begin(store.syncs.written_mark)
@@ -115,9 +115,11 @@ def test_the_space_of_a_replaced_file_is_freed_by_the_next_sync(tmp_path: Path) 
     store.compactor.finish(job())
 
     assert removed_files_open(tmp_path) == 1
-    sync = store.begin_sync()
+    assert store.wants_upkeep
+    release = store.begin_upkeep()
+    assert release is not None
     assert removed_files_open(tmp_path) == 1
-    store.finish_sync(sync, sync())
+    store.finish_upkeep(release())
     assert removed_files_open(tmp_path) == 0
     store.close()
 

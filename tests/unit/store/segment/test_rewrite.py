@@ -16,6 +16,7 @@ from pyjs.base.disk import OsDisk
 from pyjs.base.errors import StoreFailed
 from pyjs.base.log import ListLog
 from pyjs.store.file.store import FileStore
+from pyjs.store.open_files import Release
 
 SEGMENT_SIZE = 40_000
 COUNT = 500
@@ -48,7 +49,7 @@ def upkeep(store: FileStore) -> int:
     while (job := store.begin_upkeep()) is not None:
         store.finish_upkeep(job())
         store.sync_now()
-        done += 1
+        done += not isinstance(job, Release)
     return done
 
 

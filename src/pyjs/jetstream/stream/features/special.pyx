@@ -97,9 +97,16 @@ cdef class SpecialPublishes(Sink):
             else:
                 self.add_up(m, h)
         except ApiError as error:
-            self.stream.refuse_with(m, error)
+            self.refuse_checked(m, error)
         except BaseException as error:      # the stream's state may be wrong
             self.stream.turn.faulted.append((self.stream, error))
+
+    cdef void refuse_checked(self, Msg* m, object error) noexcept:
+        """Answer a refusal; a replica that cannot read what the others can stops instead, and refuses nothing."""
+        if self.stream.replica is not None and error.err_code == errcodes.STREAM_STORE_FAILED.err_code:
+            self.stream.turn.faulted.append((self.stream, error))
+        else:
+            self.stream.refuse_with(m, error)
 
     cdef bint is_refused(self, Msg* m) noexcept nogil:
         """Return whether a message of a batch is refused for lack of space or for its size; if so, answer it."""
@@ -168,7 +175,7 @@ cdef class SpecialPublishes(Sink):
         try:
             self.commits.commit_whole(m, batch)
         except ApiError as error:
-            self.stream.refuse_with(m, error)
+            self.refuse_checked(m, error)
         except BaseException as error:      # the stream's state may be wrong
             self.stream.turn.faulted.append((self.stream, error))
 
@@ -271,8 +278,10 @@ cdef class SpecialPublishes(Sink):
 
     def last_seq_of(self, bytes subject) -> int:
         """Return the last sequence of a subject, which may have wildcards, or 0 if there is none."""
-        self.stream.trim_if_exceeded()
-        return self.stream.evictions.after_rollups(self.stream.store.last_match(subject))
+        cdef uint64_t seq = self.stream.store.last_match(subject)
+        if self.stream.trims(seq):
+            seq = self.stream.store.last_match(subject)
+        return self.stream.evictions.after_rollups(seq)
 
     def totals(self) -> tuple:
         """Return last sequence, messages and bytes of the stream."""
@@ -290,14 +299,18 @@ cdef class SpecialPublishes(Sink):
     def add_up_after(self, bytes headers, last, bytes subject) -> tuple:
         """Return headers, payload and value of a counter message, after `last` or the last stored one."""
         if last is None:
-            self.stream.trim_if_exceeded()
-            return self.count(self.stream.store.catalogue.last_seq_of(subject, len(subject)), headers)
+            return self.count(self.last_value(subject, len(subject)), headers)
         return counted(headers, last[0], last[1], self.payload_max())
 
     # -- counters ----------------------------------------------------------------------------------------------
     def payload_max(self) -> int:
         """Return the largest payload of a sum in bytes; replicas on servers with other limits store the same."""
         return self.server.max_payload if self.stream.replica is None else REPLICATED_PAYLOAD_MAX
+
+    cdef uint64_t last_value(self, const char* subject, size_t n) noexcept nogil:
+        """Return the sequence of the last message of a subject that the limits of the stream keep, or 0."""
+        cdef uint64_t seq = self.stream.store.catalogue.last_seq_of(subject, n)
+        return self.stream.store.catalogue.last_seq_of(subject, n) if self.stream.trims(seq) else seq
 
     cdef bint added(self, Msg* m, PubHeaders* h) noexcept nogil:
         """Store the sum of a small increment and a small value, and answer; if it returns False, use `add_up`."""
@@ -307,8 +320,7 @@ cdef class SpecialPublishes(Sink):
         cdef Record r
         if m.size != m.header_len or not is_only_increment(h) or not small_number(h.increment, &change):
             return False
-        self.stream.trim_if_exceeded()
-        last_seq = self.stream.store.catalogue.last_seq_of(m.subject, m.subject_len)
+        last_seq = self.last_value(m.subject, m.subject_len)
         if last_seq and (self.stream.store.load(last_seq, &r) != 0 or not small_value(&r, &total)):
             return False
         if grow(<void**> &self.scratch, &self.scratch_room, m.size + PAYLOAD_SIZE_MAX, 1) != 0:
@@ -348,8 +360,7 @@ cdef class SpecialPublishes(Sink):
         cdef uint64_t last_seq
         if h.msg_id.n and not h.conditional and self.stream.answered_as_duplicate(m, h):
             return
-        self.stream.trim_if_exceeded()
-        last_seq = self.stream.store.catalogue.last_seq_of(m.subject, m.subject_len)
+        last_seq = self.last_value(m.subject, m.subject_len)
         headers, payload, value = self.count(last_seq, m.body[:m.header_len])
         self.store(m, headers, payload, b',"val":"%b"' % value)
 
