@@ -26,7 +26,7 @@ from pyjs.server.addresses import ListenFailed, host_port, listen, reachable, ur
 from pyjs.server.announce import announce_start
 from pyjs.server.connection import Connection
 from pyjs.server.driver import Driver
-from pyjs.server.failures import StartFailed, attempt, fail, log_exception
+from pyjs.server.failures import StartFailed, attempt, fail
 from pyjs.server.jetstream_switch import JetStreamSwitch
 from pyjs.server.lame_duck import LameDuck
 from pyjs.server.listener import Listener
@@ -503,10 +503,7 @@ class Server:
         self._close_ports()
         attempt(self.log, self.driver.turn_now)
         if self._routes is not None:
-            try:
-                await self._routes.leaving.let_all_go()
-            except Exception as error:
-                log_exception(self.log, "The clients cannot be handed over", error)
+            await self._routes.leaving.let_all_go()
         jetstream_stopped = asyncio.Event()
         self._jetstream.stop(jetstream_stopped.set)
         await jetstream_stopped.wait()

@@ -11,6 +11,7 @@ The store stays: it may have messages that are damaged elsewhere. docs/cluster.m
 
 from __future__ import annotations
 
+from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -35,13 +36,21 @@ GIVE_UP_NS = 10 * NS_PER_S
 TRANSFER_NS = 500 * NS_PER_MS  # for an election
 
 
+class Damage(Enum):
+    """What a replica does about damaged messages."""
+
+    NONE = 0  # it has none
+    FOLLOWS = 1  # another replica should lead
+    LAST_RESORT = 2  # it leads if it is elected: no undamaged replica answers
+
+
 class Damaged(Protocol):
     """The machine of the replica: stream_machine.StreamMachine."""
 
     js: JetStream
     stream: Stream
     is_elected: bool
-    is_last_resort: bool
+    damage: Damage
     whole: Answer
 
     @property
@@ -83,7 +92,7 @@ def leave_lead_steps(machine: Damaged) -> Steps:
     )
     while not stream.closed and is_damaged(stream):
         if not machine.is_elected:
-            machine.is_last_resort, since_ns = False, -1
+            machine.damage, since_ns = Damage.FOLLOWS, -1
             yield from machine.whole.pause(RETRY_NS)
             continue
         since_ns = stream.turn.now if since_ns < 0 else since_ns
@@ -93,7 +102,8 @@ def leave_lead_steps(machine: Damaged) -> Steps:
         if node and (yield from _is_whole(machine, node)):
             machine.hand_over(node)
             yield from machine.whole.pause(TRANSFER_NS)
-        if machine.is_elected and stream.turn.now - since_ns > GIVE_UP_NS and not machine.is_last_resort:
+        is_late = stream.turn.now - since_ns > GIVE_UP_NS
+        if machine.is_elected and is_late and machine.damage is Damage.FOLLOWS:
             _lead_without(machine)
         yield from machine.whole.pause(RETRY_NS if machine.is_elected else 0)
 
@@ -103,7 +113,7 @@ def _lead_without(machine: Damaged) -> None:
     if machine.stream.store.lost is None:
         machine.reopen()
         return
-    machine.is_last_resort = True
+    machine.damage = Damage.LAST_RESORT
     machine.lead_again()
 
 

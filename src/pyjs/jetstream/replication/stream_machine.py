@@ -27,7 +27,7 @@ from pyjs.jetstream.manage.replicated_consumers import ConsumerOpener, adopt_ste
 from pyjs.jetstream.replication.catch_up import CatchUp
 from pyjs.jetstream.replication.consumer_snapshots import ConsumerSnapshots, load
 from pyjs.jetstream.replication.copying import Answer
-from pyjs.jetstream.replication.healing import is_damaged, leave_lead_steps
+from pyjs.jetstream.replication.healing import Damage, is_damaged, leave_lead_steps
 from pyjs.jetstream.replication.settling import Settling
 from pyjs.jetstream.stream.replicated import operations
 from pyjs.jetstream.stream.replicated.proposal import Outcome, Proposal
@@ -109,8 +109,7 @@ class StreamMachine:
         self._reads: list[Outcome] = []  # reads that wait for the consensus
         self._settling = Settling(turn, timers, self)
         self._is_syncing = False
-        self.is_last_resort = False  # it may lead although messages of it are lost
-        self._is_watched = False  # its damage is known, and it leads only as a last resort
+        self.damage = Damage.NONE
         self._consumers = ConsumerSnapshots()
 
     def __str__(self) -> str:
@@ -122,7 +121,7 @@ class StreamMachine:
         self.replica = Replica(stream, self, self)
         self.replica.consumers.opener = ConsumerOpener(self.js, stream, resources_of(self.js, stream))
         self._consumers = ConsumerSnapshots()
-        self.is_last_resort = self._is_watched = False
+        self.damage = Damage.NONE
         if isinstance(stream.store, FileStore):
             stream.store.examiner.on_loss = self._damaged
             if stream.store.lost is not None:
@@ -130,8 +129,8 @@ class StreamMachine:
 
     def _damaged(self) -> None:
         """Let another replica lead from now on, because messages were found damaged here."""
-        if not self._is_watched:
-            self._is_watched = True
+        if self.damage is Damage.NONE:
+            self.damage = Damage.FOLLOWS
             self.stream.turn.go_on(leave_lead_steps(self))
 
     def end(self) -> None:
@@ -185,7 +184,7 @@ class StreamMachine:
             self.catch_up.elected()
         if self.leads or self.catch_up is not None or self.replica.stopped is not None:
             return
-        if self._is_watched and not self.is_last_resort and is_damaged(self.stream):
+        if self.damage is Damage.FOLLOWS and is_damaged(self.stream):
             return
         self.leads = True
         self.replica.lead()

@@ -344,7 +344,7 @@ cdef class Stream(Sink):
         return True
 
     cdef bint trims(self, uint64_t seq) noexcept nogil:
-        """Carry out the limits of the stream before the turn if they may remove `seq`; return whether that was done."""
+        """Carry out the limits of the stream at once if they may remove `seq`; return whether that was done."""
         return seq != 0 and self.evictions.may_remove(self.limits, seq) and self.makes_room()
 
     cdef uint64_t keep_and_republish(self, Msg* m) noexcept:

@@ -70,7 +70,13 @@ class Leaving:
             session.close("Server Shutdown")
 
     async def let_all_go(self) -> None:
-        """Hand over all leaderships, if that was not done before, and let all clients go."""
+        """Hand over all leaderships, if that was not done before, and let all clients go; a fault only ends this."""
+        try:
+            await self._let_all_go()
+        except Exception as error:
+            log_exception(self._node.log, "The clients cannot be handed over", error)
+
+    async def _let_all_go(self) -> None:
         self._is_ending = True
         if self._over is None and not self._is_needed:
             return
