@@ -14,7 +14,8 @@ from pyjs.jetstream.stream.pub_headers cimport scan_pub_headers
 from pyjs.jetstream.stream.retention cimport skip_unwanted
 
 from pyjs.base.bounds import SEQ_MAX
-from pyjs.jetstream.errcodes import STREAM_STORE_FAILED, ApiError
+from pyjs.base.errors import NotNow
+from pyjs.jetstream.errcodes import ApiError
 
 cdef uint64_t LAST_SEQ = SEQ_MAX
 
@@ -84,8 +85,8 @@ cdef int keep_counted(Stream target, Msg* m, PubHeaders* h, bint applied) noexce
     cdef bytes body
     try:
         headers, payload, _ = counted(target, m)
-    except ApiError as error:
-        if applied and error.err_code == STREAM_STORE_FAILED.err_code:
+    except (ApiError, NotNow) as error:
+        if applied and isinstance(error, NotNow):
             target.turn.faulted.append((target, error))     # the other replicas have counted it
         return REFUSED              # as in nats-server, it is tried again; not once it is applied
     body = headers + payload
@@ -96,7 +97,7 @@ cdef int keep_counted(Stream target, Msg* m, PubHeaders* h, bint applied) noexce
 cdef bint is_countable(Stream target, Msg* m):
     try:
         counted(target, m)
-    except ApiError:
+    except (ApiError, NotNow):
         return False
     return True
 

@@ -29,7 +29,6 @@ cdef class SpecialPublishes(Sink):
     cdef void commit_staged(self, Msg* m, AtomicBatch batch) noexcept
     cdef void answer_staged(self, Msg* m) noexcept nogil
     cdef void scheduled(self, Msg* m) except *
-    cdef void refuse_checked(self, Msg* m, object error) noexcept
     cdef uint64_t last_value(self, const char* subject, size_t n) noexcept nogil
     cdef bint added(self, Msg* m, PubHeaders* h) noexcept nogil
     cdef void store_sum(self, Msg* m, PubHeaders* h, size_t size) noexcept nogil

@@ -97,16 +97,9 @@ cdef class SpecialPublishes(Sink):
             else:
                 self.add_up(m, h)
         except ApiError as error:
-            self.refuse_checked(m, error)
+            self.stream.refuse_with(m, error)
         except BaseException as error:      # the stream's state may be wrong
             self.stream.turn.faulted.append((self.stream, error))
-
-    cdef void refuse_checked(self, Msg* m, object error) noexcept:
-        """Answer a refusal; a replica that cannot read what the others can stops instead, and refuses nothing."""
-        if self.stream.replica is not None and error.err_code == errcodes.STREAM_STORE_FAILED.err_code:
-            self.stream.turn.faulted.append((self.stream, error))
-        else:
-            self.stream.refuse_with(m, error)
 
     cdef bint is_refused(self, Msg* m) noexcept nogil:
         """Return whether a message of a batch is refused for lack of space or for its size; if so, answer it."""
@@ -175,7 +168,7 @@ cdef class SpecialPublishes(Sink):
         try:
             self.commits.commit_whole(m, batch)
         except ApiError as error:
-            self.refuse_checked(m, error)
+            self.stream.refuse_with(m, error)
         except BaseException as error:      # the stream's state may be wrong
             self.stream.turn.faulted.append((self.stream, error))
 
@@ -263,6 +256,8 @@ cdef class SpecialPublishes(Sink):
         try:
             last = self.stream.store.get(seq) if seq else None
         except NotNow as error:
+            if self.stream.replica is not None:
+                raise                   # other replicas can read it: this one stops, and refuses nothing
             raise errcodes.STREAM_STORE_FAILED.error(err=error) from None
         return None if last is None else last.headers
 
@@ -375,6 +370,8 @@ cdef class SpecialPublishes(Sink):
         try:
             last = self.stream.store.get(last_seq) if last_seq else None
         except NotNow as error:
+            if self.stream.replica is not None:
+                raise                   # other replicas can read it: this one stops, and refuses nothing
             raise errcodes.STREAM_STORE_FAILED.error(err=error) from None
         last_headers, last_payload = (b"", None) if last is None else (last.headers, last.payload)
         return counted(headers, last_headers, last_payload, self.payload_max(), copied)
