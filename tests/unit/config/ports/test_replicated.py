@@ -21,7 +21,7 @@ from pyjs.config.ports.replicated import ENGINE, check_replicated, expected_serv
 
 @pytest.fixture(autouse=True)
 def engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the consensus engine installed, on every machine."""
+    """Install a stand-in for the consensus engine, so that the test runs on every machine."""
     module = ModuleType(ENGINE)
     module.__spec__ = ModuleSpec(ENGINE, None)
     monkeypatch.setitem(sys.modules, ENGINE, module)
