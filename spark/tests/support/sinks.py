@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import pickle
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,6 +31,8 @@ TYPES = {
 }
 HEADERS = pa.map_(pa.string(), pa.list_(pa.string()))
 Row = dict[str, Any]
+
+PATIENCE_S = 10.0  # until a message that was sent is stored
 
 
 class Task:
@@ -113,6 +116,14 @@ class Out:
 
     def payloads(self) -> list[bytes]:
         return [row["data"] for row in self.stored()]
+
+    def stored_payloads(self, count: int) -> list[bytes]:
+        """Return what is stored once it is `count` messages: the last one may still be in flight."""
+        deadline = time.monotonic() + PATIENCE_S
+        while len(found := self.payloads()) < count and time.monotonic() < deadline:
+            pass
+        assert len(found) == count
+        return found
 
 
 def schema_of(columns: str) -> StructType:

@@ -39,8 +39,6 @@ from pyjs_spark.write import (
     recovery,  # only where pyspark is
 )
 
-PATIENCE_S = 10.0  # until a message that was sent is stored
-
 
 class Crash(Exception):
     """The task ends here."""
@@ -54,15 +52,6 @@ def until_crash(*batches: Any) -> Iterator[Any]:
 def interrupted(writer: Any, *batches: Any) -> None:
     with pytest.raises(Crash):
         writer.write(until_crash(*batches))
-
-
-def all_stored(out: Out, count: int) -> list[bytes]:
-    """Return what is stored once it is `count` messages: the last one was in flight at the interruption."""
-    deadline = time.monotonic() + PATIENCE_S
-    while len(found := out.payloads()) < count and time.monotonic() < deadline:
-        pass
-    assert len(found) == count
-    return found
 
 
 @pytest.fixture
@@ -198,7 +187,7 @@ def test_a_replay_in_fewer_partitions_is_told_before_anything_is_sent(forgetful:
     first.write(iter([out.batch(out.rows(0, 50))]))
     out.task.part = 1
     interrupted(out.stream_writer(maxInFlight="1"), out.batch(out.rows(50, 100)))
-    before = all_stored(out, 100)
+    before = out.stored_payloads(100)
 
     out.task.part = 0
     with pytest.raises(ReplayDiffers, match="50 rows were written, and now it has 100 rows"):
