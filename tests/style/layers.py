@@ -67,7 +67,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("advisories", "moves"),
     ),
     "jetstream.replication": (
-        ("copy_batch", "consumer_snapshots", "departing", "settling"),
+        ("agreement", "copy_batch", "consumer_snapshots", "departing", "settling"),
         ("copying",),
         ("catch_up", "healing", "membership", "single"),
         ("stream_machine",),
