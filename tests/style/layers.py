@@ -75,7 +75,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "jetstream.member": (
         ("announcing", "identity", "keeper", "meta_machine", "notes", "operators", "reporting", "waiters"),
-        ("answering", "losses", "meta_group", "orders", "questions", "restores"),
+        ("losses", "meta_group", "orders", "questions", "restores"),
+        ("answering",),
         ("meta_requests",),
         ("member_node",),
     ),

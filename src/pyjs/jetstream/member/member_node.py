@@ -481,6 +481,8 @@ class MemberNode:
     def node_silent(self, node: int) -> None:
         """Note that a server does not answer."""
         assert self.replicated is not None
+        if node in self.online:
+            self.desk.lost(node, self._carrier.quiet_ns(node))
         self.online.discard(node)
         self._silent.setdefault(node, self._turn.now)
         self.replicated.node_silent(node)
