@@ -141,6 +141,43 @@ def test_a_replica_gives_up_what_the_majority_has_lost_though_it_was_committed(h
     assert {node.machines[GROUP].state.count for node in hosts.nodes.values()} == {3}
 
 
+def test_after_a_power_cut_of_all_the_replica_with_most_of_the_log_leads(hosts: Hosts) -> None:
+    hosts.until(lambda: all(node.machines[GROUP].state.count == 20 for node in hosts.nodes.values()))
+    whole = hosts.followers()[0]
+    for node in hosts.nodes.values():
+        if node is not whole:
+            cut_power(hosts, node)
+    whole.is_up = False
+    whole.store.lose_power(Everything())
+    for number in whole.others:
+        hosts.start(number)
+    hosts.step(100)
+
+    hosts.start(whole.number)
+    hosts.until(lambda: all(node.machines[GROUP].state.count == 20 for node in hosts.nodes.values()))
+    hosts.until(lambda: all(is_sure(node) for node in hosts.nodes.values()))
+
+    assert whole.leads(GROUP)
+
+
+def test_a_replica_that_leads_after_a_power_cut_of_all_may_be_lost_at_once(hosts: Hosts) -> None:
+    best = hosts.followers()[0]
+    for node in hosts.nodes.values():
+        if node is not best:
+            cut_power(hosts, node)
+    best.is_up = False
+    best.store.lose_power(Everything())
+    hosts.judge.forget()
+    for number in hosts.nodes:
+        hosts.start(number)
+    hosts.step(30)
+    best.end(power=False)
+
+    hosts.publish(3)
+    hosts.start(best.number)
+    hosts.until(lambda: len({node.machines[GROUP].state for node in hosts.nodes.values()}) == 1)
+
+
 def test_entries_older_than_the_interval_survive_a_power_cut_everywhere() -> None:
     hosts = Hosts(tuning=Tuning(sync_interval_ns=100_000_000))
     hosts.publish(20)
