@@ -236,6 +236,11 @@ class MemberNode:
         """Return whether this server has applied every entry committed before its start."""
         return self._keeper.is_caught_up
 
+    def sync_log(self) -> None:
+        """Sync the log with the streams: an entry should not be lost after its effects are on the disk."""
+        if self.consensus is not None:
+            self.consensus.durability.hurry()
+
     @property
     def is_busy(self) -> bool:
         """Return whether a thread uses the log."""

@@ -259,6 +259,7 @@ class StreamMachine:
     def _sync_steps(self) -> Steps:
         """Begin a sync, after the commit of the entries applied in this turn."""
         yield from ()
+        self._consensus.durability.hurry()
         self._consumers.begin(self.replica)
         job = None if self.stream.closed else self.stream.begin_sync()
         if job is None:
@@ -406,6 +407,7 @@ class StreamMachine:
         store.end_copied_entry(index, term, time_ns, 0, b"")
         found = Parked(config, self.assignment.created_ns, store)
         self.attach(_result(streams.open_replica(self.js, found)))
+        self.agreement.is_unsure = False
         if self.is_elected:
             self._lead()
 

@@ -62,6 +62,7 @@ class Syncer:
         self._has_late_job = False  # one of them is being synced
         self._timer: asyncio.TimerHandle | None = None
         self._drained: Callable[[], None] | None = None  # called when everything is synced; None: no drain
+        self.beside: Callable[[], None] | None = None  # begins a sync that belongs to those of the streams
         self._drain_until = 0.0  # time after which the drain no longer waits for writes
 
     def after_turn(self) -> None:
@@ -79,6 +80,9 @@ class Syncer:
 
     def sync(self) -> None:
         """Submit jobs for all unsynced streams, some per callback."""
+        if self.beside is not None:
+            self.beside()
+            self._driver.wake()
         later, self._later = [*self._late, *self._later], []
         self._late.clear()
         self._begin([*later, *self._turn_state.take("unsynced")])

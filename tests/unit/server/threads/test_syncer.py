@@ -422,6 +422,22 @@ async def test_a_drain_waits_until_all_streams_were_asked(
     assert asked[:5] == [1, 2, 3, 4, 5]
 
 
+async def test_the_log_of_replicated_streams_is_synced_with_them(tmp_path: Path, opened: list[Site]) -> None:
+    site = Site(tmp_path, always=False, interval_ns=1000)
+    opened.append(site)
+    await site.settle()
+    marks: list[object] = []
+    site.syncer.beside = lambda: marks.append(site.store.syncs.synced_mark)
+
+    site.publish()
+
+    async with asyncio.timeout(10):
+        while site.store.syncs.synced_mark != site.store.syncs.written_mark:
+            await asyncio.sleep(0.001)
+    assert marks
+    assert marks[0] != site.store.syncs.synced_mark
+
+
 async def test_a_stream_that_no_answer_waits_for_is_synced_later(tmp_path: Path, opened: list[Site]) -> None:
     site = Site(tmp_path, always=True)
     opened.append(site)
