@@ -164,7 +164,7 @@ class Doubts:
             if not (doubt.is_patient and voters):
                 self._engine.set_doubtful(group, False)
             elif voters <= doubt.others.keys():
-                own = self._engine.term_at(group, status.last), status.last
+                own = self._engine.term_at(group, status.last) or 0, status.last
                 self._engine.set_floor(group, *max(own, *(doubt.others[peer] for peer in voters)))
             return
         sure = {*conf.voters, *conf.outgoing} - doubt.known
