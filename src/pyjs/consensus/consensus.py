@@ -28,7 +28,7 @@ from pyjs.base.errors import CorruptRecord, NotNow, StoreFailed
 from pyjs.consensus import batch, descriptor
 from pyjs.consensus.batch import Fetch, Frames, Has, Lacks, Part
 from pyjs.consensus.compaction import Compaction, States
-from pyjs.consensus.doubt import Doubts
+from pyjs.consensus.doubt import CONTRADICTED, Doubts
 from pyjs.consensus.durability import Due, Durability, Waits
 from pyjs.consensus.engine import (
     Conf,
@@ -673,6 +673,7 @@ class Consensus:
             member = self._members.get(group)
             if member is not None:
                 self._lose(member, text)
+                self._compaction.add([group] if CONTRADICTED in text else [])
 
     def _lose_damaged(self, member: Member, error: Exception) -> None:
         self._lose(member, f"its log is damaged: {error}")
@@ -689,8 +690,7 @@ class Consensus:
         self._lost.add(member.group)
 
     def _renew(self, group: int) -> None:
-        """Drop the log of a closed replica. It returns under a new incarnation, with a snapshot, so it never votes on
-        the basis of the old log."""
+        """Drop the log of a closed replica: it returns under a new incarnation, and never votes with the old log."""
         self._lost.discard(group)
         stored = self._log.groups.get(group)
         if stored is None or stored.is_damaged:  # a damaged log is small
@@ -699,8 +699,8 @@ class Consensus:
         self._log.create(group, stored.name, peer_id(self.node, incarnation), Conf(), 0, 0)
         self._is_staged = True
         self._host.log.error(
-            f'The log of group {group} ("{stored.name}") is dropped, so that others can use its files: the replica'
-            f" comes back at the next start, empty, as replica {incarnation} of this server"
+            f'The log of group {group} ("{stored.name}") is dropped: the replica comes back at the next start, empty,'
+            f" as replica {incarnation} of this server"
         )
 
     def _fail(self, cause: str) -> None:

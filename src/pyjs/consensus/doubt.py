@@ -18,6 +18,9 @@ If one of them does not answer, because it is away or its log is lost, the doubt
 entries that this one has lost. Nobody but an operator can decide that it never comes back. Then `accept` counts those
 that have answered alone, so entries younger than the interval may be lost.
 
+A replica that was cut off for longer than GRACE_NS while the majority lost entries, and that has not lost its own
+end, may have committed what the group has lost. It is closed, and returns empty under a new incarnation.
+
 So power cuts of a minority lose nothing, and those of a majority lose entries that are younger than the interval.
 """
 
@@ -46,6 +49,8 @@ SAY_NS = 100 * NS_PER_MS  # between two announcements of one group
 GRACE_NS = 2 * NS_PER_S  # for servers that start again at about the same time
 MISSING_NS = 5 * NS_PER_S  # after which an answer is missing
 GROUPS_MAX = 64  # announced in one tick
+# In the text of the engine about a replica that was away while a majority lost entries that it has committed.
+CONTRADICTED = "the group has lost entries that are committed here"
 
 
 @dataclass(slots=True)

@@ -213,11 +213,11 @@ class History:
         if leader is None:
             return
         client = leader.client()
-        client.send(b"SUB _INBOX.> 1\r\n")
+        client.send(b"SUB ack.> 1\r\n")
         for _ in range(count):
             self.sent += 1
             payload = b"%d" % self.sent
-            client.send(b"PUB s.%d _INBOX.%b %d\r\n%b\r\n" % (self.sent % 3, payload, len(payload), payload))
+            client.send(b"PUB s.%d ack.%b %d\r\n%b\r\n" % (self.sent % 3, payload, len(payload), payload))
         cluster.step(self.rng.choice((0, 3)))
         for frame in client.frames():
             ack = orjson.loads(frame.payload)
