@@ -20,6 +20,8 @@ const INFLIGHT_MAX: usize = 64;
 const UNHEARD_MAX: u32 = 3;
 /// Committed entries that one turn hands out.
 const COMMITTED_MAX: u64 = 16_384;
+/// Begins the panic of a replica whose committed entries are not those of the group.
+const CONTRADICTED: &str = "the group has lost entries that are committed here";
 /// No log has so much.
 const NOBODY: (u64, u64) = (u64::MAX, u64::MAX);
 
@@ -317,6 +319,12 @@ impl Group {
                 message.commit = 0; // its leader does not know yet
             }
         }
+        if let Some(index) = self.contradicted(&message) {
+            panic!("{CONTRADICTED}, such as {index}");
+        }
+        if kind == MessageType::MsgAppendResponse && !message.reject && message.index > self.last_index() {
+            return; // it has committed more than this leader has: it will find that out by the next entries
+        }
         if kind == MessageType::MsgReadIndex && from == self.raw.raft.leader_id {
             return; // it asked before it led: the engine would send its question back to it
         }
@@ -334,6 +342,26 @@ impl Group {
             self.take_sleep(kind, from, term, commit);
         }
         self.mark();
+    }
+
+    /// Returns an index of an append at which another entry is committed here: a power failure has taken it elsewhere.
+    fn contradicted(&self, message: &Message) -> Option<u64> {
+        let raft = &self.raw.raft;
+        let committed = raft.raft_log.committed;
+        if message.get_msg_type() != MessageType::MsgAppend || message.term < raft.term {
+            return None;
+        }
+        let before = std::iter::once((message.index, message.log_term));
+        let entries = message.entries.iter().map(|entry| (entry.index, entry.term));
+        before
+            .chain(entries)
+            .take_while(|(index, _)| *index <= committed)
+            .find(|(index, term)| raft.raft_log.term(*index).is_ok_and(|own| own != 0 && own != *term))
+            .map(|(index, _)| index)
+    }
+
+    fn last_index(&self) -> u64 {
+        self.raw.raft.raft_log.last_index()
     }
 
     /// Drops the answer to an append, after so many other messages, that its sender need not have.

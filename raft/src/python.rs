@@ -19,6 +19,9 @@ create_exception!(pyjs_raft, UnknownGroup, RaftError, "The group is not open on 
 create_exception!(pyjs_raft, Quarantined, RaftError, "The group has panicked; the text names it and says how.");
 create_exception!(pyjs_raft, Refused, RaftError, "The group cannot do that now; the text says why.");
 
+/// Changes with every change of `_engine.pyi`: a caller refuses an engine with another number.
+const INTERFACE: u32 = 1;
+
 type Entry = (u64, u8, Vec<u8>);
 
 impl From<Failure> for PyErr {
@@ -408,6 +411,7 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("UnknownGroup", py.get_type::<UnknownGroup>())?;
     module.add("Quarantined", py.get_type::<Quarantined>())?;
     module.add("Refused", py.get_type::<Refused>())?;
+    module.add("INTERFACE", INTERFACE)?;
     module.add("FRAME_VERSION", frame::VERSION)?;
     module.add("DESCRIPTOR_SIZE", DESCRIPTOR_SIZE)?;
     module.add("FRAME_SIZE_MAX", frame::FRAME_MAX)?;

@@ -73,7 +73,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--users", type=int, default=0, help="users of registers")
     parser.add_argument("--keys", type=int, default=40)
     parser.add_argument(
-        "--faults", default="", help="such as kill,pause; also power (always), clock, full, flip, remove"
+        "--faults", default="", help="such as kill,pause; also power, clock, full, flip, remove"
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--dir", type=Path, help="scratch directory; a temporary one is the default")

@@ -41,12 +41,23 @@ class Shared:
         )
         self.refusals: Counter[str] = Counter()
         self.delivered: set[int] = set()
+        self.losses = 0  # power cuts that may have taken what was acknowledged
 
     def strike(self) -> asyncio.Future[float]:
         """Begin a fault; return the time until the next message is acknowledged that is sent from now on."""
         self.struck_at = time.monotonic()
         self.next_ack = asyncio.get_running_loop().create_future()
         return self.next_ack
+
+    def forgive(self, since: float) -> None:
+        """Expect no more that what was told after a moment is still there: the power failed before a sync."""
+        self.losses += 1
+        ledger = self.ledger
+        for message_id in [each for each, at in ledger.acked_at.items() if at > since]:
+            del ledger.acked_at[message_id], ledger.acked[message_id]
+            ledger.unacked.add(message_id)
+        for seq in [seq for seq, at in ledger.settled.items() if at > since]:
+            del ledger.settled[seq]
 
     def acked(self, message_id: bytes, answer: Message, sent_at: float) -> int:
         """Take the answer to a publish; return its sequence, 0 if it is none."""
@@ -80,7 +91,7 @@ async def publish_steadily(shared: Shared, every_s: float) -> None:
 
 async def publish_in_order(shared: Shared, name: str) -> None:
     """Publish one message after the other, each until it is acknowledged: their sequences must rise."""
-    number, last, at = 0, 0, 0
+    number, last, at, losses = 0, 0, 0, 0
     while not shared.stop.is_set():
         number += 1
         message_id, seq = b"%b-%d" % (name.encode(), number), 0
@@ -89,6 +100,8 @@ async def publish_in_order(shared: Shared, name: str) -> None:
             if not seq:
                 at += 1
                 await asyncio.sleep(REST_S)
+        if losses != shared.losses:  # sequences are used again
+            last, losses = 0, shared.losses
         if seq and seq <= last:
             shared.ledger.violation("order", f"{message_id.decode()} is {seq}, the one before it {last}")
         last = max(last, seq)

@@ -11,6 +11,7 @@ import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
+from uuid import uuid4
 
 from tests.conformance.harness.cluster import NAMES
 from tests.conformance.harness.process import ServerProcess, free_port
@@ -20,6 +21,8 @@ from tests.crash.servers import MODES, command_of
 from tests.failover.network import CannotSeparate, Network
 
 CLIENT_PORT, ROUTE_PORT = 4222, 6222  # in namespaces
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+ON_MACHINE = f'mount --bind "$0" {BOOT_ID} && exec "$@"'
 
 
 class Trio:
@@ -83,10 +86,18 @@ class Trio:
 
     def _prefix(self, name: str, library: Path | None) -> list[str]:
         prefix = [] if self.network is None else self.network.prefix(name)
+        if self.disks:
+            machine = self._machine(name)
+            machine.write_text(f"{uuid4()}\n")
+            prefix += ["unshare", "--mount", "--propagation", "slave", "sh", "-c", ON_MACHINE, str(machine)]
         if library is not None:
             self.clocks[name] = Faults(library, self.directory / name, str(self.directory / name / "nothing"))
             prefix += self.clocks[name].prefix
         return prefix
+
+    def _machine(self, name: str) -> Path:
+        """Return the file that a server takes for the id of its machine's boot."""
+        return self.directory / name / "boot_id"
 
     async def start(self, *names: str) -> None:
         """Start some servers; the log of a life before is left beside the new one."""
@@ -118,10 +129,12 @@ class Trio:
                 each.unlink()
 
     def cut_power(self) -> None:
-        """End all servers, and let their disks forget what was not synced."""
+        """End all servers, and let their disks forget what was not synced; then their machines start again."""
         for disk in self.disks.values():
             disk.cut_power()
         self.kill(*NAMES)
+        for name in self.disks:
+            self._machine(name).write_text(f"{uuid4()}\n")
         for disk in self.disks.values():
             disk.unmount()
             disk.mount()

@@ -67,7 +67,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("advisories", "moves"),
     ),
     "jetstream.replication": (
-        ("copy_batch", "consumer_snapshots", "departing", "settling"),
+        ("agreement", "copy_batch", "consumer_snapshots", "departing", "settling"),
         ("copying",),
         ("catch_up", "healing", "membership", "single"),
         ("stream_machine",),
@@ -75,7 +75,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "jetstream.member": (
         ("announcing", "identity", "keeper", "meta_machine", "notes", "operators", "reporting", "waiters"),
-        ("answering", "losses", "meta_group", "orders", "questions", "restores"),
+        ("losses", "meta_group", "orders", "questions", "restores"),
+        ("answering",),
         ("meta_requests",),
         ("member_node",),
     ),

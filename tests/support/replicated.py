@@ -45,7 +45,12 @@ class ReplicaNode(VirtualNode):
         self.node.server_name = f"n{number}"
         self.is_up = True
         self.node_log = NodeLog(
-            disk, f"{directory}/.raft", self.log, cluster.incarnation(), file_size=LOG_FILE_SIZE
+            disk,
+            f"{directory}/.raft",
+            self.log,
+            cluster.incarnation(),
+            file_size=LOG_FILE_SIZE,
+            machine=cluster.machines[number],
         )
 
     def start(self) -> None:
@@ -144,6 +149,8 @@ class Cluster:
     ) -> None:
         self.directory = directory
         self.tuning = tuning or Tuning()
+        # Which start of its machine each node runs in; 0: with `always`, nobody asks.
+        self.machines = dict.fromkeys(range(1, size + 1), 2 if self.tuning.sync_interval_ns else 0)
         self.net = SimNet(Calm(7), Weather(delay_max=0))
         self.now = 0
         self.state = MetaState()

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from pyjs_raft import _engine
 from pyjs_raft._engine import (
     DESCRIPTOR_SIZE,
     FRAME_SIZE_MAX,
@@ -36,6 +37,7 @@ __all__ = [
     "DESCRIPTOR_SIZE",
     "FRAME_SIZE_MAX",
     "FRAME_VERSION",
+    "INTERFACE",
     "Change",
     "Conf",
     "EntryKind",
@@ -55,6 +57,7 @@ __all__ = [
     "peer_id",
 ]
 
+INTERFACE: int = getattr(_engine, "INTERFACE", 0)  # 0: the engine was compiled before it had a number
 NODE_SHIFT = 32
 
 

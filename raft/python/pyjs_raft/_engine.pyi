@@ -6,6 +6,7 @@ __all__ = [
     "DESCRIPTOR_SIZE",
     "FRAME_SIZE_MAX",
     "FRAME_VERSION",
+    "INTERFACE",
     "Conf",
     "FrameError",
     "Groups",
@@ -23,6 +24,7 @@ __all__ = [
 DESCRIPTOR_SIZE: int  # bytes of a descriptor
 FRAME_SIZE_MAX: int
 FRAME_VERSION: int
+INTERFACE: int  # changes with every change of this file; the caller knows one
 
 # Node, frames for it, and (group, index, term) of each entry in them whose payload must travel with them.
 _Batch = tuple[int, bytes, list[tuple[int, int, int]]]
@@ -279,7 +281,8 @@ class Groups:
     def set_floor(self, group: int, term: int, index: int) -> None:
         """Let a peer in doubt elect those whose last entry is this one or a later one.
 
-        It is the newest one of all voters that are not in doubt: one of them has each committed entry.
+        It is the newest one of all voters that are not in doubt, since one of them has each committed entry; or of
+        all voters, if a majority is in doubt.
         """
 
     def forget_answers(self, group: int, peer: int) -> None:

@@ -28,7 +28,7 @@ from pyjs.base.errors import CorruptRecord, NotNow, StoreFailed
 from pyjs.consensus import batch, descriptor
 from pyjs.consensus.batch import Fetch, Frames, Has, Lacks, Part
 from pyjs.consensus.compaction import Compaction, States
-from pyjs.consensus.doubt import Doubts
+from pyjs.consensus.doubt import CONTRADICTED, Doubts
 from pyjs.consensus.durability import Due, Durability, Waits
 from pyjs.consensus.engine import (
     Conf,
@@ -114,7 +114,7 @@ class Consensus:
         )
         self._payloads = Payloads(log)
         self._outbox = Outbox(peers, self._payloads, host.log)
-        self._durability = self.durability_class(
+        self.durability = self.durability_class(
             log, host.turn_state, host.timers, tuning.sync_interval_ns, self._sync_ended
         )
         self._snapshots = Snapshots(peers)
@@ -170,10 +170,10 @@ class Consensus:
         member = self.member_class(group, name, self._log.groups[group].peer, machine)
         self._compaction.begin(member)
         self._members[group] = member
-        if self._durability.is_idle or conf is not None:
+        if self.durability.is_idle or conf is not None:
             self._begin(member)
         else:  # the entries may not be durable yet: an earlier process wrote them
-            self._durability.add(Due(Waits.REOPEN, member=member), needs_sync=self._durability.is_always)
+            self.durability.add(Due(Waits.REOPEN, member=member), needs_sync=self.durability.is_always)
         self._mark()
 
     def _begin(self, member: Member) -> None:
@@ -400,15 +400,15 @@ class Consensus:
             self._go_on()
         except StoreFailed as error:
             self._fail(f"the log of replicated groups cannot be written: {error}")
-        except Exception:
-            self._fail("of an unexpected failure")
+        except Exception as error:
+            self._fail(f"of an unexpected failure: {error!r}")
             raise
         if self._backlog:
             self._queue()
 
     def _agree(self) -> None:
         """Report durable writes to the engine and handle its output, until there is no more at present."""
-        if not self._durability.is_idle:
+        if not self.durability.is_idle:
             self._report_durable()
         installs = self._stage_installs() if self._snapshots.whole else []
         for _ in range(ROUNDS):
@@ -419,17 +419,17 @@ class Consensus:
             self._payloads.forget_staged()
             self._flush()
             if ready.token:
-                needs_sync = has_vote or self._durability.is_always
-                self._durability.add(Due(Waits.STORED, ready.token), needs_sync=needs_sync)
+                needs_sync = has_vote or self.durability.is_always
+                self.durability.add(Due(Waits.STORED, ready.token), needs_sync=needs_sync)
             for due in installs:
-                self._durability.add(due, needs_sync=True)
+                self.durability.add(due, needs_sync=True)
             installs = []
             self._take(ready, writes)
-            if not self._durability.is_idle:
+            if not self.durability.is_idle:
                 self._report_durable()
             if not self._engine.has_ready():
                 break  # the writes committed nothing
-        self._durability.begin()
+        self.durability.begin()
         self._find_lost()
 
     def _stage(self, writes: Sequence[Write]) -> bool:
@@ -467,7 +467,7 @@ class Consensus:
         if self._is_staged:
             self._is_staged = False
             self._log.flush()
-            self._durability.wrote()
+            self.durability.wrote()
 
     def _take(self, ready: Ready, writes: Sequence[Write]) -> None:
         """Handle the output of the engine: roles, committed entries, reads."""
@@ -498,7 +498,7 @@ class Consensus:
 
     def _report_durable(self) -> None:
         """Report durable writes to the engine, and send the frames that waited for them."""
-        for due in self._durability.take():
+        for due in self.durability.take():
             if due.kind is Waits.STORED:
                 self._outbox.send(self._engine.stored(due.token))
                 continue
@@ -610,7 +610,7 @@ class Consensus:
         """Reopen a group without the snapshot, which did not arrive."""
         member = self._members.get(group)
         if member is not None and self._snapshots.finish(group) is not None:
-            self._durability.add(Due(Waits.REOPEN, member=member), needs_sync=self._durability.is_always)
+            self.durability.add(Due(Waits.REOPEN, member=member), needs_sync=self.durability.is_always)
             self._queue()
 
     def _stage_installs(self) -> list[Due]:
@@ -673,6 +673,7 @@ class Consensus:
             member = self._members.get(group)
             if member is not None:
                 self._lose(member, text)
+                self._compaction.add([group] if CONTRADICTED in text else [])
 
     def _lose_damaged(self, member: Member, error: Exception) -> None:
         self._lose(member, f"its log is damaged: {error}")
@@ -689,8 +690,7 @@ class Consensus:
         self._lost.add(member.group)
 
     def _renew(self, group: int) -> None:
-        """Drop the log of a closed replica. It returns under a new incarnation, with a snapshot, so it never votes on
-        the basis of the old log."""
+        """Drop the log of a closed replica: it returns under a new incarnation, and never votes with the old log."""
         self._lost.discard(group)
         stored = self._log.groups.get(group)
         if stored is None or stored.is_damaged:  # a damaged log is small
@@ -699,8 +699,8 @@ class Consensus:
         self._log.create(group, stored.name, peer_id(self.node, incarnation), Conf(), 0, 0)
         self._is_staged = True
         self._host.log.error(
-            f'The log of group {group} ("{stored.name}") is dropped, so that others can use its files: the replica'
-            f" comes back at the next start, empty, as replica {incarnation} of this server"
+            f'The log of group {group} ("{stored.name}") is dropped: the replica comes back at the next start, empty,'
+            f" as replica {incarnation} of this server"
         )
 
     def _fail(self, cause: str) -> None:
@@ -713,7 +713,7 @@ class Consensus:
 
     def _end(self, condition: Condition, reason: str) -> None:
         self.condition = condition
-        self._durability.stop()
+        self.durability.stop()
         self._peers.stop(reason)
         if self._timer is not None:
             self._timer.cancel()
@@ -751,12 +751,12 @@ class Consensus:
     def _tend_log(self) -> None:
         """Create the next file of the log in advance, and ask for a compaction of groups in old files."""
         try:
-            self._durability.look_ahead()
+            self.durability.look_ahead()
             self._is_staged |= self._log.stage_commits()
             if self.doubts.are_over:
                 self._log.trust()
                 self._is_staged = True
-            if self._rests and self._durability.is_idle and not self._is_staged:
+            if self._rests and self.durability.is_idle and not self._is_staged:
                 self._log.witness()
         except StoreFailed as error:
             self._fail(f"the log of replicated groups cannot be written: {error}")
@@ -775,7 +775,7 @@ class Consensus:
         has_waited = bool(self._waiting or self._late)
         self._waiting.clear()
         for due in self._late:
-            self._durability.add(due, needs_sync=False)
+            self.durability.add(due, needs_sync=False)
         self._late.clear()
         self._reads.expire(now_ns)
         self.doubts.tick(now_ns, self.read_index)

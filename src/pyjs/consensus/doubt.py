@@ -6,8 +6,9 @@ and sends the missing entries again. The doubt ends
 
 - when a leader that a quorum confirms has answered a read, and everything that the read needs is here: this leader
   was elected without this node's vote, so it has every committed entry; or
-- when a majority of the voters is in doubt: the power failed for all of them, and no other node has more entries.
-  Each has lost the end of its log: at most the entries of the last interval.
+- when a majority of the voters is in doubt: the power failed for all of them. Each has lost the end of its log: at
+  most the entries of the last interval. For GRACE_NS they wait for the others, and elect one that has the newest last
+  entry of all: then nothing is lost that any of them has. After that, those that have come go on.
 
 If all other voters have answered, and too few of them are in doubt for the second case, each committed entry
 is on one of the others. The one with the newest last entry has all of them, so the group may elect it, or
@@ -16,6 +17,9 @@ another with as many.
 If one of them does not answer, because it is away or its log is lost, the doubt remains: only that replica may have
 entries that this one has lost. Nobody but an operator can decide that it never comes back. Then `accept` counts those
 that have answered alone, so entries younger than the interval may be lost.
+
+A replica that was cut off for longer than GRACE_NS while the majority lost entries, and that has not lost its own
+end, may have committed what the group has lost. It is closed, and returns empty under a new incarnation.
 
 So power cuts of a minority lose nothing, and those of a majority lose entries that are younger than the interval.
 """
@@ -42,8 +46,11 @@ if TYPE_CHECKING:
     from pyjs.consensus.seams import Peers
 
 SAY_NS = 100 * NS_PER_MS  # between two announcements of one group
+GRACE_NS = 2 * NS_PER_S  # for servers that start again at about the same time
 MISSING_NS = 5 * NS_PER_S  # after which an answer is missing
 GROUPS_MAX = 64  # announced in one tick
+# In the text of the engine about a replica that was away while a majority lost entries that it has committed.
+CONTRADICTED = "the group has lost entries that are committed here"
 
 
 @dataclass(slots=True)
@@ -54,6 +61,7 @@ class Doubt:
     at_ns: int = 0  # of the next announcement
     asked_ns: int = -1  # a read is on its way; when the next one may follow
     since_ns: int = -1  # of the first announcement
+    is_patient: bool = True  # for GRACE_NS
     is_accepted: bool = False  # an operator accepts the loss of what silent replicas have
     known: set[int] = field(default_factory=set)  # peers in doubt
     others: dict[int, tuple[int, int]] = field(
@@ -131,9 +139,8 @@ class Doubts:
                 self._forgotten[key] = last
         doubt = self._doubts.get(lacks.group)
         with suppress(RaftError):
-            if doubt is None:
-                self._answer(node, lacks.group)
-            else:
+            self._answer(node, lacks.group)
+            if doubt is not None and lacks.peer not in doubt.known:
                 doubt.known.add(lacks.peer)
                 doubt.others.pop(lacks.peer, None)
                 self._count(lacks.group)
@@ -155,9 +162,15 @@ class Doubts:
 
     def _count(self, group: int) -> None:
         """Allow elections if enough peers have answered; the announcements continue until the doubt ends."""
-        doubt, conf = self._doubts[group], self._engine.status(group).conf
+        doubt, status = self._doubts[group], self._engine.status(group)
+        conf = status.conf
         if is_majority(doubt.known, conf):
-            self._engine.set_doubtful(group, False)
+            voters = {*conf.voters, *conf.outgoing} - {doubt.peer}
+            if not (doubt.is_patient and voters):
+                self._engine.set_doubtful(group, False)
+            elif voters <= doubt.others.keys():
+                own = self._engine.term_at(group, status.last) or 0, status.last
+                self._engine.set_floor(group, *max(own, *(doubt.others[peer] for peer in voters)))
             return
         sure = {*conf.voters, *conf.outgoing} - doubt.known
         if doubt.is_accepted:
@@ -198,6 +211,9 @@ class Doubts:
             self._turns.rotate(-1)
             with suppress(RaftError):  # a fault has closed it
                 self._announce(group, doubt)
+                if doubt.is_patient and doubt.since_ns <= now_ns - GRACE_NS:
+                    doubt.is_patient = False
+                    self._count(group)
             if doubt.asked_ns <= now_ns and ask(group, partial(self.end, group)):
                 doubt.asked_ns = now_ns + 5 * SAY_NS
 

@@ -107,6 +107,7 @@ class Durability:
         self._durable = 0
         self._running: LogSync | None = None
         self._timer: Timer | None = None
+        self._is_stopped = False
 
     @property
     def is_idle(self) -> bool:
@@ -136,6 +137,15 @@ class Durability:
         if self._running is None and self._wanted > self._durable:
             self._sync()
 
+    def hurry(self) -> None:
+        """With a sync interval, sync what is written now, or after the running sync.
+
+        So what is synced at the same time elsewhere is not ahead of the log for long.
+        """
+        if self._interval_ns and not self._is_stopped:
+            self._wanted = self._written
+            self.begin()
+
     def look_ahead(self) -> None:
         """Create the next file of the log in a thread; otherwise, the first sync of a new file takes longer."""
         job = self._log.begin_fresh_file()
@@ -145,7 +155,7 @@ class Durability:
     def stop(self) -> None:
         """Start no more syncs, and drop the queued work."""
         self._queue.clear()
-        self._wanted = 0
+        self._wanted, self._is_stopped = 0, True
         if self._timer is not None:
             self._timer.cancel()
 

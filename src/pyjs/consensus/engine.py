@@ -6,13 +6,15 @@ Importing it raises EngineMissing if the package is not installed. Sizes and rul
 from __future__ import annotations
 
 REMEDY = 'install it with pip install "pyjs-server[cluster]", or with make cluster in a checkout'
+INTERFACE = 1  # of the engine that this code can use
 
 
 class EngineMissing(ImportError):
-    """The package pyjs-raft is not installed; the text says how to install it."""
+    """The package pyjs-raft is not installed, or is another version; the text says how to install it."""
 
 
 try:
+    from pyjs_raft import INTERFACE as _FOUND
     from pyjs_raft import (
         Change,
         Conf,
@@ -34,6 +36,11 @@ try:
     )
 except ImportError as error:
     raise EngineMissing(f"the consensus engine (pyjs-raft) is missing: {REMEDY} ({error})") from error
+if _FOUND != INTERFACE:
+    age = "older" if _FOUND < INTERFACE else "newer"
+    raise EngineMissing(
+        f"the consensus engine (pyjs-raft) is {age} than this server (interface {_FOUND}, not {INTERFACE}): {REMEDY}"
+    )
 
 
 def incarnation_of(peer: int) -> int:

@@ -80,6 +80,9 @@ class JetStreamSwitch:
         syncer = self._syncer = Syncer(
             self._driver, self._io_thread, self._node.options.jetstream, jetstream.open_files
         )
+        member = jetstream.shared.member
+        if member is not None:
+            syncer.beside = member.sync_log
         self._upkeep_thread = IoThread(self._driver.loop, "upkeep")
         upkeep = self._upkeep = Upkeep(self._driver, self._upkeep_thread)
         self._attach([syncer.after_turn, upkeep.after_turn, self.after_turn])

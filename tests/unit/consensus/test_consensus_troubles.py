@@ -234,7 +234,7 @@ def test_a_snapshot_that_cannot_be_stored_closes_its_group_alone() -> None:
 def open_again(node: SimNode, group: int) -> None:
     """Close a group, and open it while something waits for the log: it begins again a little later."""
     node.consensus.close(group)
-    node.consensus._durability.add(Due(Waits.STORED), needs_sync=False)
+    node.consensus.durability.add(Due(Waits.STORED), needs_sync=False)
     node.machines[group] = SimMachine(node, group)
     node.consensus.open(group, f"g{group}", node.machines[group])
 

@@ -10,7 +10,7 @@ from tests.support.consensus import GROUP, Hosts
 
 from pyjs.consensus.consensus import Tuning
 from pyjs.consensus.doubt import is_majority
-from pyjs.consensus.engine import Conf, Refused
+from pyjs.consensus.engine import Conf, Refused, peer_id
 
 NEVER_NS = 10**15
 
@@ -139,6 +139,74 @@ def test_a_replica_gives_up_what_the_majority_has_lost_though_it_was_committed(h
     hosts.until(lambda: is_sure(last_one))
 
     assert {node.machines[GROUP].state.count for node in hosts.nodes.values()} == {3}
+
+
+def test_after_a_power_cut_of_all_the_replica_with_most_of_the_log_leads(hosts: Hosts) -> None:
+    hosts.until(lambda: all(node.machines[GROUP].state.count == 20 for node in hosts.nodes.values()))
+    whole = hosts.followers()[0]
+    for node in hosts.nodes.values():
+        if node is not whole:
+            cut_power(hosts, node)
+    whole.is_up = False
+    whole.store.lose_power(Everything())
+    for number in whole.others:
+        hosts.start(number)
+    hosts.step(100)
+
+    hosts.start(whole.number)
+    hosts.until(lambda: all(node.machines[GROUP].state.count == 20 for node in hosts.nodes.values()))
+    hosts.until(lambda: all(is_sure(node) for node in hosts.nodes.values()))
+
+    assert whole.leads(GROUP)
+
+
+def test_a_replica_that_leads_after_a_power_cut_of_all_may_be_lost_at_once(hosts: Hosts) -> None:
+    best = hosts.followers()[0]
+    for node in hosts.nodes.values():
+        if node is not best:
+            cut_power(hosts, node)
+    best.is_up = False
+    best.store.lose_power(Everything())
+    hosts.judge.forget()
+    for number in hosts.nodes:
+        hosts.start(number)
+    hosts.step(30)
+    best.end(power=False)
+
+    hosts.publish(3)
+    hosts.start(best.number)
+    hosts.until(lambda: len({node.machines[GROUP].state for node in hosts.nodes.values()}) == 1)
+
+
+def test_a_replica_that_was_cut_off_while_the_majority_lost_its_entries_is_dropped(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts.until(lambda: all(node.machines[GROUP].state.count == 20 for node in hosts.nodes.values()))
+    alone, *others = hosts.followers()[0], *hosts.nodes.values()
+    others.remove(alone)
+    hosts.net.cuts = {
+        cut for node in others for cut in ((node.number, alone.number), (alone.number, node.number))
+    }
+    for node in others:
+        cut_power(hosts, node)
+    hosts.judge.forget()
+    for node in others:
+        hosts.start(node.number)
+    hosts.until(lambda: any(node.leads(GROUP) for node in others))
+    leader = next(node for node in others if node.leads(GROUP))
+    errors: list[str] = []
+    monkeypatch.setattr(alone, "_expects", lambda text: errors.append(text) or True)
+
+    hosts.net.cuts = set()
+    hosts.step(100)  # it has committed more than its leader has
+    for number in range(30):
+        leader.publish(GROUP, b"new %d" % number)
+        hosts.step(10)
+    hosts.until(lambda: all(node.machines[GROUP].state.count == 30 for node in others))
+    assert alone.machines[GROUP].state.count == 20
+    assert "the group has lost entries that are committed here" in errors[0]
+    assert "comes back at the next start, empty" in errors[1]
+    assert alone.peer(GROUP) == peer_id(alone.number, 2)
 
 
 def test_entries_older_than_the_interval_survive_a_power_cut_everywhere() -> None:

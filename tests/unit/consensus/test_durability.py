@@ -155,3 +155,31 @@ def test_nothing_ends_after_the_end() -> None:
     assert bench.tokens() == []
     bench.pass_time(1000 * MS)
     assert bench.jobs() == []
+
+
+def test_a_sync_can_be_hurried_where_it_would_wait_for_the_interval() -> None:
+    bench = Bench(interval_ns=1000 * MS)
+    bench.write(1, needs_sync=False)
+    assert bench.jobs() == []
+
+    bench.durability.hurry()
+    (job,) = bench.jobs()
+    bench.write(2, needs_sync=False)
+    bench.durability.hurry()
+    assert bench.jobs() == []
+    job.run()
+    job.finish(None)
+    bench.durability.begin()
+
+    assert len(bench.jobs()) == 1
+
+
+def test_nothing_is_hurried_where_everything_waits_for_its_sync_or_after_the_end() -> None:
+    always, ended = Bench(), Bench(interval_ns=1000 * MS)
+    always.write(1, needs_sync=False)
+    ended.write(1, needs_sync=False)
+    ended.durability.stop()
+
+    for bench in (always, ended):
+        bench.durability.hurry()
+        assert bench.jobs() == []

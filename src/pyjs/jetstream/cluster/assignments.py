@@ -132,13 +132,15 @@ def group_name(group: int, config: StreamConfig) -> str:
     return f"S-R{config.num_replicas}{kind}-{digits}"
 
 
-def take_assignment(row: Row) -> Assignment:
-    """Return the assigned stream in a row. Raises BadRow."""
+def take_assignment(row: Row, *, may_be_short: bool = False) -> Assignment:
+    """Return the assigned stream in a row; a short one lacks the values that were added later. Raises BadRow."""
     account, group = row.text("account"), row.number("group", 1, GROUP_MAX)
     revision, created_ns = row.number("revision", 1, INDEX_MAX), row.signed("created")
     replicas = tuple(_take_replica(each) for each in row.rows("replicas", REPLICAS_MAX))
-    newest, ended = row.number("newest", 1, INCARNATION_MAX), row.number("ended", 0, GROUP_MAX)
-    is_built, stored = row.flag("is_built"), take_config(row)
+    newest = row.number("newest", 1, INCARNATION_MAX)
+    ended = 0 if may_be_short and row.left < 2 else row.number("ended", 0, GROUP_MAX)
+    is_built = False if may_be_short and row.left < 2 else row.flag("is_built")
+    stored = take_config(row)
     row.end()
     nodes = {each.node for each in replicas}
     if not replicas or len(nodes) < len(replicas) or max(each.incarnation for each in replicas) > newest:

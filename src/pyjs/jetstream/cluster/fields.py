@@ -36,6 +36,11 @@ class Row:
         self._values = values
         self._at = 0
 
+    @property
+    def left(self) -> int:
+        """The number of values that were not taken yet."""
+        return len(self._values) - self._at
+
     def number(self, name: str, low: int = 0, high: int = UINT64.high) -> int:
         """Take an integer in [low, high]."""
         value = self._take(name)
@@ -95,8 +100,8 @@ class Row:
 
     def end(self) -> None:
         """Refuse remaining values."""
-        if rest := len(self._values) - self._at:
-            raise BadRow(f"{self.what} has {rest} values too many")
+        if self.left:
+            raise BadRow(f"{self.what} has {self.left} values too many")
 
     def wrong(self, name: str, value: object, wanted: str) -> BadRow:
         """Return the error for a field."""

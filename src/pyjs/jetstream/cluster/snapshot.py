@@ -1,6 +1,6 @@
 """The metadata of a cluster as bytes: equal states give equal bytes.
 
-    snapshot = msgpack list: version u8, index, next group, servers, removed servers, streams
+    snapshot = msgpack list: version u8 (2), index, next group, servers, removed servers, streams
     servers and removed servers in the order of their numbers, streams in the order of their groups
 
 A snapshot comes from another server or from this server's disk, in a container with a checksum. Invalid values are
@@ -22,7 +22,8 @@ from pyjs.subjects.overlap import at_once
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-VERSION = 1
+VERSION = 2
+OLD_VERSION = 1  # its streams may lack `ended`, or `is_built` too
 STEP = 64  # streams between two yields: a few milliseconds
 SNAPSHOT_SIZE_MAX = 1 << 30  # bytes
 ROWS_MAX = SNAPSHOT_SIZE_MAX  # of streams and of removed servers: a row has more than a byte
@@ -61,7 +62,7 @@ def decoding(data: bytes) -> Generator[None, None, MetaState]:
     """
     row = unpack(data, "a snapshot of the metadata", SNAPSHOT_SIZE_MAX)
     version = row.number("version")
-    if version != VERSION:
+    if version not in (VERSION, OLD_VERSION):
         raise UnknownSnapshot(
             f"a newer server wrote version {version} of {row.what}; this one reads {VERSION}: update it"
         )
@@ -78,7 +79,7 @@ def decoding(data: bytes) -> Generator[None, None, MetaState]:
     for at, each in enumerate(row.rows("streams", ROWS_MAX)):
         if at % STEP == STEP - 1:
             yield
-        stream = take_assignment(each)
+        stream = take_assignment(each, may_be_short=version == OLD_VERSION)
         if (
             not last < stream.group < state.next_group
             or state.stream(stream.account, stream.name) is not None

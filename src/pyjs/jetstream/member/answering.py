@@ -7,12 +7,17 @@
   further one at once.
 - If the leader of a stream changes before it has answered, it passes the request on to the new one; not if the change
   that the request wants may have been made, and must not be made twice.
+- A request may come after the leader has died and before the others notice. They remember for a moment what they
+  leave to a leader. When it is silent, the next one answers what has come since the last sign of life, unless it must
+  not be done twice: that is refused by the server of the client.
 
 Source: nats-server 2.15.1 answers 10008 about ten seconds after the leader was lost, and nothing before.
 """
 
 from __future__ import annotations
 
+from collections import deque
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
@@ -23,6 +28,7 @@ from pyjs.jetstream import errcodes
 from pyjs.jetstream.errcodes import LeaderChanged
 from pyjs.jetstream.member.keeper import Key
 from pyjs.jetstream.member.notes import Order
+from pyjs.jetstream.member.questions import Recent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -52,11 +58,24 @@ META = frozenset(
 )
 # Requests with the same result when they are carried out twice.
 REPEATABLE = frozenset(
-    ("CONSUMER.CREATE", "CONSUMER.DURABLE.CREATE", "CONSUMER.DELETE", "CONSUMER.PAUSE", "CONSUMER.UNPIN")
+    (
+        "INFO",
+        "CONSUMER.CREATE",
+        "CONSUMER.DURABLE.CREATE",
+        "CONSUMER.DELETE",
+        "CONSUMER.PAUSE",
+        "CONSUMER.UNPIN",
+        "STREAM.CREATE",
+        "STREAM.UPDATE",
+        "STREAM.DELETE",
+    )
 )
 HOLD_NS = 4 * NS_PER_S
-TAKEN_MAX = 1000  # requests that a server remembers
 HELD_MAX = 1000  # requests that one server holds; more are not held
+LEFT_NS = NS_PER_S  # for which a request is remembered that is left to a leader: longer than its silence is unnoticed
+LEFT_MAX = 1000  # such requests
+LEFT_SIZE = 8 << 20  # bytes of their payloads
+BEAT_NS = 50 * NS_PER_MS  # between two signs of life
 PAUSE_NS = 50 * NS_PER_MS  # before a request is passed on
 HOPS_MAX = 20  # servers that a request is passed on to
 SHORT_NS = 100 * NS_PER_MS  # for which a request is held at least
@@ -68,6 +87,18 @@ class Place(Enum):
     HERE = "here"
     ELSEWHERE = "elsewhere"
     UNKNOWN = "unknown"  # there is no leader, or this server does not know its part yet
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A request that another server answers."""
+
+    at_ns: int
+    node: int  # that server
+    router: Router
+    request: Request
+    endpoint: Endpoint
+    args: tuple[str, ...]
 
 
 class Desk:
@@ -93,10 +124,12 @@ class Desk:
         self._requests = requests
         self._waiters = waiters
         self._held = 0  # requests
-        # By subject and reply, the oldest first: requests of clients that this server answers, and those that other
-        # servers have passed on. A new leader may get a request both ways.
-        self.taken = questions.taken
-        self._passed: dict[tuple[bytes, bytes], None] = {}
+        # Requests of clients that this server answers, and those that other servers have passed on: a new leader may
+        # get a request both ways.
+        self._taken = questions.taken
+        self._passed = Recent(turn)
+        self._left: deque[Left] = deque()  # the oldest first
+        self._left_size = 0
         self._passing: dict[
             Request, tuple[int, int]
         ] = {}  # requests to pass on: until when, how often they were
@@ -107,27 +140,70 @@ class Desk:
         """Return the steps that answer a request, or None if another server answers it."""
         place = self._place(router, endpoint, args)
         if place is Place.ELSEWHERE:
+            self._leave(router, request, endpoint, args)
             return None
         if place is Place.HERE:
             return self._work(router, request, endpoint, args)
         return self._later(router, request, endpoint, args)
 
+    # -- leaders that are lost ---------------------------------------------------------------------------------
+
+    def _leave(self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]) -> None:
+        """Remember a request that is left to a leader."""
+        node, left = self._leader_for(router, endpoint, args), self._left
+        if node and request.reply:
+            left.append(Left(self._turn.now, node, router, request, endpoint, args))
+            self._left_size += len(request.payload)
+        oldest_ns = self._turn.now - LEFT_NS
+        while left and (left[0].at_ns < oldest_ns or len(left) > LEFT_MAX or self._left_size > LEFT_SIZE):
+            self._left_size -= len(left.popleft().request.payload)
+
+    def _leader_for(self, router: Router, endpoint: Endpoint, args: tuple[str, ...]) -> int:
+        """Return the leader that answers a request; 0: none, or it is unknown here."""
+        stream = None
+        if router.js is not None and args and endpoint.words not in META:
+            stream = self._machine.state.stream(router.account.name, args[0])
+        if stream is None or router.js is None:
+            return self._machine.leader
+        opened, replicated = router.js.streams.get(args[0]), router.js.shared.replicated
+        return 0 if opened is None or replicated is None else replicated.leader_of(opened)
+
+    def lost(self, node: int, quiet_ns: int) -> None:
+        """Handle what was left to a server that does not answer any more, and has been silent for so long."""
+        since_ns = self._turn.now - max(quiet_ns, BEAT_NS)
+        for left in self._left:
+            if left.node == node and left.at_ns >= since_ns:
+                self._turn.go_on(self._again(left))
+        self._left = deque(left for left in self._left if left.node != node)
+        self._left_size = sum(len(left.request.payload) for left in self._left)
+
+    def _again(self, left: Left) -> Generator[Step, None, None]:
+        """Answer a request once another leader is known than the lost one, if it is this server."""
+        router, request, endpoint, args = left.router, left.request, left.endpoint, left.args
+        is_repeatable = not endpoint.changes or endpoint.words in REPEATABLE
+
+        def place() -> Place:
+            found = self._place(router, endpoint, args)
+            is_lost = found is Place.ELSEWHERE and self._leader_for(router, endpoint, args) == left.node
+            return Place.UNKNOWN if is_lost else found
+
+        is_known = yield from self._hold(lambda: place() is not Place.UNKNOWN, HOLD_NS)
+        if not (is_known and is_repeatable):
+            if request.session is not None:
+                router.refuse(request, endpoint, errcodes.CLUSTER_NOT_AVAILABLE.error())
+        elif place() is Place.HERE and not (yield from self._is_taken(router, request, endpoint, args)):
+            yield from self._work(router, request, endpoint, args) or ()
+
+    # -- requests that wait ------------------------------------------------------------------------------------
+
     def _work(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Iterator[Step] | None:
         """Return the steps that answer a request, or None if it has come from another server, too."""
-        key = request.subject, request.reply
-        if key in self._passed:
-            del self._passed[key]
+        if self._passed.remove(request):
             return None
-        self._remember(self.taken, request)
+        self._taken.add(request)
         return router.work(request, self._requests.own(endpoint), args)
-
-    def _remember(self, requests: dict[tuple[bytes, bytes], None], request: Request) -> None:
-        if request.reply:
-            requests[request.subject, request.reply] = None
-            if len(requests) > TAKEN_MAX:
-                del requests[next(iter(requests))]
 
     def _later(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
@@ -183,8 +259,8 @@ class Desk:
         others = [] if stream is None else [node for node in stream.nodes if node != self._node]
         if stream is None or not (leader or others):
             return False
-        for known in (self.taken, self._passed):
-            known.pop((request.subject, request.reply), None)  # it may come back
+        for known in (self._taken, self._passed):
+            known.remove(request)  # it may come back
         hops, subject = self._passing[request][1] + 1, request.subject.decode("utf-8", "replace")
         place = stream.account, endpoint.words, stream.name, stream.group, hops, stream.config.num_replicas
         self._tell(leader or others[0], Order(*place, subject, request.reply, request.payload))
@@ -197,9 +273,9 @@ class Desk:
 
         endpoint, args = ENDPOINT_BY_WORDS[words], tuple(tokens[tokens.index("API") + 1 + len(words) :])
         request = Request(_nothing, order.subject.encode(), order.reply, b"", order.payload)
-        if (request.subject, request.reply) in self.taken:
+        if self._taken.has(request.subject, request.reply):
             return
-        self._remember(self._passed, request)
+        self._passed.add(request)
         if self._place(router, endpoint, args) is Place.HERE:
             yield from router.work(request, self._requests.own(endpoint), args)
             return
@@ -218,11 +294,14 @@ class Desk:
         others = [node for node in stream.nodes if node != self._node]
         return (yield from self._questions.is_taken(stream.account, others, request))
 
-    def _hold(self, is_known: Callable[[], bool]) -> Generator[Step, None, bool]:
-        """Wait until the answering server is known; return False if it stays unknown."""
+    def _hold(self, is_known: Callable[[], bool], wait_ns: int = 0) -> Generator[Step, None, bool]:
+        """Wait until the answering server is known; return False if it stays unknown.
+
+        Without `wait_ns`, wait until the leader of the metadata has been missing for HOLD_NS.
+        """
         if self._held >= HELD_MAX:
             return False
-        wait_ns = max(self._machine.leaderless_ns() + HOLD_NS - self._turn.now, SHORT_NS)
+        wait_ns = wait_ns or max(self._machine.leaderless_ns() + HOLD_NS - self._turn.now, SHORT_NS)
         self._held += 1
         try:
             return (yield from self._waiters.until(is_known, wait_ns))

@@ -236,6 +236,11 @@ class MemberNode:
         """Return whether this server has applied every entry committed before its start."""
         return self._keeper.is_caught_up
 
+    def sync_log(self) -> None:
+        """Sync the log with the streams: an entry should not be lost after its effects are on the disk."""
+        if self.consensus is not None:
+            self.consensus.durability.hurry()
+
     @property
     def is_busy(self) -> bool:
         """Return whether a thread uses the log."""
@@ -481,6 +486,8 @@ class MemberNode:
     def node_silent(self, node: int) -> None:
         """Note that a server does not answer."""
         assert self.replicated is not None
+        if node in self.online:
+            self.desk.lost(node, self._carrier.quiet_ns(node))
         self.online.discard(node)
         self._silent.setdefault(node, self._turn.now)
         self.replicated.node_silent(node)

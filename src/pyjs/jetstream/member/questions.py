@@ -29,6 +29,33 @@ ANSWER_NS = 2 * NS_PER_S
 TAKEN = "?"  # instead of a stream, before a request of which another server asks whether it is answered here
 TAKEN_NS = 200 * NS_PER_MS
 STEP = 16  # streams reported in one turn: half a millisecond
+RECENT_NS = 10 * NS_PER_S  # longer than a request is held and passed on
+RECENT_MAX = 1000  # requests that a server remembers
+
+
+class Recent:
+    """Requests of clients, by subject and reply. Both may be used again, so they are forgotten after RECENT_NS."""
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+        self._until_ns: dict[tuple[bytes, bytes], int] = {}  # the oldest first
+
+    def add(self, request: Request) -> None:
+        """Remember a request that wants an answer."""
+        if request.reply:
+            key, known = (request.subject, request.reply), self._until_ns
+            known.pop(key, None)
+            known[key] = self._turn.now + RECENT_NS
+            while len(known) > RECENT_MAX or next(iter(known.values())) <= self._turn.now:
+                del known[next(iter(known))]
+
+    def remove(self, request: Request) -> bool:
+        """Forget a request; return whether it was here."""
+        return self._until_ns.pop((request.subject, request.reply), 0) > self._turn.now
+
+    def has(self, subject: bytes, reply: bytes) -> bool:
+        """Return whether a request is here."""
+        return self._until_ns.get((subject, reply), 0) > self._turn.now
 
 
 class Questions:
@@ -46,9 +73,7 @@ class Questions:
         self._waiters = waiters
         self._turn = turn
         self._send = send
-        self.taken: dict[
-            tuple[bytes, bytes], None
-        ] = {}  # requests that this server answers, by subject and reply
+        self.taken = Recent(turn)  # requests that this server answers
         self._online = online
         self._last = 0  # number of the last question
         self._open: dict[int, bytes | None] = {}  # by number; the data of the answer when it is here
@@ -93,7 +118,7 @@ class Questions:
         js = self.accounts.get(question.account)
         if question.names[:1] == (TAKEN,):
             _, subject, reply = question.names
-            report: dict[str, Any] = {"taken": (bytes.fromhex(subject), bytes.fromhex(reply)) in self.taken}
+            report: dict[str, Any] = {"taken": self.taken.has(bytes.fromhex(subject), bytes.fromhex(reply))}
         elif js is None:
             report = {}
         elif question.names:

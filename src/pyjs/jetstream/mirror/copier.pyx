@@ -32,10 +32,13 @@ from pyjs.wire.ops cimport Msg
 
 from functools import partial
 
+from pyjs.base.errors import NotNow
+
 cdef extern from "string.h" nogil:
     const void* memmem(const void* haystack, size_t n, const void* needle, size_t m)
 
 cdef enum:
+    NOT_NOW = -3                # of StreamStore.load
     MESSAGES_PER_PUMP = 1024
     BYTES_PER_PUMP = 262144
     HEADER_ROOM = 512           # bytes for names, sequence and line ends of one Nats-Stream-Source
@@ -418,23 +421,36 @@ cdef class SourceSearch:
             self.seq = index_prev_live(&store.catalogue.index, store.catalogue.last_seq)
 
     def go_on(self, int64_t most) -> bool:
-        """Examine up to `most` messages; return whether there are more to examine."""
+        """Examine up to `most` messages; return whether there are more to examine.
+
+        Raises:
+            NotNow: the next message cannot be read at present; the next call tries again.
+        """
         while most > 0 and self.seq > self.above and len(self.found) < len(self.wanted):
             self.examine()
-            self.seq = index_prev_live(&self.store.catalogue.index, self.seq - 1) if self.seq > 1 else 0
+            self.pass_by()
             most -= 1
         return self.seq > self.above and len(self.found) < len(self.wanted)
+
+    cdef void pass_by(self) noexcept:
+        """Go on with the message before the next one."""
+        self.seq = index_prev_live(&self.store.catalogue.index, self.seq - 1) if self.seq > 1 else 0
 
     cdef int examine(self) except -1:
         """Note the source of one message."""
         cdef Record r
         cdef Entry* e = index_live(&self.store.catalogue.index, self.seq)
-        if e == NULL or e.header_len <= 30 or self.store.load(self.seq, &r) != 0 \
-                or memmem(r.body, r.header_len, b"\nNats-Stream-Source: ", 21) == NULL:
+        cdef int failed
+        if e == NULL or e.header_len <= 30:
+            return 0
+        failed = self.store.load(self.seq, &r)
+        if failed == NOT_NOW:
+            raise NotNow(f"message {self.seq} cannot be read at present")
+        if failed != 0 or memmem(r.body, r.header_len, b"\nNats-Stream-Source: ", 21) == NULL:
             return 0
         headers = r.body[:r.header_len]
         fields = headers.partition(b"\r\nNats-Stream-Source: ")[2].partition(b"\r\n")[0].split(b" ")
-        if len(fields) >= 4:
+        if len(fields) >= 4 and fields[1].isdigit():     # a client may have written the header
             key = b"%b %b %b" % (fields[0], fields[2], fields[3])
             if key in self.wanted and key not in self.found:
                 self.found[key] = (int(fields[1]), fields[5] if len(fields) > 5 else b"")
@@ -442,7 +458,11 @@ cdef class SourceSearch:
 
 
 def last_sources(StreamStore store not None, uint64_t above, set wanted not None) -> dict:
-    """Return what a SourceSearch finds."""
+    """Return what a SourceSearch finds, without messages that cannot be read at present."""
     cdef SourceSearch search = SourceSearch(store, above, wanted)
-    search.go_on(<int64_t> store.catalogue.msgs + 1)
-    return search.found
+    while True:
+        try:
+            search.go_on(<int64_t> store.catalogue.msgs + 1)
+            return search.found
+        except NotNow:
+            search.pass_by()

@@ -16,6 +16,8 @@ from pyjs.base.nuid import nuid, short_hash
 from pyjs.jetstream.mirror.link_state import ANSWER_NS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyjs.base.timers import Timer
     from pyjs.core.sink import Request
     from pyjs.jetstream.config.stream import StreamSource
@@ -42,16 +44,18 @@ class OriginConsumers:
         self._source = source
         self._prefix = prefix
         self._but = ""
+        self._unless: Callable[[], bool] | None = None
         self._found: list[str] = []  # so far
         self._subscription: Subscription | None = None  # while it waits for names
         self._timer: Timer | None = None
 
-    def delete_all(self, *, but: str = "") -> None:
+    def delete_all(self, *, but: str = "", unless: Callable[[], bool] | None = None) -> None:
         """Ask for the names of all consumers, and delete those of this copy, but for one.
 
-        The one that is left needs what the others have not acknowledged.
+        The one that is left needs what the others have not acknowledged. Nothing is deleted if `unless` holds when
+        the names arrive: the source was added again meanwhile, and the newest consumer is that of the new copy.
         """
-        self._but, self._found = but, []
+        self._but, self._unless, self._found = but, unless, []
         self._ask()
 
     def close(self) -> None:
@@ -83,6 +87,8 @@ class OriginConsumers:
         self._found += names
         if names and len(self._found) < total:
             self._ask()
+            return
+        if self._unless is not None and self._unless():
             return
         for name in self._found:
             if name.startswith(self._prefix) and name != self._but:

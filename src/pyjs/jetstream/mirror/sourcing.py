@@ -22,6 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyjs.base.bounds import wrapped_ns
+from pyjs.base.errors import NotNow, StoreFailed
 from pyjs.base.nuid import short_hash
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.choices import FILE, LIMITS, WORKQUEUE
@@ -116,8 +117,20 @@ def leave(js: JetStream, name: str, created_ns: int, sources: Iterable[StreamSou
     An origin that keeps messages for them would keep them until the consumers had been unused for long.
     """
     for source in sources:
+        key = key_of(source)
         if source.consumer is None and Origin(js, source).is_kept:
-            OriginConsumers(js, source, prefix_of(name, created_ns, key_of(source))).delete_all()
+            consumers = OriginConsumers(js, source, prefix_of(name, created_ns, key))
+            consumers.delete_all(unless=partial(_copies_again, js, name, created_ns, key))
+
+
+def _copies_again(js: JetStream, name: str, created_ns: int, key: bytes) -> bool:
+    """Return whether a stream has this source now, as far as this server knows."""
+    stream, member = js.streams.get(name), js.shared.member
+    configs = [] if stream is None or stream.created_ns != created_ns else [stream.config]
+    found = None if member is None else member.machine.state.stream(js.account.name, name)
+    if found is not None and found.created_ns == created_ns:
+        configs.append(found.config)
+    return any(key_of(source) == key for config in configs for source in sources_of(config))
 
 
 def _connect(js: JetStream, name: str) -> None:
@@ -265,7 +278,11 @@ class Inflow:
     def _search_steps(self) -> Generator[Step, None, None]:
         """Find the positions that are not committed in the headers of messages, if no file had them."""
         while self._search is not None and self._copies:
-            if self._search.go_on(max(SEARCHED_PER_STEP // len(self._copies), 1)):
+            try:
+                has_more = self._search.go_on(max(SEARCHED_PER_STEP // len(self._copies), 1))
+            except NotNow as error:  # its position could be there: an older one would copy messages again
+                raise StoreFailed(str(self._stream), str(error)) from error
+            if has_more:
                 yield None
                 continue
             found, self._search = self._search.found, None

@@ -3,6 +3,9 @@
 Its stream is closed during the copy. Committed entries are held, up to HELD_MAX bytes. Beyond that they are dropped,
 and the copy continues until it contains them. Then the stream is opened as at a start, and the held entries are
 applied.
+
+A suspect replica may have messages that the group has lost (agreement.py). It first asks for its own last message;
+if the other replica has another one, or none, it drops its messages and copies everything.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.manage import streams
 from pyjs.jetstream.manage.parked import KnownIds, Parked
 from pyjs.jetstream.replication import copy_batch
-from pyjs.jetstream.replication.copy_batch import BadCopy, Kind, State
+from pyjs.jetstream.replication.copy_batch import BadCopy, Kind, State, encode_record
 from pyjs.jetstream.replication.copying import PAUSE_NS, RATE, Answer, OtherStore, end_steps, put
 
 if TYPE_CHECKING:
@@ -62,10 +65,14 @@ class Behind(Protocol):
         """Make all replicas of a memory stream begin empty after `last_seq`: none of them has its messages."""
 
 
+class LostMessages(OtherStore):
+    """The store has messages that the group has lost."""
+
+
 class CatchUp:
     """The copy of one replica that is behind."""
 
-    def __init__(self, machine: Behind, index: int, last_seq: int) -> None:
+    def __init__(self, machine: Behind, index: int, last_seq: int, *, is_suspect: bool = False) -> None:
         self._machine = machine
         self._js = machine.js
         self._name = machine.assignment.name
@@ -78,6 +85,7 @@ class CatchUp:
         self._behind: set[int] = set()  # nodes that said so since this one was asked to lead
         self._last_seq = last_seq  # no message had a higher sequence
         self.is_dropped = False  # the store was removed, and there is no other one yet
+        self._is_suspect = is_suspect and machine.assignment.config.storage == FILE
         self._steps = self._run()
 
     def begin(self) -> None:
@@ -131,6 +139,11 @@ class CatchUp:
             try:
                 opened, consumers = yield from self._attempt()
                 break
+            except LostMessages as error:
+                log.error(
+                    f"The replica of {stream} has messages that are lost on the others, and drops all: {error}"
+                )
+                continue
             except (PyjsError, *NONSENSE, OSError, MemoryError) as error:
                 log.error(f"The replica of {stream} cannot copy what it lacks, it tries again: {error}")
             yield from self.answer.pause(RETRY_NS)
@@ -141,6 +154,7 @@ class CatchUp:
         """Copy the missing messages; return the open stream, and its consumers."""
         found = yield from self._opened()
         try:
+            yield from self._check_steps(found.store)
             state = yield from self._copy_steps(found.store)
             config = from_meta(StreamConfig, state.config)
             if config != found.config and config.storage == FILE:
@@ -174,6 +188,9 @@ class CatchUp:
             raise StoreFailed(js.files.directory_of(self._name), "it cannot be read")
         config, created_ns, group = assignment.config, assignment.created_ns, assignment.group
         found = yield from streams.new_replica(js, config, created_ns, group)
+        if self.is_dropped:  # no log has an entry of term 0: a start finds that the copy is not complete
+            found.store.begin_copied_entry()
+            found.store.end_copied_entry(self._let_go, 0, 1, 0, b"")
         self.is_dropped = False
         return found
 
@@ -186,6 +203,27 @@ class CatchUp:
         if found.config.storage == FILE:
             files, self.is_dropped = self._js.files, True
             yield from files.remove_hidden(files.hide(self._name), self._js.shared.metadata)
+
+    def _check_steps(self, store: StreamStore) -> Steps:
+        """Check a suspect store: the other replica must have its last message.
+
+        Raises:
+            LostMessages: it has another message, or none.
+        """
+        if not self._is_suspect or not store.last_seq:
+            return
+        last, found = store.get(store.last_seq), None
+        while found is None:
+            found = yield from self._ask(store.last_seq - 1)
+            if found is None or (
+                found[0] is Kind.END and copy_batch.end_of(found[2])[0].index < self._let_go
+            ):
+                found = None  # or it has not applied enough itself
+                yield from self.answer.pause(PAUSE_NS)
+        self._is_suspect = False
+        other = next(copy_batch.records_of(copy_batch.records_in(*found)), None)
+        if last is None or other is None or encode_record(last) != encode_record(other):
+            raise LostMessages(f"message {store.last_seq} is another one there")
 
     def _copy_steps(self, store: StreamStore) -> Generator[Step, None, State]:
         """Copy until the store contains the effect of every dropped entry; return the state of the replica."""

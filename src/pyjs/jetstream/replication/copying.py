@@ -52,10 +52,11 @@ _ID = Struct("<QqII")
 # -- the replica that is asked ------------------------------------------------------------------------------------
 
 
-def serve(stream: Stream | None, question: Ask, applied: int) -> list[list[bytes]]:
+def serve(stream: Stream | None, question: Ask, applied: tuple[int, int]) -> list[list[bytes]]:
     """Return the batches that answer a question; the stream is None if its replica cannot serve.
 
-    `applied` is the last entry of the group that was applied, which may be one without effect on the stream.
+    `applied` is index and term of the last entry of the group that was applied, which may be one without effect on
+    the stream.
     """
     replica = stream.replica if stream is not None else None
     if stream is None or replica is None or replica.is_working or stream.closed:
@@ -128,13 +129,14 @@ def _kept_ids(stream: Stream, deleted: array[int]) -> bytes:
     return array("Q", [seq for seq in counting if seq < first_seq or seq in gone]).tobytes()
 
 
-def _state_of(stream: Stream, applied: int) -> State:
+def _state_of(stream: Stream, applied: tuple[int, int]) -> State:
     store, dedupe = stream.store, stream.dedupe
+    index, term = max((store.applied_index, store.applied_term), applied)
     deleted = array("Q", store.catalogue.deleted())
     count = len(dedupe) if stream.config.storage == MEMORY else 0
     return State(
-        index=max(store.applied_index, applied),
-        term=store.applied_term,
+        index=index,
+        term=term,
         time_ns=store.applied_ns,
         last_id=store.applied_id,
         ids_from=store.ids_from,

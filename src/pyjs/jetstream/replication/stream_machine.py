@@ -6,7 +6,7 @@ opened again (streams.py).
 The log of the group may begin after any entry whose effects are durable in the store. Its snapshot is a marker of a
 few bytes and the consumers (consumer_snapshots.py): the messages are in the store. A replica whose store has applied
 fewer entries than the marker requires is behind: it copies the messages of another replica (catch_up.py), and does
-not lead before it has them.
+not lead before it has them. After a power failure, the store may have effects that the log has not (agreement.py).
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from pyjs.jetstream.manage import streams
 from pyjs.jetstream.manage.consumers import resources_of
 from pyjs.jetstream.manage.parked import Parked
 from pyjs.jetstream.manage.replicated_consumers import ConsumerOpener, adopt_steps
+from pyjs.jetstream.replication import agreement
+from pyjs.jetstream.replication.agreement import Agreement
 from pyjs.jetstream.replication.catch_up import CatchUp
 from pyjs.jetstream.replication.consumer_snapshots import ConsumerSnapshots, load
 from pyjs.jetstream.replication.copying import Answer
@@ -83,6 +85,9 @@ class Owner(Protocol):
     def send(self, node: int, parts: Sequence[bytes]) -> None:
         """Send a batch to a node."""
 
+    def term_at(self, group: int, index: int) -> int:
+        """Return the term of an entry of the log, 0 if the log does not have it."""
+
 
 class StreamMachine:
     """One replicated stream on this node."""
@@ -110,6 +115,7 @@ class StreamMachine:
         self._settling = Settling(turn, timers, self)
         self._is_syncing = False
         self.damage = Damage.NONE
+        self.agreement = Agreement(self)
         self._consumers = ConsumerSnapshots()
 
     def __str__(self) -> str:
@@ -146,6 +152,11 @@ class StreamMachine:
         """The number of the group."""
         return self.assignment.group
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether this replica cannot serve copies."""
+        return self.catch_up is not None or self.agreement.is_unsure
+
     # -- Machine -----------------------------------------------------------------------------------------------
 
     def apply(self, index: int, term: int, time_ns: int, payload: bytes, proposal: object | None) -> None:
@@ -155,12 +166,15 @@ class StreamMachine:
             PyjsError: the replica has stopped, now or before.
         """
         assert proposal is None or isinstance(proposal, Proposal)
-        if payload and payload[0] in (_AFRESH, _BASE):
+        if payload and payload[0] in (_AFRESH, _BASE, agreement.KIND):
             self._take_note(index, term, time_ns, payload)
             return
         if self.catch_up is not None:
             assert proposal is None
             self.catch_up.hold(index, term, time_ns, payload)
+            return
+        if not self.agreement.allows(index, term):
+            self._catch_up(index, self.stream.store.last_seq)
             return
         self.replica.apply(index, term, time_ns, payload, proposal)
         if self.replica.stopped is not None:
@@ -173,6 +187,7 @@ class StreamMachine:
             self.leader, self.leader_since_ns = leader, turn.now + turn.skew
         self._fail_reads()
         self._settling.release()
+        self.agreement.role_changed()
         self.is_elected = role == Role.LEADER
         if self.is_elected:
             self._lead()
@@ -185,6 +200,8 @@ class StreamMachine:
         if self.leads or self.catch_up is not None or self.replica.stopped is not None:
             return
         if self.damage is Damage.FOLLOWS and is_damaged(self.stream):
+            return
+        if not self.agreement.may_lead():
             return
         self.leads = True
         self.replica.lead()
@@ -226,6 +243,8 @@ class StreamMachine:
 
     def durable(self) -> int:
         """Return the last entry whose effects are all durable; begin to sync later ones."""
+        if self.agreement.is_unsure:
+            return 0
         if self.catch_up is not None:
             return self.replica.index  # held entries are in no store yet
         store = self.stream.store
@@ -240,6 +259,7 @@ class StreamMachine:
     def _sync_steps(self) -> Steps:
         """Begin a sync, after the commit of the entries applied in this turn."""
         yield from ()
+        self._consensus.durability.hurry()
         self._consumers.begin(self.replica)
         job = None if self.stream.closed else self.stream.begin_sync()
         if job is None:
@@ -274,11 +294,15 @@ class StreamMachine:
         _, last_seq = _MARKER.unpack_from(data)
         if self.catch_up is not None:
             self.catch_up.installed(index, last_seq)
-        elif self.replica.index < index:
-            self.catch_up = CatchUp(self, index, last_seq)
-            self.catch_up.begin()
+        elif self.replica.index < index or not self.agreement.allows(index, self.term_at(index)):
+            self._catch_up(index, last_seq)
         else:
             load(self.replica, data[_MARKER.size :])
+
+    def _catch_up(self, index: int, last_seq: int) -> None:
+        """Begin to copy, at least up to entry `index`; no message had a higher sequence than `last_seq`."""
+        self.catch_up = CatchUp(self, index, last_seq, is_suspect=self.agreement.is_unsure)
+        self.catch_up.begin()
 
     # -- Behind, Damaged ---------------------------------------------------------------------------------------
 
@@ -313,6 +337,7 @@ class StreamMachine:
         assert self.catch_up is not None
         held, self.catch_up = self.catch_up.held, None
         self.attach(stream)
+        self.agreement.is_unsure = False
         self.replica.consumers.load(consumers)
         for index, term, time_ns, payload in held:
             self.replica.apply(index, term, time_ns, payload)
@@ -332,16 +357,39 @@ class StreamMachine:
         Raises:
             BadMarker: the entry has an unknown kind.
         """
+        if len(payload) == agreement.NOTE.size:
+            self._take_base(index, term, time_ns, payload)
+            return
         kind, last_seq = _NOTE.unpack(payload) if len(payload) == _NOTE.size else (0, 0)
         if kind == _BASE and self.catch_up is not None:
             self.catch_up.installed(index, last_seq)
         elif kind == _BASE and self.stream.store.last_seq < last_seq:
-            self.catch_up = CatchUp(self, index, last_seq)
-            self.catch_up.begin()
+            self._catch_up(index, last_seq)
         elif kind == _AFRESH and self.assignment.config.storage == MEMORY:
             self._begin_afresh(index, term, time_ns, last_seq)
         elif kind != _BASE:
             raise BadMarker(f"{self}: entry {index} is of no kind that is known")
+
+    def _take_base(self, index: int, term: int, time_ns: int, payload: bytes) -> None:
+        """Continue with the state that the leader's store has, whose last entries are in no log."""
+        _, last_seq, *base = agreement.NOTE.unpack(payload)
+        if self.catch_up is not None:
+            self.catch_up.installed(index, last_seq)
+        elif not self.agreement.take(index, term, time_ns, (base[0], base[1])):
+            self._catch_up(index, last_seq)
+        elif self.is_elected:
+            self._lead()
+
+    def term_at(self, index: int) -> int:
+        """Return the term of an entry of the log, 0 if the log does not have it."""
+        return self._owner.term_at(self.group, index)
+
+    def propose_note(self, payload: bytes) -> None:
+        """Propose an entry that is not the replica's."""
+        self.js.shared.log.warn(
+            f"{self.stream} continues with messages that are in no log after a power failure"
+        )
+        self._consensus.propose(self.group, payload)
 
     def _begin_afresh(self, index: int, term: int, time_ns: int, last_seq: int) -> None:
         """Replace the replica by an empty one."""
@@ -359,6 +407,7 @@ class StreamMachine:
         store.end_copied_entry(index, term, time_ns, 0, b"")
         found = Parked(config, self.assignment.created_ns, store)
         self.attach(_result(streams.open_replica(self.js, found)))
+        self.agreement.is_unsure = False
         if self.is_elected:
             self._lead()
 

@@ -199,15 +199,16 @@ class ReplicatedStreams:
                 answer.came(batch)
 
     def _serve(self, node: int, machine: StreamMachine | None, question: Ask) -> None:
-        stream, applied = None, 0
+        stream, applied = None, (0, 0)
         if machine is not None and machine.leads and question.have < WHOLE:
             self._copying[question.group, node] = self._shared.clock.now_ns(), question.have
-        if machine is not None and (machine.catch_up is not None or is_refused(machine.stream, question)):
+        if machine is not None and (machine.is_behind or is_refused(machine.stream, question)):
             self._peers.send(node, copy_batch.refusal(Kind.BEHIND, question.group, question.number))
             return
         if machine is not None:
             with suppress(KeyError, RaftError):  # it was closed because of damage
-                applied = self._consensus.status(machine.group).applied
+                index = self._consensus.status(machine.group).applied
+                applied = index, machine.term_at(index)
                 stream = machine.stream
         for parts in serve(stream, question, applied):
             self._peers.send(node, parts)
@@ -233,6 +234,11 @@ class ReplicatedStreams:
     def send(self, node: int, parts: Sequence[bytes]) -> None:
         """Send a batch to a node."""
         self._peers.send(node, parts)
+
+    def term_at(self, group: int, index: int) -> int:
+        """Return the term of an entry of the log, 0 if the log does not have it."""
+        stored = self._log.groups.get(group)
+        return 0 if stored is None else stored.term_at(index)
 
     def sources(self, machine: StreamMachine) -> list[int]:
         """Return the nodes from which a replica can copy: the leader, then the others."""
@@ -264,6 +270,9 @@ class ReplicatedStreams:
         machine.attach((yield from self._attached_steps(js, assignment, offered=bool(voters))))
         self._machines[key] = machine
         incarnation = assignment.incarnation_on(self._node)
+        stored = None if conf is not None and conf.voters else self._log.groups.get(assignment.group)
+        in_doubt = assignment.group in self._consensus.doubts.unsure
+        machine.agreement.begin(stored, in_doubt=in_doubt)
         self._consensus.open(assignment.group, assignment.raft_group, machine, conf, incarnation)
         self._consensus.set_prompt(assignment.group, False)  # direct gets wait where it matters: settling.py
         is_first = conf is not None and assignment.nodes[0] == self._node

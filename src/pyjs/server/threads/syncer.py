@@ -4,7 +4,8 @@
 since these occupy descriptors.
 - With `sync_interval: always` every turn submits its batch at once, and PubAcks are sent once it is durable: group
 commit, one fdatasync per stream and batch, while the next batch is read. Streams whose PubAcks do not wait for it are
-synced as by default: those with replicas, whose messages are durable in the log of their group.
+synced when the interval is over, one after the other, so that a batch waits for one of them at most: those with
+replicas, whose messages are durable in the log of their group.
 
 Many streams are synced together: all are asked for their jobs, some in each callback of the loop; then one
 sync of the file system covers them all.
@@ -56,9 +57,12 @@ class Syncer:
         self.group_min = GROUP_MIN_ALWAYS if self._always else GROUP_MIN
         self._due: deque[Syncing] = deque()  # streams that have not been asked yet
         self._works: list[Work] = []  # their jobs so far
-        self._later: list[Syncing] = []  # with `always`: streams that nobody waits for
+        self._later: list[Syncing] = []  # with `always`: streams that nobody waits for,
+        self._late: deque[Syncing] = deque()  # and those whose interval is over
+        self._has_late_job = False  # one of them is being synced
         self._timer: asyncio.TimerHandle | None = None
         self._drained: Callable[[], None] | None = None  # called when everything is synced; None: no drain
+        self.beside: Callable[[], None] | None = None  # begins a sync that belongs to those of the streams
         self._drain_until = 0.0  # time after which the drain no longer waits for writes
 
     def after_turn(self) -> None:
@@ -76,7 +80,11 @@ class Syncer:
 
     def sync(self) -> None:
         """Submit jobs for all unsynced streams, some per callback."""
-        later, self._later = self._later, []
+        if self.beside is not None:
+            self.beside()
+            self._driver.wake()
+        later, self._later = [*self._late, *self._later], []
+        self._late.clear()
         self._begin([*later, *self._turn_state.take("unsynced")])
 
     def _sync_urgent(self) -> None:
@@ -160,12 +168,14 @@ class Syncer:
                 then, self._drained = self._drained, None
                 then()
 
-    def _submit(self, stream: Syncing, job: SyncWork) -> None:
+    def _submit(self, stream: Syncing, job: SyncWork, then: Callable[[], None] | None = None) -> None:
         def done(error: Exception | None) -> None:
             try:
                 stream.finish_sync(error)
             finally:
                 self._ended(None)
+                if then is not None:
+                    then()
 
         self._io_thread.submit(job, done)
 
@@ -192,7 +202,33 @@ class Syncer:
 
     def _interval_over(self) -> None:
         self._timer = None
-        self.sync()
+        if not self._always or self._files.crowded:
+            self.sync()
+            return
+        self._late.extend(self._later)
+        self._later.clear()
+        self._begin_late()
+
+    def _begin_late(self) -> None:
+        """Submit the job of one stream that nobody waits for; its result begins the next one."""
+        if self._has_late_job:
+            return
+        job = None
+        try:
+            for _ in range(min(len(self._late), BEGUN_AT_ONCE)):
+                stream = self._late.popleft()
+                job = stream.begin_sync()
+                if job is not None:
+                    self._has_late_job = True
+                    self._submit(stream, job, self._late_ended)
+                    break
+        finally:  # an error of one stream must not affect the others
+            if job is None and self._late:
+                self._driver.loop.call_soon(self._begin_late)
+
+    def _late_ended(self) -> None:
+        self._has_late_job = False
+        self._begin_late()
 
 
 def _finish(works: list[Work], errors: list[Exception | None]) -> None:

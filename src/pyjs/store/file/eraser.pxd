@@ -5,6 +5,9 @@ from pyjs.store.index.sequences cimport Entry, Segment
 from pyjs.store.segment.segment_files cimport SegmentFiles
 from pyjs.store.file.segment_writer cimport SegmentWriter
 
+# Return whether headers and payload of an entry are zeros in the file, as the Eraser leaves them.
+cdef bint is_overwritten(SegmentFiles files, Segment* s, Entry* e) noexcept
+
 cdef class Eraser:
     """Overwrites messages whose removal is already recorded."""
     cdef SegmentFiles files

@@ -11,6 +11,7 @@ from libc.string cimport memset
 from pyjs.store.format.record cimport FLAG_ERASED, RECORD_HEADER_SIZE
 from pyjs.store.index.sequences cimport index_last
 
+from pyjs.base.disk import closing
 from pyjs.store.format.image import UNREADABLE, open_image
 from pyjs.store.format.recast import restore_plain
 
@@ -69,3 +70,14 @@ cdef class Eraser:
         if s.data != NULL and s.filled != NULL and at + e.size <= s.map_size:
             memset(<char*> s.data + at, 0, e.size)
             (<char*> s.data)[e.offset + 5] = FLAG_ERASED
+
+
+cdef bint is_overwritten(SegmentFiles files, Segment* s, Entry* e) noexcept:
+    cdef uint64_t at = <uint64_t> e.offset + RECORD_HEADER_SIZE + e.subject_len
+    path = files.path_of(s.number)
+    try:
+        with closing(files.disk, files.disk.open_read_only(path)) as fd:
+            shift = open_image(files.disk, path, fd, files.key).shift if s.encoding else 0
+            return e.size and files.disk.read_at(fd, e.size, at + shift) == bytes(e.size)
+    except UNREADABLE:
+        return False

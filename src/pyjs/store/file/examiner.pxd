@@ -29,5 +29,6 @@ cdef class Examiner:
     cdef void distrust(self, Segment* s) except *
     cdef bint contradicts(self, Segment* s, SegmentContents c) noexcept
     cdef SegmentContents contents_in(self, Segment* s)
+    cdef bint drop_erased(self, Segment* s, SegmentContents c) except -1
     cdef void drop_damaged(self, Segment* s, SegmentContents c) except *
     cdef void note_lost(self, object seqs) except *

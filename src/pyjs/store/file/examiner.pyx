@@ -8,6 +8,7 @@ Knows nothing of the code that read the record. Compiled: it compares every entr
 segment (benchmarks/store_start.py).
 """
 from pyjs.store.file.condition cimport STORE_CLOSED
+from pyjs.store.file.eraser cimport is_overwritten
 from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_MSG, index_find, index_last, index_place, is_dead
 from pyjs.store.format.record cimport SEGMENT_HEADER_SIZE
 from pyjs.store.file.segment_reader cimport failure_of, has_subject
@@ -138,6 +139,21 @@ cdef class Examiner:
         if self.on_mistake is not None:
             self.on_mistake()
 
+    cdef bint drop_erased(self, Segment* s, SegmentContents c) except -1:
+        """Drop overwritten messages whose removal a power failure has taken; return whether there are any."""
+        cdef uint32_t i
+        cdef uint64_t at
+        cdef bint found = False
+        for i in range(s.n):
+            at = s.base + i - c.base_seq
+            if is_dead(s, i) or at >= c.n or not c.entries[at].flags & ENTRY_ERASED \
+                    or s.entries[i].offset != c.entries[at].offset or not is_overwritten(self.files, s, &s.entries[i]):
+                continue
+            self.catalogue.unlink(s, i)
+            self.writer.note_removal(s.base + i, True)
+            found = True
+        return found
+
     cdef void drop_damaged(self, Segment* s, SegmentContents c) except *:
         """Drop and report the messages of the segment that are not intact in `c` at their indexed offset."""
         cdef bint last = s == index_last(&self.catalogue.index)
@@ -145,6 +161,8 @@ cdef class Examiner:
         cdef uint64_t at
         cdef uint64_t end = self.writer.written if last and not s.sealed else s.end
         path = self.files.path_of(s.number)
+        if self.drop_erased(s, c) and not c.problems and c.end >= end:
+            return
         if c.end < end:                     # it was written up to `end`, so this is damage, not a torn write
             c.problems[:] = [problem for problem in c.problems if problem[0] != c.end]
             c.problems.append((c.end, end - c.end, "the end is missing or damaged"))

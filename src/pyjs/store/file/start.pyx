@@ -10,11 +10,11 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from pyjs.store.file.adoption cimport adopt_segment
-from pyjs.store.file.eraser cimport Eraser
+from pyjs.store.file.eraser cimport Eraser, is_overwritten
 from pyjs.store.file.examiner cimport Examiner
 from pyjs.store.file.segment_writer cimport SegmentWriter
 from pyjs.store.index.catalogue cimport Catalogue
-from pyjs.store.index.sequences cimport ENTRY_MSG, Segment, index_find, index_last
+from pyjs.store.index.sequences cimport ENTRY_MSG, Segment, index_find, index_last, is_dead
 from pyjs.store.segment.contents cimport ERASED_BIT
 from pyjs.store.segment.recovery cimport Recovery
 from pyjs.store.segment.segment_files cimport SegmentFiles
@@ -39,10 +39,11 @@ cdef class StoreStart:
     cdef Eraser eraser
     cdef Recovery recovery
     cdef list erased                # messages whose bytes were overwritten
+    cdef set unfinished             # messages that may be overwritten, and whose removal was cut off
     cdef set removed                # sequences of the DELETES records; empty: not needed
 
     def __init__(self, StreamStore store not None, SegmentWriter writer not None, Examiner examiner not None,
-                 Eraser eraser not None) -> None:
+                 Eraser eraser not None, set unfinished not None) -> None:
         self.store = store
         self.catalogue = writer.catalogue
         self.files = writer.files
@@ -51,6 +52,7 @@ cdef class StoreStart:
         self.eraser = eraser
         self.recovery = Recovery(writer.files, writer.segment_size, writer.stored_tail)
         self.erased = []
+        self.unfinished = unfinished
 
     def steps(self):
         """Read the directory, one segment at each step; return the paths of segments that were set aside.
@@ -140,11 +142,29 @@ cdef class StoreStart:
             self.store.drop(removal & ~ERASED_BIT, False)
 
     def _drop_erased(self):
-        """Count erased messages whose removal is not recorded as lost."""
+        """Drop erased messages whose removal is not recorded; count those as lost that are not overwritten.
+
+        A removal is recorded before the message is overwritten, but a power failure can take the record, and a start
+        cuts off the records of an entry that is applied again.
+        """
+        cdef Segment* s
+        for seq in self.unfinished:
+            s = index_find(&self.catalogue.index, seq)
+            if s != NULL and not is_dead(s, <uint32_t> (seq - s.base)):
+                self.eraser.overwrite(s, <uint32_t> (seq - s.base))
+                self.store.drop(seq, False)
+                self.recovery.unrecorded.append(seq | ERASED_BIT)
         for seq in self.erased:
-            if self.store.drop(seq, False) == 0:
-                self.recovery.lost.append((seq, seq))
-                self.files.log.error(f"{self.files.directory}: message {seq} is overwritten but was never removed")
+            s = index_find(&self.catalogue.index, seq)
+            if s == NULL or is_dead(s, <uint32_t> (seq - s.base)):
+                continue
+            is_done = is_overwritten(self.files, s, &s.entries[seq - s.base])
+            self.store.drop(seq, False)
+            if is_done:
+                self.recovery.unrecorded.append(seq | ERASED_BIT)
+                continue
+            self.recovery.lost.append((seq, seq))
+            self.files.log.error(f"{self.files.directory}: message {seq} is marked as erased, and not overwritten")
 
     def _retire_empty(self):
         """Retire segments that never had a message: a purge began them before it was interrupted by a kill."""

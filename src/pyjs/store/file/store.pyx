@@ -80,13 +80,13 @@ cdef class FileStore(StreamStore):
         Raises, at any step:
             OSError, UnknownFormat, Locked, MemoryError: the files cannot be read.
         """
-        mark = None
+        mark, erased = None, set()
         if self.group:
-            mark, changed = yield from cut_steps(self.files, self.group)
+            mark, changed, erased = yield from cut_steps(self.files, self.group)
             self.take_mark(mark)
             if self.writer.stored_tail is not None and self.writer.stored_tail[0] in changed:
                 self.writer.stored_tail = None      # it contains messages that were cut off
-        self.set_aside = yield from StoreStart(self, self.writer, self.examiner, self.eraser).steps()
+        self.set_aside = yield from StoreStart(self, self.writer, self.examiner, self.eraser, erased).steps()
         if self.group and mark is None and self.catalogue.index.n:
             self.replicate(self.group)
 

@@ -12,11 +12,11 @@ after a mark that covers all of its records.
 Knows segment files, but nothing of stores. Compiled because it is part of the write of each batch
 (benchmarks/replica.py). Source: docs/storage-format.md, "Replicated streams".
 """
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from pyjs.store.format.record cimport RECORD_HEADER_SIZE
-from pyjs.store.segment.contents cimport SegmentContents
+from pyjs.store.segment.contents cimport ERASED_BIT, SegmentContents
 from pyjs.store.segment.segment_files cimport SegmentFiles
 
 from struct import Struct
@@ -60,7 +60,8 @@ def read_mark(bytes state not None) -> EntryMark:
 def cut_steps(SegmentFiles files not None, uint64_t group):
     """Remove everything after the last mark of `group`, unless it has no mark. Each step reads a segment.
 
-    Return the mark or None, and the numbers of the segments that were cut or removed.
+    Return the mark or None, the numbers of the segments that were cut or removed, and the sequences of messages whose
+    erasure was cut off: their bytes may be overwritten already.
 
     Raises, at any step:
         OSError, UnknownFormat, Locked, CorruptRecord: the last segment cannot be read, so the last mark is unknown.
@@ -68,11 +69,13 @@ def cut_steps(SegmentFiles files not None, uint64_t group):
     names = sorted((name for name in files.disk.list_dir(files.directory) if is_segment(name)),
                    key=lambda name: int(name[:-4]), reverse=True)
     newer = []                          # segments whose first write was torn, so their entries were never applied
-    changed = set()
+    changed, erased = set(), set()
     for name in names:
         path = f"{files.directory}/{name}"
         found = _read(files, path, int(name[:-4]))
         yield
+        if found is not None:
+            erased |= _erasures(found[0])
         if found is not None and found[1]:
             contents, state, keeps = found
             mark = read_mark(state)
@@ -83,9 +86,19 @@ def cut_steps(SegmentFiles files not None, uint64_t group):
                 changed.add(int(name[:-4]))
             _remove(files, newer)
             changed.update(int(path[-12:-4]) for path, _ in newer)
-            return mark, changed
+            return mark, changed, erased
         newer.append((path, 0 if found is None else found[0].messages))
-    return None, changed                # this group wrote none of them
+    return None, changed, set()         # this group wrote none of them
+
+
+cdef set _erasures(SegmentContents c):
+    """Return the sequences of the erased messages that are recorded in a segment."""
+    cdef uint32_t i
+    cdef set found = set()
+    for i in range(c.n_removals):
+        if c.removals[i] & ERASED_BIT:
+            found.add(c.removals[i] & ~ERASED_BIT)
+    return found
 
 
 def _read(SegmentFiles files, path, number):

@@ -35,12 +35,35 @@ def test_a_large_snapshot_is_read_in_steps() -> None:
 
 
 def test_the_bytes_of_an_empty_state_are_as_documented() -> None:
-    assert encode_snapshot(MetaState()) == bytes.fromhex("96 01 00 01 90 90 90")
+    assert encode_snapshot(MetaState()) == bytes.fromhex("96 02 00 01 90 90 90")
 
 
 def test_a_snapshot_of_a_newer_server_is_refused_by_its_version() -> None:
-    with pytest.raises(UnknownSnapshot, match="wrote version 2 of a snapshot of the metadata"):
-        decode_snapshot(msgpack.packb([2, "x"]))
+    with pytest.raises(UnknownSnapshot, match="wrote version 3 of a snapshot of the metadata"):
+        decode_snapshot(msgpack.packb([3, "x"]))
+
+
+@pytest.mark.parametrize("lacks", [(), (7,), (7, 6)])
+def test_a_snapshot_of_the_version_before_is_read_with_and_without_what_was_added(
+    lacks: tuple[int, ...],
+) -> None:
+    meta = Meta(1)
+    meta.create("S", 1)
+    row = msgpack.unpackb(encode_snapshot(meta.state))
+    row[0] = 1
+    for at in lacks:
+        del row[5][0][at]
+    restored = decode_snapshot(msgpack.packb(row))
+    assert list(restored.streams()) == list(meta.state.streams())
+
+
+def test_a_stream_of_this_version_lacks_nothing() -> None:
+    meta = Meta(1)
+    meta.create("S", 1)
+    row = msgpack.unpackb(encode_snapshot(meta.state))
+    del row[5][0][7]
+    with pytest.raises(BadRow, match="is_built of streams of a snapshot"):
+        decode_snapshot(msgpack.packb(row))
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ if not is_here():
 from tests.support.jetnet import JetNet, JetServer
 
 from pyjs.base.clock import NS_PER_MS
+from pyjs.jetstream.member.notes import Order
 
 
 @pytest.mark.parametrize("subject", ["CONSUMER.INFO.R.C", "CONSUMER.NAMES.R", "CONSUMER.LIST.R"])
@@ -76,3 +77,94 @@ def test_a_request_during_a_step_down_has_one_answer(net: JetNet, subject: str) 
         answers = net.answers(client, subject, body, wait_ms=2000)
         assert len(answers) == 1
         assert "error" not in answers[0], answers
+
+
+def cut_off(net: JetNet, server: JetServer) -> None:
+    """Let nothing get from a server to the others, or to it."""
+    for other in net.living():
+        if other is not server:
+            net.cut(server.name, other.name)
+            net.cut(other.name, server.name)
+
+
+@pytest.mark.parametrize("at", [0, 1])
+@pytest.mark.parametrize(
+    ("subject", "body"),
+    [
+        ("STREAM.INFO.R", None),
+        ("CONSUMER.NAMES.R", None),
+        ("CONSUMER.CREATE.R.D", CONSUMER),
+    ],
+)
+def test_a_request_that_comes_before_the_loss_of_the_streams_leader_is_noticed_has_one_answer(
+    net: JetNet, subject: str, body: dict[str, object] | None, at: int
+) -> None:
+    leader, others = led(net)
+    cut_off(net, leader)
+    net.run(100 * NS_PER_MS)
+
+    answers = net.answers(others[at].client(), subject, body, wait_ms=3000)
+
+    assert len(answers) == 1
+    assert "error" not in answers[0], answers
+
+
+@pytest.mark.parametrize(
+    ("subject", "body"),
+    [
+        ("STREAM.NAMES", None),
+        ("INFO", None),
+        ("STREAM.CREATE.N", {"name": "N", "subjects": ["n"]}),
+        ("STREAM.CREATE.N", {"name": "N", "subjects": ["n"], "num_replicas": 2}),
+    ],
+)
+def test_a_request_that_comes_before_the_loss_of_the_metadatas_leader_is_noticed_has_one_answer(
+    net: JetNet, subject: str, body: dict[str, object] | None
+) -> None:
+    net.trio()
+    leader = net.leader()
+    asker = next(each for each in net.living() if each is not leader)
+    cut_off(net, leader)
+    net.run(100 * NS_PER_MS)
+
+    answers = net.answers(asker.client(), subject, body, wait_ms=5000)
+
+    assert len(answers) == 1
+    assert "error" not in answers[0], answers
+
+
+def test_a_change_that_must_not_be_made_twice_is_refused_when_its_leader_is_lost(net: JetNet) -> None:
+    leader, others = led(net)
+    net.publish(leader, "r", 3)
+    cut_off(net, leader)
+    net.run(100 * NS_PER_MS)
+
+    answers = net.answers(others[0].client(), "STREAM.PURGE.R", None, wait_ms=3000)
+
+    assert [answer["error"]["err_code"] for answer in answers] == [10008]
+
+
+def test_requests_that_a_lost_leader_has_answered_are_not_answered_again(net: JetNet) -> None:
+    leader, others = led(net)
+    client = others[0].client()
+    client.send(b"SUB in.x 77\r\nPUB $JS.API.STREAM.INFO.R in.x 0\r\n\r\n")
+    net.run(100 * NS_PER_MS)
+    cut_off(net, leader)
+    net.run(3000 * NS_PER_MS)
+
+    assert [frame.subject for frame in client.frames()] == [b"in.x"]
+
+
+def test_a_reply_subject_is_used_again_long_after_a_request_was_passed_on(net: JetNet) -> None:
+    leader, _ = led(net)
+    stream = leader.member.machine.state.stream("$G", "R")
+    assert stream is not None
+    subject = "$JS.API.STREAM.INFO.R"
+    leader.member._take_order(Order("$G", "STREAM.INFO", "R", stream.group, 1, 3, subject, b"in.x", b""))
+    net.run(11_000 * NS_PER_MS)
+
+    client = leader.client()
+    client.send(b"SUB in.x 77\r\nPUB $JS.API.STREAM.INFO.R in.x 0\r\n\r\n")
+    net.run(200 * NS_PER_MS)
+
+    assert [frame.subject for frame in client.frames()] == [b"in.x"]

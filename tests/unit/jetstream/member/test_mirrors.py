@@ -185,6 +185,39 @@ def test_an_origin_with_interest_loses_what_every_leader_has_copied(net: JetNet,
     assert len(net.ask(net.living()[0].client(), "CONSUMER.NAMES.O")["consumers"]) == 1
 
 
+def test_a_source_that_is_added_again_keeps_its_consumer(net: JetNet) -> None:
+    net.trio()
+    create(net, "O", subjects=["o.>"], retention="interest")
+    create(net, "S", sources=[{"name": "O"}])
+    client = net.living()[0].client()
+    net.run(1000 * NS_PER_MS)
+    names = net.ask(client, "CONSUMER.NAMES.O")["consumers"]
+    server = next(each for each in net.living() if leader(net, "S") == each.name)
+    js = server.node.jetstream.accounts["$G"]
+    stream = js.streams["S"]
+
+    # the names of a removal arrive late: the source is there again, with the newest of these consumers
+    sourcing.leave(js, "S", stream.created_ns, stream.config.sources)
+    net.run(500 * NS_PER_MS)
+
+    assert len(names) == 1
+    assert net.ask(client, "CONSUMER.NAMES.O")["consumers"] == names
+
+
+def test_a_source_that_is_removed_takes_its_consumer_along(net: JetNet) -> None:
+    net.trio()
+    create(net, "O", subjects=["o.>"], retention="interest")
+    create(net, "S", subjects=["s"], sources=[{"name": "O"}])
+    client = net.living()[0].client()
+    net.run(1000 * NS_PER_MS)
+    assert len(net.ask(client, "CONSUMER.NAMES.O")["consumers"]) == 1
+
+    net.ask(client, "STREAM.UPDATE.S", {"name": "S", "subjects": ["s"]})
+    net.run(500 * NS_PER_MS)
+
+    assert net.ask(client, "CONSUMER.NAMES.O")["consumers"] == []
+
+
 @pytest.mark.parametrize("replicas", [1, 3])
 def test_an_origin_keeps_messages_until_they_are_copied(net: JetNet, replicas: int) -> None:
     net.trio()

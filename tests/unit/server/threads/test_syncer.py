@@ -422,6 +422,22 @@ async def test_a_drain_waits_until_all_streams_were_asked(
     assert asked[:5] == [1, 2, 3, 4, 5]
 
 
+async def test_the_log_of_replicated_streams_is_synced_with_them(tmp_path: Path, opened: list[Site]) -> None:
+    site = Site(tmp_path, always=False, interval_ns=1000)
+    opened.append(site)
+    await site.settle()
+    marks: list[object] = []
+    site.syncer.beside = lambda: marks.append(site.store.syncs.synced_mark)
+
+    site.publish()
+
+    async with asyncio.timeout(10):
+        while site.store.syncs.synced_mark != site.store.syncs.written_mark:
+            await asyncio.sleep(0.001)
+    assert marks
+    assert marks[0] != site.store.syncs.synced_mark
+
+
 async def test_a_stream_that_no_answer_waits_for_is_synced_later(tmp_path: Path, opened: list[Site]) -> None:
     site = Site(tmp_path, always=True)
     opened.append(site)
@@ -454,3 +470,45 @@ async def test_a_stream_that_is_synced_later_is_synced_within_the_interval(
     async with asyncio.timeout(10):
         while site.store.syncs.synced_mark != site.store.syncs.written_mark:
             await asyncio.sleep(0.001)
+
+
+class Later(Asked):
+    """A stream that nobody waits for; its job waits for the gate of the disk, and is noted."""
+
+    sync_always = False
+
+    def __init__(self, site: Site, ran: list[object], number: int) -> None:
+        super().__init__([], number, self._run)
+        self._gate = site.disk.gate
+        self._ran = ran
+
+    def _run(self) -> None:
+        self._ran.append(self._number)
+        assert self._gate.wait(10)
+
+
+async def test_what_is_acknowledged_after_a_sync_waits_for_one_later_stream_at_most(
+    tmp_path: Path, opened: list[Site], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site(tmp_path, always=True, interval_ns=1000)
+    opened.append(site)
+    await site.settle()
+    ran: list[object] = []
+    unsynced: Any = site.driver.node.turn_state.unsynced
+    unsynced[:] = [Later(site, ran, number) for number in range(1, 6)]
+    site.disk.gate.clear()
+    site.driver.turn_now()
+    async with asyncio.timeout(10):
+        while not ran:
+            await asyncio.sleep(0.001)  # until the interval is over
+    monkeypatch.setattr(site.disk, "sync_file", lambda _: ran.append("urgent"))
+
+    site.publish()
+    site.disk.gate.set()
+    async with asyncio.timeout(10):
+        while len(ran) < 6:
+            await asyncio.sleep(0.001)
+
+    assert ran == [1, "urgent", 2, 3, 4, 5]
+    await site.settle()
+    assert len(site.acks()) == 1

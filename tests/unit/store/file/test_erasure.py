@@ -103,6 +103,67 @@ def test_a_kill_leaves_a_message_whole_or_removed_and_overwritten(
     assert at > 2
 
 
+@pytest.mark.parametrize("seq", [ALONE, SEALED, OPEN])
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_message_is_removed_whose_removal_a_power_failure_has_taken(
+    tmp_path: Path, encoding: str, seq: int
+) -> None:
+    # given: the last segment as it was before
+    store = open_store(tmp_path, encoding)
+    fill(store)
+    last = Path(store.segment_paths()[-1])
+    before, msgs = last.read_bytes(), store.msgs
+    store.drop_seq(seq, erase=True)
+    store.flush()
+    store.release()
+    if seq != OPEN:
+        last.write_bytes(before)
+    # when
+    log = ListLog()
+    store = open_store(tmp_path, encoding, log=log)
+    # then
+    assert store.get(seq) is None
+    assert (store.msgs, store.lost, store.examiner.losses.msgs) == (msgs - 1, None, 0)
+    assert [text for _, text in log.lines if "cut short" not in text] == []
+    store.flush()
+    store.release()
+    store = open_store(tmp_path, encoding)
+    assert (store.get(seq), store.msgs, store.lost) == (None, msgs - 1, None)
+    store.release()
+
+
+@pytest.mark.parametrize("seq", [2, 5, 9])
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_replica_that_ends_while_it_erases_a_message_has_lost_nothing(
+    tmp_path: Path, encoding: str, seq: int
+) -> None:
+    # given
+    key, codec = ENCODINGS[encoding]
+    store = FileStore(OsDisk(), str(tmp_path), ListLog(), 500, INCARNATION, key)
+    store.compactor.set_codec(codec)
+    store.replicate(7)
+    for number in range(1, 10):
+        store.begin_copied_entry()
+        store.store(b"s", b"", SECRET if number == seq else b"payload", 1000 + number)
+        store.end_copied_entry(number, 1, 1000 + number, 0, b"")
+    store.sync_now()
+    upkeep(store)
+    # when
+    store.begin_copied_entry()
+    store.drop_seq(seq, erase=True)
+    store.release()
+    log = ListLog()
+    store = FileStore(OsDisk(), str(tmp_path), log, 500, INCARNATION, key, replicated=7)
+    # then
+    assert store.get(seq) is None
+    assert (store.msgs, store.lost, store.applied_index) == (8, None, 9)
+    assert log.lines == []
+    store.drop_seq(seq, erase=True)
+    store.sync_now()
+    store.release()
+    assert [path for path in tmp_path.glob("*.seg") if SECRET in image_of(OsDisk(), path, key)] == []
+
+
 class CountingDisk(OsDisk):
     """Counts the descriptors that are open."""
 

@@ -421,6 +421,16 @@ cdef class Replica(Sink):
         else:
             self.apply_next(index, term, time_ns, payload, proposal)
 
+    def restart_at(self, uint64_t index, uint64_t term, int64_t time_ns) -> None:
+        """Record the present state of the store as that after an entry, whichever it has applied before."""
+        if self.stream.store.commit() != 0:
+            self.stop(self.stream.store.error)
+            return
+        self.begin_entry(0, 0, time_ns)
+        self.index, self.term = index, term
+        self.end_entry(time_ns)
+        self.stream.note_change()
+
     cdef void apply_next(self, uint64_t index, uint64_t term, int64_t time_ns, bytes payload,
                          Proposal proposal) except *:
         """Apply an entry now."""
