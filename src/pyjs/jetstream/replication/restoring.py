@@ -114,10 +114,8 @@ def _found_steps(
 def places_of(store: FileStore, seqs: Sequence[int]) -> list[tuple[int, list[int]]]:
     """Return the numbers of the segments to which messages belong, and the messages of each.
 
-    These are the damaged segments as well. A missing segment gets a number between those of its neighbours.
-
-    Raises:
-        StoreFailed: there is no such number.
+    These are the damaged segments as well. A missing segment gets a number between those of its neighbours; if there
+    is none, the messages are the lost end of the segment before.
     """
     ranges = store.ranges()
     bases = [base for _, base, _ in ranges]
@@ -129,21 +127,17 @@ def places_of(store: FileStore, seqs: Sequence[int]) -> list[tuple[int, list[int
         else:
             before = ranges[at][0] if at >= 0 else 0
             behind = ranges[at + 1][0] if at + 1 < len(ranges) else before + 2
-            number = _free_number(store, before + 1, behind)
+            number = _free_number(store, before + 1, behind) or before  # the end of that one is missing
         found.setdefault(number, []).append(seq)
     return sorted(found.items())
 
 
 def _free_number(store: FileStore, low: int, end: int) -> int:
-    """Return a number that a missing segment can have: the first one in low .. end - 1 that no other file uses.
-
-    Raises:
-        StoreFailed: there is none.
-    """
+    """Return the number of a missing segment: the first one in low .. end - 1 that no other file uses; 0: none."""
     for number in range(max(low, end - NUMBERS_MAX), end):
         if not store.files.disk.exists(kept_path(store.files.path_of(number))):
             return number
-    raise StoreFailed(store.files.directory, f"no segment is missing between {low - 1} and {end}")
+    return 0
 
 
 def write(disk: Disk, log: Log, directory: str, jobs: Sequence[SegmentRewrite]) -> None:

@@ -173,7 +173,7 @@ cdef class Compactor:
         # It may have become the last segment, which is not compacted, if the one after it was removed.
         fresh = NULL if job.stale or self.is_closed() or at + 1 >= self.catalogue.index.n \
             else rewritten_segment(job, self.catalogue.index.segments[at])
-        if fresh != NULL:               # its old index file contains messages that are gone
+        if fresh != NULL and not job.is_repair():       # its old index file contains messages that are gone
             remove_file(self.files.disk, self.files.log, index_path(job.path))
         if not self._put_in_place(job, fresh != NULL, "stays larger than its messages"):
             if fresh != NULL:
@@ -183,7 +183,8 @@ cdef class Compactor:
         self.maps.index_maps.pop(job.number, None)
         self.retired.free_segment(self.catalogue.index.segments[at])
         self.catalogue.index.segments[at] = fresh
-        if job.is_repair():
+        if job.is_repair():             # until now the index file told what was damaged
+            remove_file(self.files.disk, self.files.log, index_path(job.path))
             self.damaged.pop(job.number, None)
         self.renew_index(fresh, True, job.contents.chain)
         self.note_encoding(fresh)

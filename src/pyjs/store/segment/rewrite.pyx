@@ -47,15 +47,22 @@ cdef SegmentRewrite rewrite_of(object disk, str path, Segment* s, uint64_t incar
     """Return the job that compacts `s`, which must have live messages, or repairs it with the records `restored`."""
     cdef SegmentRewrite job = SegmentRewrite()
     job.key, job.codec, job.restored = key, codec, restored
-    cdef size_t words = (s.n + 63) >> 6
+    cdef size_t words = (s.n + 63) >> 6, more = 0
     cdef uint32_t i, last = 0
+    cdef uint64_t end = s.base + s.n
+    if restored:
+        end = max(end, <uint64_t> max(restored) + 1)    # the end of the segment was lost
+        more = ((end - s.base + 63) >> 6) - words
     job.disk, job.path, job.number, job.mark = disk, path, s.number, mark
     job.incarnation, job.base, job.floor, job.last_ts, job.meta = incarnation, s.base, s.floor, s.last_ts, meta
-    job.dead = <uint64_t*> malloc(words * 8 + 8)
+    job.dead = <uint64_t*> malloc((words + more) * 8 + 8)
     job.removed = <uint64_t*> malloc(<size_t> s.n_removed * 8 + 8)
     if job.dead == NULL or job.removed == NULL:
         raise MemoryError
     memcpy(job.dead, s.dead, words * 8)
+    memset(job.dead + words, 0xff, more * 8)
+    for i in range(s.n, min(<uint32_t> (words << 6), <uint32_t> (end - s.base))):
+        job.dead[i >> 6] |= <uint64_t> 1 << (i & 63)
     for i in range(s.n_removed):
         if restored is not None or not s.base <= s.removed[i] & ~ERASED_BIT < s.base + s.n:
             job.removed[job.n_removed] = s.removed[i]
@@ -67,7 +74,7 @@ cdef SegmentRewrite rewrite_of(object disk, str path, Segment* s, uint64_t incar
         i = segment_next_live(s, i + 1)
     job.last = s.base + last
     if restored is not None:
-        job.first, job.last = s.base, s.base + s.n - 1
+        job.first, job.last = s.base, end - 1
     job.first_ts = s.entries[job.first - s.base].ts if s.n else 0
     return job
 
