@@ -45,7 +45,7 @@ def segments_of(cluster: Cluster, number: int) -> list[Path]:
     return sorted((cluster.directory / f"{number}").rglob("*.seg"))
 
 
-def damage(cluster: Cluster, number: int, *payloads: bytes, at: int = 0) -> None:
+def damage(cluster: Cluster, number: int, *payloads: bytes, at: int = 5) -> None:
     """Change a byte of the stored messages that have these payloads, on one node."""
     for payload in payloads:
         for path in segments_of(cluster, number):
@@ -302,6 +302,7 @@ def test_a_lost_file_is_written_anew(
         leader.ask("$JS.API.STREAM.MSG.DELETE.S", {"seq": seq})
     wanted = cluster.same()
     follower = cluster.followers()[0]
+    store_of(follower).sync_now()  # as each second: it writes the index files of sealed segments
     (cluster.stop if end == "stop" else cluster.kill)(follower.number)
     harm(segments_of(cluster, follower.number)[which])
     again = cluster.start(follower.number)
