@@ -71,6 +71,12 @@ class ReplicaNode(VirtualNode):
                 continue
             self.do(partial(self.replicated.open_steps, self.js, assignment))
 
+    def keep_up(self) -> None:
+        """Do the upkeep of stores that the last turn requested, as a thread does."""
+        for store in self.node.turn_state.take("upkeep"):
+            while (job := store.begin_upkeep()) is not None:
+                store.finish_upkeep(job())
+
     def do(self, steps: Callable[[], Any]) -> None:
         """Run steps as the keeper of the metadata does, and wait for their end."""
         ended: list[bool] = []
@@ -267,6 +273,7 @@ class Cluster:
                     node.replicated.receive(source, data)
             for node in self.up():
                 node.advance(milliseconds=STEP_MS)
+                node.keep_up()
 
     def until(self, reached: Callable[[], object], steps: int = 500) -> None:
         """Let time pass until something holds."""

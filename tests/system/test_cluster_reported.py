@@ -10,6 +10,7 @@ import json
 import os
 import random
 import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -154,6 +155,18 @@ class Scene:
                     found.append([state["messages"], state["first_seq"], state["last_seq"]])
         return found
 
+    def contents(self, name: str) -> list[Any]:
+        """Return what a server has under each sequence, when it leads."""
+        if not self.move_to(name):
+            return [f"{name} does not lead"]
+        client, found = self.asker(name), []
+        for seq in self.acked:
+            inbox = client._send("$JS.API.STREAM.MSG.GET.R", {"seq": seq})
+            answers = client._answers([inbox], time.monotonic() + 5)
+            found.append(answers[0].get("message") if answers else None)
+        self.servers.release()
+        return found
+
     def alike(self) -> bool:
         """Return whether all replicas have the same state after a while."""
         deadline = time.monotonic() + PATIENCE_S
@@ -200,24 +213,48 @@ def flip(path: Path, at: int, count: int = 1) -> None:
             file.write(bytes([byte[0] ^ 4]))
 
 
-def damaged_messages(scene: Scene) -> Outcome:
+def damaged_messages(scene: Scene, *, killed: bool = False) -> Outcome:
     """Change a bit in the messages of one server while it is down; then let it lead."""
     scene.create()
     scene.publish("a", 200)
     victim = next(name for name in NAMES if name != scene.leader("a"))
-    scene.servers.server(victim).stop()
+    (scene.servers.server(victim).kill if killed else scene.servers.server(victim).stop)()
     store = scene.directory / victim / "store"
     files = [path for path in store.rglob("*") if path.is_file() and is_of_messages(path)]
     path = max(files, key=lambda path: path.stat().st_size)
     data = path.read_bytes()
     flip(path, data.index(b'{"n": 100}') + 7)
     is_well = scene.restart(victim)
+    told = scene.servers.server(victim).logged("1 message from ", PATIENCE_S)
+    is_well &= scene.well(victim)
     leads = scene.move_to(victim)
-    other = next(name for name in NAMES if name != victim)
-    lost, deadline = scene.lost(other), time.monotonic() + PATIENCE_S
-    while lost and time.monotonic() < deadline:  # the first read may be the one that finds the damage
-        lost = scene.lost(other)
-    return {"well": is_well, "leads": leads, "lost": lost}
+    lost = scene.lost(victim)
+    page = scene.servers.page(victim, "/jsz?scrub=1")
+    counted = page.get("repaired_msgs", 0), page.get("lost_msgs", 0)
+    contents = [scene.contents(name) for name in NAMES]
+    scene.servers.release()
+    for name in NAMES:
+        scene.servers.server(name).stop()
+    return {
+        "well": is_well,
+        "leads": leads,
+        "lost": lost,
+        "told": told,
+        "counted": counted,
+        "alike": all(each == contents[0] for each in contents),
+        "clean": is_clean(store),
+    }
+
+
+def damaged_after_kill(scene: Scene) -> Outcome:
+    """Do the same to a server that was killed: no index file tells what was damaged."""
+    return damaged_messages(scene, killed=True)
+
+
+def is_clean(store: Path) -> bool:
+    """Return whether fsck finds nothing in a store; a nats-server has none."""
+    found = subprocess.run([*our_command(), "fsck", str(store)], capture_output=True, check=False)
+    return found.returncode == 0
 
 
 def is_of_messages(path: Path) -> bool:
@@ -415,8 +452,10 @@ def power_cut_and_pauses(scene: Scene) -> Outcome:
 
 WELL = {"well": True, "lost": 0}
 SAME = [["R"], ["R"], ["R"]]
+REPAIRED = {**WELL, "leads": True, "told": True, "counted": (1, 0), "alike": True, "clean": True}
 SCENES: list[tuple[Callable[[Scene], Outcome], Outcome, tuple[str, ...]]] = [
-    (damaged_messages, {**WELL, "leads": True}, NAMES),
+    (damaged_messages, REPAIRED, NAMES),
+    (damaged_after_kill, REPAIRED, NAMES),
     (damaged_metadata, {**WELL, "files": True, "names": SAME, "alike": True}, NAMES),
     (many_kills, {**WELL, "names": SAME, "alike": True}, NAMES),
     (leader_restarts, {"consumes": [True] * 6, "lost": 0}, NAMES),

@@ -16,7 +16,7 @@ from pyjs.consensus.log.files import DIRECTORY as NODE_LOG
 from pyjs.fsck.findings import DAMAGE, NOTE, UNCHECKED, Finding, StoreReport, StreamReport
 from pyjs.fsck.images import Files, size_of
 from pyjs.fsck.locked import LockedCheck
-from pyjs.fsck.mending import create_directory, move_file_aside, remove_directory
+from pyjs.fsck.mending import create_directory, mark_healing, move_file_aside, remove_directory
 from pyjs.fsck.metadata import CLUSTER_FILES, Copies, cluster_findings, finding_of
 from pyjs.fsck.node_log import NodeLogCheck
 from pyjs.fsck.segments import MessagesCheck
@@ -162,6 +162,8 @@ class StoreCheck:
         found = self._checked(account, directory, self._progress.advance)
         if self._repair and any(finding.mend for finding in found.findings):
             self._tails.put_in_place(directory)
+            if found.is_replica and found.lost:
+                mark_healing(self._disk, directory)
             repairs, failures = mend(found.findings)
             gone = found.lost
             if self._disk.is_directory(directory):
@@ -192,6 +194,7 @@ class StoreCheck:
         try:
             config = from_meta(StreamConfig, copies.values["config"])
             report.name = config.name
+            report.is_replica = config.num_replicas > 1 and bool(copies.values.get("group"))
             incarnation = int(copies.values["created_ns"])
             if not 0 <= incarnation < 1 << 64:
                 raise ValueError(f"created_ns is {incarnation}")

@@ -86,6 +86,7 @@ class StreamReport(Report):
     findings: list[Finding] = field(default_factory=list)
     repairs: list[str] = field(default_factory=list)
     gone: list[tuple[int, int]] = field(default_factory=list)  # ranges lost permanently before the repair
+    is_replica: bool = False  # other servers have its messages too
 
     def lost_messages(self) -> int:
         """Return the number of messages lost to damage."""

@@ -27,7 +27,7 @@ from pyjs.fsck.images import (
     state_file,
 )
 from pyjs.jetstream.files.consumer_files import ListFile
-from pyjs.store.format.layout import DAMAGED, free_name, make_directory, set_aside
+from pyjs.store.format.layout import DAMAGED, HEALING, free_name, make_directory, set_aside
 from pyjs.store.format.meta import Opener, encode, save_meta
 from pyjs.store.format.outer_header import OuterHeader
 from pyjs.store.segment.census import removals_of
@@ -95,6 +95,14 @@ def replace_lost(files: Files, path: str, known: SegmentContents, incarnation: i
     put_segment(files, path, bytes(out), True)
     _write_index(files, path, bytes(out), known.number, incarnation)
     return f"{path} is put in place of what is lost, without a message{aside}"
+
+
+def mark_healing(disk: Disk, directory: str) -> None:
+    """Note that the replica in a stream's directory lacks messages: its server gets them from the others."""
+    path = f"{directory}/msgs/{HEALING}"
+    if not disk.exists(path):
+        write_file(disk, path, [b""])
+        disk.sync_dir(f"{directory}/msgs")
 
 
 def cut_tail(files: Files, path: str, end: int) -> str:

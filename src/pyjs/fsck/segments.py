@@ -20,7 +20,7 @@ from pyjs.fsck.images import Files, SegmentFile, index_data, segment_file, size_
 from pyjs.fsck.mending import cut_tail, make_index, move_segment_aside, replace_lost, rewrite_segment
 from pyjs.fsck.metadata import finding_of
 from pyjs.store.crypt.keys import Locked
-from pyjs.store.format.layout import DAMAGED
+from pyjs.store.format.layout import DAMAGED, HEALING
 from pyjs.store.format.meta import UnknownFormat
 from pyjs.store.segment.census import agrees, live_in, message_ranges, next_named, removals_of, sorted_seqs
 from pyjs.store.segment.index_claims import begins_alike
@@ -373,6 +373,9 @@ class MessagesCheck:
                 continue
             elif suffix == "seg.new" and stem.isdigit():
                 self._report.find(NOTE, path, "a segment that was being rewritten; a start removes it")
+            elif name == HEALING:
+                what = "this replica lacks messages; the server gets them from the others"
+                self._report.find(NOTE, path, what)
             elif name != ".probe":
                 self._report.find(NOTE, path, "no file of this server")
 

@@ -113,6 +113,9 @@ class Jsz(Page, JetStreamStats):
     account_details: list[AccountDetail] = Field(default_factory=list)
     total: int
     lost_msgs: int = Field(default=0, description="Messages lost to damage; of this server.")
+    repaired_msgs: int = Field(
+        default=0, description="Damaged messages of this server that other replicas had, since the start."
+    )
     lost_bytes: int = 0
     damaged: list[str] = Field(default_factory=list, description="Files that were set aside; of this server.")
     log_damages: int = Field(

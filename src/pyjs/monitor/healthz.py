@@ -184,6 +184,8 @@ def _why_not_current(member: MemberNode, accounts: Accounts, assigned: Assignmen
         return machine.waits
     if machine.catch_up is not None:
         return "stream catching up"
+    if machine.is_damaged:
+        return "stream repairing damaged messages"
     is_led = machine.leader in member.online or machine.leader == member.node
     return member.trouble(assigned) if is_led and machine.replica.stopped is None else "group node unhealthy"
 

@@ -217,12 +217,15 @@ def leads(account: JetStream, stream: Stream) -> bool:
 
 
 def _damage(accounts: dict[str, JetStream], streams: list[Stream]) -> JsonDict:
-    """Return lost messages and files set aside, or {} if there are none; nats-server has no such fields."""
+    """Return lost and repaired messages and files set aside, or {} without them; nats-server has no such fields."""
     losses = [lost for stream in streams if (lost := stream.store.lost) is not None]
     damage: JsonDict = {}
     if losses:
         damage["lost_msgs"] = sum(messages for messages, _, _ in losses)
         damage["lost_bytes"] = sum(size for _, _, size in losses)
+    repaired = next((account.shared.repaired for account in accounts.values()), 0)
+    if repaired:
+        damage["repaired_msgs"] = repaired
     set_aside = [path for account in accounts.values() for path in account.damaged()]
     return damage | {"damaged": [*set_aside]} if set_aside else damage
 

@@ -67,6 +67,7 @@ class Shared:
     batches: BatchUsage = field(default_factory=BatchUsage)
     api_total: int = 0
     api_errors: int = 0
+    repaired: int = 0  # damaged messages that other replicas had, since the start
 
     def __post_init__(self) -> None:
         self.usage = {MEMORY: Usage(self.options.max_memory), FILE: Usage(self.options.max_storage)}

@@ -1,4 +1,4 @@
-"""A replica that is behind: it copies the missing messages from another replica.
+"""A replica that is behind or has lost messages: it copies the missing messages from another replica.
 
 Its stream is closed during the copy. Committed entries are held, up to HELD_MAX bytes. Beyond that they are dropped,
 and the copy continues until it contains them. Then the stream is opened as at a start, and the held entries are
@@ -6,6 +6,9 @@ applied.
 
 A suspect replica may have messages that the group has lost (agreement.py). It first asks for its own last message;
 if the other replica has another one, or none, it drops its messages and copies everything.
+A replica that has lost messages (`heals`) does the same, and puts back what it lacks in the middle (restoring.py).
+Its store is never dropped, since it may have messages that are damaged elsewhere. If it is elected and no other
+replica can serve for GIVE_UP_NS, it leads without the lost messages, as a stream with one replica would go on.
 """
 
 from __future__ import annotations
@@ -21,7 +24,17 @@ from pyjs.jetstream.manage import streams
 from pyjs.jetstream.manage.parked import KnownIds, Parked
 from pyjs.jetstream.replication import copy_batch
 from pyjs.jetstream.replication.copy_batch import BadCopy, Kind, State, encode_record
-from pyjs.jetstream.replication.copying import PAUSE_NS, RATE, Answer, OtherStore, end_steps, put
+from pyjs.jetstream.replication.copying import (
+    PAUSE_NS,
+    RATE,
+    Answer,
+    OtherStore,
+    end_steps,
+    lacking,
+    put,
+)
+from pyjs.jetstream.replication.restoring import PutBack, put_back_steps, synced_steps, work_steps
+from pyjs.store.file.store import FileStore
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -37,6 +50,7 @@ if TYPE_CHECKING:
 
 HELD_MAX = 32 << 20  # bytes of entries
 RETRY_NS = 5 * NS_PER_S  # after a failure of the disk
+GIVE_UP_NS = 10 * NS_PER_S
 ITEM_SIZE_MIN = 12  # bytes of a message in an entry, at least
 ENTRY_COST = 256  # bytes of memory of an entry beside its payload
 
@@ -48,6 +62,20 @@ class Behind(Protocol):
     assignment: Assignment
     stream: Stream
     is_elected: bool
+    whole: Answer
+
+    @property
+    def group(self) -> int:
+        """The number of the group."""
+
+    def name_of(self, node: int) -> str:
+        """Return the name of a server."""
+
+    def sync(self) -> None:
+        """Begin to sync the store."""
+
+    def lead_damaged(self) -> None:
+        """Open the stream without the lost messages, and lead if the group wants it."""
 
     def sources(self) -> Sequence[int]:
         """Return the nodes to copy from, the best one first."""
@@ -69,11 +97,21 @@ class LostMessages(OtherStore):
     """The store has messages that the group has lost."""
 
 
+class NoSource(PyjsError):
+    """No other replica can serve: the group waits for this one."""
+
+
 class CatchUp:
     """The copy of one replica that is behind."""
 
-    def __init__(self, machine: Behind, index: int, last_seq: int, *, is_suspect: bool = False) -> None:
+    def __init__(
+        self, machine: Behind, index: int, last_seq: int, *, is_suspect: bool = False, heals: bool = False
+    ) -> None:
         self._machine = machine
+        self._heals = heals  # the replica has lost messages
+        self._waits_ns = -1  # since when the group waits for this replica; -1: it does not
+        self._put_back = 0  # how often lost messages were put back
+        self.store: StreamStore | None = None  # from which other replicas may read messages
         self._js = machine.js
         self._name = machine.assignment.name
         self.answer = Answer(machine.stream.turn, machine.js.shared.timers, 3)
@@ -132,7 +170,8 @@ class CatchUp:
 
     def _run(self) -> Steps:
         log, stream = self._js.shared.log, self._machine.stream
-        log.warn(f"The replica of {stream} is behind the others and copies what it lacks")
+        trouble = "has lost messages" if self._heals else "is behind the others"
+        log.warn(f"The replica of {stream} {trouble} and copies what it lacks")
         streams.abandon(self._js, stream, StoreFailed(str(stream), "it is behind"))
         self._js.held.let_go(self._name)
         while True:
@@ -144,6 +183,13 @@ class CatchUp:
                     f"The replica of {stream} has messages that are lost on the others, and drops all: {error}"
                 )
                 continue
+            except PutBack:
+                self._put_back += 1  # a pause that grows, in case that it does not help
+                yield from self.answer.pause(min(self._put_back, 50) * PAUSE_NS)
+                continue
+            except NoSource:
+                self._machine.lead_damaged()
+                return
             except (PyjsError, *NONSENSE, OSError, MemoryError) as error:
                 log.error(f"The replica of {stream} cannot copy what it lacks, it tries again: {error}")
             yield from self.answer.pause(RETRY_NS)
@@ -154,16 +200,21 @@ class CatchUp:
         """Copy the missing messages; return the open stream, and its consumers."""
         found = yield from self._opened()
         try:
+            self.store = found.store
             yield from self._check_steps(found.store)
+            if self._heals:
+                yield from self._healing_steps(found.store, begins=True)
             state = yield from self._copy_steps(found.store)
+            yield from self._healing_steps(found.store, begins=False)
             config = from_meta(StreamConfig, state.config)
             if config != found.config and config.storage == FILE:
                 files, metadata = self._js.files, self._js.shared.metadata
                 yield from files.change(config, found.created_ns, found.store, metadata)
             found = found._replace(config=config)
-        except OtherStore:
+        except OtherStore as error:
             self._close(found)
-            yield from self._drop(found)
+            if isinstance(error, LostMessages) or not self._heals:
+                yield from self._drop(found)
             raise
         except BaseException:
             self._close(found)
@@ -176,6 +227,19 @@ class CatchUp:
             ids = KnownIds(state.ids, state.ids_count, state.last_id)
         stream = yield from streams.open_replica(self._js, found, ids=ids)
         return stream, state.consumers
+
+    def _healing_steps(self, store: StreamStore, *, begins: bool) -> Steps:
+        """Note durably that the copy of a replica with lost messages begins, or that it is complete and durable."""
+        if not isinstance(store, FileStore):
+            return
+        turn = self._machine.stream.turn
+        if begins:
+            yield from work_steps(turn, store.begin_healing)
+        elif store.healing:
+            job = store.begin_sync()
+            if job is not None:
+                yield from synced_steps(turn, store, job)
+            yield from work_steps(turn, store.end_healing)
 
     def _opened(self) -> Generator[Step, None, Parked]:
         """Return the stored replica, or a new one."""
@@ -195,6 +259,7 @@ class CatchUp:
         return found
 
     def _close(self, found: Parked) -> None:
+        self.store = None
         if found.config.storage == FILE:
             self._js.files.release(found.store)
 
@@ -235,8 +300,10 @@ class CatchUp:
                 self._machine.give_up(self._last_seq)
                 self._behind.clear()
             if found is None:
+                self._check_waiting()
                 yield from self.answer.pause(PAUSE_NS)
                 continue
+            self._waits_ns = -1
             kind, upto, data = found
             state, deleted = None, copy_batch.sequences(b"")
             if kind is Kind.END:
@@ -248,9 +315,24 @@ class CatchUp:
             store.flush()
             have = max(have, upto)
             if state is not None and state.index >= self._let_go:
+                if self._heals and isinstance(store, FileStore):
+                    missing = lacking(store, state, deleted)
+                    if missing or store.damaged_numbers(0):
+                        kept = copy_batch.sequences(state.kept)
+                        yield from put_back_steps(self._machine, store, missing, kept, self.answer)
                 yield from end_steps(store, state, deleted)
                 return state
             yield from self.answer.pause(len(data) * NS_PER_S // RATE)
+
+    def _check_waiting(self) -> None:
+        """Raise NoSource if the group has waited for this replica for too long."""
+        now_ns = self._machine.stream.turn.now
+        if not (self._heals and self._machine.is_elected):
+            self._waits_ns = -1
+        elif self._waits_ns < 0:
+            self._waits_ns = now_ns
+        elif now_ns - self._waits_ns > GIVE_UP_NS:
+            raise NoSource(f"no other replica can serve {self._machine.stream}")
 
     def _ask(self, have: int) -> Generator[Step, None, tuple[Kind, int, bytes] | None]:
         """Ask another replica for the messages after `have`; return its answer, or None to try again."""

@@ -14,6 +14,11 @@ A batch begins like those of the consensus (consensus/batch.py), with other kind
 | 16 ask | have u64: send the messages after this sequence |
 | 17 part, 18 end | place u32, count u32, upto u64, checksum u64, data |
 | 19 not now, 20 gone, 21 behind | |
+| 22 ask these | seq u64, for each message that the asking replica has damaged; ascending |
+| 23 ask ids | the same, for removed messages whose ids count |
+
+The answer to these is a `part` with those of the messages that are there and undamaged, or with the ids in messages
+that have nothing else. It is complete up to `upto`.
 
 An answer has `count` pieces of one kind, each with its place; it contains the messages up to the sequence `upto`. The
 checksum is XXH3 (64 bits) of everything before it and of the data. The data of all pieces of a `part` is a list of
@@ -27,8 +32,10 @@ The state is a msgpack list, see State.
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import astuple, dataclass, fields
 from enum import IntEnum
+from itertools import pairwise
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -38,11 +45,12 @@ from xxhash import xxh3_64
 from pyjs.store.store import StoredMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 VERSION = 1
 PIECE_SIZE = 1 << 20  # bytes of data in one batch
 PIECES_MAX = 1 << 12
+SEQS_MAX = 512  # in one question
 _HEADER = Struct("<BBHIQI")
 _ASK = Struct("<Q")
 _PLACE = Struct("<IIQ")
@@ -66,6 +74,8 @@ class Kind(IntEnum):
     NOT_NOW = 19
     GONE = 20
     BEHIND = 21
+    ASK_THESE = 22
+    ASK_IDS = 23
 
 
 class BadCopy(ValueError):
@@ -78,6 +88,15 @@ class Ask(NamedTuple):
     group: int
     number: int
     have: int
+
+
+class AskThese(NamedTuple):
+    """A question for some messages."""
+
+    group: int
+    number: int
+    seqs: tuple[int, ...]
+    ids: bool  # the messages were removed, and their ids are wanted
 
 
 class Piece(NamedTuple):
@@ -108,6 +127,7 @@ class State:
     config: dict[str, Any]
     deleted: bytes  # sequences between first and last without a message, u64 each
     kept: bytes  # those of removed messages whose ids still count, u64 each, ascending
+    lost: bytes  # those of messages that were damaged here and no undamaged replica had, u64 each: others keep theirs
     ids: bytes  # of a memory stream: a dump of its message ids, see Dedupe.dump
     ids_count: int
     consumers: bytes  # a dump of them, see ReplicatedConsumers.dump
@@ -118,7 +138,7 @@ class State:
         return packed
 
 
-Batch: TypeAlias = Ask | Piece
+Batch: TypeAlias = Ask | AskThese | Piece
 
 
 def is_copying(data: bytes) -> bool:
@@ -129,6 +149,12 @@ def is_copying(data: bytes) -> bool:
 def ask(group: int, number: int, have: int) -> list[bytes]:
     """Return a question."""
     return [_HEADER.pack(VERSION, Kind.ASK, 0, 0, group, number), _ASK.pack(have)]
+
+
+def ask_these(group: int, number: int, seqs: Sequence[int], *, ids: bool = False) -> list[bytes]:
+    """Return a question for some messages, or for the ids of removed ones; at most SEQS_MAX, ascending."""
+    kind = Kind.ASK_IDS if ids else Kind.ASK_THESE
+    return [_HEADER.pack(VERSION, kind, 0, 0, group, number), array("Q", seqs).tobytes()]
 
 
 def refusal(kind: Kind, group: int, number: int) -> list[bytes]:
@@ -172,6 +198,8 @@ def read(data: bytes) -> Batch:
     if kind not in tuple(Kind):
         raise BadCopy(f"kind: {kind} is not known")
     body = data[_HEADER.size :]
+    if kind in (Kind.ASK_THESE, Kind.ASK_IDS):
+        return AskThese(group, number, _asked(body), ids=kind == Kind.ASK_IDS)
     if kind not in (Kind.PART, Kind.END):
         if len(body) != (_ASK.size if kind == Kind.ASK else 0):
             raise BadCopy(f"size: {len(data)} bytes in a batch of kind {kind}")
@@ -179,6 +207,16 @@ def read(data: bytes) -> Batch:
             return Ask(group, number, *_ASK.unpack(body))
         return Piece(Kind(kind), group, number, 0, 1, 0, b"")
     return _piece(data, Kind(kind), group, number)
+
+
+def _asked(body: bytes) -> tuple[int, ...]:
+    """Return the checked sequences of a question for some messages."""
+    if len(body) % 8 or not 0 < len(body) <= 8 * SEQS_MAX:
+        raise BadCopy(f"size: {len(body)} bytes of sequences")
+    seqs = tuple(sequences(body))
+    if seqs[0] == 0 or seqs[-1] > _SEQ_MAX or any(a >= b for a, b in pairwise(seqs)):
+        raise BadCopy("sequences: they do not ascend")
+    return seqs
 
 
 def _piece(data: bytes, kind: Kind, group: int, number: int) -> Piece:
@@ -243,7 +281,7 @@ def end_of(data: bytes) -> tuple[State, bytes]:
     except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
         raise BadCopy(f"state: {error}") from None
     names = [each.name for each in fields(State) if not _is_kind(getattr(state, each.name), str(each.type))]
-    if names or len(state.deleted) % 8 or len(state.kept) % 8:
+    if names or any(len(each) % 8 for each in (state.deleted, state.kept, state.lost)):
         raise BadCopy(f"state: {names or ['deleted']} has another kind")
     return state, data[_SIZE.size + size :]
 

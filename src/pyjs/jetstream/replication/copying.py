@@ -21,10 +21,11 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
-from pyjs.base.errors import PyjsError
+from pyjs.base.errors import NotNow, PyjsError
 from pyjs.jetstream.config.choices import MEMORY
 from pyjs.jetstream.config.declared import to_meta
 from pyjs.jetstream.replication.copy_batch import Kind, State, answer, encode_record, refusal, sequences
+from pyjs.store.file.store import FileStore
 from pyjs.store.store import StoredMessage
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from pyjs.base.timers import Timers
     from pyjs.core.chore import Chore, Step
     from pyjs.core.sink import Turn
-    from pyjs.jetstream.replication.copy_batch import Ask, Piece
+    from pyjs.jetstream.replication.copy_batch import Ask, AskThese, Piece
     from pyjs.jetstream.stream.stream import Stream
     from pyjs.store.store import StreamStore
 
@@ -69,6 +70,40 @@ def serve(stream: Stream | None, question: Ask, applied: tuple[int, int]) -> lis
     return answer(question.group, question.number, upto, records, state)
 
 
+def serve_these(store: StreamStore | None, stream: Stream | None, question: AskThese) -> list[list[bytes]]:
+    """Return the batches that answer a question for some messages; what is None cannot serve now."""
+    group, number = question.group, question.number
+    if stream is not None and question.ids:
+        ids = [encode_record(each) for seq in question.seqs for each in removed_in(stream, seq, seq)]
+        return answer(group, number, question.seqs[-1], b"".join(ids), None)
+    if store is None or question.ids:
+        return [refusal(Kind.NOT_NOW, group, number)]
+    found: list[bytes] = []
+    size, upto = 0, question.seqs[-1]
+    for seq in question.seqs:
+        message = _readable(store, seq)
+        if message is not None:
+            found.append(encode_record(message))
+            size += len(found[-1])
+        if size >= PART_SIZE:
+            upto = seq
+            break
+    return answer(group, number, upto, b"".join(found), None)
+
+
+def _readable(store: StreamStore, seq: int) -> StoredMessage | None:
+    """Return a message, or None if it is absent or damaged."""
+    try:
+        return store.get(seq)
+    except NotNow:
+        return None
+
+
+def removed_in(stream: Stream, first: int, last: int) -> list[StoredMessage]:
+    """Return a message with only an id for each id of messages first..last that still counts."""
+    return _removed(stream, first - 1, last)
+
+
 def _records(stream: Stream, have: int) -> tuple[bytes, int] | None:
     """Return the records after `have`, and the sequence up to which they are complete; None: one cannot be read."""
     store = stream.store
@@ -77,7 +112,7 @@ def _records(stream: Stream, have: int) -> tuple[bytes, int] | None:
     size, upto = 0, have
     seq = store.catalogue.next_match(have + 1, everything)
     while seq and size < PART_SIZE and len(found) < PART_MSGS:
-        message = store.get(seq)
+        message = _readable(store, seq)
         if message is None:
             return None
         found.append(message)
@@ -147,6 +182,7 @@ def _state_of(stream: Stream, applied: tuple[int, int]) -> State:
         config=to_meta(stream.config),
         deleted=deleted.tobytes(),
         kept=_kept_ids(stream, deleted),
+        lost=array("Q", store.lost_seqs() if isinstance(store, FileStore) else ()).tobytes(),
         ids=dedupe.dump(0, count),
         ids_count=count,
         consumers=stream.replica.consumers.dump() if stream.replica is not None else b"",
@@ -174,44 +210,67 @@ def put(store: StreamStore, message: StoredMessage) -> None:
 def end_steps(store: StreamStore, state: State, deleted: memoryview[int]) -> Steps:
     """Make the copy equal to `state`: remove the messages that are not in it, in one change.
 
+    Messages that the other replica has lost stay if they are here.
+
     Raises:
         OtherStore: the copy does not match the state.
         StoreFailed: the change was not written.
     """
-    yield from _erase_steps(store, state, deleted)
+    kept = {seq for seq in sequences(state.lost) if is_there(store, seq)}
+    yield from _erase_steps(store, state, deleted, kept)
     store.begin_copied_entry()
     store.skip_seqs_to(state.last_seq)
-    everything = store.make_filter(())
-    for number, seq in enumerate(deleted):
-        store.drop_seq(seq)
+    everything, first_seq = store.make_filter(()), min([state.first_seq, *kept])
+    for number, seq in enumerate(chain(deleted, range(first_seq, state.first_seq))):
+        if seq not in kept:
+            store.drop_seq(seq)
         if number % STEP == STEP - 1:
             yield None
-    if state.msgs == 0 and state.last_seq:
+    if state.msgs == 0 and state.last_seq and not kept:
         store.purge(everything, state.first_seq if state.first_seq > 1 else 0)
-    elif state.first_seq > 1:
-        store.purge(everything, state.first_seq)
+    elif first_seq > 1:
+        store.purge(everything, first_seq)
+    _check(store, state, first_seq, len(kept))
+    store.end_copied_entry(state.index, state.term, state.time_ns, state.ids_from, state.last_id)
+
+
+def _check(store: StreamStore, state: State, first_seq: int, more: int) -> None:
+    """Raise OtherStore unless the store has the messages of `state`, and `more`."""
+    size = state.size if not more else store.bytes
     if (store.msgs, store.bytes, store.first_seq, store.last_seq) != (
-        state.msgs,
-        state.size,
-        state.first_seq,
+        state.msgs + more,
+        size,
+        first_seq,
         state.last_seq,
     ):
         raise OtherStore(
             f"{store.msgs} messages of {store.bytes} bytes, {state.msgs} of {state.size} are right"
         )
-    store.end_copied_entry(state.index, state.term, state.time_ns, state.ids_from, state.last_id)
 
 
-def _erase_steps(store: StreamStore, state: State, deleted: memoryview[int]) -> Steps:
+def is_there(store: StreamStore, seq: int) -> bool:
+    """Return whether a store has a message."""
+    return store.catalogue.next_match(seq, store.make_filter(())) == seq
+
+
+def lacking(store: StreamStore, state: State, deleted: memoryview[int]) -> list[int]:
+    """Return the sequences of the messages in `state` that a copy does not have, ascending."""
+    gone, last_seq = set(deleted), min(store.last_seq, state.last_seq)
+    front = range(state.first_seq, min(store.first_seq, last_seq + 1))
+    inside = (seq for seq in store.catalogue.deleted() if state.first_seq <= seq <= last_seq)
+    return [seq for seq in chain(front, inside) if seq not in gone]
+
+
+def _erase_steps(store: StreamStore, state: State, deleted: memoryview[int], lost: set[int]) -> Steps:
     """Erase removed messages whose ids no longer count: a start would read the ids from their headers."""
-    kept, everything = set(sequences(state.kept)), store.make_filter(())
+    kept, everything = lost | set(sequences(state.kept)), store.make_filter(())
     front = []
     seq = store.catalogue.next_match(0, everything)
     while 0 < seq < state.first_seq:
         front.append(seq)
         seq = store.catalogue.next_match(seq + 1, everything)
     for number, seq in enumerate(chain(front, deleted)):
-        message = None if seq in kept else store.get(seq)
+        message = None if seq in kept else _readable(store, seq)
         if message is not None and b"Nats-Msg-Id" in message.headers:
             store.drop_seq(seq, erase=True)
         if number % STEP == STEP - 1:

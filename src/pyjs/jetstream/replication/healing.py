@@ -1,12 +1,17 @@
-"""A replica whose stored messages were damaged: another one leads.
+"""A replica with damaged messages: it repairs them from the others, and another one leads until that is done.
 
-A start, a read or the scrub finds the damage. The replica then lacks messages that the others have. As leader it
-would serve without them, and conditions of later publishes could have another result than on the other replicas.
-So it asks the others until an undamaged one answers, and makes that one lead. Reads of the damaged messages fail
-here meanwhile. If no undamaged replica answers for GIVE_UP_NS, this one leads without the damaged messages, as a
-stream with one replica would go on, and the search goes on.
+A start, a read or the scrub finds the damage. As leader the replica could not serve these messages, and if they are
+lost, conditions of later publishes could have another result than on the other replicas. So it asks the others until
+an undamaged one answers, and makes that one lead.
 
-The store stays: it may have messages that are damaged elsewhere. docs/cluster.md says how an operator replaces it.
+There are two cases. If the catalogue still has everything that is known of the damaged messages, which is so unless
+a start without index files finds the damage, their contents are fetched from the others while the stream goes on
+(repairing.py). Otherwise the stream is closed, and the replica compares itself with an undamaged one (catch_up.py,
+restoring.py).
+
+If this one should lead, and no other replica is undamaged or has the messages for GIVE_UP_NS, it leads without
+them, as a stream with one replica would go on, and the search goes on. Others that copy from it then keep what it has
+lost.
 """
 
 from __future__ import annotations
@@ -18,15 +23,14 @@ from typing import TYPE_CHECKING, Protocol
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.jetstream.replication import copy_batch
 from pyjs.jetstream.replication.copy_batch import WHOLE, Ask, Kind
+from pyjs.jetstream.replication.repairing import Lacking, repair_steps
 from pyjs.store.file.store import FileStore
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator
     from typing import TypeAlias
 
     from pyjs.core.chore import Step
-    from pyjs.jetstream.manage.engine import JetStream
-    from pyjs.jetstream.replication.copying import Answer
     from pyjs.jetstream.stream.stream import Stream
 
     Steps: TypeAlias = Generator[Step, None, None]
@@ -44,33 +48,23 @@ class Damage(Enum):
     LAST_RESORT = 2  # it leads if it is elected: no undamaged replica answers
 
 
-class Damaged(Protocol):
+class Damaged(Lacking, Protocol):
     """The machine of the replica: stream_machine.StreamMachine."""
 
-    js: JetStream
-    stream: Stream
     is_elected: bool
     damage: Damage
-    whole: Answer
-
-    @property
-    def group(self) -> int:
-        """The number of the group."""
-
-    def sources(self) -> Sequence[int]:
-        """Return the nodes to copy from, the best one first."""
 
     def hand_over(self, node: int) -> None:
         """Transfer the leadership to the replica on another node."""
 
-    def lead_again(self) -> None:
-        """Lead if the group wants it."""
+    def healed(self) -> None:
+        """Lead again if the group wants it."""
 
-    def send(self, node: int, parts: Sequence[bytes]) -> None:
-        """Send a batch to a node."""
+    def copy_lost(self) -> None:
+        """Copy the lost messages from the others; the stream is closed meanwhile."""
 
-    def reopen(self) -> None:
-        """Open the stream again from its files, without the damaged messages."""
+    def lead_damaged(self) -> None:
+        """Open the stream without the damaged messages, and lead if the group wants it."""
 
 
 def is_refused(stream: Stream, question: Ask) -> bool:
@@ -81,46 +75,61 @@ def is_refused(stream: Stream, question: Ask) -> bool:
 def is_damaged(stream: Stream) -> bool:
     """Return whether a stream lacks messages, or reads of them fail."""
     store = stream.store
-    return isinstance(store, FileStore) and (store.lost is not None or store.mistaken)
+    return isinstance(store, FileStore) and (
+        store.lost is not None or store.mistaken or store.healing or bool(store.examiner.damaged)
+    )
 
 
-def leave_lead_steps(machine: Damaged) -> Steps:
-    """Make an undamaged replica lead whenever this one should; end when the stream is closed."""
-    log, stream, at, since_ns = machine.js.shared.log, machine.stream, 0, -1
-    log.error(
+def heal_steps(machine: Damaged) -> Steps:
+    """Repair the damaged messages; until then make an undamaged replica lead whenever this one should."""
+    stream, at, since_ns = machine.stream, 0, -1
+    machine.js.shared.log.error(
         f"The replica of {stream} has damaged messages: another one leads, if there is an undamaged one"
     )
+    store = stream.store
+    assert isinstance(store, FileStore)
     while not stream.closed and is_damaged(stream):
-        if not machine.is_elected:
-            machine.damage, since_ns = Damage.FOLLOWS, -1
-            yield from machine.whole.pause(RETRY_NS)
-            continue
-        since_ns = stream.turn.now if since_ns < 0 else since_ns
-        nodes = machine.sources()
-        node = nodes[at % len(nodes)] if nodes else 0
+        since_ns = -1 if not machine.is_elected else stream.turn.now if since_ns < 0 else since_ns
+        is_lossy = store.lost is not None or store.healing
+        node = (yield from _whole_node(machine, at)) if machine.is_elected or is_lossy else 0
         at += 1
-        if node and (yield from _is_whole(machine, node)):
+        if stream.closed:
+            return
+        if node and machine.is_elected:
             machine.hand_over(node)
             yield from machine.whole.pause(TRANSFER_NS)
-        is_late = stream.turn.now - since_ns > GIVE_UP_NS
-        if machine.is_elected and is_late and machine.damage is Damage.FOLLOWS:
-            _lead_without(machine)
-        yield from machine.whole.pause(RETRY_NS if machine.is_elected else 0)
+        elif node and is_lossy:
+            machine.copy_lost()  # the stream is closed
+            return
+        if (yield from _repair_all_steps(machine, store)):
+            continue
+        is_late = since_ns >= 0 and stream.turn.now - since_ns > GIVE_UP_NS
+        if machine.is_elected and is_late and store.examiner.damaged and not stream.closed:
+            store.examiner.give_up()
+            machine.lead_damaged()
+            return
+        yield from machine.whole.pause(RETRY_NS)
+    if not stream.closed:
+        machine.healed()
 
 
-def _lead_without(machine: Damaged) -> None:
-    """Lead without the damaged messages; if they are still listed, the stream is opened again first."""
-    if machine.stream.store.lost is None:
-        machine.reopen()
-        return
-    machine.damage = Damage.LAST_RESORT
-    machine.lead_again()
+def _repair_all_steps(machine: Damaged, store: FileStore) -> Generator[Step, None, bool]:
+    """Repair the segments whose messages the other replicas have; return whether there was one."""
+    is_done = False
+    for number in sorted(store.examiner.damaged):
+        if not machine.stream.closed and number in store.examiner.damaged:
+            is_done |= yield from repair_steps(machine, number)
+    return is_done
 
 
-def _is_whole(machine: Damaged, node: int) -> Generator[Step, None, bool]:
-    """Return whether the replica on a node answers that it is undamaged."""
+def _whole_node(machine: Damaged, attempt: int) -> Generator[Step, None, int]:
+    """Ask one other replica; return its node if it is undamaged, otherwise 0."""
+    nodes = machine.sources()
+    if not nodes:
+        return 0
+    node = nodes[attempt % len(nodes)]
     found = yield from machine.whole.steps(partial(_ask, machine, node))
-    return found is not None and found[0] is Kind.PART
+    return node if found is not None and found[0] is Kind.PART else 0
 
 
 def _ask(machine: Damaged, node: int, number: int) -> None:

@@ -11,6 +11,7 @@ not lead before it has them. After a power failure, the store may have effects t
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from struct import Struct
 from typing import TYPE_CHECKING, Protocol
@@ -29,7 +30,7 @@ from pyjs.jetstream.replication.agreement import Agreement
 from pyjs.jetstream.replication.catch_up import CatchUp
 from pyjs.jetstream.replication.consumer_snapshots import ConsumerSnapshots, load
 from pyjs.jetstream.replication.copying import Answer
-from pyjs.jetstream.replication.healing import Damage, is_damaged, leave_lead_steps
+from pyjs.jetstream.replication.healing import Damage, heal_steps, is_damaged
 from pyjs.jetstream.replication.settling import Settling
 from pyjs.jetstream.stream.replicated import operations
 from pyjs.jetstream.stream.replicated.proposal import Outcome, Proposal
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.manage.engine import JetStream
     from pyjs.jetstream.manage.persist import StoredConsumer
     from pyjs.jetstream.stream.stream import Stream
-    from pyjs.store.store import SyncJob
+    from pyjs.store.store import StreamStore, SyncJob
 
     Steps: TypeAlias = Generator[Step, None, None]
 
@@ -70,8 +71,13 @@ class Owner(Protocol):
     led: list[Stream]
     lost: list[Stream]
 
+    resigned: set[int]  # groups whose replica here has lost messages, and leads without them
+
     def mend_steps(self, machine: StreamMachine) -> Steps:
         """Open a failed replica again."""
+
+    def renew_steps(self, machine: StreamMachine) -> Steps:
+        """Open a repaired replica again."""
 
     def hand_over(self, machine: StreamMachine, node: int = 0) -> None:
         """Transfer the leadership to the replica on `node`, or (0) to the one that has most of the log."""
@@ -87,6 +93,9 @@ class Owner(Protocol):
 
     def term_at(self, group: int, index: int) -> int:
         """Return the term of an entry of the log, 0 if the log does not have it."""
+
+    def name_of(self, node: int) -> str:
+        """Return the name of a server."""
 
 
 class StreamMachine:
@@ -127,17 +136,53 @@ class StreamMachine:
         self.replica = Replica(stream, self, self)
         self.replica.consumers.opener = ConsumerOpener(self.js, stream, resources_of(self.js, stream))
         self._consumers = ConsumerSnapshots()
-        self.damage = Damage.NONE
+        self.damage, self._was_damaged = Damage.NONE, False
         if isinstance(stream.store, FileStore):
             stream.store.examiner.on_loss = self._damaged
-            if stream.store.lost is not None:
+            self._look(stream.store)
+
+    def _look(self, store: FileStore) -> None:
+        """Heal a replica in whose files a start has found damage."""
+        for number in sorted(store.files.suspects):
+            with suppress(OSError):  # a read or the scrub finds it again
+                store.examiner.confirm(number)
+        store.files.suspects.clear()
+        if store.lost is None and not store.healing:
+            self._was_damaged = bool(store.examiner.damaged)
+            if self._was_damaged:
                 self._damaged()
+        elif self.group in self._owner.resigned:
+            self.damage = Damage.LAST_RESORT
+            self.stream.turn.go_on(heal_steps(self))
+        else:
+            self.copy_lost()
 
     def _damaged(self) -> None:
         """Let another replica lead from now on, because messages were found damaged here."""
         if self.damage is Damage.NONE:
             self.damage = Damage.FOLLOWS
-            self.stream.turn.go_on(leave_lead_steps(self))
+            self.stream.turn.go_on(heal_steps(self))
+
+    def copy_lost(self) -> None:
+        """Copy the lost messages from the others; the stream is closed meanwhile."""
+        self._owner.resigned.discard(self.group)
+        self._catch_up(self.replica.index, self.stream.store.last_seq, heals=True)
+
+    def lead_damaged(self) -> None:
+        """Open the stream without the lost messages, and lead if the group wants it: no other replica has them."""
+        self._owner.resigned.add(self.group)
+        is_closed = self.stream.closed
+        self.replica.stop(StoreFailed(str(self.stream), "no other replica has its damaged messages now"))
+        if is_closed:
+            self.stream.turn.go_on(self._owner.mend_steps(self))
+
+    def healed(self) -> None:
+        """Lead again if the group wants it; learn again what a start has learned without the damaged messages."""
+        self.damage = Damage.NONE
+        if self._was_damaged:
+            self.stream.turn.go_on(self._owner.renew_steps(self))
+        else:
+            self.lead_again()
 
     def end(self) -> None:
         """Stop leading and copying: the replica is closed or removed."""
@@ -146,6 +191,11 @@ class StreamMachine:
         if self.catch_up is not None:
             self.catch_up.cancel()
             self.catch_up = None
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether it has damaged messages that are not repaired."""
+        return self.damage is not Damage.NONE
 
     @property
     def group(self) -> int:
@@ -251,9 +301,8 @@ class StreamMachine:
         if not isinstance(store, FileStore) or store.synced_index == self.replica.index:
             if self._consumers.index != self.replica.index:
                 self._consumers.take(self.replica)
-        elif not self._is_syncing:
-            self._is_syncing = True
-            self.stream.turn.go_on(self._sync_steps())
+        else:
+            self.sync()
         return self._consumers.index
 
     def _sync_steps(self) -> Steps:
@@ -299,18 +348,15 @@ class StreamMachine:
         else:
             load(self.replica, data[_MARKER.size :])
 
-    def _catch_up(self, index: int, last_seq: int) -> None:
-        """Begin to copy, at least up to entry `index`; no message had a higher sequence than `last_seq`."""
-        self.catch_up = CatchUp(self, index, last_seq, is_suspect=self.agreement.is_unsure)
+    def _catch_up(self, index: int, last_seq: int, *, heals: bool = False) -> None:
+        """Begin to copy, at least up to entry `index`; no message had a higher sequence than `last_seq`.
+
+        With `heals`, the replica has lost messages.
+        """
+        self.catch_up = CatchUp(self, index, last_seq, is_suspect=self.agreement.is_unsure, heals=heals)
         self.catch_up.begin()
 
     # -- Behind, Damaged ---------------------------------------------------------------------------------------
-
-    def reopen(self) -> None:
-        """Open the stream again from its files, without the damaged messages."""
-        self.replica.stop(
-            StoreFailed(str(self.stream), "messages are damaged, and no other replica has them now")
-        )
 
     def sources(self) -> Sequence[int]:
         """Return the nodes to copy from, the best one first."""
@@ -323,6 +369,23 @@ class StreamMachine:
     def send(self, node: int, parts: Sequence[bytes]) -> None:
         """Send a batch to a node."""
         self._owner.send(node, parts)
+
+    def name_of(self, node: int) -> str:
+        """Return the name of a server."""
+        return self._owner.name_of(node)
+
+    def sync(self) -> None:
+        """Begin to sync the store."""
+        if not self._is_syncing:
+            self._is_syncing = True
+            self.stream.turn.go_on(self._sync_steps())
+
+    def readable(self) -> tuple[StreamStore | None, Stream | None]:
+        """Return the store from which other replicas may read messages, and the open stream, or None."""
+        if self.catch_up is not None:
+            store = self.catch_up.store
+            return (None if isinstance(store, FileStore) and store.closed else store), None
+        return (None, None) if self.stream.closed else (self.stream.store, self.stream)
 
     def answers(self) -> Iterator[Answer]:
         """Yield the questions that may wait for an answer of another replica."""
@@ -340,7 +403,10 @@ class StreamMachine:
         self.agreement.is_unsure = False
         self.replica.consumers.load(consumers)
         for index, term, time_ns, payload in held:
-            self.replica.apply(index, term, time_ns, payload)
+            if self.catch_up is not None:  # it was damaged again meanwhile
+                self.catch_up.hold(index, term, time_ns, payload)
+            else:
+                self.replica.apply(index, term, time_ns, payload)
         if self.is_elected:
             self._lead()
 

@@ -23,8 +23,8 @@ from pyjs.jetstream.config.choices import FILE, MEMORY
 from pyjs.jetstream.manage import consumers, streams
 from pyjs.jetstream.manage.parked import Parked
 from pyjs.jetstream.replication import copy_batch
-from pyjs.jetstream.replication.copy_batch import WHOLE, Ask, Kind
-from pyjs.jetstream.replication.copying import serve
+from pyjs.jetstream.replication.copy_batch import WHOLE, Ask, AskThese, Kind
+from pyjs.jetstream.replication.copying import serve, serve_these
 from pyjs.jetstream.replication.healing import is_refused
 from pyjs.jetstream.replication.membership import is_settled, leave_steps, regroup_steps
 from pyjs.jetstream.replication.single import LOST, finish_steps, single_steps
@@ -94,6 +94,7 @@ class ReplicatedStreams:
         self._machines: dict[tuple[str, str], StreamMachine] = {}  # by account and stream
         self._regrouping: set[int] = set()  # groups whose members are being changed
         self._silent: dict[int, int] = {}  # nodes that do not answer, since when
+        self.resigned: set[int] = set()  # groups whose replica here has lost messages, and leads without them
         # Replicas on other nodes that copy from here, by group and node: when one asked last, and what it had then.
         self._copying: dict[tuple[int, int], tuple[int, int]] = {}
         # Replicas by account and stream that are not open after a failure: time of creation, 0: nothing is stored.
@@ -194,6 +195,10 @@ class ReplicatedStreams:
             self._peers.send(node, copy_batch.refusal(Kind.GONE, batch.group, batch.number))
         elif isinstance(batch, Ask):
             self._serve(node, machine, batch)
+        elif isinstance(batch, AskThese):
+            store, stream = (None, None) if machine is None else machine.readable()
+            for parts in serve_these(store, stream, batch):
+                self._peers.send(node, parts)
         elif machine is not None:
             for answer in machine.answers():
                 answer.came(batch)
@@ -239,6 +244,11 @@ class ReplicatedStreams:
         """Return the term of an entry of the log, 0 if the log does not have it."""
         stored = self._log.groups.get(group)
         return 0 if stored is None else stored.term_at(index)
+
+    def name_of(self, node: int) -> str:
+        """Return the name of a server."""
+        server = self._metadata.state.servers.get(node)
+        return f"node {node}" if server is None else server.name
 
     def sources(self, machine: StreamMachine) -> list[int]:
         """Return the nodes from which a replica can copy: the leader, then the others."""
@@ -538,6 +548,18 @@ class ReplicatedStreams:
                 return
             except (PyjsError, OSError, MemoryError) as error:
                 self._shared.log.error(f"The replica of {stream} is not open, it is tried again: {error}")
+
+    def renew_steps(self, machine: StreamMachine) -> Steps:
+        """Open a repaired replica again, so that it knows all that the messages say."""
+        self.hand_over(machine)
+        try:
+            steps = partial(self._reopen_steps, machine)
+            yield from machine.js.gates.within(machine.stream.name, True, steps)
+        except ReplicaLost:
+            self.lost_replicas.append(machine.assignment)
+        except (PyjsError, OSError, MemoryError) as error:
+            machine.replica.stop(StoreFailed(str(machine.stream), str(error)))
+            yield from self.mend_steps(machine)
 
     def _reopen_steps(self, machine: StreamMachine) -> Steps:
         js, key = machine.js, (machine.js.account.name, machine.assignment.name)

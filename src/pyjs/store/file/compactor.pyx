@@ -1,7 +1,8 @@
 """Compaction: rewrites segments without their dead messages, or with the stream's compression and encryption.
 
 `note_sparse` queues a sealed segment that is over half dead; `note_encoding` queues one whose compression or
-encryption differs from the stream's configuration. `begin` returns a job for any thread, `finish` handles its
+encryption differs from the stream's configuration; `repair` queues one whose damaged records another replica
+has. `begin` returns a job for any thread, `finish` handles its
 result. A compacted file leaves out removed messages, so it replaces the old file only after their removals
 are durable. A recast file has the same image, so it replaces the old one at once. If the segment changed
 meanwhile, the new file is discarded.
@@ -26,13 +27,15 @@ cdef enum:
 
 cdef class Compactor:
     def __init__(self, Catalogue catalogue not None, SegmentFiles files not None, StoreCondition condition not None,
-                 StoreSync syncs not None, SegmentMaps maps not None, RetiredFiles retired not None) -> None:
+                 StoreSync syncs not None, SegmentMaps maps not None, RetiredFiles retired not None, dict damaged not None) -> None:
         self.catalogue = catalogue
         self.files = files
         self.condition = condition
         self.syncs = syncs
         self.maps = maps
         self.retired = retired
+        self.damaged = damaged
+        self.repairs = {}
         self.sparse = []
         self.to_recast = []
 
@@ -51,6 +54,16 @@ cdef class Compactor:
             if s.sealed and s.encoding != wanted and wanted & ~s.encoding and s.number not in self.to_recast:
                 self.to_recast.append(s.number)
 
+    def repair(self, uint32_t number, dict records not None) -> None:
+        """Queue a damaged segment, with records by sequence that replace damaged ones."""
+        self.repairs[number] = records
+
+    def is_repairing(self, uint32_t number) -> bool:
+        """Return whether a segment is queued for a repair or being repaired."""
+        return number in self.repairs or any(
+            job is not None and job.number == number for job in (self.rewriting, self.rewritten)
+        )
+
     cdef void outdate(self, uint32_t number) except *:
         """Mark the new file of a segment as stale if a job is writing one: the segment has changed."""
         for job in (self.rewriting, self.rewritten, self.recasting):
@@ -63,7 +76,7 @@ cdef class Compactor:
 
     cdef bint has_work(self):
         """Return whether `begin` may have a job."""
-        return bool(self.sparse or self.to_recast) and self.rewritten is None
+        return bool(self.sparse or self.to_recast or self.repairs) and self.rewritten is None
 
     def begin(self, uint64_t mark):
         """Return a job for any thread, whose result goes to `finish`, or None if there is no work.
@@ -73,6 +86,11 @@ cdef class Compactor:
         cdef size_t at
         cdef Segment* s
         while self.has_work():
+            if self.repairs:
+                self.rewriting = self._next_repair(mark)
+                if self.rewriting is not None:
+                    return self.rewriting
+                continue
             if not self.sparse:
                 self.recasting = self._next_recast()
                 return self.recasting
@@ -85,9 +103,21 @@ cdef class Compactor:
             if s.live == 0 or s.examined or at + 1 == self.catalogue.index.n or self.files.keeps_ids(s.last_ts):
                 continue
             self.rewriting = rewrite_of(self.files.disk, self.files.path_of(s.number), s, self.files.incarnation,
-                                        mark, self.files.meta, self.files.key, self.codec or s.encoding & CODEC_MASK)
+                                        mark, self.files.meta, self.files.key, self.codec or s.encoding & CODEC_MASK,
+                                        None)
             return self.rewriting
         return None
+
+    def _next_repair(self, uint64_t mark):
+        """Return the job that repairs the next queued segment, or None if there is no such segment any more."""
+        number, records = self.repairs.popitem()
+        cdef size_t at = index_place(&self.catalogue.index, number)
+        cdef Segment* s
+        if at + 1 >= self.catalogue.index.n:
+            return None
+        s = self.catalogue.index.segments[at]
+        return rewrite_of(self.files.disk, self.files.path_of(number), s, self.files.incarnation, mark,
+                          self.files.meta, self.files.key, self.codec or s.encoding & CODEC_MASK, records)
 
     def _next_recast(self):
         """Return the job that compresses or encrypts the next queued segment, or None if there is none."""
@@ -143,7 +173,7 @@ cdef class Compactor:
         # It may have become the last segment, which is not compacted, if the one after it was removed.
         fresh = NULL if job.stale or self.is_closed() or at + 1 >= self.catalogue.index.n \
             else rewritten_segment(job, self.catalogue.index.segments[at])
-        if fresh != NULL:               # its old index file contains messages that are gone
+        if fresh != NULL and not job.is_repair():       # its old index file contains messages that are gone
             remove_file(self.files.disk, self.files.log, index_path(job.path))
         if not self._put_in_place(job, fresh != NULL, "stays larger than its messages"):
             if fresh != NULL:
@@ -153,6 +183,9 @@ cdef class Compactor:
         self.maps.index_maps.pop(job.number, None)
         self.retired.free_segment(self.catalogue.index.segments[at])
         self.catalogue.index.segments[at] = fresh
+        if job.is_repair():             # until now the index file told what was damaged
+            remove_file(self.files.disk, self.files.log, index_path(job.path))
+            self.damaged.pop(job.number, None)
         self.renew_index(fresh, True, job.contents.chain)
         self.note_encoding(fresh)
 
@@ -200,6 +233,8 @@ cdef class Compactor:
         if self.files.keeps_ids(s.last_ts):
             self.files.last_times[path] = s.last_ts
         self.retired.retire(path)
+        self.damaged.pop(s.number, None)
+        self.repairs.pop(s.number, None)
         self.outdate(s.number)
         self.syncs.forget_index(s.number)
         self.maps.forget(s)

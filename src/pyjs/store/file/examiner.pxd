@@ -13,6 +13,7 @@ cdef class Losses:
     cdef readonly uint64_t msgs
     cdef readonly uint64_t bytes        # of files
     cdef readonly list seqs             # the first LISTED_MAX of the lost messages
+    cdef readonly list every            # of a replica: all of them
 
 cdef class Examiner:
     """Reads whole segments of an open store and drops their damaged messages."""
@@ -23,12 +24,17 @@ cdef class Examiner:
     cdef readonly Losses losses
     cdef readonly bint mistaken             # reads of damaged messages wait until the store is reopened
     cdef public object on_mistake           # called when `mistaken` becomes true; None: the store is never reopened
-    cdef public object on_loss              # called when damaged messages are found that other replicas have
+    cdef public bint keeps                  # damaged messages stay listed, since other replicas have them
+    cdef readonly dict damaged              # number of a segment -> sequences of its listed damaged messages
+    cdef public object on_loss              # called when such messages are found
 
     cdef int examine(self, uint64_t seq) noexcept nogil
     cdef void distrust(self, Segment* s) except *
     cdef bint contradicts(self, Segment* s, SegmentContents c) noexcept
     cdef SegmentContents contents_in(self, Segment* s)
     cdef bint drop_erased(self, Segment* s, SegmentContents c) except -1
-    cdef void drop_damaged(self, Segment* s, SegmentContents c) except *
+    cdef void settle(self, Segment* s, SegmentContents c) except *
+    cdef void keep_damaged(self, Segment* s, list lost) except *
+    cdef void drop_damaged(self, Segment* s, list lost) except *
+    cdef list lost_in(self, Segment* s, SegmentContents c)
     cdef void note_lost(self, object seqs) except *

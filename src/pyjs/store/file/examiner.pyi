@@ -1,5 +1,7 @@
 from collections.abc import Callable
 
+from pyjs.store.store import StoredMessage
+
 class Losses:
     msgs: int
     bytes: int
@@ -10,5 +12,9 @@ class Examiner:
     losses: Losses
     mistaken: bool
     on_mistake: Callable[[], None] | None
+    damaged: dict[int, list[int]]
     on_loss: Callable[[], None] | None
     def confirm(self, number: int) -> int: ...
+    def wanted(self, number: int) -> list[int]: ...
+    def fits(self, message: StoredMessage) -> bool: ...
+    def give_up(self) -> None: ...

@@ -2,7 +2,10 @@
 
 Damaged messages are counted, reported and dropped from the catalogue; the others are now known to be intact.
 If the segment is intact but differs from its index file, that file is removed and the store must be reopened.
-If another replica has the messages, the damaged ones stay in the catalogue, and reads of them wait for a new store.
+
+In the store of a replica, damaged messages stay in the catalogue with all that is known of them, because other
+replicas have them: everything that depends on counts goes on as there. Reads of them wait until they are repaired.
+The index file stays too, so that the next start knows them.
 
 Knows nothing of the code that read the record. Compiled: it compares every entry of a
 segment (benchmarks/store_start.py).
@@ -13,6 +16,7 @@ from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_MSG, index_find, ind
 from pyjs.store.format.record cimport SEGMENT_HEADER_SIZE
 from pyjs.store.file.segment_reader cimport failure_of, has_subject
 from pyjs.store.segment.contents cimport SubjectRow
+from pyjs.store.store cimport StoredMessage
 
 from pyjs.base.errors import CorruptRecord
 from pyjs.store.format.image import UNREADABLE
@@ -32,11 +36,12 @@ cdef bint same_record(Entry* e, Entry* found) noexcept nogil:
 
 cdef class Losses:
     def __init__(self) -> None:
-        self.seqs = []
+        self.seqs, self.every = [], []
 
 
 cdef class Examiner:
-    def __init__(self, SegmentReader reader not None) -> None:
+    def __init__(self, SegmentReader reader not None, dict damaged not None, bint keeps) -> None:
+        self.damaged, self.keeps = damaged, keeps
         self.catalogue = reader.catalogue
         self.files = reader.files
         self.writer = reader.writer
@@ -52,12 +57,14 @@ cdef class Examiner:
         with gil:
             try:
                 s = index_find(&self.catalogue.index, seq)
+                if seq in self.damaged.get(s.number, ()):
+                    return -3
                 c = self.contents_in(s)
                 if self.contradicts(s, c):
                     self.distrust(s)
                 else:
-                    self.drop_damaged(s, c)
-                failed = -3 if self.mistaken else 0
+                    self.settle(s, c)
+                failed = -3 if self.mistaken or seq in self.damaged.get(s.number, ()) else 0
             except UNREADABLE as error:
                 failed = failure_of(error)
                 self.files.log.error(f"{self.files.directory}: message {seq} is damaged, "
@@ -65,7 +72,9 @@ cdef class Examiner:
         return failed
 
     def confirm(self, uint32_t number) -> int:
-        """Examine a sealed segment that another reader found damaged; return the number of damaged places.
+        """Examine a segment that another reader found damaged; return the number of damaged places.
+
+        The open segment is only examined in the store of a replica.
 
         The segment may have been changed or compacted meanwhile.
 
@@ -77,15 +86,41 @@ cdef class Examiner:
         if at == self.catalogue.index.n or self.writer.condition.state == STORE_CLOSED:
             return 0
         s = self.catalogue.index.segments[at]
-        if s.examined or not s.sealed or self.mistaken:
+        if s.examined or not (s.sealed or self.keeps) or self.mistaken:
             return 0
         c = self.contents_in(s)
         if self.contradicts(s, c):
             self.distrust(s)
             return 1
         if c.problems:
-            self.drop_damaged(s, c)
+            self.settle(s, c)
         return len(c.problems)
+
+    def wanted(self, uint32_t number) -> list:
+        """Return the sequences of the damaged messages of a segment that are still in the stream."""
+        cdef list found = []
+        cdef Segment* s
+        for seq in self.damaged.get(number, ()):
+            s = index_find(&self.catalogue.index, seq)
+            if s != NULL and not is_dead(s, <uint32_t> (seq - s.base)):
+                found.append(seq)
+        return found
+
+    def fits(self, StoredMessage message not None) -> bool:
+        """Return whether a message of another replica is the one that the catalogue has under its sequence."""
+        cdef Segment* s = index_find(&self.catalogue.index, message.seq)
+        cdef Entry* e
+        if s == NULL or is_dead(s, <uint32_t> (message.seq - s.base)):
+            return False
+        e = &s.entries[message.seq - s.base]
+        return (e.ts == message.ts and e.header_len == <size_t> len(message.headers)
+                and e.size == <size_t> (len(message.headers) + len(message.payload))
+                and has_subject(self.catalogue, s, e, message.subject, len(message.subject)))
+
+    def give_up(self) -> None:
+        """Let the next start count the damaged messages as lost: no other replica has them."""
+        for number in self.damaged:
+            remove_file(self.files.disk, self.files.log, index_path(self.files.path_of(number)))
 
     cdef SegmentContents contents_in(self, Segment* s):
         """Return the contents of a segment's file, or only the damage if its header is damaged."""
@@ -154,11 +189,9 @@ cdef class Examiner:
             found = True
         return found
 
-    cdef void drop_damaged(self, Segment* s, SegmentContents c) except *:
-        """Drop and report the messages of the segment that are not intact in `c` at their indexed offset."""
+    cdef void settle(self, Segment* s, SegmentContents c) except *:
+        """Report the damage of a segment, and drop its damaged messages, or keep them listed in a replica."""
         cdef bint last = s == index_last(&self.catalogue.index)
-        cdef uint32_t i
-        cdef uint64_t at
         cdef uint64_t end = self.writer.written if last and not s.sealed else s.end
         path = self.files.path_of(s.number)
         if self.drop_erased(s, c) and not c.problems and c.end >= end:
@@ -166,32 +199,56 @@ cdef class Examiner:
         if c.end < end:                     # it was written up to `end`, so this is damage, not a torn write
             c.problems[:] = [problem for problem in c.problems if problem[0] != c.end]
             c.problems.append((c.end, end - c.end, "the end is missing or damaged"))
+        lost = self.lost_in(s, c)
+        if self.keeps and self.damaged.get(s.number) == lost:
+            return
         report(self.files.log, path, c)
         self.reader.maps.drop_map(s.number)
         self.writer.compactor.outdate(s.number)
-        remove_file(self.files.disk, self.files.log, index_path(path))    # the next start must find the damage too
         self.writer.syncs.forget_index(s.number)
-        if self.on_loss is not None:
-            self.mistaken = True
-            self.on_loss()
+        if self.keeps:
+            self.keep_damaged(s, lost)
             return
+        remove_file(self.files.disk, self.files.log, index_path(path))    # the next start must find the damage too
         s.examined = True
         self.losses.bytes += max(c.lost_bytes, end - c.end if c.end < end else 0)
         if last and not s.sealed and c.end < self.writer.written:
             self.writer.mend_tail()
-        lost = []
+        self.drop_damaged(s, lost)
+
+    cdef list lost_in(self, Segment* s, SegmentContents c):
+        """Return the sequences of the messages that are not intact in `c` at their indexed offset."""
+        cdef bint last = s == index_last(&self.catalogue.index)
+        cdef list lost = []
+        cdef uint32_t i
+        cdef uint64_t at
         for i in range(s.n):
             if last and s.entries[i].offset >= self.writer.written:       # not written yet
                 continue
             at = s.base + i - c.base_seq            # if the header was rebuilt, its base_seq may differ
             if not is_dead(s, i) and not (at < c.n and same_record(&s.entries[i], &c.entries[at])):
                 lost.append(s.base + i)
-                self.catalogue.unlink(s, i)
+        return lost
+
+    cdef void keep_damaged(self, Segment* s, list lost) except *:
+        """Leave the damaged messages of a replica in the catalogue."""
+        self.files.log.error(f"{self.files.path_of(s.number)}: {len(lost)} messages are damaged; "
+                             f"another replica may have them: {lost[:20]}")
+        self.damaged[s.number] = lost
+        if self.on_loss is not None:
+            self.on_loss()
+
+    cdef void drop_damaged(self, Segment* s, list lost) except *:
+        """Drop damaged messages, and count them as lost."""
+        for seq in lost:
+            self.catalogue.unlink(s, <uint32_t> (seq - s.base))
         if lost:
             self.note_lost(lost)
 
     cdef void note_lost(self, object seqs) except *:
         """Count dropped messages as lost, and log them."""
         self.losses.msgs += len(seqs)
+        if self.keeps:
+            self.losses.every += seqs
         self.losses.seqs += seqs[:LISTED_MAX - len(self.losses.seqs)]
         self.files.log.error(f"{self.files.directory}: {len(seqs)} messages were damaged and are lost: {seqs[:20]}")

@@ -75,6 +75,8 @@ cdef class StoreStart:
         self.writer.take_over(recovery.next_number, recovery.stored_tail, recovery.state_due)
         if recovery.end_damaged:
             self._lose_end()
+        if self.store.group:
+            self._lose_front()
         self.removed = self._removed_seqs() if recovery.lost else set()
         self._finish_erasure()
         self.store.drop_singly_below(recovery.floor)
@@ -181,6 +183,17 @@ cdef class StoreStart:
             raise MemoryError
         self.recovery.lost.append((self.catalogue.last_seq, self.catalogue.last_seq))
         self.writer.state_due = True
+
+    def _lose_front(self):
+        """Report the messages before the first segment of a replica as lost, unless a removal is recorded for them.
+
+        Every commit of a replica records its first sequence, and a segment is removed only after that.
+        """
+        cdef uint64_t base, floor = self.recovery.floor
+        if self.catalogue.index.n and floor:
+            base = self.catalogue.index.segments[0].base
+            if floor < base:
+                self.recovery.lost.append((floor, base - 1))
 
     def _hear_witnesses(self):
         """Report missing segments of which other files have proof, unless all their messages were removed.

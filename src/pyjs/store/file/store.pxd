@@ -29,6 +29,7 @@ cdef class FileStore(StreamStore):
     cdef bint freeing                       # a job closes replaced files
     cdef readonly uint64_t synced_index     # of a replica: all effects up to this entry are durable; 0: none
     cdef uint64_t syncing_index             # the value of `synced_index` after the running sync
+    cdef readonly bint healing              # of a replica: not all of what was lost is there again
     cdef readonly list set_aside            # paths of segments that were set aside, by this or an earlier start
 
     # Does the same as find_stored, but the caller must verify `check` of the record.

@@ -24,26 +24,32 @@ from libc.string cimport memcpy
 
 from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.file.condition cimport STORE_CLOSED, STORE_FULL, STORE_RECOVERING, STORE_SYNC_LOST
-from pyjs.store.index.sequences cimport Entry, index_find, index_free, index_last, index_remove, is_dead
+from pyjs.store.index.sequences cimport Entry, index_find, index_free, index_last, index_place, index_remove, is_dead
 from pyjs.store.file.examiner cimport Losses
 from pyjs.store.format.record cimport CHECKSUM_SIZE
 from pyjs.store.index.dropped cimport Remains
 from pyjs.store.segment.contents cimport ERASED_BIT
 from pyjs.store.file.segment_reader cimport TRUST_ALL, TRUST_NONE, TRUST_READER
 from pyjs.store.file.segment_writer cimport ALL_MARKED, IN_ENTRY, NOT_REPLICATED, PARTS_ADDED, STAGED_MAX
-from pyjs.store.segment.entry_mark cimport EntryMark
+from pyjs.store.segment.entry_mark cimport MARK_SIZE_MAX, EntryMark
+from pyjs.store.segment.rewrite cimport SegmentRewrite, missing_of, rewrite_of
+from pyjs.store.segment.segment_files cimport SegmentFiles
 from pyjs.store.store cimport Record, fill_record
 from pyjs.wire.ops cimport Msg
 
 from pyjs.base.bounds import INT64
+from pyjs.base.disk import closing
 from pyjs.base.errors import StoreFailed
 from pyjs.store.file.start import StoreStart
+from pyjs.store.format.layout import HEALING
 from pyjs.store.segment.entry_mark import cut_steps
 from pyjs.store.segment.recorded_ids import headers_steps
 from pyjs.store.open_files import Release
 from pyjs.store.segment.index_file import index_segments, small_index
 
 cdef enum:
+    CODEC_MASK = 0xff00    # of `encoding`: it is compressed
+    LOST_MAX = 1048576     # sequences between two segments that may have been lost
     EMPTY_TAIL_PART = 2    # an open segment without live messages is closed when 1 / EMPTY_TAIL_PART of it is used
 cdef int64_t NEVER = INT64.high
 
@@ -58,14 +64,16 @@ cdef class FileStore(StreamStore):
         self.syncs = StoreSync(self.files)
         self.maps = SegmentMaps(self.catalogue, views)
         self.retired = RetiredFiles(self.files, self.syncs)
-        self.compactor = Compactor(self.catalogue, self.files, self.condition, self.syncs, self.maps, self.retired)
+        damaged = {}
+        self.compactor = Compactor(self.catalogue, self.files, self.condition, self.syncs, self.maps, self.retired,
+                                   damaged)
         self.writer = SegmentWriter(self.catalogue, self.files, self.condition, self.syncs, self.compactor,
                                     segment_size, stored_tail)
         self.group = replicated
         self.writer.entries = ALL_MARKED if replicated else NOT_REPLICATED
         self.writer.mark = EntryMark(0, 0, 0, b"", replicated, 0)
         self.reader = SegmentReader(self.writer)
-        self.examiner = Examiner(self.reader)
+        self.examiner = Examiner(self.reader, damaged, bool(replicated))
         self.eraser = Eraser(self.writer)
         self.set_aside = []
         if recovered:
@@ -82,6 +90,7 @@ cdef class FileStore(StreamStore):
         """
         mark, erased = None, set()
         if self.group:
+            self.healing = self.files.disk.exists(f"{self.files.directory}/{HEALING}")
             mark, changed, erased = yield from cut_steps(self.files, self.group)
             self.take_mark(mark)
             if self.writer.stored_tail is not None and self.writer.stored_tail[0] in changed:
@@ -109,7 +118,10 @@ cdef class FileStore(StreamStore):
 
     def replicate(self, uint64_t group) -> None:
         """Record marks as well, beginning now."""
+        if group != self.group:
+            self.end_healing()                  # of an earlier group
         StreamStore.replicate(self, group)
+        self.examiner.keeps = True
         self.synced_index = self.syncing_index = 0
         self.writer.entries, self.writer.mark = ALL_MARKED, EntryMark(0, 0, 0, b"", group, 0)
         self.writer.staged_index = self.writer.kept_index = 0
@@ -276,6 +288,120 @@ cdef class FileStore(StreamStore):
     def mistaken(self) -> bool:
         """Whether an index file was wrong, so that reads are refused until the store is reopened."""
         return self.examiner.mistaken
+
+    def lost_seqs(self) -> list:
+        """Return the sequences of all messages that may have been lost, not removed."""
+        cdef size_t at
+        cdef uint64_t begin, end
+        if self.lost is None and not self.healing:
+            return []
+        found = list(self.examiner.losses.every)
+        if self.set_aside:              # nobody knows what was in them
+            for at in range(1, self.catalogue.index.n):
+                begin = self.catalogue.index.segments[at - 1].base + self.catalogue.index.segments[at - 1].n
+                end = self.catalogue.index.segments[at].base
+                found.extend(range(begin, min(end, begin + LOST_MAX)))
+        return found
+
+    def ranges(self) -> list:
+        """Return (number, first sequence, last sequence) of the segments, oldest first."""
+        cdef size_t at
+        cdef Segment* s
+        found = []
+        for at in range(self.catalogue.index.n):
+            s = self.catalogue.index.segments[at]
+            found.append((s.number, s.base, s.base + s.n - 1))
+        return found
+
+    def damaged_numbers(self, uint64_t first_seq) -> list:
+        """Return the numbers of the segments in which damage was found and messages were dropped.
+
+        So are those that say that messages from `first_seq` (0: none) on were removed: they were lost instead.
+        """
+        cdef Segment* s
+        cdef size_t at
+        numbers = set()
+        for at in range(self.catalogue.index.n):
+            s = self.catalogue.index.segments[at]
+            if s.examined or 0 < first_seq < s.floor:
+                numbers.add(s.number)
+        for seq in self.examiner.losses.every:
+            s = index_find(&self.catalogue.index, seq)
+            if s != NULL:
+                numbers.add(s.number)
+        return sorted(numbers)
+
+    def begin_healing(self) -> None:
+        """Note durably that this replica lacks messages, before anything is changed. Raises OSError."""
+        disk, path = self.files.disk, f"{self.files.directory}/{HEALING}"
+        if not self.healing:
+            with closing(disk, disk.open_file(path, create=True)) as fd:
+                disk.sync_file(fd)
+            disk.sync_dir(self.files.directory)
+            self.healing = True
+
+    def end_healing(self) -> None:
+        """Note that nothing is missing any more; everything is durable. Raises OSError.
+
+        Index files without a segment go: they would tell of losses that are repaired.
+        """
+        disk, directory = self.files.disk, self.files.directory
+        if not disk.exists(f"{directory}/{HEALING}"):
+            return
+        names = set(disk.list_dir(directory))
+        for name in names:
+            if name.endswith(".idx") and f"{name[:-4]}.seg" not in names:
+                disk.unlink(f"{directory}/{name}")
+        disk.sync_dir(directory)
+        disk.unlink(f"{directory}/{HEALING}")
+        disk.sync_dir(directory)
+        self.healing = False
+
+    def restoration(self, uint32_t number, dict records not None, uint64_t first_seq):
+        """Return a job that adds lost messages to a segment, or writes a missing one; run it when the store is closed.
+
+        Then rename its new file over the old one, and open the store again. It will not say that messages from
+        `first_seq` on were removed.
+        """
+        cdef SegmentRewrite job
+        cdef size_t at = index_place(&self.catalogue.index, number)
+        cdef char[MARK_SIZE_MAX] mark
+        cdef Segment* s
+        cdef SegmentFiles files = self.files
+        path, codec = files.path_of(number), self.compactor.codec
+        if at == self.catalogue.index.n:
+            return missing_of(files.disk, path, number, min(records), max(records), files.incarnation, files.meta,
+                              files.key, records, mark[:self.writer.mark.write(mark)])
+        s = self.catalogue.index.segments[at]
+        job = rewrite_of(files.disk, path, s, files.incarnation, 0, files.meta, files.key,
+                         codec or s.encoding & CODEC_MASK, records)
+        job.floor = min(job.floor, first_seq)
+        return job
+
+    def range_of(self, uint32_t number) -> tuple:
+        """Return the first and the last sequence of a segment; (1, 0) if there is none."""
+        cdef size_t at = index_place(&self.catalogue.index, number)
+        cdef Segment* s
+        if at == self.catalogue.index.n:
+            return 1, 0
+        s = self.catalogue.index.segments[at]
+        return s.base, s.base + s.n - 1
+
+    def seal_damaged(self, uint32_t number) -> bool:
+        """Continue in a new segment if a damaged one is open: only sealed ones are repaired; return whether it is."""
+        cdef Segment* s = index_last(&self.catalogue.index)
+        if s == NULL or s.number != number:
+            return True
+        if self.condition.refuses() or self.writer.entries == IN_ENTRY or self.writer.part_at \
+                or self.writer.batching or self.commit() != 0:
+            return False
+        s = index_last(&self.catalogue.index)
+        if s == NULL or s.number != number:
+            return True
+        if self.writer.begin_segment() != 0:
+            return False
+        self.syncs.forget_index(number)         # it would be made of the damaged file
+        return self.commit() == 0
 
     # -- removals ----------------------------------------------------------------------------------------------
     cdef void forget(self, Segment* s, uint32_t i, bint erase) noexcept nogil:

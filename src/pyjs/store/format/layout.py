@@ -27,6 +27,7 @@ NO_DIRECTORY_LOCK = (
     errno.EISDIR,
 )  # NFS and others
 DELETING = ".deleting-"
+HEALING = ".healing"  # in the directory of messages: this replica is no copy of the others yet
 DAMAGED = ".damaged-"
 
 

@@ -110,6 +110,8 @@ def _read(SegmentFiles files, path, number):
         c = contents_of(path, data, number, files.incarnation, 1, image=image)
         if c is None:
             return None
+        if any(at < c.mark_end for at, _, _ in c.problems):
+            files.suspects.add(number)
         mended = c.mended.get(c.mark_at - RECORD_HEADER_SIZE, b"")
         state = mended[RECORD_HEADER_SIZE:RECORD_HEADER_SIZE + c.mark_size] \
             or bytes(data[c.mark_at:c.mark_at + c.mark_size])

@@ -59,6 +59,8 @@ cdef tuple _read(SegmentFiles files, str path, int64_t from_ns):
             image = open_image(files.disk, path, fd, files.key)
             data = image.whole(True)
             c = contents_of(path, data, int(path[-12:-4]), files.incarnation, 1, image=image)
+            if c is None or c.problems:
+                files.suspects.add(int(path[-12:-4]))
             return _headers(c, data, from_ns) if c is not None else (None, 0)
     except UNREADABLE as error:
         files.log.warn(f"{path}: its message ids cannot be read: {error}")

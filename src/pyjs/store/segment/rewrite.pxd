@@ -23,16 +23,25 @@ cdef class SegmentRewrite:
     cdef readonly SegmentContents contents      # of the new file
     cdef uint64_t incarnation, base, first, last    # sequences: base of the old segment, first and last live message
     cdef uint64_t floor
-    cdef int64_t last_ts
+    cdef int64_t first_ts, last_ts
+    cdef bint has_mark                  # the mark of the old file is intact
+    cdef bytes new_mark                 # mark of a new segment; b"": the mark of the old file
     cdef bytes meta
+    cdef dict restored                  # sequence -> record that replaces a damaged one; None: a compaction
     cdef uint64_t* dead                 # dead messages of the old segment: a bit for each sequence from `base` on
-    cdef uint64_t* removed              # removals of other segments' messages that must stay recorded here
+    cdef uint64_t* removed              # removals that must stay recorded here
     cdef uint32_t n_removed
     # Used only while the job runs:
     cdef char* out
     cdef size_t size, room
     cdef uint64_t chain
 
+    cdef bint is_repair(self) noexcept
+    cdef object read(self)
+    cdef SegmentContents contents_in(self, object view)
+    cdef SegmentContents damaged_contents(self, object view)
+    cdef int copy_live(self, SegmentContents old, const char* file) noexcept nogil
+    cdef int restore_all(self, SegmentContents old, const char* file) except -1
     cdef int rewrite_contents(self, SegmentContents old, const char* file) noexcept nogil
     cdef int put_copy(self, const char* record, size_t length) noexcept nogil
     cdef int put_plain(self, int kind, int flags, uint64_t seq, const char* body, size_t n) noexcept nogil
@@ -42,6 +51,9 @@ cdef class SegmentRewrite:
     cdef int make_room(self, size_t length) noexcept nogil
 
 cdef SegmentRewrite rewrite_of(object disk, str path, Segment* s, uint64_t incarnation, uint64_t mark, bytes meta,
-                               object key, uint32_t codec)
+                               object key, uint32_t codec, dict restored)
+# Return the job that writes a segment which is missing, with the messages base..last that are in `records`.
+cdef SegmentRewrite missing_of(object disk, str path, uint32_t number, uint64_t base, uint64_t last,
+                               uint64_t incarnation, bytes meta, object key, dict records, bytes mark)
 # Return the segment that replaces `old` in the index; NULL: no memory, or the new file lacks a live message.
 cdef Segment* rewritten_segment(SegmentRewrite job, Segment* old) noexcept nogil

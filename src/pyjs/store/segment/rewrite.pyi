@@ -1,5 +1,8 @@
 from pyjs.store.open_files import ReplacedFile
 from pyjs.store.segment.contents import SegmentContents
+from pyjs.store.store import StoredMessage
+
+def record_of(message: StoredMessage) -> bytes: ...
 
 class SegmentRewrite:
     path: str

@@ -15,6 +15,7 @@ cdef class SegmentFiles:
     cdef list replaced             # open_files.ReplacedFiles, which upkeep closes
     cdef bint names_unsynced                # names in the directory changed since the last sync
     cdef public int64_t ids_from            # ids of later messages are still needed; INT64.high: none are
+    cdef readonly set suspects              # numbers of segments in which a start saw damage without examining it
     cdef readonly dict last_times           # path of a retired segment with needed ids -> time of its last message
     cdef readonly dict kept                 # the same for files that were renamed to keep their ids
     cdef public tuple names_above           # directories that the start found; the first job syncs them

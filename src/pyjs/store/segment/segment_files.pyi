@@ -7,6 +7,7 @@ class SegmentFiles:
     log: Log
     directory: str
     incarnation: int
+    suspects: set[int]
     key: StreamKey | None
     names_above: tuple[str, ...]
     def path_of(self, number: int) -> str: ...

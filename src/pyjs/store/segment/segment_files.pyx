@@ -30,6 +30,7 @@ cdef class SegmentFiles:
         self.names_above = ()
         self.ids_from = INT64.high
         self.last_times, self.kept = {}, {}
+        self.suspects = set()
         disk.make_dirs(directory)
         self.names_unsynced = True
 

@@ -7,10 +7,10 @@ from random import Random
 import pytest
 
 from pyjs.jetstream.replication import copy_batch
-from pyjs.jetstream.replication.copy_batch import Ask, BadCopy, Kind, Piece, State
+from pyjs.jetstream.replication.copy_batch import Ask, AskThese, BadCopy, Kind, Piece, State
 from pyjs.store.store import StoredMessage
 
-STATE = State(7, 2, 99, b"id", 120, 5, 1, 3, 90, {"name": "S"}, bytes(16), bytes(8), b"", 0, b"")
+STATE = State(7, 2, 99, b"id", 120, 5, 1, 3, 90, {"name": "S"}, bytes(16), bytes(8), bytes(8), b"", 0, b"")
 MESSAGES = [
     StoredMessage(1, 5, b"s.a", b"NATS/1.0\r\n\r\n", b"x" * 10),
     StoredMessage(4, 6, b"s.b", b"", b""),
@@ -29,6 +29,16 @@ def test_questions_are_read() -> None:
     assert copy_batch.is_copying(b"".join(copy_batch.ask(5, 2, 44)))
     (refusal,) = joined([copy_batch.refusal(Kind.NOT_NOW, 5, 2)])
     assert (refusal.kind, refusal.group, refusal.number, refusal.pieces) == (Kind.NOT_NOW, 5, 2, 1)
+
+
+@pytest.mark.parametrize("ids", [False, True])
+def test_a_question_for_some_messages_is_read(ids: bool) -> None:
+    data = b"".join(copy_batch.ask_these(5, 2, [3, 4, 900], ids=ids))
+    assert copy_batch.read(data) == AskThese(5, 2, (3, 4, 900), ids)
+    assert copy_batch.is_copying(data)
+    for wrong in (data[:-1], data[:-24], data + data[-8:], data + bytes(8 * copy_batch.SEQS_MAX)):
+        with pytest.raises(BadCopy):
+            copy_batch.read(wrong)
 
 
 def test_an_end_has_its_state_and_its_records() -> None:

@@ -1,18 +1,28 @@
-"""A replica with damaged messages does not lead as long as there is an undamaged one."""
+"""A replica with damaged messages repairs them from the others, and does not lead before."""
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.support.disk import Crash
 from tests.support.replicated import Cluster, ReplicaNode
+from tests.unit.jetstream.stream.replicated.test_crash import DyingDisk
 
 from pyjs.base.errors import NotNow
+from pyjs.cli import main
 from pyjs.jetstream.manage import segments
 from pyjs.jetstream.replication import copying
+from pyjs.jetstream.replication.healing import is_damaged
 from pyjs.store.file.store import FileStore
 
 SIZE = 3000  # bytes of a payload: 30 messages are two segments
+COUNT = 30
+STRIDE = 5
 
 
 @pytest.fixture(autouse=True)
@@ -21,17 +31,33 @@ def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segments, "SEGMENT_SIZE_MAX", segments.SEGMENT_SIZE_MIN)
 
 
-def damage(cluster: Cluster, number: int, payload: bytes) -> None:
-    """Change a byte of the stored message that has this payload, on one node."""
-    for path in (cluster.directory / f"{number}").rglob("*.seg"):
-        data = path.read_bytes()
-        at = data.find(payload)
-        if at >= 0:
-            with path.open("r+b") as file:
-                file.seek(at)
-                file.write(bytes([data[at] ^ 1]))
-            return
-    raise AssertionError(f"{payload!r} is in no segment")
+def filled(directory: Path, **options: Any) -> Cluster:
+    """Return three nodes that have stored messages in several segments."""
+    cluster = Cluster(directory, **options)
+    cluster.create()
+    publish(cluster, COUNT)
+    cluster.settle()
+    return cluster
+
+
+def segments_of(cluster: Cluster, number: int) -> list[Path]:
+    """Return the segments of a node, oldest first."""
+    return sorted((cluster.directory / f"{number}").rglob("*.seg"))
+
+
+def damage(cluster: Cluster, number: int, *payloads: bytes, at: int = 5) -> None:
+    """Change a byte of the stored messages that have these payloads, on one node."""
+    for payload in payloads:
+        for path in segments_of(cluster, number):
+            data = path.read_bytes()
+            found = data.find(payload)
+            if found >= 0:
+                with path.open("r+b") as file:
+                    file.seek(found + at)
+                    file.write(bytes([data[found + at] ^ 1]))
+                break
+        else:
+            raise AssertionError(f"{payload!r} is in no segment")
 
 
 def message(number: int) -> bytes:
@@ -44,40 +70,99 @@ def publish(cluster: Cluster, count: int, first: int = 0) -> None:
     cluster.publish(count, size=SIZE, first=first)
 
 
-def notice(node: ReplicaNode) -> None:
-    """Examine the first segment, as the scrub does when it finds damage."""
+def store_of(node: ReplicaNode) -> FileStore:
     store = node.stream.store
     assert isinstance(store, FileStore)
-    assert store.examiner.confirm(1) == 1
+    return store
 
 
-def test_a_replica_whose_file_was_damaged_while_it_was_down_does_not_lead(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path)
-    cluster.create()
-    publish(cluster, 30)
-    cluster.settle()
+def notice(node: ReplicaNode, number: int = 1) -> None:
+    """Examine a segment, as the scrub does when it finds damage."""
+    assert store_of(node).examiner.confirm(number) >= 1
+
+
+def is_whole(node: ReplicaNode) -> bool:
+    return "S" in node.js.streams and not is_damaged(node.stream)
+
+
+def healed(cluster: Cluster, steps: int = 1500) -> dict[str, Any]:
+    """Wait until no replica is damaged any more and all are equal; return their state."""
+    cluster.until(lambda: all(is_whole(node) for node in cluster.up()), steps)
+    cluster.step(10)
+    return cluster.same()
+
+
+def told(node: ReplicaNode) -> list[str]:
+    """Return what a node has logged about repairs."""
+    return [text for _, text in node.log.lines if "has repaired" in text]
+
+
+def leads_with_everything(cluster: Cluster, node: ReplicaNode, seqs: range = range(1, COUNT + 1)) -> None:
+    """Let a node lead, and read all messages from it."""
+    cluster.leader().consensus.transfer(1, node.number)
+    cluster.until(lambda: node.leads)
+    for seq in seqs:
+        answer = node.ask("$JS.API.STREAM.MSG.GET.S", {"seq": seq})
+        assert answer["message"]["seq"] == seq
+
+
+def test_a_replica_whose_file_was_damaged_while_it_was_down_is_repaired(tmp_path: Path) -> None:
+    cluster = filled(tmp_path)
     follower = cluster.followers()[0]
     cluster.kill(follower.number)
     damage(cluster, follower.number, message(27))
     again = cluster.start(follower.number)
-    cluster.settle()
-    assert again.stream.store.lost is not None
 
+    state = healed(cluster)
+
+    assert len(state["messages"]) == COUNT
+    assert again.stream.store.lost is None
+    assert "1 message from n" in told(again)[0]
+    assert again.js.shared.repaired == 1
+    leads_with_everything(cluster, again)
+    publish(cluster, 3, first=COUNT)
+    assert cluster.same()["range"][2] == COUNT + 3
+
+
+def test_a_damaged_replica_does_not_lead_before(tmp_path: Path) -> None:
+    cluster = filled(tmp_path)
+    follower = cluster.followers()[0]
+    cluster.kill(follower.number)
+    damage(cluster, follower.number, message(27))
+    again = cluster.start(follower.number)
     leader = cluster.leader()
+
     leader.consensus.transfer(1, again.number)
-
     cluster.until(lambda: not leader.leads)
-    while not any(node.leads for node in cluster.up()):
+    led_damaged = False
+    for _ in range(200):
         cluster.step()
-    assert not again.leads
-    publish(cluster, 3, first=30)
+        led_damaged |= again.leads and not is_whole(again)
+
+    assert not led_damaged
+    healed(cluster)
 
 
-def test_a_leader_that_reads_a_damaged_message_hands_over(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path)
-    cluster.create()
-    publish(cluster, 30)
-    cluster.settle()
+@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize("place", [5, 14, 29])
+def test_a_replica_is_repaired_wherever_the_damage_is(tmp_path: Path, end: str, place: int) -> None:
+    cluster = filled(tmp_path)
+    wanted = cluster.same()
+    follower = cluster.followers()[0]
+    (cluster.stop if end == "stop" else cluster.kill)(follower.number)
+    damage(cluster, follower.number, message(place), at=400)
+    again = cluster.start(follower.number)
+
+    for number, _, _ in store_of(again).ranges() if "S" in again.js.streams else ():
+        with suppress(OSError):
+            store_of(again).examiner.confirm(number)  # as the first pass of the scrub does
+
+    assert healed(cluster) == wanted
+    assert again.js.shared.repaired in (0, 1)  # a damaged end is applied again
+
+
+def test_a_leader_that_reads_a_damaged_message_is_repaired(tmp_path: Path) -> None:
+    cluster = filled(tmp_path)
     first = cluster.leader()
     damage(cluster, first.number, message(12))
     notice(first)
@@ -87,37 +172,46 @@ def test_a_leader_that_reads_a_damaged_message_hands_over(tmp_path: Path) -> Non
 
     answer = cluster.leader().ask("$JS.API.STREAM.MSG.GET.S", {"seq": 13})
     assert answer["message"]["seq"] == 13
-    publish(cluster, 3, first=30)
-    cluster.settle()
-    assert {node.stream.store.msgs for node in cluster.up()} == {33}
+    healed(cluster)
+    publish(cluster, 3, first=COUNT)
+    assert cluster.same()["range"][2] == COUNT + 3
+    leads_with_everything(cluster, first)
 
 
-def test_the_only_undamaged_replica_leads(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path)
-    cluster.create()
-    publish(cluster, 30)
-    cluster.settle()
-    whole = cluster.followers()[0]
-    for number, node in enumerate(node for node in cluster.up() if node is not whole):
-        damage(cluster, node.number, message(12 + number))
+def test_two_damaged_replicas_repair_each_other(tmp_path: Path) -> None:
+    cluster = filled(tmp_path)
+    wanted = cluster.same()
+    away = cluster.followers()[0]
+    cluster.kill(away.number)
+    for number, node in enumerate(cluster.up()):
+        damage(cluster, node.number, message(12 + number), message(3 + number))
         notice(node)
 
-    cluster.until(lambda: whole.leads, 1500)
-
-    cluster.step(1500)
-    assert whole.leads
+    assert healed(cluster) == wanted
+    assert [node.js.shared.repaired for node in cluster.up()] == [2, 2]
 
 
-def test_a_damaged_replica_leads_when_no_undamaged_one_answers(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path)
-    cluster.create()
-    publish(cluster, 30)
-    cluster.settle()
-    for number, node in enumerate(cluster.up()):
-        damage(cluster, node.number, message(12 + number))
+def test_two_replicas_that_lost_messages_repair_each_other(tmp_path: Path) -> None:
+    cluster = filled(tmp_path)
+    wanted = cluster.same()
+    for node in cluster.up():
+        cluster.kill(node.number)
+    for number in (1, 2):
+        damage(cluster, number, message(25 + number), message(22 + number))
+    for number in (1, 2):
+        cluster.start(number)
+
+    assert healed(cluster, 6000) == wanted
+    assert [node.js.shared.repaired for node in cluster.up()] == [2, 2]
+
+
+def test_a_message_that_all_replicas_have_damaged_is_lost(tmp_path: Path) -> None:
+    cluster = filled(tmp_path)
+    for node in cluster.up():
+        damage(cluster, node.number, message(12))
         notice(node)
     cluster.step(300)
-    assert all(node.stream.store.msgs == 30 for node in cluster.up())
+    assert all(node.stream.store.msgs == COUNT for node in cluster.up())
     with pytest.raises(NotNow):
         cluster.nodes[1].stream.store.get(13)
 
@@ -126,23 +220,242 @@ def test_a_damaged_replica_leads_when_no_undamaged_one_answers(tmp_path: Path) -
     )
 
     leader = next(node for node in cluster.up() if node.leads)
-    assert leader.stream.store.msgs == 29
-    publish(cluster, 3, first=30)
+    assert leader.stream.store.msgs == COUNT - 1
+    publish(cluster, 3, first=COUNT)
+
+
+def test_the_only_undamaged_replica_leads(tmp_path: Path) -> None:
+    cluster = filled(tmp_path)
+    whole = cluster.followers()[0]
+    for node in cluster.up():
+        if node is not whole:
+            damage(cluster, node.number, message(12))
+            notice(node)
+
+    assert len(healed(cluster)["messages"]) == COUNT
+
+
+def test_a_damaged_source_sends_what_it_has(tmp_path: Path) -> None:
+    cluster = filled(tmp_path)
+    wanted = cluster.same()
+    one, two = cluster.followers()
+    damage(cluster, cluster.leader().number, message(12))
+    damage(cluster, one.number, message(12), message(13))
+    damage(cluster, two.number, message(13))
+    notice(one)
+
+    cluster.until(lambda: is_whole(one))
+    notice(two)
+    notice(cluster.leader())
+
+    assert healed(cluster) == wanted
+
+
+def test_what_is_removed_while_a_replica_is_damaged_stays_removed(tmp_path: Path) -> None:
+    cluster = filled(tmp_path)
+    one, two = cluster.followers()
+    cluster.kill(one.number)
+    damage(cluster, one.number, message(27), message(25))
+    leader = cluster.leader()
+    assert leader.ask("$JS.API.STREAM.MSG.DELETE.S", {"seq": 28})["success"]
+    cluster.start(one.number)
+    assert [each[0] for each in healed(cluster)["messages"]] == [*range(1, 28), 29, 30]
+
+    damage(cluster, two.number, message(4), message(5))
+    leader = cluster.leader()
+    notice(two)
+    assert leader.ask("$JS.API.STREAM.MSG.DELETE.S", {"seq": 5})["success"]
+
+    assert [each[0] for each in healed(cluster)["messages"]] == [*range(1, 5), *range(6, 28), 29, 30]
+
+
+def cut(path: Path) -> None:
+    """Cut a file in the middle."""
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+
+
+def behead(path: Path) -> None:
+    """Overwrite the header of a file and its first record."""
+    data = path.read_bytes()
+    path.write_bytes(b"\xaa" * 3500 + data[3500:])
+
+
+def scramble(path: Path) -> None:
+    """Overwrite most of a file, and remove its index file."""
+    data = path.read_bytes()
+    path.write_bytes(b"\xaa" * (len(data) - 100) + data[-100:])
+    path.with_suffix(".idx").unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, cut, behead, scramble])
+@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize("which", [0, 1, -1])
+def test_a_lost_file_is_written_anew(
+    tmp_path: Path, harm: Callable[[Path], None], end: str, which: int
+) -> None:
+    cluster = Cluster(tmp_path, max_msgs_per_subject=200)
+    cluster.create()
+    publish(cluster, 70)
+    leader = cluster.leader()
+    for seq in (3, 25, 40):
+        leader.ask("$JS.API.STREAM.MSG.DELETE.S", {"seq": seq})
+    wanted = cluster.same()
+    follower = cluster.followers()[0]
+    store_of(follower).sync_now()  # as each second: it writes the index files of sealed segments
+    (cluster.stop if end == "stop" else cluster.kill)(follower.number)
+    harm(segments_of(cluster, follower.number)[which])
+    again = cluster.start(follower.number)
+
+    for _ in range(3):
+        cluster.until(lambda: is_whole(again), 1500)
+        for number, _, _ in store_of(again).ranges():
+            with suppress(OSError):
+                store_of(again).examiner.confirm(number)
+
+    assert healed(cluster) == wanted
+    leads_with_everything(cluster, again, range(60, 70))
+
+
+def test_a_lost_first_message_is_there_again(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, max_msgs=10)
+    cluster.create()
+    publish(cluster, 14)
+    wanted = cluster.same()
+    follower = cluster.followers()[0]
+    cluster.kill(follower.number)
+    damage(cluster, follower.number, message(4), message(5))
+    cluster.start(follower.number)
+
+    assert healed(cluster) == wanted
+    assert wanted["range"][:3] == (5, 14, 10)
+    publish(cluster, 3, first=14)
+    assert cluster.same()["range"][:3] == (8, 17, 10)
+
+
+def test_ids_and_consumers_count_as_before(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.create()
+    leader = cluster.leader()
+    client = leader.client()
+    for number in range(12):
+        head = b"NATS/1.0\r\nNats-Msg-Id: %d\r\n\r\n" % number
+        body = message(number)
+        client.send(b"HPUB s.a %d %d\r\n%b%b\r\n" % (len(head), len(head) + len(body), head, body))
+    cluster.settle()
+    body = {"stream_name": "S", "config": {"durable_name": "C", "ack_policy": "explicit"}}
+    assert "config" in leader.ask("$JS.API.CONSUMER.CREATE.S.C", body)
+    leader.ask("$JS.API.STREAM.MSG.DELETE.S", {"seq": 5})
+    wanted = cluster.same()
+    assert len(wanted["each id"]) >= 11
+    follower = cluster.followers()[0]
+    cluster.kill(follower.number)
+    damage(cluster, follower.number, message(3), message(7))
+    again = cluster.start(follower.number)
+
+    assert healed(cluster) == wanted
+    leader.consensus.transfer(1, again.number)
+    cluster.until(lambda: again.leads)
+    info = again.ask("$JS.API.CONSUMER.INFO.S.C")
+    assert info["num_pending"] == 11
+
+
+def test_what_fsck_has_given_up_comes_from_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = filled(tmp_path)
+    wanted = cluster.same()
+    follower = cluster.followers()[0]
+    cluster.stop(follower.number)
+    damage(cluster, follower.number, message(4))
+    store = str(tmp_path / f"{follower.number}")
+    assert main(["fsck", "--repair", store]) == 1
+    assert "lost for good: 1 message: 5" in capsys.readouterr().out
+    again = cluster.start(follower.number)
+
+    assert healed(cluster) == wanted
+    assert again.js.shared.repaired == 1
+    cluster.stop(follower.number)
+    assert main(["fsck", store]) == 0
+    capsys.readouterr()
+
+
+class Damaged:
+    """The files of three nodes, of which two have lost different messages."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        cluster = Cluster(directory / "kept", max_msgs_per_subject=60)
+        self.assignment = cluster.create()
+        publish(cluster, COUNT)
+        leader = cluster.leader()
+        leader.ask("$JS.API.STREAM.MSG.DELETE.S", {"seq": 9})
+        leader.ask("$JS.API.STREAM.MSG.DELETE.S", {"seq": 27})
+        cluster.settle()
+        self.hurt = cluster.followers()[0].number
+        for node in cluster.up():
+            cluster.kill(node.number)
+        damage(cluster, self.hurt, message(23), message(28), message(25))
+
+    def begin(self, name: str) -> Cluster:
+        """Start the two others on a copy of the files."""
+        directory = self.directory / name
+        shutil.copytree(self.directory / "kept", directory)
+        cluster = Cluster(directory, assignment=self.assignment, without=self.hurt)
+        cluster.leader()
+        return cluster
+
+
+def heals(cluster: Cluster, number: int, at: int = -1) -> DyingDisk:
+    """Start a node that dies at a call of the disk after its start; return the disk when it is healed or dead."""
+    disk = DyingDisk()
+    cluster.disks[number] = disk
+    node = cluster.start(number)
+    disk.calls, disk.at = 0, at
+    with suppress(Crash):
+        cluster.until(lambda: disk.dead or is_whole(node))
+        cluster.step(3)
+    return disk
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_a_replica_that_dies_during_a_repair_is_repaired_by_the_next_start(
+    tmp_path: Path, power: bool
+) -> None:
+    files = Damaged(tmp_path)
+    never = files.begin("never")
+    calls = heals(never, files.hurt).calls
+    wanted, deaths = never.same(), 0
+    assert len(wanted["messages"]) == COUNT - 2
+    for at in range(STRIDE // 2, calls, STRIDE):
+        cluster = files.begin(f"{at}")
+        dying = heals(cluster, files.hurt, at)
+        if dying.dead:
+            deaths += 1
+            cluster.kill(files.hurt)
+        publish(cluster, 2, first=100)
+        if dying.dead:
+            if power:
+                dying.lose_power()
+            cluster.disks[files.hurt] = DyingDisk()
+            cluster.start(files.hurt)
+        state = healed(cluster)
+        assert state["messages"][: COUNT - 2] == wanted["messages"], at
+        assert len(state["messages"]) == COUNT, at
+    assert deaths > 3
 
 
 def test_a_torn_write_that_the_log_repeats_is_no_damage(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path)
-    cluster.create()
-    publish(cluster, 30)
-    cluster.settle()
+    cluster = filled(tmp_path)
     follower = cluster.followers()[0]
     cluster.kill(follower.number)
-    path = max((cluster.directory / f"{follower.number}").rglob("*.seg"))
+    path = segments_of(cluster, follower.number)[-1]
     data = path.read_bytes()
     end = data.rfind(message(29)) + 3
     path.write_bytes(data[:end] + bytes(len(data) - end))
 
     again = cluster.start(follower.number)
 
-    assert len(cluster.same()["messages"]) == 30
+    assert len(cluster.same()["messages"]) == COUNT
     assert again.stream.store.lost is None
+    assert not told(again)

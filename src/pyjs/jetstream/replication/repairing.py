@@ -1,0 +1,147 @@
+"""The repair of damaged messages from other replicas, while the stream goes on.
+
+The catalogue of a replica keeps its damaged messages (store/file/examiner), so it knows exactly which ones to ask
+for: the damaged ones that are still in the stream. A message never changes, so a replica that is ahead or behind may
+answer as well; one that has removed the message has nothing to send, and once this replica has applied the removal
+too, it asks no more. What comes must have the time, the size and the subject in the catalogue.
+
+When all messages of a segment are there, the segment is written again with them, as in a compaction: a new file
+beside it, synced, renamed over the old one. A kill leaves either file. Counts, consumers and the applied entry do not
+change.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from pyjs.base.clock import NS_PER_MS, NS_PER_S
+from pyjs.jetstream.replication import copy_batch
+from pyjs.jetstream.replication.copy_batch import SEQS_MAX, BadCopy, Kind
+from pyjs.jetstream.replication.copying import RATE, removed_in
+from pyjs.store.file.store import FileStore
+from pyjs.store.segment.rewrite import record_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping, Sequence
+    from typing import TypeAlias
+
+    from pyjs.core.chore import Step
+    from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.jetstream.replication.copying import Answer
+    from pyjs.jetstream.stream.stream import Stream
+    from pyjs.store.store import StoredMessage
+
+    Steps: TypeAlias = Generator[Step, None, None]
+    Found: TypeAlias = dict[int, StoredMessage]
+
+WRITTEN_NS = 50 * NS_PER_MS  # between two looks whether a segment was written
+
+
+class Lacking(Protocol):
+    """The machine of the replica: stream_machine.StreamMachine."""
+
+    js: JetStream
+    stream: Stream
+    whole: Answer
+
+    @property
+    def group(self) -> int:
+        """The number of the group."""
+
+    def sources(self) -> Sequence[int]:
+        """Return the nodes to copy from, the best one first."""
+
+    def name_of(self, node: int) -> str:
+        """Return the name of a server."""
+
+    def send(self, node: int, parts: Sequence[bytes]) -> None:
+        """Send a batch to a node."""
+
+    def sync(self) -> None:
+        """Begin to sync the store."""
+
+
+def told(senders: Mapping[str, int]) -> str:
+    """Return a text about the messages that came from each server."""
+    counts = (f"{count} message{'' if count == 1 else 's'} from {name}" for name, count in senders.items())
+    return ", ".join(counts) or "no message was lost"
+
+
+def repair_steps(machine: Lacking, number: int) -> Generator[Step, None, bool]:
+    """Repair one damaged segment; return whether that was done."""
+    stream = machine.stream
+    store = stream.store
+    assert isinstance(store, FileStore)
+    found: Found = {}
+    senders: dict[str, int] = {}
+    for node in machine.sources():
+        lacking = [seq for seq in store.examiner.wanted(number) if seq not in found]
+        came = yield from fetch_steps(machine, node, lacking, machine.whole, store.examiner.fits)
+        if stream.closed:
+            return False
+        if came:
+            senders[machine.name_of(node)] = len(came)
+            found |= came
+    if any(seq not in found for seq in store.examiner.wanted(number)) or not store.seal_damaged(number):
+        return False
+    yield from _written_steps(machine, store, number, found)
+    if stream.closed or number in store.examiner.damaged:
+        return False
+    machine.js.shared.log.warn(f"The replica of {stream} has repaired a damaged segment: {told(senders)}")
+    machine.js.shared.repaired += len(found)
+    return True
+
+
+def _written_steps(machine: Lacking, store: FileStore, number: int, found: Found) -> Steps:
+    """Write a segment again with the messages that came, and wait until that is done or has failed."""
+    stream = machine.stream
+    base, last = store.range_of(number)
+    records = {each.seq: record_of(each) for each in removed_in(stream, base, last)}
+    records |= {seq: record_of(message) for seq, message in found.items()}
+    store.compactor.repair(number, records)
+    while not stream.closed and store.compactor.is_repairing(number):
+        if store.wants_upkeep and store not in stream.turn.upkeep:
+            stream.turn.upkeep.append(store)
+        machine.sync()
+        yield from machine.whole.pause(WRITTEN_NS)
+
+
+def fetch_steps(
+    machine: Lacking,
+    node: int,
+    seqs: Sequence[int],
+    answer: Answer,
+    is_right: Callable[[StoredMessage], bool] = bool,
+    *,
+    size_max: int = 1 << 62,
+    ids: bool = False,
+) -> Generator[Step, None, Found]:
+    """Return those of some messages that the replica on a node has undamaged, or the `ids` of removed ones.
+
+    The search ends when `size_max` bytes have come.
+    """
+    found: Found = {}
+    rest, size = list(seqs), 0
+    while rest and size < size_max:
+        part, rest = rest[:SEQS_MAX], rest[SEQS_MAX:]
+        came = yield from answer.steps(partial(_ask, machine, node, part, ids))
+        if came is None or came[0] is not Kind.PART:
+            break
+        try:
+            messages = list(copy_batch.records_of(came[2]))
+        except BadCopy as error:
+            machine.js.shared.log.error(f"A copy from node {node} is refused: {error}")
+            break
+        found |= {each.seq: each for each in messages if each.seq in part and is_right(each)}
+        size += len(came[2])
+        left = [seq for seq in part if seq > came[1]]
+        if len(left) == len(part):
+            break
+        rest = left + rest
+        yield from answer.pause(len(came[2]) * NS_PER_S // RATE)
+    return found
+
+
+def _ask(machine: Lacking, node: int, seqs: Sequence[int], ids: bool, number: int) -> None:
+    machine.send(node, copy_batch.ask_these(machine.group, number, seqs, ids=ids))

@@ -1,0 +1,201 @@
+"""The return of lost messages to a store whose stream is closed, as a part of a copy (catch_up.py).
+
+A start has counted messages as lost, and may not even know which: a file is missing, or what was overwritten recorded
+removals too. So the copy compares the store with the state of an undamaged replica. The messages that are in the
+state and not in the store come from any replica that has them. Each segment that lacks some is written again with
+them, as in a compaction, and a missing segment is written anew. Then the store is opened again.
+
+The file `.healing` in the directory of the messages is there from before the first change until the copy is complete
+and durable. As long as it is there, a start applies no entry, this replica does not lead, and nobody copies from it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from pyjs.base.errors import PyjsError, StoreFailed
+from pyjs.core.job import Job, JobQueue
+from pyjs.jetstream.replication.copying import is_there
+from pyjs.jetstream.replication.repairing import fetch_steps, told
+from pyjs.jetstream.stream.replicated.proposal import Outcome
+from pyjs.store.segment.index_file import index_path, remove_file
+from pyjs.store.segment.recorded_ids import kept_path
+from pyjs.store.segment.rewrite import record_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+    from typing import TypeAlias
+
+    from pyjs.base.disk import Disk
+    from pyjs.base.log import Log
+    from pyjs.core.chore import Step
+    from pyjs.core.sink import Turn
+    from pyjs.jetstream.replication.copying import Answer
+    from pyjs.jetstream.replication.repairing import Lacking
+    from pyjs.store.file.store import FileStore
+    from pyjs.store.segment.rewrite import SegmentRewrite
+    from pyjs.store.store import StoredMessage, SyncJob
+
+    Steps: TypeAlias = Generator[Step, None, None]
+
+SEQ_MAX = (1 << 64) - 2
+NUMBERS_MAX = 1000  # of segments
+WRITTEN_MAX = 16 << 20  # bytes of messages that are put back at once, at least those of one segment
+
+
+class PutBack(PyjsError):
+    """Some lost messages were put back into the files, which must be read again."""
+
+
+def put_back_steps(
+    machine: Lacking, store: FileStore, seqs: Sequence[int], kept: Sequence[int], answer: Answer
+) -> Steps:
+    """Put messages back that the store lacks, and write its damaged segments again; close the store.
+
+    A segment is left as it is as long as the others do not have all of its messages. `kept` are the removed messages
+    whose ids count; those in a damaged segment are put back too, for their ids: the end of the copy removes them.
+
+    Raises:
+        PutBack: some segments are written again.
+        StoreFailed: no other replica has the messages of any segment now, or they cannot be written.
+    """
+    jobs: list[SegmentRewrite] = []
+    size = 0
+    senders: Counter[str] = Counter()
+    first_seq = seqs[0] if seqs else 0
+    for number, wanted in places_of(store, seqs):
+        base, last = store.range_of(number)
+        is_new = last == 0
+        found, names = yield from _found_steps(machine, wanted, answer, WRITTEN_MAX if is_new else SEQ_MAX)
+        if len(found) == len(wanted) or (is_new and found):
+            removed = [seq for seq in kept if base <= seq <= last and not is_there(store, seq)]
+            ids, _ = yield from _found_steps(machine, removed, answer, SEQ_MAX, ids=True)
+            records = {each.seq: record_of(each) for each in (*ids, *found)}
+            jobs.append(store.restoration(number, records, first_seq or SEQ_MAX))
+            senders += names
+            size += sum(len(each.headers) + len(each.payload) for each in found)
+        if size >= WRITTEN_MAX:
+            break
+    if not jobs:
+        raise StoreFailed(store.files.directory, f"no other replica has {len(seqs)} lost messages now")
+    files = store.files
+    store.release()
+    yield from work_steps(machine.stream.turn, lambda: write(files.disk, files.log, files.directory, jobs))
+    files.log.warn(f"The replica of {machine.stream} has repaired lost messages: {told(senders)}")
+    machine.js.shared.repaired += senders.total()
+    raise PutBack(f"{senders.total()} messages are there again")
+
+
+def _found_steps(
+    machine: Lacking, wanted: Sequence[int], answer: Answer, size_max: int, *, ids: bool = False
+) -> Generator[Step, None, tuple[list[StoredMessage], Counter[str]]]:
+    """Return those of some messages (or `ids`) that the other replicas have, and how many came from each.
+
+    The search ends when `size_max` bytes have come. What is returned has no gap: it ends before what did not come.
+    """
+    found: dict[int, StoredMessage] = {}
+    names: Counter[str] = Counter()
+    for node in machine.sources():
+        rest = [seq for seq in wanted if seq not in found]
+        came = yield from fetch_steps(machine, node, rest, answer, size_max=size_max, ids=ids)
+        if came:
+            names[machine.name_of(node)] += len(came)
+            found |= came
+        if sum(len(each.payload) for each in found.values()) >= size_max:
+            break
+    if ids:
+        return list(found.values()), names
+    return [found[seq] for seq in takewhile(found.__contains__, wanted)], names
+
+
+def places_of(store: FileStore, seqs: Sequence[int]) -> list[tuple[int, list[int]]]:
+    """Return the numbers of the segments to which messages belong, and the messages of each.
+
+    These are the damaged segments as well. A missing segment gets a number between those of its neighbours; if there
+    is none, the messages are the lost end of the segment before.
+    """
+    ranges = store.ranges()
+    bases = [base for _, base, _ in ranges]
+    found: dict[int, list[int]] = {number: [] for number in store.damaged_numbers(seqs[0] if seqs else 0)}
+    for seq in seqs:
+        at = bisect_right(bases, seq) - 1
+        if at >= 0 and seq <= ranges[at][2]:
+            number = ranges[at][0]
+        else:
+            before = ranges[at][0] if at >= 0 else 0
+            behind = ranges[at + 1][0] if at + 1 < len(ranges) else before + 2
+            number = _free_number(store, before + 1, behind) or before  # the end of that one is missing
+        found.setdefault(number, []).append(seq)
+    return sorted(found.items())
+
+
+def _free_number(store: FileStore, low: int, end: int) -> int:
+    """Return the number of a missing segment: the first one in low .. end - 1 that no other file uses; 0: none."""
+    for number in range(max(low, end - NUMBERS_MAX), end):
+        if not store.files.disk.exists(kept_path(store.files.path_of(number))):
+            return number
+    return 0
+
+
+def write(disk: Disk, log: Log, directory: str, jobs: Sequence[SegmentRewrite]) -> None:
+    """Write segments and replace the old files, in any thread; a kill leaves the old file of each, or the new one.
+
+    Raises:
+        Exception: one of them cannot be written.
+    """
+    for job in jobs:
+        if (error := job()) is not None:
+            raise error
+        remove_file(disk, log, index_path(job.path))
+        disk.rename(job.new_path, job.path)
+        if job.old is not None:
+            job.old.close()
+    disk.sync_dir(directory)
+
+
+class FileWork(Job):
+    """Work on files, for a chore that waits for it."""
+
+    queue = JobQueue.REMOVALS
+
+    def __init__(self, work: Callable[[], object], outcome: Outcome) -> None:
+        self._work = work
+        self._outcome = outcome
+
+    def run(self) -> None:
+        """Do it, in a thread."""
+        self._work()
+
+    def finish(self, failure: Exception | None) -> None:
+        """Wake the chore, in a turn."""
+        self._outcome.settle(None, failure)
+
+
+def synced_steps(turn: Turn, store: FileStore, job: SyncJob) -> Steps:
+    """Make everything in a store durable that its sync job covers.
+
+    Raises:
+        OSError: the sync failed.
+    """
+    errors: list[Exception | None] = []
+    yield from work_steps(turn, lambda: errors.append(job()))
+    store.finish_sync(job, errors[0])
+    if errors[0] is not None:
+        raise errors[0]
+
+
+def work_steps(turn: Turn, work: Callable[[], object]) -> Steps:
+    """Do work on files in a thread, and wait for its end.
+
+    Raises:
+        Exception: what it has raised.
+    """
+    outcome = Outcome(turn)
+    turn.jobs.append(FileWork(work, outcome))
+    while not outcome.settled:
+        yield outcome.park
+    if outcome.error is not None:
+        raise outcome.error
