@@ -5,6 +5,8 @@
 - If no leader is known, each server holds the request until there is one. After HOLD_NS without a leader, the server
   of the client refuses it, and all others drop it. A server holds up to HELD_MAX requests; it refuses or drops any
   further one at once.
+- If all servers of a stream are away, the leader of the metadata refuses requests about it after OFFLINE_NS. If one
+  is back before that, it gets the request. A stream that a newer server has created is refused by a server of it.
 - If the leader of a stream changes before it has answered, it passes the request on to the new one; not if the change
   that the request wants may have been made, and must not be made twice.
 
@@ -23,6 +25,7 @@ from pyjs.jetstream import errcodes
 from pyjs.jetstream.errcodes import LeaderChanged
 from pyjs.jetstream.member.keeper import Key
 from pyjs.jetstream.member.notes import Order
+from pyjs.jetstream.member.questions import OFFLINE_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
     from pyjs.core.sink import Turn
     from pyjs.jetstream.api.endpoint import Endpoint
     from pyjs.jetstream.api.router import Router
+    from pyjs.jetstream.cluster.assignments import Assignment
+    from pyjs.jetstream.errcodes import ApiError
     from pyjs.jetstream.member.keeper import Keeper
     from pyjs.jetstream.member.meta_machine import MetaMachine
     from pyjs.jetstream.member.meta_requests import MetaRequests
@@ -121,7 +126,36 @@ class Desk:
             del self._passed[key]
             return None
         self._remember(self.taken, request)
+        if self._refusal(router, endpoint, args) is not None:
+            return self._refuse_steps(router, request, endpoint, args)
         return router.work(request, self._requests.own(endpoint), args)
+
+    def _refusal(self, router: Router, endpoint: Endpoint, args: tuple[str, ...]) -> ApiError | None:
+        """Return the refusal of a request to a stream that no server of this version can serve now, or None."""
+        if router.js is None or endpoint.words in META or not args:
+            return None
+        stream = self._machine.state.stream(router.account.name, args[0])
+        if stream is None:
+            return None
+        if self._is_away(stream):
+            is_consumer = endpoint.words.startswith("CONSUMER.") and len(args) > 1
+            return (errcodes.CONSUMER_OFFLINE if is_consumer else errcodes.STREAM_OFFLINE).error()
+        reason = stream.stored.offline
+        return errcodes.STREAM_OFFLINE_REASON.error(err=reason) if reason else None
+
+    def _is_away(self, stream: Assignment) -> bool:
+        """Return whether no server of a stream answers."""
+        return self._node not in stream.nodes and self._questions.are_away(stream.nodes)
+
+    def _refuse_steps(
+        self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
+    ) -> Generator[Step, None, None]:
+        """Refuse a request, unless a server of its stream is back within OFFLINE_NS: it has not got the request."""
+        refusal = partial(self._refusal, router, endpoint, args)
+        error, lost = refusal(), LeaderChanged()
+        is_back = yield from self._waiters.until(lambda: refusal() is None, OFFLINE_NS)
+        if not (is_back and (yield from self.pass_on(router, request, endpoint, args, lost))):
+            router.refuse(request, endpoint, error or lost)
 
     def _remember(self, requests: dict[tuple[bytes, bytes], None], request: Request) -> None:
         if request.reply:
@@ -200,6 +234,7 @@ class Desk:
         if (request.subject, request.reply) in self.taken:
             return
         self._remember(self._passed, request)
+        yield from self._waiters.until_heard(router.account, order.reply)
         if self._place(router, endpoint, args) is Place.HERE:
             yield from router.work(request, self._requests.own(endpoint), args)
             return
@@ -235,10 +270,13 @@ class Desk:
         if not self._keeper.is_caught_up:
             return Place.UNKNOWN
         stream = self._machine.state.stream(router.account.name, args[0])
-        if stream is None:
+        if stream is None or self._is_away(stream):
             return self._of_leader()
         if self._node not in stream.nodes:
             return Place.ELSEWHERE
+        if stream.stored.offline:
+            others = stream.nodes[: stream.nodes.index(self._node)]
+            return Place.HERE if self._questions.are_away(others) else Place.ELSEWHERE
         if not self._keeper.is_settled(Key(stream.account, stream.name)):
             return Place.UNKNOWN
         opened, replicated = router.js.streams.get(args[0]), router.js.shared.replicated

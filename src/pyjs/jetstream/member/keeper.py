@@ -265,6 +265,10 @@ class Keeper:
             from pyjs.jetstream.mirror import sourcing  # imported with the first copy
 
             sourcing.leave(js, old.name, old.created_ns, sourcing.sources_of(old.config))
+        if key.name in js.offline:
+            from pyjs.jetstream.manage import streams
+
+            yield from streams.delete(js, key.name)
         replicated = js.shared.replicated
         if replicated is not None and (old.config.num_replicas > 1 or replicated.has_group(js, old)):
             self._opened.pop(key, None)

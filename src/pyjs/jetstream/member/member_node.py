@@ -35,7 +35,7 @@ from pyjs.jetstream.member.meta_machine import MetaMachine, Proposal
 from pyjs.jetstream.member.meta_requests import PASSED_ON, MetaRequests
 from pyjs.jetstream.member.operators import Operators
 from pyjs.jetstream.member.orders import Orders
-from pyjs.jetstream.member.questions import Questions
+from pyjs.jetstream.member.questions import Questions, streams_report
 from pyjs.jetstream.member.reporting import Reports
 from pyjs.jetstream.member.restores import WORDS, Restores
 from pyjs.jetstream.member.waiters import Waiters
@@ -45,6 +45,7 @@ from pyjs.jetstream.replication.streams import ReplicatedStreams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
+    from typing import Any
 
     from pyjs.base.disk import Disk
     from pyjs.config.options import Options
@@ -221,6 +222,7 @@ class MemberNode:
             group.describe_steps(),
             group.follow_steps(),
             self.operators.move_steps(),
+            self.operators.end_move_steps(),
         ]
         if not is_known:
             steady.append(group.found_steps())
@@ -496,6 +498,19 @@ class MemberNode:
         self.waiters.notify()
 
     # -- reports -----------------------------------------------------------------------------------------------
+
+    def are_away(self, nodes: tuple[int, ...]) -> bool:
+        """Return whether none of some servers answers."""
+        return self.node not in nodes and self.questions.are_away(nodes)
+
+    def report_of(self, stream: Assignment, node: int) -> Generator[Step, None, dict[str, Any]]:
+        """Return what a server reports about a stream; nothing if it does not answer in time."""
+        js = self.accounts.get(stream.account)
+        if node == self.node and js is not None:
+            found = [(yield from streams_report(js, (stream.name,)))]
+        else:
+            found = yield from self.questions.gather(stream.account, {node: [stream.name]})
+        return next((each[stream.name] for each in found if stream.name in each), {})
 
     def assigned_here(self, account: str = "", stream: str = "") -> list[Assignment]:
         """Return the streams that the metadata has on this server: all, those of an account, or one."""

@@ -122,6 +122,31 @@ def test_the_only_replica_stays_where_it_is_if_nothing_fits(meta: Meta) -> None:
     assert found == {"S": (1, 2)}
 
 
+def test_the_only_replica_is_copied_from_an_evacuated_server_that_is_there(meta: Meta) -> None:
+    meta.create("T", 3)
+    meta.do(ServerEvacuating(3, True))
+    away = Rules(online={1, 2, 4, 5})
+    assert [each.name for each in moves(field_of(meta.state, "TRIO", away))] == ["S"]
+    found = {each.name: each for each in moves(field_of(meta.state, "TRIO", ALL))}
+    assert (found["T"].nodes, found["T"].target) == ((3, 5), 5)
+    meta.do(found["T"])
+    assert [each.name for each in moves(field_of(meta.state, "TRIO", ALL))] == ["S"]
+    meta.do(ServerRemoved(5))
+    found = {each.name: each for each in moves(field_of(meta.state, "TRIO", ALL))}
+    assert (found["T"].nodes, found["T"].target) == ((3, 1), 1)
+    assert meta.do(found["T"]).outcome is Outcome.DONE
+    assert meta.move("T", 1).outcome is Outcome.DONE
+    assert (meta.there("T").nodes, meta.there("T").config.num_replicas) == ((1,), 1)
+
+
+def test_a_replica_of_a_stream_that_moves_is_not_removed(meta: Meta) -> None:
+    meta.create("T", 3)
+    old = meta.there("T")
+    meta.do(StreamMoved(A, "T", old.group, old.revision, (3, 4), 4))
+    with pytest.raises(ApiError, match="10124"):
+        without_replica(field_of(meta.state, "TRIO", ALL), meta.there("T"), 3)
+
+
 def test_a_replicated_stream_is_not_reduced_to_one_server(meta: Meta) -> None:
     meta.create("T", 4, 5)
     meta.do(ServerEvacuating(5, True))
