@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from pyjs.jetstream.cluster.state import MetaState
     from pyjs.jetstream.config.stream import StreamConfig
 
+SINGLES_MAX = 16  # streams of one replica that are copied at once
+
 
 @dataclass(frozen=True, slots=True)
 class Field:
@@ -97,18 +99,19 @@ def moves(field: Field, streams: Iterable[Assignment] | None = None) -> Iterator
 
     If no other server fits, a replicated stream loses the replica, as on nats-server, and gets a new one once a
     server fits. It keeps at least two replicas. A single replica on an evacuated server is copied to another server
-    first; it stays if that is away, or none fits. If the server of a single replica was removed and another server
+    first, up to SINGLES_MAX at once; it stays if its server is away, or none fits. If the server of a single replica was removed and another server
     fits, the stream starts there without messages. The load of `field` includes the moves so far, so that not all
     streams go to one server.
     """
     state = field.state
-    going = _going(state)
+    going, singles = _going(state), len(state.moving)
     for stream in by_group(state) if streams is None else streams:
         kept = tuple(node for node in stream.nodes if node not in going)
         if len(kept) == stream.config.num_replicas:
             continue
         if stream.target or (stream.config.num_replicas == 1 and stream.nodes[0] in state.servers):
-            if entry := _single_move(field, stream, going):
+            if singles < SINGLES_MAX and (entry := _single_move(field, stream, going)):
+                singles += 1
                 yield entry
             continue
         try:

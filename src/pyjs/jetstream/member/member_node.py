@@ -509,7 +509,8 @@ class MemberNode:
         if node == self.node and js is not None:
             found = [(yield from streams_report(js, (stream.name,)))]
         else:
-            found = yield from self.questions.gather(stream.account, {node: [stream.name]})
+            asked = {node: [stream.name]} if node in self.online else {}
+            found = yield from self.questions.gather(stream.account, asked)
         return next((each[stream.name] for each in found if stream.name in each), {})
 
     def assigned_here(self, account: str = "", stream: str = "") -> list[Assignment]:

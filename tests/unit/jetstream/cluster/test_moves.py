@@ -14,7 +14,14 @@ from pyjs.jetstream.cluster.entries import (
     StreamDeleted,
     StreamMoved,
 )
-from pyjs.jetstream.cluster.moves import field_of, may_move, moves, updated_nodes, without_replica
+from pyjs.jetstream.cluster.moves import (
+    SINGLES_MAX,
+    field_of,
+    may_move,
+    moves,
+    updated_nodes,
+    without_replica,
+)
 from pyjs.jetstream.cluster.placement import Rules
 from pyjs.jetstream.cluster.state import Outcome
 from pyjs.jetstream.config.stream import Placement
@@ -137,6 +144,19 @@ def test_the_only_replica_is_copied_from_an_evacuated_server_that_is_there(meta:
     assert meta.do(found["T"]).outcome is Outcome.DONE
     assert meta.move("T", 1).outcome is Outcome.DONE
     assert (meta.there("T").nodes, meta.there("T").config.num_replicas) == ((1,), 1)
+
+
+def test_few_streams_of_one_replica_are_copied_at_once(meta: Meta) -> None:
+    for number in range(3 * SINGLES_MAX):
+        meta.create(f"T{number}", 4)
+    meta.do(ServerEvacuating(4, True))
+    for entry in list(moves(field_of(meta.state, "TRIO", ALL))):
+        meta.do(entry)
+    assert len(meta.state.moving) == SINGLES_MAX
+    assert list(moves(field_of(meta.state, "TRIO", ALL))) == []
+    ended = next(iter(meta.state.moving.values()))
+    meta.move(ended.name, ended.target)
+    assert len(list(moves(field_of(meta.state, "TRIO", ALL)))) == 1
 
 
 def test_a_replica_of_a_stream_that_moves_is_not_removed(meta: Meta) -> None:
