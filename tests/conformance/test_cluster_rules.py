@@ -73,6 +73,46 @@ def test_unique_tags_and_the_limit_of_assets_refuse_alike(peers: ThreeServers) -
     assert found == expected
 
 
+SSD = placement("ssd")
+UPDATES: list[tuple[str, dict[str, object]]] = [
+    ("ONE", {"num_replicas": 3, **SSD}),
+    ("ONE", {"num_replicas": 2, **placement("gpu")}),
+    ("ONE", placement("gpu")),
+    ("ONE", placement("gpu", "!ssd")),
+    ("ONE", placement(cluster="X")),
+    ("TWO", {"num_replicas": 2, **placement("gpu")}),
+    ("TWO", {"num_replicas": 2, **placement("!ssd")}),
+    ("TWO", {"num_replicas": 3, **SSD}),
+    ("TWO", {"num_replicas": 1, **placement("az:2")}),
+    ("ANY", {"num_replicas": 3}),
+    # a and b have as many replicated streams as they may
+    ("ONE", {"num_replicas": 2, **SSD}),
+    ("TWO", {"num_replicas": 2, **SSD, "max_msgs": 5}),
+]
+
+
+def test_updates_that_need_other_servers_are_refused_alike(peers: ThreeServers) -> None:
+    asker, ours = Asker(peers.client("a")), Ours("A", rules=RULES)
+    for name in asker.ask("$JS.API.STREAM.NAMES")["streams"] or ():
+        assert told(asker.ask(f"$JS.API.STREAM.DELETE.{name}")) == "ok"
+    made: dict[str, dict[str, object]] = {
+        "ONE": SSD,
+        "TWO": {"num_replicas": 2, **SSD},
+        "ANY": {"num_replicas": 2},
+        **{f"FULL{number}": {"num_replicas": 2, **SSD} for number in range(MAX_HA - 2)},
+    }
+    for name, options in made.items():
+        nodes = tuple(NAMES.index(each) + 1 for each in holders(create(asker, name, **options)["cluster"]))
+        assert ours.do(StreamCreated("A", stored(name, options), nodes)) == "ok"
+    expected, found = [], []
+    for name, options in UPDATES:
+        body = {"name": name, "subjects": [name.lower()], **options}
+        expected.append(told(asker.ask(f"$JS.API.STREAM.UPDATE.{name}", body)))
+        found.append(ours.request("UPDATE", name, **options))
+    peers.release()
+    assert found == expected
+
+
 def test_an_evacuation_moves_the_same_but_a_stream_keeps_two_replicas(peers: ThreeServers) -> None:
     """nats-server takes a replica away from a stream with two, although no other server fits."""
     asker, system = Asker(peers.client("a")), Asker(peers.client("a", **LOGINS["SYS"]))

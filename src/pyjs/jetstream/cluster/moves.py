@@ -99,9 +99,9 @@ def moves(field: Field, streams: Iterable[Assignment] | None = None) -> Iterator
 
     If no other server fits, a replicated stream loses the replica, as on nats-server, and gets a new one once a
     server fits. It keeps at least two replicas. A single replica on an evacuated server is copied to another server
-    first, up to SINGLES_MAX at once; it stays if its server is away, or none fits. If the server of a single replica was removed and another server
-    fits, the stream starts there without messages. The load of `field` includes the moves so far, so that not all
-    streams go to one server.
+    first, up to SINGLES_MAX at once; it stays if its server is away, or none fits. If the server of a single replica
+    was removed and another server fits, the stream starts there without messages. The load of `field` includes the
+    moves so far, so that not all streams go to one server.
     """
     state = field.state
     going, singles = _going(state), len(state.moving)
@@ -110,8 +110,9 @@ def moves(field: Field, streams: Iterable[Assignment] | None = None) -> Iterator
         if len(kept) == stream.config.num_replicas:
             continue
         if stream.target or (stream.config.num_replicas == 1 and stream.nodes[0] in state.servers):
-            if singles < SINGLES_MAX and (entry := _single_move(field, stream, going)):
-                singles += 1
+            is_free = stream.target or singles < SINGLES_MAX
+            if is_free and (entry := _single_move(field, stream, going)):
+                singles += not stream.target
                 yield entry
             continue
         try:
