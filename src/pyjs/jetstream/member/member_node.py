@@ -269,19 +269,23 @@ class MemberNode:
                 self.hand_over(self.meta_group, min(heirs, key=lambda each: each.lag or 0).node)
 
     def _is_awaited(self, account: str, subject: bytes) -> bool:
-        """Return whether a replicated stream, or a consumer of one, takes the messages of a subject."""
+        """Return whether a stream that may have a leader soon, or a consumer of one, takes messages of a subject."""
         text = subject.decode("utf-8", "surrogateescape")
         streams = self.machine.state.accounts.get(account)
         if streams is None:
             return False
         name = stream_in(text, self.options.jetstream.domain)
         if not name:
-            return streams.has_replicated(text)
+            return streams.has_taker(text, self._may_come)
         found = streams.get(name)
-        if found is None or found.config.num_replicas <= 1:
+        if found is None or not self._may_come(found):
             return False
         # A stream that has a leader has all its consumers: nobody will come for this one.
         return not (found.config.subjects and self._has_interest(account, found.config.subjects[0]))
+
+    def _may_come(self, stream: Assignment) -> bool:
+        """Return whether a stream without a leader may have one soon; a single replica may be being moved."""
+        return stream.config.num_replicas > 1 or not self.are_away(stream.nodes)
 
     def _has_interest(self, account: str, subject: str) -> bool:
         js = self.accounts.get(account)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -123,3 +124,20 @@ def test_a_stream_on_a_server_that_is_away_waits_for_it_before_it_moves(net: Jet
     net.ready()
     moved(net, new)
     assert messages(net) == list(range(1, 11))
+
+
+@pytest.mark.parametrize("publisher", TRIO)
+def test_publishers_notice_nothing_of_a_move(net: JetNet, publisher: str) -> None:
+    made(net)
+    client = net.jet(publisher).client()
+    client.send(b"SUB in.p 7000\r\n")
+    net.run(50 * NS_PER_MS)
+    assert "error" not in net.ask(net.jet("c").client(), "STREAM.UPDATE.R", body("b"))
+    sent = 0
+    while holders(net) != [net.jet("b")] or any(groups(server) for server in net.living()):
+        client.send(b"PUB r.p in.p 2\r\nhi\r\n")
+        sent += 1
+        net.run(2 * NS_PER_MS)
+    net.run(3000 * NS_PER_MS)
+    answers = [frame.payload for frame in client.frames() if frame.subject == b"in.p"]
+    assert [json.loads(answer)["seq"] for answer in answers] == list(range(11, 11 + sent))
