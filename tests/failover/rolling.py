@@ -21,7 +21,7 @@ from typing import Any
 from tests.failover.applications import Applications
 from tests.failover.fleet import PATIENCE_S, Fleet, Stuck
 from tests.failover.link import Link
-from tests.failover.reading import messages
+from tests.failover.reading import Stored, messages
 
 FIRST = ("a", "b", "c")
 ADMIN = b'CONNECT {"verbose":false,"headers":true,"no_responders":true,"user":"admin","pass":"admin"}\r\n'
@@ -147,7 +147,7 @@ class Rolling:
             passed = set(range(1, max(seqs, default=0) + 1)) - seqs
             self.violations[f"{kind}: passed over"] += len(passed)
 
-    def _compare(self, acked: dict[str, int], stored: list[tuple[int, str, bytes]]) -> None:
+    def _compare(self, acked: dict[str, int], stored: Stored) -> None:
         """Count acknowledged messages that are not stored under their sequences."""
         found = {payload.decode().strip(): seq for seq, _, payload in stored}
         for name, seq in acked.items():
