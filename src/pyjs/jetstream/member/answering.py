@@ -2,9 +2,9 @@
 
 - The leader of the metadata answers requests about all streams of an account (META) and about unknown streams.
 - The server that holds a stream, or leads it, answers all other requests about the stream and its consumers.
-- If no leader is known, each server holds the request until there is one. After HOLD_NS without a leader, the server
-  of the client refuses it, and all others drop it. A server holds up to HELD_MAX requests; it refuses or drops any
-  further one at once.
+- If no leader is known, each server holds the request until there is one. After HOLD_NS without a leader, or FIRST_NS
+  if there was none since the start, the server of the client refuses it, and all others drop it. A server holds up to
+  HELD_MAX requests; it refuses or drops any further one at once.
 - If all servers of a stream are away, the leader of the metadata refuses requests about it after OFFLINE_NS. If one
   is back before that, it gets the request. A stream that a newer server has created is refused by a server of it.
 - If the leader of a stream changes before it has answered, it passes the request on to the new one; not if the change
@@ -60,6 +60,7 @@ REPEATABLE = frozenset(
     ("CONSUMER.CREATE", "CONSUMER.DURABLE.CREATE", "CONSUMER.DELETE", "CONSUMER.PAUSE", "CONSUMER.UNPIN")
 )
 HOLD_NS = 4 * NS_PER_S
+FIRST_NS = 10 * NS_PER_S  # as on nats-server: the other servers may be about to start
 TAKEN_MAX = 1000  # requests that a server remembers
 HELD_MAX = 1000  # requests that one server holds; more are not held
 PAUSE_NS = 50 * NS_PER_MS  # before a request is passed on
@@ -257,7 +258,8 @@ class Desk:
         """Wait until the answering server is known; return False if it stays unknown."""
         if self._held >= HELD_MAX:
             return False
-        wait_ns = max(self._machine.leaderless_ns() + HOLD_NS - self._turn.now, SHORT_NS)
+        hold_ns = HOLD_NS if self._machine.had_leader else FIRST_NS
+        wait_ns = max(self._machine.leaderless_ns() + hold_ns - self._turn.now, SHORT_NS)
         self._held += 1
         try:
             return (yield from self._waiters.until(is_known, wait_ns))
