@@ -58,11 +58,14 @@ class Reports:
         return stream_cluster(state, name, assigned, self._status(js, stream), self._traffic)
 
     def shown_config(self, js: JetStream, stream: Stream) -> StreamConfig:
-        """Return the configuration of an open stream as clients see it."""
+        """Return the configuration of an open stream, with as many replicas as clients have asked for."""
         assigned = self._member.machine.state.stream(js.account.name, stream.name)
-        if assigned is None or not assigned.target:
-            return stream.config
-        return replace(stream.config, num_replicas=1)
+        wanted = stream.config.num_replicas if assigned is None else assigned.shown_config.num_replicas
+        return (
+            stream.config
+            if wanted == stream.config.num_replicas
+            else replace(stream.config, num_replicas=wanted)
+        )
 
     def away(self, stream: Assignment, now_ns: int) -> dict[str, Any]:
         """Return the info of a stream whose servers are all away; `now_ns` is the wall clock."""
