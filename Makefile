@@ -23,7 +23,7 @@ ARGS ?=
 WORKERS = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 WITHOUT_SPARK = tests raft/tests spark/tests/package/test_wheels.py
 
-.PHONY: help serve test cluster-faults cluster-jetstream cluster-kills cluster-mixed cluster-rolling cluster-linear spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench cluster-bench groups-bench workers-bench startup scaling hostile assets connections doors-bench siege embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings history packaging schemas declarations fuzz soak crash sim asan lag clean
+.PHONY: help serve test cluster-faults cluster-jetstream cluster-kills cluster-mixed cluster-rolling cluster-linear spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench cluster-bench copy-bench groups-bench workers-bench startup scaling hostile assets connections doors-bench siege embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings history packaging schemas declarations fuzz soak crash sim asan lag clean
 .PHONY: cluster raft-wheel raft-check sim-raft raft-bench consensus-bench node-log-bench
 .PHONY: preflight format lint types stubtest layers tidy share
 
@@ -64,7 +64,7 @@ conformance: dev ## every scenario against the real nats-server, none against it
 
 recordings: dev ## record nats-server for scenarios that are new or changed (ARGS="--all pull/")
 	$(PY) -m tests.conformance.harness.recordings $(ARGS)
-	PYJS_CONFORMANCE=record $(PY) -m pytest -q tests/conformance/test_cluster_streams.py
+	PYJS_CONFORMANCE=record $(PY) -m pytest -q tests/conformance/test_cluster_streams.py tests/conformance/test_cluster_operating.py
 
 history: dev ## two thousand random histories of publishes on both servers, each answer and all that is left compared (SEEDS=0-1999)
 	$(PY) -m tests.history --seeds $(or $(SEEDS),0-1999) $(ARGS)
@@ -96,8 +96,8 @@ cluster-faults: dev ## a hundred leaves and joins of a cluster under load, dead 
 cluster-kills: dev ## three servers with JetStream: leaders killed, paused, cut off, under load; everything checked (CYCLES=1000 SERVER=peer FAULTS=kill,power,flip)
 	$(PY) -m tests.failover kills --cycles $(or $(CYCLES),1000) --server $(or $(SERVER),ours) --mode $(or $(MODE),default) $(if $(FAULTS),--faults $(FAULTS)) $(ARGS)
 
-cluster-rolling: dev ## three servers with JetStream restarted one by one, then replaced, under load of nats-py, without an error (ROUNDS=100 SERVER=peer WAYS=term,ldm,replace)
-	$(PY) -m tests.failover.rolling --rounds $(or $(ROUNDS),100) --server $(or $(SERVER),ours) --ways $(or $(WAYS),term,ldm,replace) $(ARGS)
+cluster-rolling: dev ## three servers with JetStream restarted one by one, then replaced, under load of nats-py, without an error (ROUNDS=100 SERVER=peer WAYS=term,ldm,replace,evacuate)
+	$(PY) -m tests.failover.rolling --rounds $(or $(ROUNDS),100) --server $(or $(SERVER),ours) --ways $(or $(WAYS),term,ldm,replace,evacuate) $(ARGS)
 
 cluster-mixed: dev ## an hour of kills, stops, pauses, partitions, full disks and jumping clocks at random, under load; needs root (MINUTES=5 SERVER=peer SEED=2 REPORT=file.md)
 	$(PY) -m tests.failover kills --cycles 1000000 --minutes $(or $(MINUTES),60) --server $(or $(SERVER),ours) --seed $(or $(SEED),1) --faults kill,stop,pause,isolate,mute,split,clock,full $(if $(REPORT),--markdown $(REPORT)) $(ARGS)
@@ -140,6 +140,9 @@ consensus-bench: build ## three nodes of a replicated group in one process: proc
 cluster-bench: build ## three servers of a cluster beside three nats-servers (ARGS="--rounds 5 --only reqrep")
 	$(PY) benchmarks/cluster.py $(ARGS)
 
+copy-bench: build ## a replica added to a large stream under load: publish waits before and during the copy (ARGS="--mb 10240 --dir DIRECTORY")
+	$(PY) benchmarks/copy_replica.py $(ARGS)
+
 groups-bench: build ## 10,000 replicated streams on three servers: memory, idle, a lost server, lists (ARGS="lists --count 1000 --only peer")
 	$(PY) benchmarks/groups.py $(ARGS)
 
@@ -175,7 +178,7 @@ peer-suite: dev ## other clients' own tests: NATS_PY=<checkout> NATS_C=<built ch
 	$(PY) -m tests.peer_suite $(if $(NATS_PY),--nats-py $(NATS_PY)) $(if $(NATS_C),--nats-c $(NATS_C)) $(ARGS)
 
 cli-walk: dev $(if $(PYJS_NATS_CLI),,build/bin/nats) ## one walk with the nats command; Go builds it, or PYJS_NATS_CLI=<program>
-	PYJS_REQUIRE=peer,cli PYJS_NATS_CLI=$(or $(PYJS_NATS_CLI),$(CURDIR)/build/bin/nats) $(PY) -m pytest tests/conformance/test_cli.py tests/conformance/test_cli_operators.py $(ARGS)
+	PYJS_REQUIRE=peer,cli PYJS_NATS_CLI=$(or $(PYJS_NATS_CLI),$(CURDIR)/build/bin/nats) $(PY) -m pytest tests/conformance/test_cli.py tests/conformance/test_cli_operators.py tests/conformance/test_cli_cluster.py $(ARGS)
 
 build/bin/nats:
 	mkdir -p build/natscli

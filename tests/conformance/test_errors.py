@@ -16,6 +16,7 @@ _ANSWER = (
     "the API of another account has to answer nonsense, see tests/unit/jetstream/mirror/test_consumer_link.py"
 )
 _CLUSTER = "only three servers answer it, see test_cluster_jetstream.py and test_cluster_rules.py"
+_OPERATING = "only three servers answer it, see test_cluster_operating.py"
 NOT_PROVOKED = {
     errcodes.STREAM_DELETE: _DISK,
     errcodes.STREAM_GENERAL: "a defect of ours: tests/unit/jetstream/test_faults.py plants some",
@@ -37,6 +38,9 @@ NOT_PROVOKED = {
     errcodes.CLUSTER_SERVER_NOT_MEMBER: _CLUSTER,
     errcodes.PEER_REMAP_FAILED: _CLUSTER,
     errcodes.STREAM_MOVE_AND_SCALE: _CLUSTER,
+    errcodes.STREAM_MOVE_IN_PROGRESS: "a move is soon over, see tests/unit/jetstream/member/test_moving.py",
+    errcodes.STREAM_OFFLINE: _OPERATING,
+    errcodes.CONSUMER_OFFLINE: _OPERATING,
     errcodes.CONSUMER_REPLICAS_EXCEEDS_STREAM: "no stream of one server has more than one replica",
     errcodes.CONSUMER_REPLICAS_SHOULD_MATCH_STREAM: "no stream of one server has more than one replica",
 }

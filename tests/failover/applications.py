@@ -19,6 +19,7 @@ from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, KeyValueConfig, RetentionPolicy, StorageType, StreamConfig
 
 STREAM, BUCKET = "LOAD", "SETTINGS"
+ALONE = "ALONE"  # a stream with one replica
 REST_S = 0.05  # between two operations of one application
 WINDOW = 10  # messages published without waiting for the answers
 ANSWER_S = 5.0  # as of a publish in nats-py
@@ -32,8 +33,9 @@ SEEN_MAX = 200
 class Applications:
     """All applications, and what they have seen."""
 
-    def __init__(self, urls: list[str]) -> None:
+    def __init__(self, urls: list[str], *, with_alone: bool = False) -> None:
         self._urls = urls
+        self.with_alone = with_alone
         self._clients: list[Client] = []
         self._stop = asyncio.Event()
         self.done: Counter[str] = Counter()  # operations without an error
@@ -43,7 +45,7 @@ class Applications:
         self.notes: Counter[str] = Counter()  # what an application handles itself
         self.slowest_s: dict[str, float] = {}
         self.slow: Counter[str] = Counter()  # operations that took longer than SLOW_S
-        self.acked: dict[str, int] = {}  # id of a message -> sequence
+        self.acked: dict[str, dict[str, int]] = {STREAM: {}, ALONE: {}}  # id of a message -> sequence
         self.sent = 0
         self.delivered: dict[str, set[int]] = {"pull": set(), "push": set()}
 
@@ -62,6 +64,9 @@ class Applications:
         context = (await self.connect()).jetstream()
         stream = StreamConfig(STREAM, subjects=["load.>"], num_replicas=3, retention=RetentionPolicy.LIMITS)
         await _patiently(lambda: context.add_stream(stream))
+        if self.with_alone:
+            alone = StreamConfig(ALONE, subjects=["alone.>"], num_replicas=1)
+            await _patiently(lambda: context.add_stream(alone))
         await _patiently(
             lambda: context.create_key_value(KeyValueConfig(BUCKET, replicas=3, storage=StorageType.FILE))
         )
@@ -75,7 +80,9 @@ class Applications:
         await self._listen()
         async with asyncio.TaskGroup() as group:
             for number in range(2):
-                group.create_task(self._work("publish", self._publisher(f"s{number}")))
+                group.create_task(self._work("publish", self._publisher(STREAM, f"s{number}")))
+            if self.with_alone:
+                group.create_task(self._work("publish_alone", self._publisher(ALONE, "alone")))
             group.create_task(self._work("publish_async", self._bulk_publisher()))
             group.create_task(self._work("pull", self._puller()))
             group.create_task(self._work("kv", self._keeper()))
@@ -116,13 +123,13 @@ class Applications:
         self.sent += 1
         return f"{prefix}-{self.sent}"
 
-    async def _publisher(self, prefix: str) -> Callable[[], Awaitable[Any]]:
+    async def _publisher(self, stream: str, prefix: str) -> Callable[[], Awaitable[Any]]:
         context = (await self.connect()).jetstream()
 
         async def publish() -> None:
             name = self._next_id(prefix)
-            ack = await context.publish(f"load.{prefix}", name.ljust(SIZE).encode())
-            self.acked[name] = ack.seq
+            ack = await context.publish(f"{stream.lower()}.{prefix}", name.ljust(SIZE).encode())
+            self.acked[stream][name] = ack.seq
 
         return publish
 
@@ -139,7 +146,7 @@ class Applications:
                 if isinstance(ack, BaseException):
                     self._failed("publish_async", ack)
                 else:
-                    self.acked[name] = ack.seq
+                    self.acked[STREAM][name] = ack.seq
 
         return publish
 

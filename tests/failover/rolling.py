@@ -2,7 +2,8 @@
 
 A restart ends a server with SIGTERM or in lame duck mode, starts it again, and waits for its /healthz before the next
 one. A replacement starts a server with a new name and an empty store, removes the old one from the cluster, and ends
-it when its replicas have moved. The applications must see no error, and everything acknowledged must be there.
+it when its replicas have moved; with `evacuate` they move before it is removed. The applications must see no error,
+and everything acknowledged must be there.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tests.failover.applications import STREAM, Applications
+from tests.failover.applications import Applications
 from tests.failover.fleet import PATIENCE_S, Fleet, Stuck
 from tests.failover.link import Link
-from tests.failover.reading import messages
+from tests.failover.reading import Stored, messages
 
 FIRST = ("a", "b", "c")
-WAYS = ("term", "ldm", "replace")
 ADMIN = b'CONNECT {"verbose":false,"headers":true,"no_responders":true,"user":"admin","pass":"admin"}\r\n'
+REPLACING = ("replace", "evacuate")
 REST_S = 0.5  # after a server is well again
 
 
@@ -57,8 +58,8 @@ class Rolling:
 
     async def _round(self, way: str) -> None:
         for name in self._fleet.names[: self._servers]:
-            if way == "replace":
-                await self._replace(name)
+            if way in REPLACING:
+                await self._replace(name, evacuated=way == "evacuate")
             else:
                 self.applications.phase = f"{way} of {name}"
                 await (self._fleet.stop(name) if way == "term" else self._fleet.retire(name))
@@ -68,33 +69,38 @@ class Rolling:
             await self._fleet.healthy(*self._fleet.names)
             await asyncio.sleep(REST_S)
 
-    async def _replace(self, old: str) -> None:
+    async def _replace(self, old: str, *, evacuated: bool) -> None:
         """Add a server, wait until it belongs to the cluster, remove another one."""
         fleet = self._fleet
         self._count += 1
         new = f"n{self._count}"
         fleet.add(new)
+        self.applications.phase = f"start of {new}"
         await fleet.start(new)
         await fleet.healthy(new)
         keeper = next(name for name in fleet.names if name not in (old, new))
         link = Link("127.0.0.1", fleet.servers[keeper].port, ADMIN)
         link.begin()
         try:
-            await self._remove(link, old)
-            await self._until_left(old)
+            for name in ("SERVER.EVACUATE", "SERVER.REMOVE") if evacuated else ("SERVER.REMOVE",):
+                self.applications.phase = f"{name} of {old}"
+                await self._told(link, name, old)
+                await self._until_left(old)
         finally:
             await link.end()
+        self.applications.phase = f"end of {old}, which was removed"
         await fleet.retire(old)
         fleet.remove(old)
 
-    async def _remove(self, link: Link, old: str) -> None:
+    async def _told(self, link: Link, name: str, old: str) -> None:
+        """Repeat a request about a server until it succeeds."""
         deadline = time.monotonic() + PATIENCE_S
         told: dict[str, Any] = {}
         while not told.get("success"):
             if time.monotonic() > deadline:
-                raise Stuck(f"{old} is not removed: {told}")
+                raise Stuck(f"{name} of {old}: {told}")
             await asyncio.sleep(0.1)  # between two requests
-            told = await link.api("SERVER.REMOVE", {"peer": old})
+            told = await link.api(name, {"peer": old})
 
     async def _until_left(self, old: str) -> None:
         """Wait until no stream has a replica on a server."""
@@ -111,14 +117,18 @@ class Rolling:
 
     @staticmethod
     def _has_left(old: str, told: dict[str, Any]) -> bool:
-        clusters = [each["cluster"] for each in told.get("streams") or []]
+        infos = told.get("streams") or []
         members = [
-            [each.get("leader"), *(peer["name"] for peer in each.get("replicas", []))] for each in clusters
+            [info["cluster"].get("leader"), *(peer["name"] for peer in info["cluster"].get("replicas", []))]
+            for info in infos
         ]
         return (
-            bool(clusters)
+            bool(infos)
             and not told.get("missing")
-            and all(len(each) == 3 and old not in each for each in members)
+            and all(
+                len(each) == info["config"]["num_replicas"] and old not in each
+                for info, each in zip(infos, members, strict=True)
+            )
         )
 
     async def _check(self) -> None:
@@ -128,15 +138,21 @@ class Rolling:
         try:
             while not link.is_up:
                 await asyncio.sleep(0.05)  # a connection attempt
-            found = {payload.decode().strip(): seq for seq, _, payload in await messages(link, STREAM)}
+            for stream, acked in self.applications.acked.items():
+                if acked:
+                    self._compare(acked, await messages(link, stream))
         finally:
             await link.end()
-        for name, seq in self.applications.acked.items():
-            if found.get(name) != seq:
-                self.violations["acked lost" if name not in found else "moved"] += 1
         for kind, seqs in self.applications.delivered.items():
             passed = set(range(1, max(seqs, default=0) + 1)) - seqs
             self.violations[f"{kind}: passed over"] += len(passed)
+
+    def _compare(self, acked: dict[str, int], stored: Stored) -> None:
+        """Count acknowledged messages that are not stored under their sequences."""
+        found = {payload.decode().strip(): seq for seq, _, payload in stored}
+        for name, seq in acked.items():
+            if found.get(name) != seq:
+                self.violations["acked lost" if name not in found else "moved"] += 1
 
     def report(self) -> dict[str, Any]:
         """Return the figures for JSON."""
@@ -149,7 +165,7 @@ class Rolling:
             "slowest ms": {name: round(each * 1000) for name, each in seen.slowest_s.items()},
             "notes": dict(seen.notes),
             "first errors": seen.seen,
-            "acked": len(seen.acked),
+            "acked": {stream: len(acked) for stream, acked in seen.acked.items() if acked},
             "violations": {name: count for name, count in self.violations.items() if count},
         }
 
@@ -164,7 +180,9 @@ async def roll(
         fleet.add(*FIRST)
         await fleet.start(*FIRST)
         await fleet.healthy(*FIRST)
-        rolling = Rolling(fleet, Applications(fleet.urls), servers)
+        # A stream with one replica has no other server while its own restarts.
+        applications = Applications(fleet.urls, with_alone=set(ways) == {"evacuate"})
+        rolling = Rolling(fleet, applications, servers)
         try:
             await rolling.go(rounds, ways)
         except Stuck as error:
@@ -181,7 +199,7 @@ def main() -> int:
     parser.add_argument("--server", choices=("ours", "peer"), default="ours")
     parser.add_argument("--mode", choices=("default", "always"), default="default")
     parser.add_argument("--rounds", type=int, default=10, help="each over all servers")
-    parser.add_argument("--ways", default="term,ldm", help="term, ldm, replace: taken in turns")
+    parser.add_argument("--ways", default="term,ldm", help="term, ldm, replace, evacuate: taken in turns")
     parser.add_argument(
         "--dir", type=Path, help="scratch directory, which stays; a temporary one is the default"
     )

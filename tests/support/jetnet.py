@@ -72,6 +72,7 @@ class JetNet(SimNet):
         super().__init__(seed)
         self.directory = directory
         self._requests = count(1)
+        self.tags: dict[str, tuple[str, ...]] = {}  # of servers that begin
         for number, name in enumerate(TRIO, 1):
             self.hosts[name] = f"10.0.0.{number}"
 
@@ -80,6 +81,7 @@ class JetNet(SimNet):
         options = Options(server_name=name)
         options.cluster.name, options.cluster.port = "SIM", PORT
         options.cluster.routes = tuple(RouteUrl(self.hosts[each], PORT, "", "") for each in TRIO)
+        options.server_tags = self.tags.get(name, ())
         options.jetstream.enabled = True
         options.jetstream.store_dir = str(self.directory / name)
         options.jetstream.max_memory = options.jetstream.max_storage = 1 << 30

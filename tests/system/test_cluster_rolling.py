@@ -1,4 +1,4 @@
-"""Servers of a cluster restarted one by one under load of nats-py: no application sees an error."""
+"""Servers of a cluster restarted or replaced one by one under load of nats-py: no application sees an error."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.failover.rolling import roll
 pytestmark = pytest.mark.timeout(300)  # seconds: starts of servers on a busy machine
 
 
-@pytest.mark.parametrize("way", ["term", "ldm"])
-def test_a_server_restarts_without_an_error_for_applications(tmp_path: Path, way: str) -> None:
+@pytest.mark.parametrize("way", ["term", "ldm", "replace", "evacuate"])
+def test_a_server_restarts_or_is_replaced_without_an_error_for_applications(tmp_path: Path, way: str) -> None:
     figures = asyncio.run(roll("ours", "default", tmp_path, 1, [way], servers=1))
     assert figures["rounds"] == {way: 1}
     assert figures["violations"] == {}

@@ -168,6 +168,8 @@ CONSUMER_INVALID_DELIVER_SUBJECT = _code(10112, 400, "invalid push consumer deli
 STREAM_MAX_BYTES_REQUIRED = _code(10113, 400, "account requires a stream config to have max bytes set")
 CONSUMER_MAX_REQUEST_EXPIRES_TOO_SMALL = _code(10115, 400, "consumer max request expires needs to be >= 1ms")
 CONSUMER_MAX_DELIVER_BACKOFF = _code(10116, 400, "max deliver is required to be > length of backoff values")
+STREAM_OFFLINE = _code(10118, 500, "stream is offline")
+CONSUMER_OFFLINE = _code(10119, 500, "consumer is offline")
 NO_LIMITS = _code(10120, 400, "no JetStream default or applicable tiered limit present")
 CONSUMER_MAX_PENDING_ACK_EXCESS = _code(
     10121, 400, "consumer max ack pending exceeds system limit of {limit}"
@@ -176,6 +178,7 @@ STREAM_MAX_STREAM_BYTES_EXCEEDED = _code(
     10122, 400, "stream max bytes exceeds account limit max stream bytes"
 )
 STREAM_MOVE_AND_SCALE = _code(10123, 400, "can not move and scale a stream in a single update")
+STREAM_MOVE_IN_PROGRESS = _code(10124, 400, "stream move already in progress")
 CONSUMER_MAX_REQUEST_BATCH_EXCEEDED = _code(
     10125, 400, "consumer max request batch exceeds server limit of {limit}"
 )

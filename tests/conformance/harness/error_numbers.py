@@ -14,7 +14,7 @@ from .process import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "errors.md"
 FIRST, LAST = 10002, 10228  # every number between them is one of nats-server 2.15.1
-CLUSTER = "JetStream in a cluster"
+CLUSTER = "clusters of this server do not need it"
 DEAD = "nats-server 2.15 has the number and never answers it"
 TEMPLATES = "stream templates were removed from nats-server"
 
@@ -32,10 +32,8 @@ NOT_ANSWERED = [
     NotAnswered(*row)
     for row in (
         (10004, 503, "incomplete results", DEAD),
-        (10005, 400, "{err}", CLUSTER),
         (10006, 500, "JetStream not in clustered mode", CLUSTER),
         (10007, 500, "JetStream cluster not assigned to this server", CLUSTER),
-        (10008, 503, "JetStream system temporarily unavailable", CLUSTER),
         (10009, 500, "JetStream cluster can not handle request", CLUSTER),
         (10011, 400, "tags placement not supported for operation", DEAD),
         (
@@ -49,7 +47,6 @@ NOT_ANSWERED = [
         (10033, 400, "stream mirrors can not contain filtered subjects", DEAD),
         (10035, 503, "account not found", "only requests to move streams in a cluster"),
         (10036, 503, "not currently supported in clustered mode", DEAD),
-        (10040, 400, "peer not a member", CLUSTER),
         (10041, 500, "{err}", CLUSTER),
         (
             10042,
@@ -57,7 +54,6 @@ NOT_ANSWERED = [
             "JetStream unable to subscribe to restore snapshot {subject}: {err}",
             "the server's own subscription never fails",
         ),
-        (10044, 400, "server is not a member of the cluster", CLUSTER),
         (10048, 500, "{err}", CLUSTER),
         (
             10053,
@@ -78,7 +74,6 @@ NOT_ANSWERED = [
         (10068, 404, "template not found", TEMPLATES),
         (10072, 500, "JetStream unable to open temp storage for restore", DEAD),
         (10073, 400, "template name in subject does not match request", TEMPLATES),
-        (10075, 503, "peer remap failed", CLUSTER),
         (
             10076,
             503,
@@ -117,10 +112,6 @@ NOT_ANSWERED = [
         ),
         (10114, 400, "consumer max request batch needs to be > 0", "negative numbers count as the default"),
         (10117, 500, "subject details would exceed maximum allowed", DEAD),
-        (10118, 500, "stream is offline", CLUSTER),
-        (10119, 500, "consumer is offline", CLUSTER),
-        (10123, 400, "can not move and scale a stream in a single update", CLUSTER),
-        (10124, 400, "stream move already in progress", CLUSTER),
         (10129, 400, "stream reconfiguration not in progress", CLUSTER),
         (
             10158,
@@ -174,10 +165,8 @@ MIDDLE = """
 
 
 def answered() -> list[errcodes.ErrorCode]:
-    """Return the errors of this server, by number, without those of clusters, which it cannot be in yet."""
-    prepared = {row.err_code for row in NOT_ANSWERED if row.reason == CLUSTER}
+    """Return the errors of this server, by number."""
     rows = [row for row in vars(errcodes).values() if isinstance(row, errcodes.ErrorCode)]
-    rows = [row for row in rows if row.err_code not in prepared]
     return sorted(rows, key=lambda row: row.err_code)
 
 

@@ -47,6 +47,11 @@ class Stage:
 
     def both(self, scene: Scene, name: str) -> tuple[Any, Any]:
         """Play a scene; return what clients of ours saw, and what clients of nats-servers did."""
+        peer = self.peer(scene, name)
+        return self.played("ours", scene), peer
+
+    def peer(self, scene: Scene, name: str) -> Any:
+        """Return what clients of nats-servers saw, now or when it was recorded."""
         kept = self._kept().get(name)
         is_live = kept is None or MODE in ("live", "record") or is_chosen(name, commit_of_tree(), LIVE_EVERY)
         peer = self.played("peer", scene) if is_live else kept
@@ -54,7 +59,7 @@ class Stage:
             self._keep(name, peer)
         elif is_live and kept is not None:
             assert peer == kept, f"record {name} again: make recordings"
-        return self.played("ours", scene), peer
+        return peer
 
     def played(self, kind: str, scene: Scene) -> Any:
         """Return what clients of one kind of servers saw."""

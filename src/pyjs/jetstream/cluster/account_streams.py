@@ -9,7 +9,7 @@ from pyjs.jetstream.config.choices import FILE, MEMORY
 from pyjs.subjects.overlap import SubjectTree, at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pyjs.jetstream.cluster.assignments import Assignment
     from pyjs.jetstream.cluster.entries import Bounds
@@ -34,12 +34,12 @@ class AccountStreams:
         """Return a stream, or None if there is none."""
         return self._streams.get(name)
 
-    def has_replicated(self, subject: str) -> bool:
-        """Return whether a stream with several replicas takes the messages of a subject."""
+    def has_taker(self, subject: str, counts: Callable[[Assignment], bool]) -> bool:
+        """Return whether a stream for which `counts` is true takes the messages of a subject."""
         if not at_once(self._subjects.overlapping(subject)):
             return False
         for each in self:
-            if each.config.num_replicas > 1:
+            if counts(each):
                 tree = SubjectTree()
                 for taken in each.config.subjects:
                     tree.add(taken, each.name)

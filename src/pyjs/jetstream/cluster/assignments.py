@@ -19,7 +19,7 @@ from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.names import is_valid_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
     from typing import Any
 
     from pyjs.jetstream.cluster.fields import Row
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 REPLICAS_MAX = 5
 GROUP_MAX = (1 << 63) - 1
 INDEX_MAX = (1 << 64) - 1
+CONFIG_ERROR = (
+    "decoding error: json",
+    "unsupported - config error",
+)  # of one nats-server, and of those of a cluster
 
 
 class Replica(NamedTuple):
@@ -62,11 +66,19 @@ class Assignment:
     ended: int = 0
     # It was built from an archive on the server of its first replica, which has not opened it yet.
     is_built: bool = False
+    # The server to which a stream of one replica moves; the stream has two replicas until the copy is complete. 0: it
+    # does not move.
+    target: int = 0
 
     @property
     def config(self) -> StreamConfig:
         """The known options."""
         return self.stored.config
+
+    @property
+    def shown_config(self) -> StreamConfig:
+        """The options as clients see them: a stream that moves has one replica."""
+        return replace(self.config, num_replicas=1) if self.target else self.config
 
     @property
     def name(self) -> str:
@@ -100,11 +112,19 @@ class Assignment:
         replicas = tuple(stay.get(node) or Replica(node, newest) for node in nodes)
         return replace(self, replicas=replicas, newest=newest)
 
+    def moving(self, nodes: tuple[int, ...], target: int) -> Assignment:
+        """Return a stream of one replica that gets a second one, on `target`."""
+        return replace(self.regrouped(nodes), stored=with_replicas(self.stored, len(nodes)), target=target)
+
+    def moved(self) -> Assignment:
+        """Return a stream that moves without its first replica: the copy is complete."""
+        return replace(self.regrouped((self.target,)), stored=with_replicas(self.stored, 1), target=0)
+
     def to_row(self) -> list[Any]:
         """Return the values to pack."""
         replicas = [list(each) for each in self.replicas]
         head = [self.account, self.group, self.revision, self.created_ns]
-        return [*head, replicas, self.newest, self.ended, self.is_built, self.stored.values]
+        return [*head, replicas, self.newest, self.ended, self.is_built, self.target, self.stored.values]
 
 
 def add_load(load: dict[int, Load], config: StreamConfig, nodes: Iterable[int], count: int = 1) -> None:
@@ -140,12 +160,20 @@ def take_assignment(row: Row, *, may_be_short: bool = False) -> Assignment:
     newest = row.number("newest", 1, INCARNATION_MAX)
     ended = 0 if may_be_short and row.left < 2 else row.number("ended", 0, GROUP_MAX)
     is_built = False if may_be_short and row.left < 2 else row.flag("is_built")
+    target = 0 if may_be_short else row.number("target", 0, NODE_MAX)
     stored = take_config(row)
     row.end()
     nodes = {each.node for each in replicas}
     if not replicas or len(nodes) < len(replicas) or max(each.incarnation for each in replicas) > newest:
         raise BadRow(f"replicas of {row.what} are none, two on one server, or newer than {newest}")
-    return Assignment(account, group, revision, created_ns, replicas, newest, stored, ended, is_built)
+    check_target(row, target, nodes)
+    return Assignment(account, group, revision, created_ns, replicas, newest, stored, ended, is_built, target)
+
+
+def check_target(row: Row, target: int, nodes: Collection[int]) -> None:
+    """Refuse a move to a server that is not one of two servers of its stream. Raises BadRow."""
+    if target and (target not in nodes or len(nodes) != 2):
+        raise BadRow(f"target of {row.what} is not one of two servers of the stream")
 
 
 def _take_replica(row: Row) -> Replica:
@@ -157,6 +185,12 @@ def _take_replica(row: Row) -> Replica:
 def stored_config(config: StreamConfig) -> StoredConfig:
     """Return the stored form of a configuration that this server created."""
     return StoredConfig(to_meta(config), config)
+
+
+def with_replicas(stored: StoredConfig, replicas: int) -> StoredConfig:
+    """Return a configuration with another number of replicas."""
+    values = {**stored.values, "num_replicas": replicas}
+    return StoredConfig(values, replace(stored.config, num_replicas=replicas), stored.offline)
 
 
 def take_config(row: Row) -> StoredConfig:
@@ -175,4 +209,5 @@ def take_config(row: Row) -> StoredConfig:
         raise BadRow(f"config of {row.what} has no name or no storage")
     if not 1 <= config.num_replicas <= REPLICAS_MAX:
         raise BadRow(f"config of {row.what} has {config.num_replicas} replicas")
-    return StoredConfig(values, config, newer.reason if newer is not None else "")
+    reason = newer.reason if newer is not None else ""
+    return StoredConfig(values, config, reason.replace(*CONFIG_ERROR))

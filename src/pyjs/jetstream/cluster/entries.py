@@ -22,6 +22,7 @@ from pyjs.jetstream.cluster.assignments import (
     INDEX_MAX,
     REPLICAS_MAX,
     StoredConfig,
+    check_target,
     take_config,
 )
 from pyjs.jetstream.cluster.fields import BadRow, Row, pack, unpack
@@ -199,6 +200,7 @@ class StreamUpdated:
     stored: StoredConfig
     nodes: tuple[int, ...]
     bounds: Bounds = Bounds()
+    target: int = 0  # the server to which the only replica moves
 
     def fields(self) -> list[Any]:
         """Return the values to pack."""
@@ -209,33 +211,40 @@ class StreamUpdated:
             self.stored.values,
             list(self.nodes),
             *_bounds_row(self.bounds),
+            self.target,
         ]
 
     @classmethod
     def take(cls, row: Row) -> Self:
         """Return the entry in a row. Raises BadRow."""
         account, seen = row.text("account"), _take_seen(row)
-        return cls(account, *seen, take_config(row), _take_nodes(row), _take_bounds(row))
+        config, nodes, bounds = take_config(row), _take_nodes(row), _take_bounds(row)
+        return cls(account, *seen, config, nodes, bounds, _take_target(row, nodes))
 
 
 @dataclass(frozen=True, slots=True)
 class StreamMoved:
-    """Other servers hold a stream from now on."""
+    """Other servers hold a stream from now on.
+
+    With a `target`, the only replica begins to move there; the end of that move names the target as the only server.
+    """
 
     account: str
     name: str
     group: int
     revision: int
     nodes: tuple[int, ...]
+    target: int = 0
 
     def fields(self) -> list[Any]:
         """Return the values to pack."""
-        return [self.account, self.name, self.group, self.revision, list(self.nodes)]
+        return [self.account, self.name, self.group, self.revision, list(self.nodes), self.target]
 
     @classmethod
     def take(cls, row: Row) -> Self:
         """Return the entry in a row. Raises BadRow."""
-        return cls(row.text("account"), row.text("name"), *_take_seen(row), _take_nodes(row))
+        account, name, seen, nodes = row.text("account"), row.text("name"), _take_seen(row), _take_nodes(row)
+        return cls(account, name, *seen, nodes, _take_target(row, nodes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,6 +387,12 @@ def _take_seen(row: Row) -> tuple[int, int]:
 
 def _take_nodes(row: Row) -> tuple[int, ...]:
     return row.numbers("nodes", REPLICAS_MAX, 1, NODE_MAX)
+
+
+def _take_target(row: Row, nodes: tuple[int, ...]) -> int:
+    target = row.number("target", 0, NODE_MAX)
+    check_target(row, target, nodes)
+    return target
 
 
 def _bounds_row(bounds: Bounds) -> list[Any]:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from pyjs.jetstream.cluster.state import MetaState
     from pyjs.jetstream.config.stream import StreamConfig
 
+SINGLES_MAX = 16  # streams of one replica that are copied at once
+
 
 @dataclass(frozen=True, slots=True)
 class Field:
@@ -70,9 +72,10 @@ def without_replica(field: Field, stream: Assignment, node: int) -> StreamMoved:
     """Return the entry that moves a stream's replica away from a server, for an operator.
 
     Raises:
-        ApiError: 10040, the server has no replica; 10075, no other server fits.
+        ApiError: 10040, the server has no replica; 10075, no other server fits; 10124, its only replica moves.
     """
     errcodes.CLUSTER_PEER_NOT_MEMBER.raise_if(node not in stream.nodes)
+    errcodes.STREAM_MOVE_IN_PROGRESS.raise_if(stream.target)
     kept = tuple(each for each in stream.nodes if each != node)
     try:
         nodes = field.place(stream.config, kept, (node,))
@@ -95,18 +98,23 @@ def moves(field: Field, streams: Iterable[Assignment] | None = None) -> Iterator
     """Yield the entries that move streams, all or some, away from removed or evacuated servers.
 
     If no other server fits, a replicated stream loses the replica, as on nats-server, and gets a new one once a
-    server fits. It keeps at least two replicas; a single replica on an evacuated server stays. If the server of a
-    single replica was removed and another server fits, the stream starts there without messages. The load of `field`
-    includes the moves so far, so that not all streams go to one server.
+    server fits. It keeps at least two replicas. A single replica on an evacuated server is copied to another server
+    first, up to SINGLES_MAX at once; it stays if its server is away, or none fits. If the server of a single replica
+    was removed and another server fits, the stream starts there without messages. The load of `field` includes the
+    moves so far, so that not all streams go to one server.
     """
     state = field.state
-    going = _going(state)
+    going, singles = _going(state), len(state.moving)
     for stream in by_group(state) if streams is None else streams:
         kept = tuple(node for node in stream.nodes if node not in going)
         if len(kept) == stream.config.num_replicas:
             continue
-        if stream.config.num_replicas == 1 and stream.nodes[0] in state.servers:
-            continue  # nothing copies its messages to another server
+        if stream.target or (stream.config.num_replicas == 1 and stream.nodes[0] in state.servers):
+            is_free = stream.target or singles < SINGLES_MAX
+            if is_free and (entry := _single_move(field, stream, going)):
+                singles += not stream.target
+                yield entry
+            continue
         try:
             nodes = field.place(stream.config, kept, going)
         except ApiError:
@@ -115,6 +123,20 @@ def moves(field: Field, streams: Iterable[Assignment] | None = None) -> Iterator
             continue
         add_load(field.load, stream.config, set(nodes) - set(kept))
         yield StreamMoved(stream.account, stream.name, stream.group, stream.revision, nodes)
+
+
+def _single_move(field: Field, stream: Assignment, going: set[int]) -> StreamMoved | None:
+    """Return the entry that begins to move the only replica of a stream, or moves it to another server instead."""
+    first = next(node for node in stream.nodes if node != stream.target)
+    if first not in field.rules.online or stream.target not in {0, *going}:
+        return None
+    config = stream.shown_config
+    try:
+        (target,) = field.place(config, (), going | {first})
+    except ApiError:
+        return None
+    add_load(field.load, config, (target,))
+    return StreamMoved(stream.account, stream.name, stream.group, stream.revision, (first, target), target)
 
 
 def by_group(state: MetaState) -> list[Assignment]:

@@ -100,6 +100,12 @@ def _group(state: MetaState, cluster: str, group: str, status: GroupStatus, acco
     return out | ({"replicas": rows} if rows else {})
 
 
+def away_cluster(state: MetaState, cluster: str, stream: Assignment) -> dict[str, Any]:
+    """Return the `cluster` object of a stream whose servers are all away, as lists have it."""
+    peers = [PeerStatus(node, False, 0, is_offline=True) for node in stream.nodes]
+    return {"name": cluster, "raft_group": stream.raft_group, "replicas": replica_rows(state, peers)}
+
+
 def replica_rows(state: MetaState, peers: Iterable[PeerStatus]) -> list[dict[str, Any]]:
     """Return the `replicas` of a report, in the order of the names."""
     rows = [_replica_row(name_of(state, peer.node), peer) for peer in peers]

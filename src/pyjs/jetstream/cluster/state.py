@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.cluster.account_streams import AccountStreams
-from pyjs.jetstream.cluster.assignments import INDEX_MAX, Assignment, Replica, add_load
+from pyjs.jetstream.cluster.assignments import INDEX_MAX, Assignment, Replica, add_load, with_replicas
 from pyjs.jetstream.cluster.changes import ServerChange, StreamChange
 from pyjs.jetstream.cluster.entries import (
     AccountPurged,
@@ -91,6 +91,9 @@ class MetaState:
         self.accounts: dict[str, AccountStreams] = {}  # only those that have streams
         self.load: dict[int, Load] = {}  # of all streams, by server; only servers that hold one
         self.uneven: set[int] = set()  # groups of streams with fewer or more servers than replicas
+        self.moving: dict[
+            int, Assignment
+        ] = {}  # by group: streams of one replica on their way to another server
 
     def streams(self) -> Iterator[Assignment]:
         """Yield all streams."""
@@ -221,15 +224,22 @@ class MetaState:
     def _stream_updated(self, entry: StreamUpdated, time_ns: int) -> Applied:
         seen = Seen(entry.account, entry.stored.config.name, entry.group, entry.revision)
         old = self._as_seen(seen)
-        if old is None or not self._are_there(entry.nodes, old):
+        if old is None or not self._are_there(entry.nodes, old) or old.target not in (0, entry.target):
             return STALE
-        self.check_update(entry.account, entry.stored, entry.bounds)
-        return self._changed(old, replace(old.regrouped(entry.nodes), stored=entry.stored))
+        wanted = with_replicas(entry.stored, 1) if entry.target else entry.stored
+        self.check_update(entry.account, wanted, entry.bounds)
+        return self._changed(
+            old, replace(old.regrouped(entry.nodes), stored=entry.stored, target=entry.target)
+        )
 
     def _stream_moved(self, entry: StreamMoved, time_ns: int) -> Applied:
         old = self._as_seen(Seen(entry.account, entry.name, entry.group, entry.revision))
         if old is None or not self._are_there(entry.nodes, old):
             return STALE
+        if entry.target:
+            return self._changed(old, old.moving(entry.nodes, entry.target))
+        if old.target:
+            return self._changed(old, old.moved()) if entry.nodes == (old.target,) else STALE
         return self._changed(old, self._on(entry.nodes, old))
 
     def _replica_lost(self, entry: ReplicaLost, time_ns: int) -> Applied:
@@ -312,6 +322,9 @@ class MetaState:
         self.accounts.setdefault(new.account, AccountStreams()).put(new)
         if old is not None:
             self.uneven.discard(old.group)
+            self.moving.pop(old.group, None)
+        if new.target:
+            self.moving[new.group] = new
         if len(new.replicas) == new.config.num_replicas:
             self.uneven.discard(new.group)
         else:
@@ -322,6 +335,7 @@ class MetaState:
         streams = self.accounts[old.account]
         streams.remove(old.name)
         self.uneven.discard(old.group)
+        self.moving.pop(old.group, None)
         add_load(self.load, old.config, old.nodes, -1)
         if not len(streams):
             del self.accounts[old.account]

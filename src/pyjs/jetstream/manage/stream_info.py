@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from orjson import Fragment
 
+    from pyjs.jetstream.config.stream import StreamConfig
     from pyjs.store.index.filter import StoreFilter
     from pyjs.store.store import StreamStore
 
@@ -70,7 +71,10 @@ def stream_info(
     cluster: bool = False,
 ) -> dict[str, Any]:
     """Return a StreamInfo; `listed` leaves out the fields that only STREAM.INFO shows."""
-    config = stream.config if listed else stream.config.with_server_metadata()
+    config = stream.config
+    if js.shared.member is not None:
+        config = js.shared.member.reports.shown_config(js, stream)
+    config = config if listed else config.with_server_metadata()
     out: dict[str, Any] = {
         "config": as_json(config),
         "created": time_text(stream.created_ns),
@@ -90,6 +94,18 @@ def stream_info(
         out |= js.shared.member.reports.alternates(js, stream)
     out["ts"] = time_text(js.shared.clock.wall_ns())
     return out
+
+
+def away_info(config: StreamConfig, created_ns: int, cluster: dict[str, Any], now_ns: int) -> dict[str, Any]:
+    """Return the StreamInfo of a stream whose servers are all away, as lists show it; `now_ns` is the wall clock."""
+    state = {"messages": 0, "bytes": 0, "first_seq": 0, "first_ts": time_text(0), "last_seq": 0}
+    return {
+        "config": as_json(config),
+        "created": time_text(created_ns),
+        "state": {**state, "last_ts": time_text(0), "consumer_count": 0},
+        "cluster": cluster,
+        "ts": time_text(now_ns),
+    }
 
 
 def inflow_report(js: JetStream, stream: Stream) -> dict[str, Any]:

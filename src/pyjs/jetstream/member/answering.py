@@ -2,9 +2,11 @@
 
 - The leader of the metadata answers requests about all streams of an account (META) and about unknown streams.
 - The server that holds a stream, or leads it, answers all other requests about the stream and its consumers.
-- If no leader is known, each server holds the request until there is one. After HOLD_NS without a leader, the server
-  of the client refuses it, and all others drop it. A server holds up to HELD_MAX requests; it refuses or drops any
-  further one at once.
+- If no leader is known, each server holds the request until there is one. After HOLD_NS without a leader, or FIRST_NS
+  if there was none since the start, the server of the client refuses it, and all others drop it. A server holds up to
+  HELD_MAX requests; it refuses or drops any further one at once.
+- If all servers of a stream are away, the leader of the metadata refuses requests about it after OFFLINE_NS. If one
+  is back before that, it gets the request. A stream that a newer server has created is refused by a server of it.
 - If the leader of a stream changes before it has answered, it passes the request on to the new one; not if the change
   that the request wants may have been made, and must not be made twice.
 - A request may come after the leader has died and before the others notice. They remember for a moment what they
@@ -28,7 +30,7 @@ from pyjs.jetstream import errcodes
 from pyjs.jetstream.errcodes import LeaderChanged
 from pyjs.jetstream.member.keeper import Key
 from pyjs.jetstream.member.notes import Order
-from pyjs.jetstream.member.questions import Recent
+from pyjs.jetstream.member.questions import OFFLINE_NS, Recent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from pyjs.core.sink import Turn
     from pyjs.jetstream.api.endpoint import Endpoint
     from pyjs.jetstream.api.router import Router
+    from pyjs.jetstream.cluster.assignments import Assignment
+    from pyjs.jetstream.errcodes import ApiError
     from pyjs.jetstream.member.keeper import Keeper
     from pyjs.jetstream.member.meta_machine import MetaMachine
     from pyjs.jetstream.member.meta_requests import MetaRequests
@@ -71,6 +75,7 @@ REPEATABLE = frozenset(
     )
 )
 HOLD_NS = 4 * NS_PER_S
+FIRST_NS = 10 * NS_PER_S  # as on nats-server: the other servers may be about to start
 HELD_MAX = 1000  # requests that one server holds; more are not held
 LEFT_NS = NS_PER_S  # for which a request is remembered that is left to a leader: longer than its silence is unnoticed
 LEFT_MAX = 1000  # such requests
@@ -203,7 +208,36 @@ class Desk:
         if self._passed.remove(request):
             return None
         self._taken.add(request)
+        if self._refusal(router, endpoint, args) is not None:
+            return self._refuse_steps(router, request, endpoint, args)
         return router.work(request, self._requests.own(endpoint), args)
+
+    def _refusal(self, router: Router, endpoint: Endpoint, args: tuple[str, ...]) -> ApiError | None:
+        """Return the refusal of a request to a stream that no server of this version can serve now, or None."""
+        if router.js is None or endpoint.words in META or not args:
+            return None
+        stream = self._machine.state.stream(router.account.name, args[0])
+        if stream is None:
+            return None
+        if self._is_away(stream):
+            is_consumer = endpoint.words.startswith("CONSUMER.") and len(args) > 1
+            return (errcodes.CONSUMER_OFFLINE if is_consumer else errcodes.STREAM_OFFLINE).error()
+        reason = stream.stored.offline
+        return errcodes.STREAM_OFFLINE_REASON.error(err=reason) if reason else None
+
+    def _is_away(self, stream: Assignment) -> bool:
+        """Return whether no server of a stream answers."""
+        return self._node not in stream.nodes and self._questions.are_away(stream.nodes)
+
+    def _refuse_steps(
+        self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
+    ) -> Generator[Step, None, None]:
+        """Refuse a request, unless a server of its stream is back within OFFLINE_NS: it has not got the request."""
+        refusal = partial(self._refusal, router, endpoint, args)
+        error, lost = refusal(), LeaderChanged()
+        is_back = yield from self._waiters.until(lambda: refusal() is None, OFFLINE_NS)
+        if not (is_back and (yield from self.pass_on(router, request, endpoint, args, lost))):
+            router.refuse(request, endpoint, error or lost)
 
     def _later(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
@@ -276,6 +310,7 @@ class Desk:
         if self._taken.has(request.subject, request.reply):
             return
         self._passed.add(request)
+        yield from self._waiters.until_heard(router.account, order.reply)
         if self._place(router, endpoint, args) is Place.HERE:
             yield from router.work(request, self._requests.own(endpoint), args)
             return
@@ -301,7 +336,8 @@ class Desk:
         """
         if self._held >= HELD_MAX:
             return False
-        wait_ns = wait_ns or max(self._machine.leaderless_ns() + HOLD_NS - self._turn.now, SHORT_NS)
+        hold_ns = HOLD_NS if self._machine.had_leader else FIRST_NS
+        wait_ns = wait_ns or max(self._machine.leaderless_ns() + hold_ns - self._turn.now, SHORT_NS)
         self._held += 1
         try:
             return (yield from self._waiters.until(is_known, wait_ns))
@@ -314,10 +350,13 @@ class Desk:
         if not self._keeper.is_caught_up:
             return Place.UNKNOWN
         stream = self._machine.state.stream(router.account.name, args[0])
-        if stream is None:
+        if stream is None or self._is_away(stream):
             return self._of_leader()
         if self._node not in stream.nodes:
             return Place.ELSEWHERE
+        if stream.stored.offline:
+            others = stream.nodes[: stream.nodes.index(self._node)]
+            return Place.HERE if self._questions.are_away(others) else Place.ELSEWHERE
         if not self._keeper.is_settled(Key(stream.account, stream.name)):
             return Place.UNKNOWN
         opened, replicated = router.js.streams.get(args[0]), router.js.shared.replicated

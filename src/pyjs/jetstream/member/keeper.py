@@ -11,6 +11,7 @@ stays and is reported.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -244,18 +245,31 @@ class Keeper:
         """Remove a stream that an entry has removed; report one that is here for an unknown reason."""
         gone = [(each, old) for each, old in self._removed.items() if each[0] == key]
         for each, old in gone:
-            is_other = wanted is not None and (
-                old.created_ns != wanted.created_ns
-                or old.group not in (wanted.group, wanted.ended)
-                or (old.group != wanted.group and wanted.incarnation_on(self._node) > 1)
-            )
-            if wanted is None or is_other:
-                yield from self._remove_one(js, key, old)
+            stale = self._stale(js, old, wanted)
+            if stale is not None:
+                yield from self._remove_one(js, key, stale)
             del self._removed[each]
         left, replicated = js.streams.get(key.name), js.shared.replicated
         is_leaving = left is not None and replicated is not None and replicated.is_replica(left)
         if wanted is None and left is not None and not is_leaving:
             self._report_strange(key)
+
+    def _stale(self, js: JetStream, old: Assignment, wanted: Assignment | None) -> Assignment | None:
+        """Return what to remove of an assignment that an entry has removed, or None if what is here is wanted.
+
+        The entries are applied again at a start: since then the stream may have come back to this server.
+        """
+        if wanted is None or old.created_ns != wanted.created_ns:
+            return old
+        replicated, is_copy = js.shared.replicated, wanted.incarnation_on(self._node) > 1
+        group = 0 if replicated is None else replicated.group_here(js, old.name)
+        if group:
+            is_stale = group != wanted.group and (group != wanted.ended or is_copy)
+            return replace(old, group=group) if is_stale else None
+        if old.name in js.streams:  # without a group: as wanted, unless the messages come from other servers
+            return old if is_copy else None
+        is_known = old.group in (wanted.group, wanted.ended) and not (is_copy and old.group != wanted.group)
+        return None if is_known else old
 
     def _remove_one(self, js: JetStream, key: Key, old: Assignment) -> Generator[Step, None, None]:
         present = self._machine.state.stream(*key)
@@ -265,6 +279,10 @@ class Keeper:
             from pyjs.jetstream.mirror import sourcing  # imported with the first copy
 
             sourcing.leave(js, old.name, old.created_ns, sourcing.sources_of(old.config))
+        if key.name in js.offline:
+            from pyjs.jetstream.manage import streams
+
+            yield from streams.delete(js, key.name)
         replicated = js.shared.replicated
         if replicated is not None and (old.config.num_replicas > 1 or replicated.has_group(js, old)):
             self._opened.pop(key, None)

@@ -35,7 +35,7 @@ from pyjs.jetstream.member.meta_machine import MetaMachine, Proposal
 from pyjs.jetstream.member.meta_requests import PASSED_ON, MetaRequests
 from pyjs.jetstream.member.operators import Operators
 from pyjs.jetstream.member.orders import Orders
-from pyjs.jetstream.member.questions import Questions
+from pyjs.jetstream.member.questions import Questions, streams_report
 from pyjs.jetstream.member.reporting import Reports
 from pyjs.jetstream.member.restores import WORDS, Restores
 from pyjs.jetstream.member.waiters import Waiters
@@ -45,6 +45,7 @@ from pyjs.jetstream.replication.streams import ReplicatedStreams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
+    from typing import Any
 
     from pyjs.base.disk import Disk
     from pyjs.config.options import Options
@@ -221,6 +222,7 @@ class MemberNode:
             group.describe_steps(),
             group.follow_steps(),
             self.operators.move_steps(),
+            self.operators.end_move_steps(),
         ]
         if not is_known:
             steady.append(group.found_steps())
@@ -272,19 +274,23 @@ class MemberNode:
                 self.hand_over(self.meta_group, min(heirs, key=lambda each: each.lag or 0).node)
 
     def _is_awaited(self, account: str, subject: bytes) -> bool:
-        """Return whether a replicated stream, or a consumer of one, takes the messages of a subject."""
+        """Return whether a stream that may have a leader soon, or a consumer of one, takes messages of a subject."""
         text = subject.decode("utf-8", "surrogateescape")
         streams = self.machine.state.accounts.get(account)
         if streams is None:
             return False
         name = stream_in(text, self.options.jetstream.domain)
         if not name:
-            return streams.has_replicated(text)
+            return streams.has_taker(text, self._may_come)
         found = streams.get(name)
-        if found is None or found.config.num_replicas <= 1:
+        if found is None or not self._may_come(found):
             return False
         # A stream that has a leader has all its consumers: nobody will come for this one.
         return not (found.config.subjects and self._has_interest(account, found.config.subjects[0]))
+
+    def _may_come(self, stream: Assignment) -> bool:
+        """Return whether a stream without a leader may have one soon; a single replica may be being moved."""
+        return stream.config.num_replicas > 1 or not self.are_away(stream.nodes)
 
     def _has_interest(self, account: str, subject: str) -> bool:
         js = self.accounts.get(account)
@@ -503,6 +509,20 @@ class MemberNode:
         self.waiters.notify()
 
     # -- reports -----------------------------------------------------------------------------------------------
+
+    def are_away(self, nodes: tuple[int, ...]) -> bool:
+        """Return whether none of some servers answers."""
+        return self.node not in nodes and self.questions.are_away(nodes)
+
+    def report_of(self, stream: Assignment, node: int) -> Generator[Step, None, dict[str, Any]]:
+        """Return what a server reports about a stream; nothing if it does not answer in time."""
+        js = self.accounts.get(stream.account)
+        if node == self.node and js is not None:
+            found = [(yield from streams_report(js, (stream.name,)))]
+        else:
+            asked = {node: [stream.name]} if node in self.online else {}
+            found = yield from self.questions.gather(stream.account, asked)
+        return next((each[stream.name] for each in found if stream.name in each), {})
 
     def assigned_here(self, account: str = "", stream: str = "") -> list[Assignment]:
         """Return the streams that the metadata has on this server: all, those of an account, or one."""

@@ -16,7 +16,7 @@ from pyjs.jetstream.api.account import info as account_info
 from pyjs.jetstream.api.endpoint import Counted
 from pyjs.jetstream.api.streams import LIST_PAGE, NAMES_PAGE, page_of
 from pyjs.jetstream.cluster.answers import list_plan, matching
-from pyjs.jetstream.cluster.assignments import Assignment, stored_config
+from pyjs.jetstream.cluster.assignments import Assignment, stored_config, with_replicas
 from pyjs.jetstream.cluster.entries import Bounds, StreamCreated, StreamDeleted, StreamUpdated
 from pyjs.jetstream.cluster.moves import field_of, updated_nodes, without_replica
 from pyjs.jetstream.cluster.placement import Rules
@@ -25,7 +25,7 @@ from pyjs.jetstream.config import stream_requests
 from pyjs.jetstream.config.choices import FILE
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.member.notes import Order
-from pyjs.jetstream.member.questions import streams_report, usage_report
+from pyjs.jetstream.member.questions import OFFLINE_NS, streams_report, usage_report
 from pyjs.jetstream.member.restores import WORDS
 from pyjs.jetstream.rules import sources as source_rules
 from pyjs.jetstream.rules import stream as stream_rules
@@ -112,27 +112,52 @@ class MetaRequests:
         return self._pass_on(call, "STREAM.CREATE", applied)
 
     def _update(self, call: ApiCall) -> MaybeSteps:
-        """Update the configuration of a stream."""
+        """Update the configuration of a stream, and move it if its new placement wants other servers."""
         js, account = call.js, call.js.account.name
         request = stream_requests.read_stream(call.body, js.options.strict)
         config = request.config.with_required_level()
         config = yield from self._checked(js, config, request.pedantic)
         errcodes.STREAM_MISMATCH.raise_if(config.name != call.args[0])
-        bounds, state = bounds_of(js, config), self._member.machine
+        bounds = bounds_of(js, config)
+        errcodes.STREAM_OFFLINE.raise_if(not (yield from self._is_reachable(account, config.name)))
 
         def decide() -> Entry:
             old = self._assigned(account, config.name)
-            new = stored_config(stream_rules.check_update(old.config, config))
-            state.state.check_update(account, new, bounds)
-            nodes = updated_nodes(self.field(), old, new.config, self._leader_of(js, old))
-            errcodes.STREAM_UPDATE.raise_if(
-                nodes != old.nodes and len(old.nodes) == len(nodes) == 1,
-                err="this version moves no stream of a single replica",
-            )
-            return StreamUpdated(account, old.group, old.revision, new, nodes, bounds)
+            new = stored_config(stream_rules.check_update(old.shown_config, config))
+            self._member.machine.state.check_update(account, new, bounds)
+            nodes, target = self._updated_nodes(js, old, new.config)
+            stored = with_replicas(new, len(nodes)) if target else new
+            return StreamUpdated(account, old.group, old.revision, stored, nodes, bounds, target)
 
         applied = yield from self._agree(decide)
         return self._pass_on(call, "STREAM.UPDATE", applied)
+
+    def _updated_nodes(
+        self, js: JetStream, old: Assignment, config: StreamConfig
+    ) -> tuple[tuple[int, ...], int]:
+        """Return the servers of a stream whose configuration becomes `config`, and the target of a move, or 0.
+
+        Raises:
+            ApiError: no servers fit, or another move is under way.
+        """
+        if old.target:
+            is_move = config.placement is not None and config.placement != old.config.placement
+            errcodes.STREAM_MOVE_IN_PROGRESS.raise_if(is_move or config.num_replicas != 1)
+            return old.nodes, old.target
+        nodes = updated_nodes(self.field(), old, config, self._leader_of(js, old))
+        if len(old.nodes) == len(nodes) == 1 and nodes != old.nodes:
+            return old.nodes + nodes, nodes[0]
+        return nodes, 0
+
+    def _is_reachable(self, account: str, name: str) -> Generator[Step, None, bool]:
+        """Return whether a server of a stream answers, or there is no such stream; wait for it for a moment."""
+        member = self._member
+
+        def is_so() -> bool:
+            stream = member.machine.state.stream(account, name)
+            return stream is None or not member.are_away(stream.nodes)
+
+        return (yield from member.waiters.until(is_so, OFFLINE_NS))
 
     def _delete(self, call: ApiCall) -> MaybeSteps:
         """Delete a stream."""
@@ -299,8 +324,11 @@ class MetaRequests:
         infos = yield from streams_report(js, tuple(plan.here))
         for report in (yield from member.questions.gather(js.account.name, plan.elsewhere)):
             infos |= report
-        names = [each.name for each in page]
+        names, now_ns = [each.name for each in page], js.shared.clock.wall_ns()
         missing = [name for name in names if name not in infos]
+        infos |= {
+            each.name: member.reports.away(each, now_ns) for each in page if member.are_away(each.nodes)
+        }
         out: JsonDict = {"total": len(found), "offset": offset, "limit": LIST_PAGE}
         out["streams"] = [infos[name] for name in names if name in infos]
         if missing:

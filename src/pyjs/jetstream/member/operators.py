@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyjs.base.clock import NS_PER_MS
 from pyjs.base.nuid import short_hash
 from pyjs.jetstream import errcodes
-from pyjs.jetstream.cluster.entries import AccountPurged, ServerEvacuating, ServerRemoved
+from pyjs.jetstream.cluster.entries import AccountPurged, ServerEvacuating, ServerRemoved, StreamMoved
 from pyjs.jetstream.cluster.moves import by_group, may_move, moves
 from pyjs.jetstream.cluster.placement import successor
 from pyjs.jetstream.config import stream_requests
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyjs.consensus.status import GroupStatus
     from pyjs.core.chore import Step
     from pyjs.jetstream.api.endpoint import ApiCall, MaybeSteps
+    from pyjs.jetstream.cluster.assignments import Assignment
     from pyjs.jetstream.cluster.entries import Entry
     from pyjs.jetstream.config.json_strict import Struct
     from pyjs.jetstream.member.member_node import MemberNode
@@ -160,6 +161,28 @@ class Operators:
                     yield from member.propose(entry)
                 yield None
             yield from member.waiters.until(lambda: False, PAUSE_NS)
+
+    def end_move_steps(self) -> Generator[Step, None, None]:
+        """While this server leads, end the moves of single replicas whose copies are complete; never ends."""
+        member, machine = self._member, self._member.machine
+        while True:
+            yield from member.waiters.until(lambda: machine.leads and machine.state.moving)
+            for stream in list(machine.state.moving.values()):
+                if not stream.is_built and (yield from self._is_copied(stream)):
+                    place = stream.account, stream.name, stream.group, stream.revision
+                    yield from member.propose(StreamMoved(*place, (stream.target,)))
+            yield from member.waiters.until(lambda: False, PAUSE_NS)
+
+    def _is_copied(self, stream: Assignment) -> Generator[Step, None, bool]:
+        """Return whether the leader of a stream that moves reports its other replica as current."""
+        member, servers = self._member, self._member.machine.state.servers
+        for node in stream.nodes:
+            report = yield from member.report_of(stream, node)
+            cluster = report.get("cluster", {})
+            if node in servers and cluster.get("leader") == servers[node].name:
+                rows = cluster.get("replicas", ())
+                return len(rows) == 1 and rows[0]["current"]
+        return False
 
     def _moves_from(self, seen: object) -> bool:
         """Return whether the situation differs from `seen`, so that further streams may have to move."""

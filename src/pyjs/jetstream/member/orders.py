@@ -12,10 +12,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyjs.base.clock import NS_PER_MS, NS_PER_S
+from pyjs.base.clock import NS_PER_S
 from pyjs.core.sink import Request
 from pyjs.jetstream.member.keeper import Key
 from pyjs.jetstream.member.notes import Answered
+from pyjs.jetstream.member.waiters import LOOK_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -32,10 +33,8 @@ if TYPE_CHECKING:
     from pyjs.jetstream.member.waiters import Waiters
 
 WAIT_NS = 8 * NS_PER_S  # for the stream; after that no client waits for the answer
-INTEREST_NS = NS_PER_S  # for the news that the client waits for an answer
 OTHERS_NS = NS_PER_S  # for the other servers of a stream that cannot be opened here
 EARLY_MAX = 256  # answers that are known before their orders
-LOOK_NS = 10 * NS_PER_MS
 
 
 class Orders:
@@ -86,7 +85,7 @@ class Orders:
         try:
             is_mine = yield from self._decide(js, order, name)
             if is_mine:
-                yield from self._know_client(js, order.reply)
+                yield from self._waiters.until_heard(js.account, order.reply)
         finally:
             is_open = self._open.get(name) is order
             if is_open:
@@ -166,13 +165,6 @@ class Orders:
         if stream is None or order.replicas == 1 or order.words == "STREAM.DELETE":
             return []
         return [node for node in stream.nodes if node != self._node]
-
-    def _know_client(self, js: JetStream, reply: bytes) -> Generator[Step, None, None]:
-        """Wait until this server knows the subscriber of the reply; its interest arrives on another connection."""
-        for _ in range(INTEREST_NS // LOOK_NS):
-            if not reply or js.account.has_interest(reply):
-                return
-            yield from self._waiters.until(lambda: js.account.has_interest(reply), LOOK_NS)
 
     def _fields(self, order: Order, call: ApiCall) -> dict[str, Any]:
         """Return the fields of the answer. Raises ApiError: the stream could not be opened, changed or removed."""

@@ -16,7 +16,7 @@ from pyjs.jetstream.config.choices import FILE, MEMORY
 from pyjs.jetstream.member.notes import Question, Reply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Generator, Iterable, Mapping
     from typing import Any
 
     from pyjs.core.chore import Step
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.member.waiters import Waiters
 
 ANSWER_NS = 2 * NS_PER_S
+OFFLINE_NS = 500 * NS_PER_MS  # for a server of a stream, before a request to the stream is refused
 TAKEN = "?"  # instead of a stream, before a request of which another server asks whether it is answered here
 TAKEN_NS = 200 * NS_PER_MS
 STEP = 16  # streams reported in one turn: half a millisecond
@@ -84,6 +85,10 @@ class Questions:
         asked = {node: names for node in nodes if node in self._online}
         found = yield from self.gather(account, asked, TAKEN_NS)
         return any(each.get("taken") for each in found)
+
+    def are_away(self, nodes: Iterable[int]) -> bool:
+        """Return whether none of some servers answers; this server is none of them."""
+        return self._online.isdisjoint(nodes)
 
     def gather(
         self, account: str, names: Mapping[int, list[str]], wait_ns: int = ANSWER_NS

@@ -10,6 +10,7 @@ from pyjs.jetstream.cluster.reports import (
     ConsumerName,
     GroupStatus,
     PeerStatus,
+    away_cluster,
     consumer_cluster,
     meta_cluster,
     stream_cluster,
@@ -18,6 +19,8 @@ from pyjs.jetstream.cluster.reports import (
 if TYPE_CHECKING:
     from typing import Any
 
+    from pyjs.jetstream.cluster.assignments import Assignment
+    from pyjs.jetstream.config.stream import StreamConfig
     from pyjs.jetstream.consumer.consumer import Consumer
     from pyjs.jetstream.manage.engine import JetStream
     from pyjs.jetstream.member.member_node import MemberNode
@@ -53,6 +56,24 @@ class Reports:
         if assigned is None:
             return {"name": name, "leader": js.shared.server_name}
         return stream_cluster(state, name, assigned, self._status(js, stream), self._traffic)
+
+    def shown_config(self, js: JetStream, stream: Stream) -> StreamConfig:
+        """Return the configuration of an open stream, with as many replicas as clients have asked for."""
+        assigned = self._member.machine.state.stream(js.account.name, stream.name)
+        wanted = stream.config.num_replicas if assigned is None else assigned.shown_config.num_replicas
+        return (
+            stream.config
+            if wanted == stream.config.num_replicas
+            else replace(stream.config, num_replicas=wanted)
+        )
+
+    def away(self, stream: Assignment, now_ns: int) -> dict[str, Any]:
+        """Return the info of a stream whose servers are all away; `now_ns` is the wall clock."""
+        from pyjs.jetstream.manage.stream_info import away_info  # imported with the first stream
+
+        member = self._member
+        cluster = away_cluster(member.machine.state, member.options.cluster.name, stream)
+        return away_info(stream.shown_config, stream.created_ns, cluster, now_ns)
 
     def alternates(self, js: JetStream, stream: Stream) -> dict[str, Any]:
         """Return `alternates`: a stream and its mirrors; empty if it has none."""

@@ -9,12 +9,18 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pyjs.base.clock import NS_PER_MS, NS_PER_S
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from pyjs.base.timers import Timers
+    from pyjs.core.account import Account
     from pyjs.core.chore import Chore, Step
     from pyjs.core.sink import Turn
+
+INTEREST_NS = NS_PER_S  # for the news that a client waits for an answer
+LOOK_NS = 10 * NS_PER_MS  # between two looks at what has no notification
 
 
 class Waiters:
@@ -49,6 +55,16 @@ class Waiters:
         finally:
             timer.cancel()
         return True
+
+    def until_heard(self, account: Account, reply: bytes) -> Generator[Step, None, None]:
+        """Wait until this server knows the subscriber of a reply, up to INTEREST_NS.
+
+        The interest of a client of another server arrives on another connection than its request.
+        """
+        for _ in range(INTEREST_NS // LOOK_NS):
+            if not reply or account.has_interest(reply):
+                return
+            yield from self.until(lambda: account.has_interest(reply), LOOK_NS)
 
     def _park(self, chore: Chore, mine: list[Chore] | None = None) -> None:
         self._waiting[chore] = None

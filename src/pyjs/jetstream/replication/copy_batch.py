@@ -178,6 +178,11 @@ def answer(group: int, number: int, upto: int, records: bytes, state: State | No
     return batches
 
 
+def is_end(batches: list[list[bytes]]) -> bool:
+    """Return whether an answer ends a copy."""
+    return bool(batches) and batches[0][0][1] == Kind.END
+
+
 def _checksum(head: bytes, part: bytes) -> int:
     digest = xxh3_64(head)
     digest.update(part)

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 RETRY_NS = 5 * NS_PER_S  # before a replica that has failed is opened again
 COPYING_NS = NS_PER_S  # after its last question a replica copies no more
+ENDING_NS = 200 * NS_PER_MS  # after the answer that ends its copy
 # Before the first replica of a new stream stands for election: the others open it too.
 STAND_NS = 30 * NS_PER_MS
 STANDS = 4  # attempts
@@ -215,8 +216,12 @@ class ReplicatedStreams:
                 index = self._consensus.status(machine.group).applied
                 applied = index, machine.term_at(index)
                 stream = machine.stream
-        for parts in serve(stream, question, applied):
+        batches = serve(stream, question, applied)
+        for parts in batches:
             self._peers.send(node, parts)
+        if copy_batch.is_end(batches) and (question.group, node) in self._copying:
+            ends_ns = self._shared.clock.now_ns() + ENDING_NS - COPYING_NS
+            self._copying[question.group, node] = ends_ns, question.have
 
     def _has_let_go(self, machine: StreamMachine | None, node: int) -> bool:
         """Return whether this node leads the stream, and its group has removed the replica on `node`."""
@@ -396,6 +401,13 @@ class ReplicatedStreams:
                 and is_settled(machine.assignment, found)
             ):
                 self.ended.append(machine.assignment)
+
+    def group_here(self, js: JetStream, name: str) -> int:
+        """Return the group of the replica of a stream on this server, open or not; 0: there is none."""
+        machine, parked = self._machines.get((js.account.name, name)), js.parked.get(name)
+        if machine is not None:
+            return machine.group
+        return 0 if parked is None else parked.store.group
 
     def has_group(self, js: JetStream, assignment: Assignment) -> bool:
         """Return whether a replica of the stream's group is or was on this server."""

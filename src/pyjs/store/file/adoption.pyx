@@ -94,7 +94,7 @@ cdef list count(Catalogue catalogue, SegmentContents c, Segment* s):
     s.dead = <uint64_t*> calloc((s.cap >> 6) + 1, 8)
     if s.dead == NULL:
         raise MemoryError
-    if s.locals != NULL:            # every entry is a message, intact and in order
+    if s.locals != NULL and s.n:    # every entry is a message, intact and in order
         first, ts = s.entries, c.last_ts
     i = s.n if s.locals != NULL else 0
     while i < s.n:

@@ -14,7 +14,14 @@ from pyjs.jetstream.cluster.entries import (
     StreamDeleted,
     StreamMoved,
 )
-from pyjs.jetstream.cluster.moves import field_of, may_move, moves, updated_nodes, without_replica
+from pyjs.jetstream.cluster.moves import (
+    SINGLES_MAX,
+    field_of,
+    may_move,
+    moves,
+    updated_nodes,
+    without_replica,
+)
 from pyjs.jetstream.cluster.placement import Rules
 from pyjs.jetstream.cluster.state import Outcome
 from pyjs.jetstream.config.stream import Placement
@@ -120,6 +127,50 @@ def test_the_only_replica_stays_where_it_is_if_nothing_fits(meta: Meta) -> None:
     meta.do(ServerEvacuating(3, True))
     found = {each.name: each.nodes for each in moves(field_of(meta.state, "TRIO", Rules(online={3})))}
     assert found == {"S": (1, 2)}
+
+
+def test_the_only_replica_is_copied_from_an_evacuated_server_that_is_there(meta: Meta) -> None:
+    meta.create("T", 3)
+    meta.do(ServerEvacuating(3, True))
+    away = Rules(online={1, 2, 4, 5})
+    assert [each.name for each in moves(field_of(meta.state, "TRIO", away))] == ["S"]
+    found = {each.name: each for each in moves(field_of(meta.state, "TRIO", ALL))}
+    assert (found["T"].nodes, found["T"].target) == ((3, 5), 5)
+    meta.do(found["T"])
+    assert [each.name for each in moves(field_of(meta.state, "TRIO", ALL))] == ["S"]
+    meta.do(ServerRemoved(5))
+    found = {each.name: each for each in moves(field_of(meta.state, "TRIO", ALL))}
+    assert (found["T"].nodes, found["T"].target) == ((3, 1), 1)
+    assert meta.do(found["T"]).outcome is Outcome.DONE
+    assert meta.move("T", 1).outcome is Outcome.DONE
+    assert (meta.there("T").nodes, meta.there("T").config.num_replicas) == ((1,), 1)
+
+
+def test_few_streams_of_one_replica_are_copied_at_once(meta: Meta) -> None:
+    for number in range(3 * SINGLES_MAX):
+        meta.create(f"T{number}", 4)
+    meta.do(ServerEvacuating(4, True))
+    for entry in list(moves(field_of(meta.state, "TRIO", ALL))):
+        meta.do(entry)
+    assert len(meta.state.moving) == SINGLES_MAX
+    assert list(moves(field_of(meta.state, "TRIO", ALL))) == []
+    meta.do(ServerRemoved(5))  # the target of some
+    again = list(moves(field_of(meta.state, "TRIO", ALL)))
+    assert again
+    assert {each.name for each in again} <= {each.name for each in meta.state.moving.values()}
+    for entry in again:
+        meta.do(entry)
+    ended = next(iter(meta.state.moving.values()))
+    meta.move(ended.name, ended.target)
+    assert len(list(moves(field_of(meta.state, "TRIO", ALL)))) == 1
+
+
+def test_a_replica_of_a_stream_that_moves_is_not_removed(meta: Meta) -> None:
+    meta.create("T", 3)
+    old = meta.there("T")
+    meta.do(StreamMoved(A, "T", old.group, old.revision, (3, 4), 4))
+    with pytest.raises(ApiError, match="10124"):
+        without_replica(field_of(meta.state, "TRIO", ALL), meta.there("T"), 3)
 
 
 def test_a_replicated_stream_is_not_reduced_to_one_server(meta: Meta) -> None:

@@ -24,6 +24,7 @@ from pyjs.jetstream.cluster.entries import (
     StreamMoved,
     StreamOpened,
     StreamRestored,
+    StreamUpdated,
     UnknownEntry,
     encode,
 )
@@ -352,7 +353,7 @@ def test_a_stream_with_options_of_a_newer_server_is_offline_and_keeps_its_place(
     row[3]["newest_option"] = 5
     meta.state.apply(2, 0, msgpack.packb(row))
     meta.log.append(b"")
-    assert meta.there("S").stored.offline == 'decoding error: json: unknown field "newest_option"'
+    assert meta.there("S").stored.offline == 'unsupported - config error: unknown field "newest_option"'
     assert meta.there("S").stored.values["newest_option"] == 5
     assert err_code(meta.create("T", 1, subjects=("a.b",))) == 10065
     assert err_code(meta.create("S", 1, subjects=("a.>",))) == 10058
@@ -452,3 +453,34 @@ def test_a_restored_stream_stays_or_is_removed_as_its_server_reports() -> None:
             assert not meta.there("S").is_built
             assert meta.do(StreamOpened(A, "S", group, False)).outcome is Outcome.STALE
             meta.do(StreamDeleted(A, "S", group))
+
+
+def test_a_stream_that_moves_has_two_replicas_and_shows_one() -> None:
+    meta = Meta(1, 2, 3)
+    meta.create("S", 1, max_bytes=100)
+    old = meta.there("S")
+    bounds = Bounds(max_bytes=150)  # for one replica
+    config = stored("S", num_replicas=2, max_bytes=100, max_msgs=5)
+    moves = StreamUpdated(A, old.group, old.revision, config, (1, 2), bounds, 2)
+    assert meta.do(moves).outcome is Outcome.DONE
+    moving = meta.there("S")
+    assert [each.incarnation for each in moving.replicas] == [1, 2]
+    assert (moving.config.num_replicas, moving.shown_config.num_replicas) == (2, 1)
+    assert meta.state.moving == {old.group: moving}
+    assert decode_snapshot(encode_snapshot(meta.state)).moving == meta.state.moving
+    assert meta.move("S", 1).outcome is Outcome.STALE
+    assert meta.update("S", max_msgs=7).outcome is Outcome.STALE
+    assert meta.move("S", 2).outcome is Outcome.DONE
+    moved = meta.there("S")
+    assert (moved.nodes, moved.config.num_replicas, moved.target) == ((2,), 1, 0)
+    assert moved.group == old.group
+    assert meta.state.moving == {}
+
+
+def test_a_stream_that_moves_and_is_deleted_moves_no_more() -> None:
+    meta = Meta(1, 2)
+    meta.create("S", 1)
+    old = meta.there("S")
+    meta.do(StreamMoved(A, "S", old.group, old.revision, (1, 2), 2))
+    meta.do(StreamDeleted(A, "S", old.group))
+    assert meta.state.moving == {}

@@ -125,7 +125,7 @@ def test_without_a_majority_requests_are_refused_after_a_while(net: JetNet) -> N
 
 def test_a_server_that_waits_for_the_others_holds_requests_at_first(net: JetNet) -> None:
     client = net.begin("a").client()
-    assert net.answers(client, "STREAM.NAMES", wait_ms=3000) == []
+    assert net.answers(client, "STREAM.NAMES", wait_ms=9000) == []
     answers = net.answers(client, "STREAM.LIST", wait_ms=6000)
     assert [answer["error"]["err_code"] for answer in answers] == [10008]
 

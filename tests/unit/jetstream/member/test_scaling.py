@@ -318,3 +318,25 @@ def test_a_replica_that_came_later_goes_on_alone_after_a_new_start(
     assert floor(net) == 2
     assert net.publish(net.living()[0], "r.x", 1) == [6]
     assert not any("no leader" in text for server in net.living() for text in server.errors())
+
+
+def test_a_stream_that_came_back_to_a_server_is_there_after_its_next_start(net: JetNet) -> None:
+    servers = made(net)
+    net.publish(servers[0], "r.x", 5)
+    scaled(net, 1)
+    net.run_until(lambda: len(holders(net)) == 1 and not any(map(groups, servers)))
+    (first,) = holders(net)
+    scaled(net, 3)
+    net.run_until(lambda: len(holders(net)) == 3)
+    net.run(5000 * NS_PER_MS)
+    other = next(server.name for server in servers if server is not first)  # it had lost its replica
+    net.ask(servers[0].client(), "STREAM.LEADER.STEPDOWN.R", {"placement": {"preferred": other}})
+    net.run(500 * NS_PER_MS)
+    scaled(net, 1)
+    net.run_until(lambda: [server.name for server in holders(net)] == [other])
+    net.run(2000 * NS_PER_MS)
+    net.crash(other)
+    net.begin(other)
+    net.ready()
+    net.run(500 * NS_PER_MS)
+    assert messages(net) == [1, 2, 3, 4, 5]

@@ -14,6 +14,7 @@ from tests.unit.jetstream.stream.replicated.payloads import message, payload_of
 from tests.unit.jetstream.stream.replicated.replicas import Keeper, Loopback, Member, config
 
 from pyjs.base.disk import OsDisk
+from pyjs.base.log import ListLog
 from pyjs.jetstream.config.choices import FILE
 from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.stream.replicated import operations
@@ -253,3 +254,25 @@ def test_a_configuration_that_came_before_its_entry_evicts_nothing_until_then(tm
         applied(each, operations.configure(config(storage=FILE, **limits)))
         run_jobs(each)
     assert again.state() == member.state()
+
+
+def test_an_empty_stream_that_becomes_single_and_is_replicated_again_opens_after_a_stop(
+    tmp_path: Path,
+) -> None:
+    def marked(store: FileStore) -> None:
+        store.begin_copied_entry()
+        store.end_copied_entry(5, 1, 5 * S, 0, b"")
+        store.close()
+
+    def store(group: int = 0) -> FileStore:
+        return FileStore(OsDisk(), str(tmp_path), ListLog(), incarnation=7, replicated=group)
+
+    first = store()
+    first.replicate(3)
+    marked(first)
+    again = store()
+    again.replicate(4)
+    marked(again)
+    found = store(4)
+    assert (found.first_seq, found.last_seq, found.applied_index) == (0, 0, 5)
+    found.close()
