@@ -282,6 +282,13 @@ class Connection(asyncio.BufferedProtocol, Link):
             self._trace(1, b"".join(pieces))
         self.transport.writelines(pieces)
 
+    def write_through(self) -> None:
+        """From now on, send what is written before `write` returns; uvloop's transport waits for the end of its iteration.
+
+        What the kernel does not accept at once pauses the output.
+        """
+        self.transport.set_write_buffer_limits(high=0)
+
     def close(self) -> None:
         """Close after everything written has been sent, or after LINGER_S."""
         self.transport.close()
