@@ -101,7 +101,7 @@ class ConsumerConfig:
 
     @property
     def durable(self) -> bool:
-        """Whether the consumer is durable: it stays until it is deleted, or unused for inactive_threshold."""
+        """Whether the consumer is durable: it exists until it is deleted, or unused for inactive_threshold."""
         return bool(self.durable_name)
 
     @property
