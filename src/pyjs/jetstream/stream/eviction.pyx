@@ -2,10 +2,10 @@
 
 An eviction is noted when the new message is accepted, and carried out after that message is written. So no
 acknowledged message is lost if the disk refuses the new one, and no file records a removal without its replacement. A
-note is the sequence of the new message; if that message is gone, the note has no effect.
+note is the sequence of the new message; if that message was removed, the note has no effect.
 
-Knows nothing of files, answers and consumers. Compiled because a message that replaces another passes here
-(benchmarks/: JetStream async publish to a stream with max_msgs_per_subject).
+Knows nothing of files, answers and consumers. Compiled: runs for every message that replaces another (benchmarks/:
+JetStream async publish to a stream with max_msgs_per_subject).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
@@ -35,16 +35,16 @@ cdef class Evictions:
         return self.n != 0 or self.has_rollups
 
     cdef bint exceeds(self, StreamLimits limits) noexcept nogil:
-        """Return whether the stream has more messages or bytes than its limits, which remove its oldest messages."""
+        """Return whether the stream has more messages or bytes than its limits allow."""
         if limits.features & DISCARD_NEW:
             return False
         return ((limits.max_msgs > 0 and self.store.catalogue.msgs > <uint64_t> limits.max_msgs)
                 or (limits.max_bytes > 0 and self.store.catalogue.bytes > <uint64_t> limits.max_bytes))
 
     cdef bint may_remove(self, StreamLimits limits, uint64_t seq) noexcept nogil:
-        """Return whether limits of the stream may remove message `seq`: it may be among the oldest that exceed them.
+        """Return whether the limits may remove message `seq`: it may be among the oldest that exceed them.
 
-        At least as many messages up to `seq` are stored as there are sequences, less those that were removed.
+        Messages stored up to `seq` >= sequences up to `seq` - removed messages.
         """
         cdef uint64_t exceeding = 0, removed, before
         if not self.exceeds(limits):
@@ -65,7 +65,7 @@ cdef class Evictions:
     cdef void note(self, uint64_t seq) noexcept nogil:
         """Note that the subject of message `seq` may exceed its limit."""
         if grow(<void**> &self.seqs, &self.room, self.n + 1, sizeof(uint64_t)) != 0:
-            return                      # the next message of the subject notes it again
+            return                      # out of memory: the next message of the subject notes it again
         self.seqs[self.n] = seq
         self.n += 1
 
@@ -129,7 +129,7 @@ cdef class Evictions:
                 self.trim_subject(s, max_per_subject)
 
     cdef void trim_subject(self, Subject* s, int64_t max_per_subject) noexcept nogil:
-        while s.count > <uint64_t> max_per_subject:         # at least one message stays, and with it the subject
+        while s.count > <uint64_t> max_per_subject:         # at least one message remains, and with it the subject
             self.store.catalogue.settle_first(s)
             if self.store.drop(s.first, False) != 0:
                 return
