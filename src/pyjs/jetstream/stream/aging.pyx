@@ -300,7 +300,7 @@ cdef class Aging:
         return False
 
     cdef bint drop(self, stream, uint64_t seq, bint marked) except -1:
-        """Remove a message; with `marked`, store a marker for the last of a subject. Return False if not possible now."""
+        """Remove a message; with `marked`, mark the end of its subject. Return False if that is impossible now."""
         cdef bytes subject
         if not marked:
             self.store.drop(seq, False)

@@ -104,7 +104,7 @@ cdef class Scheduling:
             self.learned[seq] = due.at_ns
 
     def begin_learning(self) -> None:
-        """Forget the times of all schedules; a new leader of a replicated stream then reads them from the messages."""
+        """Forget the times of all schedules; the new leader of a replicated stream then reads them from messages."""
         self.due.clear()
         self.learned, self.learning = {}, True
 
@@ -214,7 +214,7 @@ cdef class Scheduling:
             self.note_again(seq, due.at_ns)
 
     cdef bint is_over(self, uint64_t seq, bytes subject) except -1:
-        """Return whether a later message of its subject ended a schedule; messages of other schedules do not end it."""
+        """Return whether a later message of its subject ended a schedule; messages of other schedules do not."""
         cdef StreamStore store = self.stream.store
         cdef uint64_t last = store.catalogue.last_seq_of(subject, len(subject))
         cdef uint64_t after = seq if last == seq else store.catalogue.next_seq(seq + 1, store.make_filter((subject,)))
