@@ -1,9 +1,9 @@
 """One file with the index files of an account's open segments, written at a stop and read by the next start.
 
-A start loads the file, gives each stream its index file, and removes the file before any stream changes. A stop
-writes the index files of the streams that it closes. It also writes those that the start did not use, because the
-start was cut short or could not open a stream. Without the file a start takes longer, and cannot notice damage that
-occurred since the stop.
+A start loads the file, gives each stream its index file, and removes the index files of open streams from the file
+before any stream changes. A stop writes the index files of the streams that it closes. It also writes those that the
+start did not use, because it was cut short or could not open a stream. Without the file a start takes longer, and
+cannot notice damage that occurred since the stop.
 
 Knows nothing of the contents of an index file (store/format/tail_file has the format).
 """
