@@ -1,4 +1,4 @@
-"""The blocks `jetstream` and `jetstream.limits`: their keys and how they are read.
+"""The blocks `jetstream` and `jetstream.limits`: their keys, and the readers of their values.
 
 Knows nothing of streams. Defaults are in options.py, beside their types. An option whose row is not reloadable keeps
 its value when a running server reads its file again.

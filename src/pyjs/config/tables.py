@@ -1,4 +1,4 @@
-"""The option table of the top level, and all tables by their place.
+"""The option table of the top level, and all tables by the path of their block.
 
 Knows nothing of the use of the options. Defaults are in options.py, beside their types. Rows follow the
 order of Options. An option whose row is not reloadable keeps its value when a running server reads its file again.

@@ -207,5 +207,5 @@ def _read_tls(reading: Reading, key: Key, value: Value, target: object) -> TlsOp
     return options
 
 
-# Of a port: it names at least one certificate.
+# The check of a port's block: it must name at least one certificate.
 TLS_BLOCK = Kind("map", _read_tls, "{}", TLS)
