@@ -9,7 +9,7 @@ REMEDY = 'install it with pip install "pyjs-server[cluster]", or with make clust
 
 
 class EngineMissing(ImportError):
-    """The package pyjs-raft is not installed; the text says how to install it."""
+    """The package pyjs-raft is not installed; the text explains how to install it."""
 
 
 try:
@@ -37,7 +37,7 @@ except ImportError as error:
 
 
 def incarnation_of(peer: int) -> int:
-    """Return the incarnation in the number of a peer: how often the replica was started on its node, from 1."""
+    """Return the incarnation in the number of a peer: the number of the replica's start on its node, from 1."""
     return peer & 0xFFFFFFFF
 
 
