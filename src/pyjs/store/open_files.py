@@ -5,8 +5,8 @@ closed. A file with unsynced bytes remains open, since the kernel reports a fail
 that were open at that time. If all open files have unsynced bytes, the oldest are synced and closed. If such a sync
 fails, the next job that would have synced the file gets the error.
 
-        idle      open, all bytes synced: may be closed at any time
-        held      has unsynced bytes, or a job in another thread is syncing it
+    idle      open, all bytes synced: may be closed at any time
+    held      has unsynced bytes, or a job in another thread is syncing it
 
 A descriptor that `open` returns is valid until the next call of `open`. Knows nothing of segments, logs and threads.
 """
