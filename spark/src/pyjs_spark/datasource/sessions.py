@@ -87,7 +87,7 @@ def session(app_name: str = "pyjs", master: str = "local[*]", **conf: object) ->
     already, it is returned, after applying the settings that can still change.
 
     Raises:
-            SparkMissing: pyspark, pyarrow, or Java 17 or newer is missing.
+        SparkMissing: pyspark, pyarrow, or Java 17 or newer is missing.
     """
     made = make(app_name, master, conf)
     register(made)

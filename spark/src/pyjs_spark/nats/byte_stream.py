@@ -66,8 +66,8 @@ class ByteStream:
         """Wait for the end of a line, and return its offset; -1 if the deadline comes first.
 
         Raises:
-                ConnectionLost: the other side has disconnected.
-                ProtocolError: a line has no end.
+            ConnectionLost: the other side has disconnected.
+            ProtocolError: a line has no end.
         """
         while (end := self.data.find(b"\r\n", self.start, self.end)) < 0:
             have = self.end - self.start

@@ -95,7 +95,7 @@ class Progress:
         """Replace a marker at its revision; return it with the new revision.
 
         Raises:
-                WriterReplaced: the key has a newer revision, which is not from this write itself.
+            WriterReplaced: the key has a newer revision, which is not from this write itself.
         """
         key = f"{self._sink_id}.{part}"
         revision = self.keys.write(key, _stored_part(marker), marker.revision or self._deleted.get(part, 0))

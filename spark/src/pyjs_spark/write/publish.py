@@ -86,7 +86,7 @@ class Publisher:
         """Send frames as soon as the window has room. Their row numbers must be higher than all earlier ones.
 
         Raises:
-                PublishFailed, AccessDenied: a message of this call, or of an earlier one, was not stored.
+            PublishFailed, AccessDenied: a message of this call, or of an earlier one, was not stored.
         """
         count = len(frames.numbers)
         if not count:
@@ -271,7 +271,7 @@ def publish_one(client: Client, subject: str, payload: bytes, headers: bytes, re
     """Publish one message; return the server's answer, which may be an error. The message may be stored twice.
 
     Raises:
-            PublishFailed: no answer after all retries.
+        PublishFailed: no answer after all retries.
     """
     for failures in range(retries + 1):
         try:

@@ -140,7 +140,7 @@ class Table(ABC):
         """In one step, add the files if the table ends at `after`, and set its end to `high`.
 
         Raises:
-                SparkError: the table has another end; nothing was added.
+            SparkError: the table has another end; nothing was added.
         """
         for tries in range(1, TRIES_MAX + 1):
             table = self.loaded()
