@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 NAME = "jetstream-archive"
-FILES_PER_BATCH = 64  # approximate; a kill of a query that writes a table loses one batch
+FILES_PER_BATCH = 64  # approximate; if a query that writes a table is killed, one batch must be repeated
 
 
 def start(

@@ -40,7 +40,7 @@ class Marker:
     state: str  # BEGUN or DONE
     stream: str  # the target stream
     created: str  # creation time of the target
-    after: int  # its last sequence before the first attempt at this batch
+    after: int  # the stream's last sequence before the first attempt at this batch
     first_run: str  # the run of the query that began this batch
     attempt: str  # the attempt that wrote this marker
     rows: int = 0  # if DONE: rows of the batch in this partition

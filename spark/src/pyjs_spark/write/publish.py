@@ -67,7 +67,7 @@ class Publisher:
         self._failures = 0  # consecutive failures without an acknowledgement in between
         self._acks = Acks(self.inbox)
         self._under_way: deque[Frames] = deque()
-        self._size = 0  # bytes of these
+        self._size = 0  # total bytes of the unacknowledged frames
         self._refused: set[int] = set()  # temporarily refused rows, which wait until the others are done
         self._listening = 0  # number of the connection that has the subscription
         self._heard_at_s = time.monotonic()  # time at which input was last read
@@ -138,7 +138,7 @@ class Publisher:
 
     @contextmanager
     def _enduring(self) -> Iterator[None]:
-        """Reset the count of failures when acknowledgements come; after a lost connection, publish again."""
+        """Reset the count of failures when acknowledgements arrive; after a lost connection, publish again."""
         before = self._acks.waiting
         lost: SparkError | None = None
         try:
