@@ -55,7 +55,7 @@ class Dial:
     tried_ns: int = 0  # time of the last attempt
     server_id: str = ""  # of the last server that answered
     timer: Timer | None = None
-    purpose: str = MESSAGES  # any other purpose belongs to a route
+    purpose: str = MESSAGES  # MESSAGES, or a purpose of a route
     beside: int = 0  # the number that the other side has given this route
 
     def __str__(self) -> str:

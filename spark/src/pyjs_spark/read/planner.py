@@ -203,7 +203,7 @@ class Planner:
         return plan.advance({**base, **near}, plan.share(rows_max, plan.backlog(near, states)))
 
     def _past_holes(self, at: StreamOffset, state: StreamState) -> StreamOffset:
-        """Return the offset of the next existing message: deleted and filtered messages do not count for a limit."""
+        """Return the offset of the next existing message: deleted and filtered messages count towards no limit."""
         is_dense = state.messages >= state.end - state.first_seq and not self.options.subjects
         if is_dense or at.next >= state.end:
             return at

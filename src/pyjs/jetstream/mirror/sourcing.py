@@ -111,9 +111,9 @@ def stop_copying(js: JetStream, stream: Stream) -> None:
 
 
 def leave(js: JetStream, name: str, created_ns: int, sources: Iterable[StreamSource]) -> None:
-    """Delete the consumers that a stream has for these sources, wherever they are.
+    """Delete the consumers of a stream for these sources, on any server.
 
-    An origin that keeps messages for them would keep them until the consumers had been unused for long.
+    Otherwise, an interest or workqueue origin would store messages for them until the consumers expired.
     """
     for source in sources:
         if source.consumer is None and Origin(js, source).is_kept:

@@ -1,7 +1,7 @@
 """The threads that run the jobs of a node, one for each queue; results return to the node's next turn.
 
-Jobs of the COMPUTE queue wait in fair order over their owners, and the thread gets one job at a time. So many
-passwords from one address delay another address by one check, not by all checks.
+Jobs of the COMPUTE queue wait in fair order over their owners, and the thread gets one job at a time. So an address
+that sends many passwords delays a login from another address by only one check.
 
 Knows nothing of the work of a job.
 """
