@@ -22,7 +22,7 @@ cdef class _Branch:
     cdef _Branch only
     cdef dict children          # None: at most one
     cdef tuple owners           # of the subject that ends here
-    cdef list tail              # tokens of the only subject below this node, before it is split into branches; or None
+    cdef list tail              # tokens of the only subject below this node, not split into branches yet; or None
     cdef Py_ssize_t tail_at     # index in `tail` of the next token; tail_at < len(tail)
     cdef tuple tail_owners      # owners of that subject
 
