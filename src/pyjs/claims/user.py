@@ -29,7 +29,7 @@ class PermissionLists:
     publish_deny: tuple[str, ...] = ()
     subscribe_allow: tuple[str, ...] = ()
     subscribe_deny: tuple[str, ...] = ()
-    responses: tuple[int, int] | None = None  # maximum number of answers to a message, and the time for them in ns
+    responses: tuple[int, int] | None = None  # maximum answers to a message; time for them in ns
 
     @property
     def is_empty(self) -> bool:

@@ -29,7 +29,7 @@ LOOK_NS = 10 * NS_PER_MS  # between two checks; new subscriptions of other serve
 GIVEN_UP_NS = 10_000 * NS_PER_MS
 HELD_MAX = 10_000  # messages
 AT_ONCE_MAX = (
-    200  # up to this many messages, a new subscription causes a check at once; more wait for the end of the turn
+    200  # up to this many messages are checked at once after a new subscription; more, at the end of the turn
 )
 SIZE_MAX = 32 << 20  # bytes
 KNOWN_MAX = 10_000  # subjects

@@ -55,7 +55,7 @@ class UserOptions:
 
     user: str = ""
     password: str = ""  # plain, or a bcrypt hash: see is_bcrypt
-    permissions: PermissionOptions | None = None  # those of the user, otherwise the default permissions of the block
+    permissions: PermissionOptions | None = None  # None: the default permissions of the block
     account: str = GLOBAL_ACCOUNT
     nkey: str = ""  # a public key, instead of user and password
     connection_types: tuple[str, ...] = ()  # allowed types, in upper case; (): all

@@ -43,7 +43,7 @@ class Reconciled:
     replaced: int = 0  # messages of the stream whose sequence belongs to another message in the archive
     replaced_seqs: list[int] = field(default_factory=list)
     removed_since: int = 0  # rows whose message is no longer in the stream
-    missing_files: list[tuple[int, int]] = field(default_factory=list)  # not covered by files, unlike later ranges
+    missing_files: list[tuple[int, int]] = field(default_factory=list)  # no file, unlike later ranges
     lost: list[tuple[int, int]] = field(default_factory=list)  # ranges removed before they were archived
     doubled: list[tuple[int, int]] = field(default_factory=list)  # covered by two files
     damaged: list[dict[str, str]] = field(default_factory=list)

@@ -15,10 +15,8 @@ from dataclasses import dataclass, field
 DEST = "Nats-Trace-Dest"
 ONLY = "Nats-Trace-Only"
 HOP = "Nats-Trace-Hop"  # the path of a message through servers
-ORIGIN_ACCOUNT = "Nats-Trace-Origin-Account"  # between servers: the publisher's account, if it is another account
-DISABLED = (
-    "trace disabled"  # a destination that is not a subject: an earlier server decided against a trace
-)
+ORIGIN_ACCOUNT = "Nats-Trace-Origin-Account"  # between servers: the publisher's account, if it differs
+DISABLED = "trace disabled"  # a destination that is not a subject: an earlier server decided against a trace
 FIRST_LINE = b"NATS/1.0\r\n"
 SAMPLED = re.compile(r"[+-]?[0-9a-f]{1,2}", re.IGNORECASE | re.ASCII)
 

@@ -189,7 +189,7 @@ def decide_routed(host: Host, account: Account, block: bytes, size: int) -> Deci
             return Decision()
         dest = publisher.trace_dest.dest
     if not is_valid_literal(dest.encode()):
-        return Decision(dropped=request.only)  # the other server has logged the error, and sent the headers unchanged
+        return Decision(dropped=request.only)  # the other server has logged the error
     trace = Trace(host, publisher, request, dest, size)
     trace.ingress = account
     trace.hop = request.first(HOP)

@@ -135,7 +135,7 @@ class TrustedAccounts:
         self.pinned_failures = 0  # logins to accounts that are not pinned
         # The callbacks for each account that is being fetched, and the time limit.
         self._waiting: dict[str, tuple[list[Known], Timer]] = {}
-        self._fetches: dict[str, AccountFetch] = {}  # fetches for logins, until `finish`, including abandoned fetches
+        self._fetches: dict[str, AccountFetch] = {}  # for logins, until `finish`, even if abandoned
         self._exchanges = TokenExchanges(host)
 
     def log_in(

@@ -319,7 +319,7 @@ class CheckedList(Change):
         self.path = file.directory
         self.known = known  # the server's own data, which must not change meanwhile; None: read the files
         self.problems: list[str] = []
-        self.is_early = False  # the batch had appended entries before: not checked
+        self.is_early = False  # not checked, because the batch has already appended entries to the list
         self._file = file
 
     def write(self, disk: Disk, dirty: SyncSet) -> None:

@@ -42,7 +42,7 @@ class Pace(NamedTuple):
     """How long a link waits, in ns."""
 
     between: int  # minimum time between two requests
-    answers: tuple[int, ...]  # wait for an answer: to the first request, and after 1, 2, ... unanswered requests
+    answers: tuple[int, ...]  # the wait for an answer, by the number of requests unanswered before
     silent: int  # the consumer counts as lost after this time without message or heartbeat
 
 

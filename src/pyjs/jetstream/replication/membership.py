@@ -79,7 +79,7 @@ class _Watch:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._since: tuple[int, set[int]] | None = None  # when the removal began to wait, and the remaining nodes
+        self._since: tuple[int, set[int]] | None = None  # start of the wait, and the nodes that remain
 
     def look(self, found: GroupStatus) -> None:
         """Warn once if replicas that must be removed have remained for long although no replica is being added."""

@@ -46,4 +46,4 @@ def durable_steps(stream: Stream) -> Generator[Step]:
     """Wait until all writes of the store are durable, or the store has failed."""
     while not (stream.store.durable or stream.store.failed):
         job = stream.store.begin_sync()
-        yield None if job is None else _StoreSync(stream, job).park  # None: a sync is running and will end soon
+        yield None if job is None else _StoreSync(stream, job).park  # None: a sync is running
