@@ -31,9 +31,11 @@ class SubjectsOptions(Options):
 class ResponsesOptions(Options):
     """The block `allow_responses`."""
 
-    max: int | None = Field(default=None, description="The most answers to one message; negative: no limit.")
+    max: int | None = Field(
+        default=None, description="Maximum number of answers to one message; negative: no limit."
+    )
     expires: Duration | None = Field(
-        default=None, description="How long a reply subject may be answered; negative: without end."
+        default=None, description="Time during which a reply subject may be answered; negative: no limit."
     )
 
 
@@ -62,7 +64,7 @@ class UserOptions(Options):
     )
     permissions: PermissionsOptions | None = Field(
         default=None,
-        description="The permissions of the user; without them, the default permissions of the block.",
+        description="The permissions of the user; default: the default permissions of the block.",
     )
     allowed_connection_types: str | list[str] | None = Field(
         default=None,
@@ -85,7 +87,7 @@ class CalloutOptions(Options):
         default=None, description="The public xkey of the service: requests are encrypted."
     )
     allowed_accounts: list[str] | None = Field(
-        default=None, description="The only accounts about whose users the service decides; empty: all."
+        default=None, description="The accounts about whose users the service decides; empty: all."
     )
 
 
@@ -100,7 +102,7 @@ class AuthorizationOptions(Options):
         default=None, description="The token that every client must send, or its bcrypt hash.", repr=False
     )
     timeout: Duration | float | None = Field(
-        default=None, description="How long a client may take to authenticate; a number counts seconds."
+        default=None, description="Maximum time for the authentication of a client; a number is in seconds."
     )
     users: list[UserOptions] | None = Field(default=None, description="The users of the global account.")
     default_permissions: PermissionsOptions | None = Field(
@@ -119,7 +121,8 @@ class CertificateOptions(Options):
     """An entry of `certs`."""
 
     cert_file: FilePath | None = Field(
-        default=None, description="The PEM file of the certificate, followed by those that signed it."
+        default=None,
+        description="The PEM file of the certificate, followed by the certificates that signed it.",
     )
     key_file: FilePath | None = Field(default=None, description="The PEM file of its private key.")
 
@@ -128,28 +131,29 @@ class TlsOptions(Options):
     """The block `tls`."""
 
     cert_file: FilePath | None = Field(
-        default=None, description="The PEM file of the certificate, followed by those that signed it."
+        default=None,
+        description="The PEM file of the certificate, followed by the certificates that signed it.",
     )
     key_file: FilePath | None = Field(default=None, description="The PEM file of its private key.")
     certs: CertificateOptions | list[CertificateOptions] | None = Field(
         default=None,
-        description="More certificates with their keys; the server name that the client asks for selects one.",
+        description="More certificates with their keys; the server name in the client's handshake selects one.",
     )
     ca_file: FilePath | None = Field(
         default=None,
-        description="The file of authorities that may sign clients' certificates; empty: those of the machine.",
+        description="The file of authorities that may sign clients' certificates; empty: the machine's authorities.",
     )
     verify: bool | None = Field(default=None, description="Require a certificate from clients.")
     verify_and_map: bool | None = Field(default=None, description="The certificate also selects the user.")
     timeout: Duration | float | None = Field(
-        default=None, description="How long the handshake may take; a number counts seconds."
+        default=None, description="Maximum time for the handshake; a number is in seconds."
     )
     handshake_first: bool | Duration | None = Field(
         default=None,
-        description="Encrypt before INFO: `true`, `false`, or how long to wait for the client; `auto` is 50ms.",
+        description="Encrypt before INFO: `true`, `false`, or the time to wait for the client; `auto` is 50ms.",
     )
     connection_rate_limit: int | None = Field(
-        default=None, description="The most handshakes per second; 0: no limit."
+        default=None, description="Maximum number of handshakes per second; 0: no limit."
     )
     pinned_certs: str | list[str] | None = Field(
         default=None,
@@ -158,10 +162,10 @@ class TlsOptions(Options):
     min_version: Literal["1.2", "1.3"] | None = Field(default=None, description="The oldest version of TLS.")
     cipher_suites: str | list[str] | None = Field(
         default=None,
-        description="The allowed cipher suites of TLS 1.2, by their IANA names; empty: those of OpenSSL.",
+        description="The allowed cipher suites of TLS 1.2, by their IANA names; empty: OpenSSL's defaults.",
     )
     curve_preferences: str | list[str] | None = Field(
-        default=None, description="The one curve for key exchange; empty: those of OpenSSL."
+        default=None, description="The only curve for key exchange; empty: OpenSSL's defaults."
     )
 
 
@@ -176,7 +180,7 @@ class WebSocketAuthorizationOptions(Options):
         default=None, description="The token that every client must send, or its bcrypt hash.", repr=False
     )
     timeout: Duration | float | None = Field(
-        default=None, description="How long a client may take to authenticate; a number counts seconds."
+        default=None, description="Maximum time for the authentication of a client; a number is in seconds."
     )
 
 
@@ -185,14 +189,14 @@ class WebSocketOptions(Options):
 
     listen: str | int | None = Field(default=None, description="The address and port, or a port alone.")
     host: str | None = Field(default=None, description="The address.")
-    port: int | None = Field(default=None, description="The port; -1: any free one, 0: no WebSocket.")
-    advertise: str | None = Field(default=None, description="The address that /varz shows to others.")
+    port: int | None = Field(default=None, description="The port; -1: any free port, 0: no WebSocket.")
+    advertise: str | None = Field(default=None, description="The address that /varz shows.")
     no_tls: bool | None = Field(default=None, description="Allow a port without TLS.")
     tls: TlsOptions | None = Field(
         default=None, description="Certificates and rules of encrypted connections to this port."
     )
     same_origin: bool | None = Field(
-        default=None, description="A page may only connect to the host that it comes from."
+        default=None, description="A page may connect only to the host from which it was loaded."
     )
     allowed_origins: str | list[str] | None = Field(
         default=None,
@@ -202,7 +206,7 @@ class WebSocketOptions(Options):
         default=None, description="Compress messages for clients that ask for it."
     )
     handshake_timeout: Duration | int | None = Field(
-        default=None, description="How long TLS and the upgrade may take; a number counts seconds; 0: 5s."
+        default=None, description="Maximum time for TLS and the upgrade; a number is in seconds; 0: 5s."
     )
     headers: dict[str, str] | None = Field(
         default=None, description="Additional headers in the answer to an upgrade."
@@ -233,10 +237,10 @@ class WebSocketOptions(Options):
 class ClusterAuthorizationOptions(Options):
     """The block `authorization`."""
 
-    user: str | None = Field(default=None, description="The user that other servers name.")
+    user: str | None = Field(default=None, description="The user name of other servers.")
     password: str | None = Field(default=None, description="Its password.", repr=False)
     timeout: Duration | float | None = Field(
-        default=None, description="How long another server may take to log in; a number counts seconds."
+        default=None, description="Maximum time for the login of another server; a number is in seconds."
     )
 
 
@@ -250,7 +254,7 @@ class ClusterOptions(Options):
         default=None, description="The address and port for other servers, or a port alone."
     )
     host: str | None = Field(default=None, description="The address.")
-    port: int | None = Field(default=None, description="The port for other servers; -1: any free one.")
+    port: int | None = Field(default=None, description="The port for other servers; -1: any free port.")
     routes: list[str] | str | None = Field(
         default=None, description="Addresses of other servers; one running server is enough to find all."
     )
@@ -259,7 +263,7 @@ class ClusterOptions(Options):
     )
     tls: TlsOptions | None = Field(
         default=None,
-        description="This server's certificate for both sides of a route, and the authority that signs the others'.",
+        description="The certificate of this server for both sides of a route, and the authority that signs the others.",
     )
     advertise: str | None = Field(
         default=None, description="host:port at which other servers reach this one."
@@ -269,7 +273,7 @@ class ClusterOptions(Options):
     )
     connect_retries: int | None = Field(
         default=None,
-        description="Further attempts to reach a server learned from another one, after ten minutes.",
+        description="Number of further attempts, after ten minutes, to reach a server whose address another server sent.",
     )
 
 
@@ -291,24 +295,24 @@ class AccountJetStreamOptions(Options):
     """The block `jetstream`."""
 
     max_mem: int | None = Field(
-        default=None, description="Bytes of the account's memory streams together; -1: no limit."
+        default=None, description="Maximum size of the account's memory streams in bytes; -1: no limit."
     )
     max_file: int | None = Field(
-        default=None, description="Bytes of the account's file streams together; -1: no limit."
+        default=None, description="Maximum size of the account's file streams in bytes; -1: no limit."
     )
-    max_streams: int | None = Field(default=None, description="The most streams; -1: no limit.")
+    max_streams: int | None = Field(default=None, description="Maximum number of streams; -1: no limit.")
     max_consumers: int | None = Field(
-        default=None, description="The most consumers of one stream; -1: no limit."
+        default=None, description="Maximum number of consumers of one stream; -1: no limit."
     )
     max_bytes_required: bool | None = Field(default=None, description="Refuse streams without `max_bytes`.")
     mem_max_stream_bytes: int | None = Field(
-        default=None, description="The largest `max_bytes` of one memory stream; -1: no limit."
+        default=None, description="Maximum `max_bytes` of one memory stream; -1: no limit."
     )
     disk_max_stream_bytes: int | None = Field(
-        default=None, description="The largest `max_bytes` of one file stream; -1: no limit."
+        default=None, description="Maximum `max_bytes` of one file stream; -1: no limit."
     )
     max_ack_pending: int | None = Field(
-        default=None, description="The largest `max_ack_pending` of a consumer; -1: no limit."
+        default=None, description="Maximum `max_ack_pending` of a consumer; -1: no limit."
     )
 
 
@@ -316,12 +320,14 @@ class AccountLimitsOptions(Options):
     """The block `limits`."""
 
     max_connections: int | None = Field(
-        default=None, description="The most connections of the account; -1: no limit."
+        default=None, description="Maximum number of connections of the account; -1: no limit."
     )
     max_subscriptions: int | None = Field(
-        default=None, description="The most subscriptions of one connection; -1: no limit."
+        default=None, description="Maximum number of subscriptions of one connection; -1: no limit."
     )
-    max_payload: int | None = Field(default=None, description="Bytes of the largest message; -1: no limit.")
+    max_payload: int | None = Field(
+        default=None, description="Maximum size of a message in bytes; -1: no limit."
+    )
 
 
 class LatencyOptions(Options):
@@ -344,7 +350,7 @@ class ExportOptions(Options):
         default=None, description="The subjects that other accounts may send requests to."
     )
     accounts: str | list[str] | None = Field(
-        default=None, description="The accounts that may import it; without them, all."
+        default=None, description="The accounts that may import the export; default: all."
     )
     account_token_position: int | None = Field(
         default=None,
@@ -353,7 +359,7 @@ class ExportOptions(Options):
     response_type: str | None = Field(
         default=None, description="`singleton`: one response to each request; `stream`, `chunked`: several."
     )
-    response_threshold: Duration | None = Field(default=None, description="How long a response may take.")
+    response_threshold: Duration | None = Field(default=None, description="Maximum time for a response.")
     latency: str | LatencyOptions | None = Field(
         default=None, description="The subject of latency samples of the service, or their options."
     )
@@ -364,7 +370,7 @@ class RemoteOptions(Options):
     """The blocks `stream` and `service` of an import."""
 
     account: str | None = Field(default=None, description="The exporting account.")
-    subject: str | None = Field(default=None, description="The subject there.")
+    subject: str | None = Field(default=None, description="The subject in the exporting account.")
 
 
 class ImportOptions(Options):
@@ -380,7 +386,7 @@ class ImportOptions(Options):
     to: str | None = Field(
         default=None, description="The subject in this account, with `$1` for the first `*` of the other one."
     )
-    share: bool | None = Field(default=None, description="Tell the service which client sends a request.")
+    share: bool | None = Field(default=None, description="Inform the service which client sends a request.")
     allow_trace: bool | None = Field(
         default=None, description="Continue traces of the stream's messages in this account."
     )
@@ -442,12 +448,14 @@ class ResolverOptions(Options):
     hard_delete: bool | None = Field(
         default=None, description="Remove files of removed accounts; otherwise they are renamed."
     )
-    limit: int | None = Field(default=None, description="The most files.")
-    ttl: Duration | None = Field(default=None, description="`cache`: how long an unused file stays.")
-    interval: Duration | None = Field(
-        default=None, description="`full`: how often the directory is checked for changed files."
+    limit: int | None = Field(default=None, description="Maximum number of files.")
+    ttl: Duration | None = Field(
+        default=None, description="`cache`: time after which an unused file is removed."
     )
-    timeout: Duration | None = Field(default=None, description="How long fetching an account may take.")
+    interval: Duration | None = Field(
+        default=None, description="`full`: time between two checks of the directory for changed files."
+    )
+    timeout: Duration | None = Field(default=None, description="Maximum time to fetch an account.")
 
 
 class JetStreamBatchOptions(Options):
@@ -455,15 +463,15 @@ class JetStreamBatchOptions(Options):
 
     max_inflight_per_stream: int | None = Field(
         default=None,
-        description="The most open batches of a stream, of each kind; fast ones: 1000 by default.",
+        description="Maximum number of open batches of a stream, for each kind; default for fast batches: 1000.",
     )
     max_inflight_total: int | None = Field(
         default=None,
-        description="The most open batches of the server, of each kind; fast ones: 50000 by default.",
+        description="Maximum number of open batches of the server, for each kind; default for fast batches: 50000.",
     )
-    max_msgs: int | None = Field(default=None, description="The most messages of an atomic batch.")
+    max_msgs: int | None = Field(default=None, description="Maximum number of messages in an atomic batch.")
     timeout: Duration | None = Field(
-        default=None, description="How long a batch may wait for its next message."
+        default=None, description="Maximum time between two messages of a batch."
     )
 
 
@@ -471,17 +479,17 @@ class JetStreamLimitsOptions(Options):
     """The block `limits`."""
 
     max_ack_pending: int | None = Field(
-        default=None, description="The largest `max_ack_pending` of a consumer; 0 and -1: no bound."
+        default=None, description="Maximum `max_ack_pending` of a consumer; 0 and -1: no limit."
     )
     max_request_batch: int | None = Field(
-        default=None, description="The largest `batch` of a pull request; 0 and -1: no bound."
+        default=None, description="Maximum `batch` of a pull request; 0 and -1: no limit."
     )
     max_ha_assets: int | None = Field(
         default=None,
-        description="The most replicated streams on a server, the same on all of a cluster; 0 and -1: no bound.",
+        description="Maximum number of replicated streams on a server, the same on all of a cluster; 0 and -1: no limit.",
     )
     duplicate_window: Duration | None = Field(
-        default=None, description="The longest `duplicate_window` of a stream; 0: no bound."
+        default=None, description="Maximum `duplicate_window` of a stream; 0: no limit."
     )
     default_max_consumers: int | None = Field(
         default=None, description="The `max_consumers` of a stream without this option; -1: no limit."
@@ -497,17 +505,19 @@ class JetStreamOptions(Options):
     )
     store_dir: FilePath | None = Field(
         default=None,
-        description="The directory below which `jetstream` holds the files; empty: a temporary one, with a warning.",
+        description="The directory whose subdirectory `jetstream` has the files; empty: a temporary one, with a warning.",
     )
     max_mem: int | str | None = Field(
         default=None,
-        description="Bytes of all memory streams together; -1: three quarters of the machine's memory, 0: none.",
+        description="Maximum size of all memory streams in bytes; -1: three quarters of the machine's memory, 0: none.",
     )
     max_file: int | str | None = Field(
-        default=None, description="Bytes of all file streams together; -1: three quarters of the free disk."
+        default=None,
+        description="Maximum size of all file streams in bytes; -1: three quarters of the free disk space.",
     )
     sync_interval: Duration | None = Field(
-        default=None, description="How often files are synced; `always`: before each acknowledgement."
+        default=None,
+        description="The time between two syncs of files; `always`: before each acknowledgement.",
     )
     sync_always: bool | None = Field(default=None, description="Sync before each acknowledgement.")
     scrub_rate: int | None = Field(
@@ -564,13 +574,14 @@ class ServerOptions(Options):
         default=None, description="The file for log lines; empty: standard error."
     )
     log_size_limit: int | None = Field(
-        default=None, description="Bytes of the log file at which it is rotated; 0: never."
+        default=None, description="Size in bytes at which the log file is rotated; 0: never."
     )
     log_max_num: int | None = Field(
-        default=None, description="Log files that rotation keeps, with the current one; 0: all."
+        default=None,
+        description="Number of log files that rotation keeps, including the current one; 0: all.",
     )
     max_traced_msg_len: int | None = Field(
-        default=None, description="Bytes of a message that `trace` shows; 0: all."
+        default=None, description="Number of bytes of a message that `trace` shows; 0: all."
     )
     pid_file: FilePath | None = Field(default=None, description="The file for the process id.")
     ports_file_dir: FilePath | None = Field(
@@ -593,30 +604,34 @@ class ServerOptions(Options):
         default=None, description="The prefix of the paths of the monitoring pages."
     )
     max_payload: int | None = Field(
-        default=None, description="Bytes of the largest message, headers and payload; -1: no limit."
+        default=None, description="Maximum size of a message in bytes, headers and payload; -1: no limit."
     )
     max_pending: int | None = Field(
         default=None,
-        description="Bytes that may wait for one client; a client with more is closed as a slow consumer.",
+        description="Maximum output in bytes that waits for one client; above it, the client is closed as a slow consumer.",
     )
-    max_control_line: int | None = Field(default=None, description="Bytes of the longest protocol line.")
+    max_control_line: int | None = Field(
+        default=None, description="Maximum length of a protocol line in bytes."
+    )
     max_connections: int | None = Field(
-        default=None, description="The most client connections; 0 and less: every client is refused."
+        default=None, description="Maximum number of client connections; 0 or less: every client is refused."
     )
     max_subscriptions: int | None = Field(
-        default=None, description="The most subscriptions of one connection; 0 and -1: no limit."
+        default=None, description="Maximum number of subscriptions of one connection; 0 and -1: no limit."
     )
     max_sub_tokens: int | None = Field(
-        default=None, description="The most tokens in the subject of a subscription; absent: no limit."
+        default=None,
+        description="Maximum number of tokens in the subject of a subscription; default: no limit.",
     )
     ping_interval: Duration | None = Field(
         default=None, description="The time between two pings of a connection."
     )
     ping_max: int | None = Field(
-        default=None, description="Pings without an answer before a connection is closed."
+        default=None, description="Number of unanswered pings after which a connection is closed."
     )
     write_deadline: Duration | None = Field(
-        default=None, description="How long output may wait for a client before the connection is closed."
+        default=None,
+        description="Maximum time that output waits for a client; after it, the connection is closed.",
     )
     lame_duck_duration: Duration | None = Field(
         default=None, description="The time over which lame duck mode closes the connections; at least 30s."
@@ -626,13 +641,13 @@ class ServerOptions(Options):
     )
     no_header_support: bool | None = Field(default=None, description="Turn message headers off.")
     no_fast_producer_stall: bool | None = Field(
-        default=None, description="Do not slow a publisher whose subscribers fall behind."
+        default=None, description="Do not slow down a publisher whose subscribers fall behind."
     )
     max_closed_clients: int | None = Field(
-        default=None, description="Closed connections that /connz remembers."
+        default=None, description="Number of closed connections that /connz shows."
     )
     disable_sublist_cache: bool | None = Field(
-        default=None, description="Do not keep the routes of subjects."
+        default=None, description="Do not cache the routes of subjects."
     )
     authorization: AuthorizationOptions | None = Field(
         default=None, description="Users of the global account, or a single user or token."
@@ -681,7 +696,7 @@ class ServerOptions(Options):
         default=None, description="The only accounts whose users may connect."
     )
     default_sentinel: str | None = Field(
-        default=None, description="The bearer token that is used for clients that send none."
+        default=None, description="The bearer token of clients that send none."
     )
     feature_flags: dict[str, bool] | None = Field(
         default=None, description="Switches for single features; only `js_ack_fc_v2` exists."

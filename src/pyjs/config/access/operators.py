@@ -77,7 +77,7 @@ OPERATOR_KEYS = (
     Key(
         "default_sentinel",
         STRING,
-        "The bearer token that is used for clients that send none.",
+        "The bearer token of clients that send none.",
         reloadable=True,
     ),
 )

@@ -90,7 +90,7 @@ RESPONSES = Table(
         Key(
             "max",
             INT,
-            "The most answers to one message; negative: no limit.",
+            "Maximum number of answers to one message; negative: no limit.",
             ("max_msgs", "max_messages", "max_responses"),
             attrs=("max_msgs",),
             zero_is_default=True,
@@ -98,7 +98,7 @@ RESPONSES = Table(
         Key(
             "expires",
             DURATION,
-            "How long a reply subject may be answered; negative: without end.",
+            "Time during which a reply subject may be answered; negative: no limit.",
             ("expiration", "ttl"),
             zero_is_default=True,
         ),
