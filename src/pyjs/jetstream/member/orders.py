@@ -1,8 +1,8 @@
 """Answers to requests that the leader of the metadata has decided and another server finishes.
 
 The server that holds a stream answers a create, an update or a delete as soon as it has carried it out. It gets an
-order from the leader of the metadata; the order contains the request, so this server answers the client directly. Of
-a replicated stream, the leader answers and tells the other replicas; if it fails before that, the next leader
+order from the leader of the metadata; the order contains the request, so this server answers the client directly. For
+a replicated stream, the leader answers and informs the other replicas; if it fails before that, the next leader
 answers.
 """
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from pyjs.jetstream.member.questions import Questions
     from pyjs.jetstream.member.waiters import Waiters
 
-WAIT_NS = 8 * NS_PER_S  # for the stream; after that no client waits for the answer
+WAIT_NS = 8 * NS_PER_S  # maximum wait for the stream; clients do not wait longer for an answer
 INTEREST_NS = NS_PER_S  # for the news that the client waits for an answer
-OTHERS_NS = NS_PER_S  # for the other servers of a stream that cannot be opened here
-EARLY_MAX = 256  # answers that are known before their orders
+OTHERS_NS = NS_PER_S  # wait for the other servers of a stream that cannot be opened on this one
+EARLY_MAX = 256  # notes about answers that arrived before their orders
 LOOK_NS = 10 * NS_PER_MS
 
 
@@ -55,7 +55,7 @@ class Orders:
         self._node = node
         self._questions = questions
         self._send = send
-        self._open: dict[Answered, Order] = {}  # neither answered nor given up
+        self._open: dict[Answered, Order] = {}  # orders that are neither answered nor dropped
         self._early: dict[Answered, None] = {}
         self._machine = machine
         self._keeper = keeper
@@ -122,7 +122,7 @@ class Orders:
                 return True
             yield from self._waiters.until(
                 lambda: self._is_applied(js, order), LOOK_NS
-            )  # no notification comes
+            )  # without a notification
         return False
 
     def _is_mine(self, js: JetStream, order: Order) -> bool | None:
@@ -139,7 +139,7 @@ class Orders:
         if stream is None:
             return False
         if not replicated.is_replica(stream):
-            return key in self._keeper.failures  # the only replica that there was has not got others
+            return key in self._keeper.failures  # the only replica so far has not got others
         return True if replicated.leads(stream) else None
 
     def _is_applied(self, js: JetStream, order: Order) -> bool:

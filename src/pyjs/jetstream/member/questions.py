@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.member.waiters import Waiters
 
 ANSWER_NS = 2 * NS_PER_S
-TAKEN = "?"  # instead of a stream, before a request of which another server asks whether it is answered here
+TAKEN = "?"  # replaces the stream in the question whether this server answers a request, which follows
 TAKEN_NS = 200 * NS_PER_MS
 STEP = 16  # streams reported in one turn: half a millisecond
 
@@ -51,7 +51,7 @@ class Questions:
         ] = {}  # requests that this server answers, by subject and reply
         self._online = online
         self._last = 0  # number of the last question
-        self._open: dict[int, bytes | None] = {}  # by number; the data of the answer when it is here
+        self._open: dict[int, bytes | None] = {}  # by number: data of the answer, if it has arrived
 
     def is_taken(self, account: str, nodes: list[int], request: Request) -> Generator[Step, None, bool]:
         """Return whether one of some servers answers a request of a client."""
@@ -63,7 +63,7 @@ class Questions:
     def gather(
         self, account: str, names: Mapping[int, list[str]], wait_ns: int = ANSWER_NS
     ) -> Generator[Step, None, list[dict[str, Any]]]:
-        """Ask servers for reports of streams or, without names, of the account; return the answers in time."""
+        """Request reports about streams or, without names, about the account; return the answers in time."""
         numbers = []
         for node, wanted in names.items():
             self._last += 1

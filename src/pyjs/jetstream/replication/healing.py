@@ -1,4 +1,4 @@
-"""A replica whose stored messages were damaged: another one leads.
+"""A replica whose stored messages are damaged lets an undamaged replica lead.
 
 A start, a read or the scrub finds the damage. The replica then lacks messages that the others have. As leader it
 would serve without them, and conditions of later publishes could have another result than on the other replicas.
@@ -37,11 +37,11 @@ TRANSFER_NS = 500 * NS_PER_MS  # for an election
 
 
 class Damage(Enum):
-    """What a replica does about damaged messages."""
+    """The state of a replica with regard to damaged messages."""
 
-    NONE = 0  # it has none
+    NONE = 0  # no damage
     FOLLOWS = 1  # another replica should lead
-    LAST_RESORT = 2  # it leads if it is elected: no undamaged replica answers
+    LAST_RESORT = 2  # leads if it is elected, since no undamaged replica answers
 
 
 class Damaged(Protocol):
