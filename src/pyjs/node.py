@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from pyjs.jetstream.server import JetStreamServer
 
 PEER_VERSION = "2.15.1"  # the nats-server version whose behaviour is implemented; shown to clients
+# nats-server shows its Go version in the field `go`.
+PYTHON_VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
 API_LEVEL = 5
 SKEW_EVERY_NS = 10_000_000  # maximum time between two reads of the wall clock
 STEP_NS = 1_000_000_000  # a smaller change of the skew is not a step: clocks are also adjusted gradually
@@ -432,7 +434,7 @@ class Node(Host):
             "server_name": self.server_name,
             "version": PEER_VERSION,
             "proto": 1,
-            "go": python_version(),
+            "go": PYTHON_VERSION,
             "host": host,
             "port": port,
             "headers": self.settings.headers,
@@ -579,11 +581,6 @@ def websocket_tls_fields(options: Options) -> dict[str, object]:
     if not options.websocket.tls.certificates:
         return {**verify}
     return {"tls_required": True, **verify, "tls_available": True}
-
-
-def python_version() -> str:
-    """Return the value for the field in which nats-server shows the Go version."""
-    return f"python{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
 
 
 def split_host_port(text: str, default_port: int) -> tuple[str, int]:

@@ -109,6 +109,8 @@ def quoted(text: str) -> str:
 
     Invalid UTF-8 bytes (decoded with "surrogateescape") are shown as bytes.
     """
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
     return '"' + "".join(_shown(c) for c in text) + '"'
 
 

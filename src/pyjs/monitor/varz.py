@@ -12,7 +12,7 @@ from pyjs.base.gotext import time_text, uptime_text
 from pyjs.claims.token import decode
 from pyjs.monitor.json_text import JsonDict, JsonValue, filled, number
 from pyjs.monitor.jsz import jetstream_block
-from pyjs.node import PEER_VERSION, python_version
+from pyjs.node import PEER_VERSION, PYTHON_VERSION
 
 if TYPE_CHECKING:
     from pyjs.monitor.state import Monitored
@@ -44,7 +44,7 @@ def _identity(monitored: Monitored) -> JsonDict:
         "version": PEER_VERSION,
         "proto": 1,
         "git_commit": f"pyjs-{__version__}",
-        "go": python_version(),
+        "go": PYTHON_VERSION,
         "host": options.host,
         "port": node.port,
     }

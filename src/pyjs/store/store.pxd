@@ -86,3 +86,4 @@ cdef class StreamStore:
     cdef void drop_singly_below(self, uint64_t seq) noexcept nogil
     cdef uint64_t drop_all(self, uint64_t first_seq) noexcept nogil
     cdef StoredMessage copy_out(self, uint64_t seq)
+    cdef uint64_t last_of(self, const char* subject, size_t n) noexcept nogil

@@ -17,6 +17,7 @@ from pyjs.store.index.sequences cimport (
     segment_clear_front, segment_free, subject_of,
 )
 from pyjs.store.index.subjects cimport Subject, subject_by_id, subjects_find
+from pyjs.subjects.tokens cimport has_wildcard
 from pyjs.wire.compose cimport compose
 
 from pyjs.base.disk import closing
@@ -338,6 +339,17 @@ cdef class StreamStore:
     def get_next(self, bytes subject_filter, uint64_t from_seq):
         """Return the first matching message with a sequence >= `from_seq`."""
         return self.copy_out(self.catalogue.next_seq(from_seq, StoreFilter((subject_filter,))))
+
+    cdef uint64_t last_of(self, const char* subject, size_t n) noexcept nogil:
+        """Return the sequence of the last message of a subject, or of all subjects that its wildcards match; or 0.
+
+        A message may be published under a subject with wildcards; nats-server then reads it as a filter
+        (tests/conformance/scenarios/publish/conditions_under_a_wildcard.txt).
+        """
+        if not has_wildcard(subject, n):
+            return self.catalogue.last_seq_of(subject, n)
+        with gil:
+            return self.last_match(subject[:n])
 
     def headers_steps(self, int64_t from_ns):
         """Return (sequence, time, headers) of the messages since `from_ns`, including removed ones, in steps."""

@@ -7,6 +7,7 @@ tests/conformance/scenarios.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import orjson
@@ -48,6 +49,9 @@ class ConnectOptions:
     proxy_sig: str = ""
 
 
+OPTION_NAMES = tuple(each.name for each in fields(ConnectOptions))
+options_of = attrgetter(*OPTION_NAMES)
+
 # The known keys, each with its option ("" if client connections do not use it) and type.
 CONNECT_FIELDS: dict[str, tuple[str, type]] = {
     "verbose": ("verbose", bool),
@@ -79,7 +83,7 @@ def parse_connect(line: bytes, previous: ConnectOptions) -> ConnectOptions:
     Raises:
         BadConnect: not a JSON object, or a known key has a value of another type.
     """
-    values = {each.name: getattr(previous, each.name) for each in fields(ConnectOptions)}
+    values = dict(zip(OPTION_NAMES, options_of(previous), strict=True))
     for key, value in _read_any(line).items():
         field = CONNECT_FIELDS.get(key.lower())
         if field is None or value is None:

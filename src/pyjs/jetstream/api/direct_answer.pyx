@@ -14,6 +14,7 @@ from pyjs.base.grow cimport grow
 from pyjs.core.account cimport Account
 from pyjs.store.store cimport Record, StreamStore
 from pyjs.store.index.subjects cimport Subject, subjects_find
+from pyjs.subjects.tokens cimport has_wildcard
 from pyjs.wire.compose cimport TAIL_SIZE_MAX, compose, set_tail
 from pyjs.wire.ops cimport Msg
 
@@ -66,7 +67,9 @@ cdef class DirectAnswers:
         cdef char[TAIL_SIZE_MAX] tail
         cdef size_t header_len, size_max
         cdef char* at
-        if s == NULL or not reply or store.load(store.catalogue.last_up_to(s, store.catalogue.last_seq), &r) != 0:
+        if s == NULL or not reply or has_wildcard(subject, len(subject)):
+            return False
+        if store.load(store.catalogue.last_up_to(s, store.catalogue.last_seq), &r) != 0:
             return False
         size_max = len(self.name_line) + r.subject_len + r.size + FIELDS_SIZE_MAX
         if grow(<void**> &self.buffer, &self.room, size_max, 1) < 0:

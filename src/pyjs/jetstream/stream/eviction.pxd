@@ -14,6 +14,7 @@ cdef class Evictions:
     cdef list rollups                   # (sequence, subject that is rolled up; b"": all of them)
     cdef bint has_rollups               # `rollups` is not empty; read without the GIL
     cdef uint64_t rolled_up_before      # sequence of the newest queued roll-up of all subjects; 0: none is queued
+    cdef uint64_t swept_before          # sequence of the newest queued roll-up of a subject with wildcards; 0: none
 
     cdef bint pending(self) noexcept nogil
     cdef bint exceeds(self, StreamLimits limits) noexcept nogil

@@ -15,6 +15,7 @@ from pyjs.jetstream.stream.limits cimport DISCARD_NEW, StreamLimits
 from pyjs.store.index.sequences cimport Segment, index_find, index_live, is_dead, subject_of
 from pyjs.store.store cimport StreamStore
 from pyjs.store.index.subjects cimport Subject, subject_by_id
+from pyjs.subjects.tokens cimport has_wildcard
 
 from pyjs.jetstream.files.removals import MemoryRelease
 
@@ -42,11 +43,14 @@ cdef class Evictions:
                 or (limits.max_bytes > 0 and self.store.catalogue.bytes > <uint64_t> limits.max_bytes))
 
     cdef bint may_remove(self, StreamLimits limits, uint64_t seq) noexcept nogil:
-        """Return whether the limits may remove message `seq`: it may be among the oldest that exceed them.
+        """Return whether `carry_out` may remove message `seq`, by a roll-up with wildcards or a limit of the stream.
 
-        Messages stored up to `seq` >= sequences up to `seq` - removed messages.
+        A limit may remove the message if it may be among the oldest messages that exceed the limit. The number of
+        stored messages up to `seq` is at least the number of sequences up to `seq` minus the removed messages.
         """
         cdef uint64_t exceeding = 0, removed, before
+        if seq < self.swept_before:
+            return True
         if not self.exceeds(limits):
             return False
         if limits.max_msgs > 0 and self.store.catalogue.msgs > <uint64_t> limits.max_msgs:
@@ -70,9 +74,13 @@ cdef class Evictions:
         self.n += 1
 
     cdef void note_rollup(self, bytes subject, bytes scope, uint64_t seq):
-        """Note that message `seq` removes all older messages: of its subject, or of the stream."""
+        """Note that message `seq` removes all older messages: of its subject (all that match wildcards in it), or of
+        the stream.
+        """
         if scope.lower() == b"all":
             subject = b""
+        elif has_wildcard(subject, len(subject)):
+            self.swept_before = seq
         elif self.store.catalogue.count_of(subject, len(subject)) == (
                 self.store.catalogue.last_seq_of(subject, len(subject)) == seq):
             return                      # the subject has no other message
@@ -99,6 +107,7 @@ cdef class Evictions:
     cdef list roll_up(self):
         """Apply the queued roll-ups whose message is still stored; return the purged subjects (b"": all)."""
         rollups, self.rollups, self.has_rollups, self.rolled_up_before = self.rollups, [], False, 0
+        self.swept_before = 0
         purged = []
         for seq, subject in rollups:
             if index_live(&self.store.catalogue.index, seq) != NULL:

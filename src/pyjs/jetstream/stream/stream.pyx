@@ -275,10 +275,11 @@ cdef class Stream(Sink):
 
     cdef uint64_t last_seq_for(self, Msg* m, PubHeaders* h) noexcept nogil:
         """Return the last sequence of the subject that Nats-Expected-Last-Subject-Sequence refers to."""
-        cdef uint64_t last = self.store.catalogue.last_seq_of(m.subject, m.subject_len)
+        cdef uint64_t last
         if h.expected_last_subject.n:
-            with gil:
-                last = self.store.last_match(h.expected_last_subject.p[:h.expected_last_subject.n])
+            last = self.store.last_of(h.expected_last_subject.p, h.expected_last_subject.n)
+        else:
+            last = self.store.last_of(m.subject, m.subject_len)
         return self.last_seq_for(m, h) if self.trims(last) else self.evictions.after_rollups(last)
 
     cdef bint answered_as_duplicate(self, Msg* m, PubHeaders* h) noexcept nogil:

@@ -303,8 +303,8 @@ cdef class SpecialPublishes(Sink):
 
     cdef uint64_t last_value(self, const char* subject, size_t n) noexcept nogil:
         """Return the sequence of the last message of a subject that the limits will not remove, or 0."""
-        cdef uint64_t seq = self.stream.store.catalogue.last_seq_of(subject, n)
-        return self.stream.store.catalogue.last_seq_of(subject, n) if self.stream.trims(seq) else seq
+        cdef uint64_t seq = self.stream.store.last_of(subject, n)
+        return self.stream.store.last_of(subject, n) if self.stream.trims(seq) else seq
 
     cdef bint added(self, Msg* m, PubHeaders* h) noexcept nogil:
         """Store the sum of a small increment and a small value, and answer; return False if `add_up` must do it."""
