@@ -1,3 +1,3 @@
-"""A NATS server with JetStream persistence; see README.md for its structure and the order to read it in."""
+"""A NATS server with JetStream persistence; README.md explains its structure and the order in which to read it."""
 
 __version__ = "0.1.0"

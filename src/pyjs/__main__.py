@@ -1,7 +1,7 @@
 """The program, as `python -m pyjs` and as the command `pyjs-server`: settings of the process, then the command line.
 
 Nearly all of the start-up time is spent on imports. Two settings make imports some percent faster, so they
-come first. pyjs.cli changes nothing of its process: programs and tests may import it.
+are made first. pyjs.cli does not change settings of the process, so programs and tests may import it.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ Knows flags and files, but no sockets: the server is imported only when it is st
 (version, `-t`, errors) start with the name of nats-server, which this program replaces. Exit codes: 0 success, 1
 refused or failed, 2 invalid command line.
 
-Source: behaviour of nats-server 2.15.1; an exception: after an unknown flag, the exit code is 2 here and 0
-there.
+Source: behaviour of nats-server 2.15.1, except that the exit code after an unknown flag is 2 (nats-server: 0).
 """
 
 from __future__ import annotations
@@ -90,7 +89,7 @@ def _certificate_problem(options: Options) -> str:
 
 def missing_packages() -> list[str]:
     """Return the required packages that are not installed."""
-    # Does the same as importlib.util.find_spec, but saves the time to import importlib.util.
+    # Like importlib.util.find_spec, without the time to import importlib.util.
     return [
         name
         for name in PACKAGES

@@ -1,11 +1,11 @@
-"""The node: accounts, sessions and JetStream, run turn by turn. Bytes and time in, bytes out.
+"""The node: accounts, sessions and JetStream, run turn by turn. Its input is bytes and time, its output bytes.
 
 All work is either input (a session handles a read: parse, route, bounded appends) or part of a turn. The
 effects of a turn have a fixed order (core/scheduler.pyx): stores commit, then their PubAcks are sent; API
 requests run; consumers deliver; chores do a step; every connection with output writes once. Each kind of work
 has a share of the turn; the rest waits for the next turn.
 
-Long because each part of a server is created, changed by a reload, and ended here.
+Long because it creates and ends each part of a server, and applies reloads to it.
 
 Knows no sockets, threads or clocks: `server/` runs it on an event loop, tests run it with a virtual clock.
 """
@@ -182,7 +182,7 @@ class Node(Host):
         from pyjs.config.exchange.declared import Exchange
 
         declared = {name: Exchange() for name in self.accounts} | options.exchanges()
-        if self.trust is not None:  # for accounts with tokens, `share` does this
+        if self.trust is not None:  # with tokens, `share` does this
             declared |= {name: self.exchanges.get(name, Exchange()) for name in self.trust.accounts}
         changed = [
             name for name, exchange in declared.items() if self.exchanges.get(name, Exchange()) != exchange
@@ -293,7 +293,7 @@ class Node(Host):
         """Return this server's part in a JetStream cluster, or None if it is in none.
 
         Raises:
-                NotStarted: the engine is missing, or the server already has routes.
+            NotStarted: the engine is missing, or the server already has routes.
         """
         cluster = self.cluster
         if cluster is None or self.options.cluster.local:
@@ -497,7 +497,7 @@ class Node(Host):
             self._in_turn = False
 
     def _read_wall_clock(self, now_ns: int) -> None:
-        """Read the skew of the wall clock. If the wall clock was set, reset everything that waits for a wall time."""
+        """Read the skew of the wall clock. If the wall clock was set, reset all timers that wait for a wall time."""
         self._skew_due_ns = now_ns + SKEW_EVERY_NS
         step_ns = self.clock.skew_ns() - self.turn_state.skew
         self.turn_state.skew += step_ns
@@ -557,7 +557,7 @@ class Node(Host):
         return self._scheduler.has_work
 
     def next_deadline_ns(self) -> int | None:
-        """Return the time of the next turn if no input comes, or None if no turn is due."""
+        """Return the time of the next turn if no input arrives, or None if no turn is due."""
         return self.timers.next_deadline_ns()
 
 

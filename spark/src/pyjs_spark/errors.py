@@ -31,7 +31,7 @@ class BadCredentials(SparkError):
 
 
 class RequestTimeout(SparkError):
-    """There was no answer to a request in time."""
+    """A request was not answered in time."""
 
 
 class NoResponders(SparkError):
@@ -72,7 +72,7 @@ class OptionError(SparkError):
 
 
 def no_consumer(stream: str) -> OptionError:
-    """Return the error for a read by consumer that would take messages away from the stream's other consumers."""
+    """Return the error for a read by consumer that would remove messages before the stream's consumers get them."""
     return OptionError(
         f"option readMode=consumer: the stream {stream} is a work queue or interest stream, and its consumers remove "
         "what they read; use readMode=auto or direct, which remove nothing"
@@ -108,7 +108,7 @@ class WriterReplaced(SparkError):
 
 
 class SparkMissing(SparkError):
-    """Spark, or something that it needs, is not installed on this machine."""
+    """Spark, or a package or program that Spark needs, is not installed on this machine."""
 
 
 class BadStore(SparkError):

@@ -28,9 +28,9 @@ class ResponsesKeys(TypedDict, total=False):
     """The block `allow_responses`."""
 
     max: int
-    """The most answers to one message; negative: no limit."""
+    """Maximum number of answers to one message; negative: no limit."""
     expires: Duration
-    """How long a reply subject may be answered; negative: without end."""
+    """Time during which a reply subject may be answered; negative: no limit."""
 
 
 class PermissionsKeys(TypedDict, total=False):
@@ -54,7 +54,7 @@ class UserKeys(TypedDict, total=False):
     nkey: str
     """The public key of the user, in place of name and password."""
     permissions: PermissionsKeys
-    """The permissions of the user; without them, the default permissions of the block."""
+    """The permissions of the user; default: the default permissions of the block."""
     allowed_connection_types: str | Sequence[str]
     """The kinds of connections that the user may use: STANDARD, WEBSOCKET, IN_PROCESS, ..."""
     proxy_required: bool
@@ -73,7 +73,7 @@ class CalloutKeys(TypedDict, total=False):
     xkey: str
     """The public xkey of the service: requests are encrypted."""
     allowed_accounts: Sequence[str]
-    """The only accounts about whose users the service decides; empty: all."""
+    """The accounts about whose users the service decides; empty: all."""
 
 
 class AuthorizationKeys(TypedDict, total=False):
@@ -86,7 +86,7 @@ class AuthorizationKeys(TypedDict, total=False):
     token: str
     """The token that every client must send, or its bcrypt hash."""
     timeout: Duration | float
-    """How long a client may take to authenticate; a number counts seconds."""
+    """Maximum time for the authentication of a client; a number is in seconds."""
     users: Sequence[UserKeys]
     """The users of the global account."""
     default_permissions: PermissionsKeys
@@ -101,7 +101,7 @@ class CertificateKeys(TypedDict, total=False):
     """An entry of `certs`."""
 
     cert_file: FilePath
-    """The PEM file of the certificate, followed by those that signed it."""
+    """The PEM file of the certificate, followed by the certificates that signed it."""
     key_file: FilePath
     """The PEM file of its private key."""
 
@@ -110,31 +110,31 @@ class TlsKeys(TypedDict, total=False):
     """The block `tls`."""
 
     cert_file: FilePath
-    """The PEM file of the certificate, followed by those that signed it."""
+    """The PEM file of the certificate, followed by the certificates that signed it."""
     key_file: FilePath
     """The PEM file of its private key."""
     certs: CertificateKeys | Sequence[CertificateKeys]
-    """More certificates with their keys; the server name that the client asks for selects one."""
+    """More certificates with their keys; the server name in the client's handshake selects one."""
     ca_file: FilePath
-    """The file of authorities that may sign clients' certificates; empty: those of the machine."""
+    """The file of authorities that may sign clients' certificates; empty: the machine's authorities."""
     verify: bool
     """Require a certificate from clients."""
     verify_and_map: bool
     """The certificate also selects the user."""
     timeout: Duration | float
-    """How long the handshake may take; a number counts seconds."""
+    """Maximum time for the handshake; a number is in seconds."""
     handshake_first: bool | Duration
-    """Encrypt before INFO: `true`, `false`, or how long to wait for the client; `auto` is 50ms."""
+    """Encrypt before INFO: `true`, `false`, or the time to wait for the client; `auto` is 50ms."""
     connection_rate_limit: int
-    """The most handshakes per second; 0: no limit."""
+    """Maximum number of handshakes per second; 0: no limit."""
     pinned_certs: str | Sequence[str]
     """SHA-256 digests, in hex, of the public keys that clients may have; empty: any key."""
     min_version: Literal["1.2", "1.3"]
     """The oldest version of TLS."""
     cipher_suites: str | Sequence[str]
-    """The allowed cipher suites of TLS 1.2, by their IANA names; empty: those of OpenSSL."""
+    """The allowed cipher suites of TLS 1.2, by their IANA names; empty: OpenSSL's defaults."""
     curve_preferences: str | Sequence[str]
-    """The one curve for key exchange; empty: those of OpenSSL."""
+    """The only curve for key exchange; empty: OpenSSL's defaults."""
 
 
 class WebSocketAuthorizationKeys(TypedDict, total=False):
@@ -147,7 +147,7 @@ class WebSocketAuthorizationKeys(TypedDict, total=False):
     token: str
     """The token that every client must send, or its bcrypt hash."""
     timeout: Duration | float
-    """How long a client may take to authenticate; a number counts seconds."""
+    """Maximum time for the authentication of a client; a number is in seconds."""
 
 
 class WebSocketKeys(TypedDict, total=False):
@@ -158,21 +158,21 @@ class WebSocketKeys(TypedDict, total=False):
     host: str
     """The address."""
     port: int
-    """The port; -1: any free one, 0: no WebSocket."""
+    """The port; -1: any free port, 0: no WebSocket."""
     advertise: str
-    """The address that /varz shows to others."""
+    """The address that /varz shows."""
     no_tls: bool
     """Allow a port without TLS."""
     tls: TlsKeys
     """Certificates and rules of encrypted connections to this port."""
     same_origin: bool
-    """A page may only connect to the host that it comes from."""
+    """A page may connect only to the host from which it was loaded."""
     allowed_origins: str | Sequence[str]
     """The origins whose pages may connect, such as https://example.com; empty: all."""
     compression: bool
     """Compress messages for clients that ask for it."""
     handshake_timeout: Duration | int
-    """How long TLS and the upgrade may take; a number counts seconds; 0: 5s."""
+    """Maximum time for TLS and the upgrade; a number is in seconds; 0: 5s."""
     headers: Mapping[str, str]
     """Additional headers in the answer to an upgrade."""
     authorization: WebSocketAuthorizationKeys
@@ -195,11 +195,11 @@ class ClusterAuthorizationKeys(TypedDict, total=False):
     """The block `authorization`."""
 
     user: str
-    """The user that other servers name."""
+    """The user name of other servers."""
     password: str
     """Its password."""
     timeout: Duration | float
-    """How long another server may take to log in; a number counts seconds."""
+    """Maximum time for the login of another server; a number is in seconds."""
 
 
 class ClusterKeys(TypedDict, total=False):
@@ -212,19 +212,19 @@ class ClusterKeys(TypedDict, total=False):
     host: str
     """The address."""
     port: int
-    """The port for other servers; -1: any free one."""
+    """The port for other servers; -1: any free port."""
     routes: Sequence[str] | str
     """Addresses of other servers; one running server is enough to find all."""
     authorization: ClusterAuthorizationKeys
     """The login that other servers need."""
     tls: TlsKeys
-    """This server's certificate for both sides of a route, and the authority that signs the others'."""
+    """The certificate of this server for both sides of a route, and the authority that signs the others."""
     advertise: str
     """host:port at which other servers reach this one."""
     no_advertise: bool
     """Do not send the addresses of the other servers to clients."""
     connect_retries: int
-    """Further attempts to reach a server learned from another one, after ten minutes."""
+    """Number of further attempts, after ten minutes, to reach a server whose address another server sent."""
 
 
 class ProxyKeys(TypedDict, total=False):
@@ -245,32 +245,32 @@ class AccountJetStreamKeys(TypedDict, total=False):
     """The block `jetstream`."""
 
     max_mem: int
-    """Bytes of the account's memory streams together; -1: no limit."""
+    """Maximum size of the account's memory streams in bytes; -1: no limit."""
     max_file: int
-    """Bytes of the account's file streams together; -1: no limit."""
+    """Maximum size of the account's file streams in bytes; -1: no limit."""
     max_streams: int
-    """The most streams; -1: no limit."""
+    """Maximum number of streams; -1: no limit."""
     max_consumers: int
-    """The most consumers of one stream; -1: no limit."""
+    """Maximum number of consumers of one stream; -1: no limit."""
     max_bytes_required: bool
     """Refuse streams without `max_bytes`."""
     mem_max_stream_bytes: int
-    """The largest `max_bytes` of one memory stream; -1: no limit."""
+    """Maximum `max_bytes` of one memory stream; -1: no limit."""
     disk_max_stream_bytes: int
-    """The largest `max_bytes` of one file stream; -1: no limit."""
+    """Maximum `max_bytes` of one file stream; -1: no limit."""
     max_ack_pending: int
-    """The largest `max_ack_pending` of a consumer; -1: no limit."""
+    """Maximum `max_ack_pending` of a consumer; -1: no limit."""
 
 
 class AccountLimitsKeys(TypedDict, total=False):
     """The block `limits`."""
 
     max_connections: int
-    """The most connections of the account; -1: no limit."""
+    """Maximum number of connections of the account; -1: no limit."""
     max_subscriptions: int
-    """The most subscriptions of one connection; -1: no limit."""
+    """Maximum number of subscriptions of one connection; -1: no limit."""
     max_payload: int
-    """Bytes of the largest message; -1: no limit."""
+    """Maximum size of a message in bytes; -1: no limit."""
 
 
 class LatencyKeys(TypedDict, total=False):
@@ -290,13 +290,13 @@ class ExportKeys(TypedDict, total=False):
     service: str
     """The subjects that other accounts may send requests to."""
     accounts: str | Sequence[str]
-    """The accounts that may import it; without them, all."""
+    """The accounts that may import the export; default: all."""
     account_token_position: int
     """The position of the `*` in the subject that stands for the name of the importing account."""
     response_type: str
     """`singleton`: one response to each request; `stream`, `chunked`: several."""
     response_threshold: Duration
-    """How long a response may take."""
+    """Maximum time for a response."""
     latency: str | LatencyKeys
     """The subject of latency samples of the service, or their options."""
     allow_trace: bool
@@ -309,7 +309,7 @@ class RemoteKeys(TypedDict, total=False):
     account: str
     """The exporting account."""
     subject: str
-    """The subject there."""
+    """The subject in the exporting account."""
 
 
 class ImportKeys(TypedDict, total=False):
@@ -324,7 +324,7 @@ class ImportKeys(TypedDict, total=False):
     to: str
     """The subject in this account, with `$1` for the first `*` of the other one."""
     share: bool
-    """Tell the service which client sends a request."""
+    """Inform the service which client sends a request."""
     allow_trace: bool
     """Continue traces of the stream's messages in this account."""
 
@@ -380,39 +380,39 @@ class ResolverKeys(TypedDict, total=False):
     hard_delete: bool
     """Remove files of removed accounts; otherwise they are renamed."""
     limit: int
-    """The most files."""
+    """Maximum number of files."""
     ttl: Duration
-    """`cache`: how long an unused file stays."""
+    """`cache`: time after which an unused file is removed."""
     interval: Duration
-    """`full`: how often the directory is checked for changed files."""
+    """`full`: time between two checks of the directory for changed files."""
     timeout: Duration
-    """How long fetching an account may take."""
+    """Maximum time to fetch an account."""
 
 
 class JetStreamBatchKeys(TypedDict, total=False):
     """The block `batch`."""
 
     max_inflight_per_stream: int
-    """The most open batches of a stream, of each kind; fast ones: 1000 by default."""
+    """Maximum number of open batches of a stream, for each kind; default for fast batches: 1000."""
     max_inflight_total: int
-    """The most open batches of the server, of each kind; fast ones: 50000 by default."""
+    """Maximum number of open batches of the server, for each kind; default for fast batches: 50000."""
     max_msgs: int
-    """The most messages of an atomic batch."""
+    """Maximum number of messages in an atomic batch."""
     timeout: Duration
-    """How long a batch may wait for its next message."""
+    """Maximum time between two messages of a batch."""
 
 
 class JetStreamLimitsKeys(TypedDict, total=False):
     """The block `limits`."""
 
     max_ack_pending: int
-    """The largest `max_ack_pending` of a consumer; 0 and -1: no bound."""
+    """Maximum `max_ack_pending` of a consumer; 0 and -1: no limit."""
     max_request_batch: int
-    """The largest `batch` of a pull request; 0 and -1: no bound."""
+    """Maximum `batch` of a pull request; 0 and -1: no limit."""
     max_ha_assets: int
-    """The most replicated streams on a server, the same on all of a cluster; 0 and -1: no bound."""
+    """Maximum number of replicated streams on a server, the same on all of a cluster; 0 and -1: no limit."""
     duplicate_window: Duration
-    """The longest `duplicate_window` of a stream; 0: no bound."""
+    """Maximum `duplicate_window` of a stream; 0: no limit."""
     default_max_consumers: int
     """The `max_consumers` of a stream without this option; -1: no limit."""
     batch: JetStreamBatchKeys
@@ -425,13 +425,13 @@ class JetStreamKeys(TypedDict, total=False):
     enabled: bool
     """Turn JetStream on or off; the block alone turns it on."""
     store_dir: FilePath
-    """The directory below which `jetstream` holds the files; empty: a temporary one, with a warning."""
+    """The directory whose subdirectory `jetstream` has the files; empty: a temporary one, with a warning."""
     max_mem: int | str
-    """Bytes of all memory streams together; -1: three quarters of the machine's memory, 0: none."""
+    """Maximum size of all memory streams in bytes; -1: three quarters of the machine's memory, 0: none."""
     max_file: int | str
-    """Bytes of all file streams together; -1: three quarters of the free disk."""
+    """Maximum size of all file streams in bytes; -1: three quarters of the free disk space."""
     sync_interval: Duration
-    """How often files are synced; `always`: before each acknowledgement."""
+    """The time between two syncs of files; `always`: before each acknowledgement."""
     sync_always: bool
     """Sync before each acknowledgement."""
     scrub_rate: int
@@ -484,11 +484,11 @@ class ConfigKeys(TypedDict, total=False):
     log_file: FilePath
     """The file for log lines; empty: standard error."""
     log_size_limit: int
-    """Bytes of the log file at which it is rotated; 0: never."""
+    """Size in bytes at which the log file is rotated; 0: never."""
     log_max_num: int
-    """Log files that rotation keeps, with the current one; 0: all."""
+    """Number of log files that rotation keeps, including the current one; 0: all."""
     max_traced_msg_len: int
-    """Bytes of a message that `trace` shows; 0: all."""
+    """Number of bytes of a message that `trace` shows; 0: all."""
     pid_file: FilePath
     """The file for the process id."""
     ports_file_dir: FilePath
@@ -504,23 +504,23 @@ class ConfigKeys(TypedDict, total=False):
     http_base_path: str
     """The prefix of the paths of the monitoring pages."""
     max_payload: int
-    """Bytes of the largest message, headers and payload; -1: no limit."""
+    """Maximum size of a message in bytes, headers and payload; -1: no limit."""
     max_pending: int
-    """Bytes that may wait for one client; a client with more is closed as a slow consumer."""
+    """Maximum output in bytes that waits for one client; above it, the client is closed as a slow consumer."""
     max_control_line: int
-    """Bytes of the longest protocol line."""
+    """Maximum length of a protocol line in bytes."""
     max_connections: int
-    """The most client connections; 0 and less: every client is refused."""
+    """Maximum number of client connections; 0 or less: every client is refused."""
     max_subscriptions: int
-    """The most subscriptions of one connection; 0 and -1: no limit."""
+    """Maximum number of subscriptions of one connection; 0 and -1: no limit."""
     max_sub_tokens: int
-    """The most tokens in the subject of a subscription; absent: no limit."""
+    """Maximum number of tokens in the subject of a subscription; default: no limit."""
     ping_interval: Duration
     """The time between two pings of a connection."""
     ping_max: int
-    """Pings without an answer before a connection is closed."""
+    """Number of unanswered pings after which a connection is closed."""
     write_deadline: Duration
-    """How long output may wait for a client before the connection is closed."""
+    """Maximum time that output waits for a client; after it, the connection is closed."""
     lame_duck_duration: Duration
     """The time over which lame duck mode closes the connections; at least 30s."""
     lame_duck_grace_period: Duration
@@ -528,11 +528,11 @@ class ConfigKeys(TypedDict, total=False):
     no_header_support: bool
     """Turn message headers off."""
     no_fast_producer_stall: bool
-    """Do not slow a publisher whose subscribers fall behind."""
+    """Do not slow down a publisher whose subscribers fall behind."""
     max_closed_clients: int
-    """Closed connections that /connz remembers."""
+    """Number of closed connections that /connz shows."""
     disable_sublist_cache: bool
-    """Do not keep the routes of subjects."""
+    """Do not cache the routes of subjects."""
     authorization: AuthorizationKeys
     """Users of the global account, or a single user or token."""
     no_auth_user: str
@@ -568,7 +568,7 @@ class ConfigKeys(TypedDict, total=False):
     resolver_pinned_accounts: str | Sequence[str]
     """The only accounts whose users may connect."""
     default_sentinel: str
-    """The bearer token that is used for clients that send none."""
+    """The bearer token of clients that send none."""
     feature_flags: Mapping[str, bool]
     """Switches for single features; only `js_ack_fc_v2` exists."""
     jetstream: bool | JetStreamKeys

@@ -1,7 +1,6 @@
 """One server on the event loop of a program: started and stopped by `async with`, or by `start` and `stop`.
 
-A thin wrapper around pyjs.server: converts the arguments to Options, sends the log to the program's logging,
-and
+A thin wrapper around pyjs.server: converts the arguments to Options, sends the log to the program's logging, and
 creates a new server for each start.
 """
 
@@ -48,7 +47,7 @@ class Server:
         which override it: `Server(port=4222, jetstream={"store_dir": "data"})`. With neither, the server listens on a
         free port of 127.0.0.1 and stores its streams in a directory that is removed when it stops.
 
-        The log goes to `logger` (by default "pyjs.server"), or to the `log_file` of the configuration. With
+        Log lines go to `logger` (by default "pyjs.server"), or to the `log_file` of the configuration. With
         `spin`, the loop checks for input for up to 50 us before it sleeps: answers are faster, but it uses a
         whole core.
 

@@ -26,7 +26,7 @@ class BlockBytes:
     """Decodes a stored block from pieces of any size."""
 
     def __init__(self) -> None:
-        # The first bytes, until the kind is known; in a compressed block also the last eight.
+        # The first bytes, until the kind is known; in a compressed block also the last eight bytes.
         self._held = b""
         self._frames: FrameReader | None = None
         self._is_plain = False

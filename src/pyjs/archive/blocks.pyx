@@ -171,7 +171,7 @@ cdef class BlockReader:
         if h.begin + h.header_size + CHECK_SIZE > h.size:
             raise BadBlock(f"the record at {self.offset} claims {h.header_size} bytes of headers", self.offset)
         if self._unfit == self.offset + 1:
-            return None                     # its checksum is known to be wrong from an earlier call
+            return None                     # an earlier call found that its checksum is wrong
         if not self.fits(p, &h):
             self._unfit = self.offset + 1
             return None

@@ -37,5 +37,5 @@ cdef class EntryReader:
     cdef bint _seen_magic
 
     cdef int peek(self, EntryView* e) except -1     # 1: the next entry; 0: more bytes are needed
-    cdef void pass_by(self, EntryView* e) noexcept  # go on to the entry after `e`
+    cdef void pass_by(self, EntryView* e) noexcept  # continue at the entry after `e`
     cdef size_t read_head(self, uint64_t* numbers) except? 0

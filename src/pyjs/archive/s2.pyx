@@ -3,7 +3,7 @@
 A block is its decoded size as a varint, then elements: literals, and copies of earlier output. The low two bits of
 the first byte are the kind; an S2 block may repeat the offset of the previous copy (a one-byte copy with offset 0).
 Every read and every copy is checked against both buffers. cramjam compresses to Snappy blocks, which are
-valid S2 but need three bytes for every 64 bytes of a long match. Here such a series of copies becomes one
+valid S2 but need three bytes for every 64 bytes of a long match. This module converts such a series of copies to one
 copy and one repeat.
 
 Compiled: backup and restore read every byte of an archive here (benchmarks/archives.py).

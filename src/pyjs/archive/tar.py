@@ -2,12 +2,12 @@
 
     archive = { header, 512 bytes | data, padded to 512 bytes } | two blocks of zeros
 
-A header of type `x` gives the next file a longer name, a larger size or a finer time. Links, directories,
-absolute names and names with `..` are refused. Nothing is ever written under these names, but no server
-writes such an archive.
+A header of type `x` gives the next file a longer name, a larger size or a finer time. Links, directories, absolute
+names and names with `..` are refused: they would be harmless, since no file is written under these names, but no
+server writes such an archive.
 
 The standard library checks each header; this module reads bytes as they arrive and holds one header.
-Source: pax of POSIX.1-2001; archive/tar of Go, which wrote them.
+Source: pax of POSIX.1-2001; archive/tar of Go, which wrote the archives.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Reading such a page raises SIGBUS, which would end the process. In a guarded map the handler replaces the page
 with zeros and counts it. The checksum of the record then fails, and readers always compare checksums. Any
-other SIGBUS goes to the previous handler, so faulthandler still works. The handler is installed with the
-first map: a process without a store keeps the handler that it had.
+other SIGBUS goes to the previous handler, so faulthandler still works. The first map installs the handler, so the
+handler of a process without a store is not changed.
 
 Knows nothing of the contents of maps. Compiled: a signal handler cannot run Python, and it must not slow down
 reads (benchmarks/: pull 500).

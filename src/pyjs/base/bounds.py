@@ -2,10 +2,10 @@
 
 An input value has two ranges:
 
-- `NUMBERS`: the range that the reader accepts, which is that of its type in nats-server. A value outside is refused
-with nats-server's error.
+- `NUMBERS`: the range that the reader accepts, which is that of the type in nats-server. A value outside the range is
+  refused with nats-server's error.
 - `TAKEN`: the range that the engine uses. Many fields accept numbers that overflow a C integer once a time is added.
-The configuration stores and shows the given value; the engine copies `taken(field, value)` into its attributes.
+  The configuration stores and shows the given value; the engine copies `taken(field, value)` into its attributes.
 
 Readers and tests/fuzz/test_border.py use the same tables: tests/support/border.py lists the kind of each field.
 
@@ -57,7 +57,7 @@ TAKEN = {
     "idle_heartbeat": SPAN_NS,
     "priority_timeout": SPAN_NS,
     "expires": Range(-1, SPAN_NS.high),  # below 0 it has already expired
-    "pull_heartbeat": Range(1_000_000, SPAN_NS.high),  # shorter ones would occupy the server completely
+    "pull_heartbeat": Range(1_000_000, SPAN_NS.high),  # shorter heartbeats would occupy the server completely
     "pause_until": Range(0, INT64.high),
     "max_deliver": UINT32,  # 0: no limit
     "max_waiting": Range(0, INT32.high),

@@ -16,7 +16,7 @@ def reason_of(error: OSError) -> str:
 
 
 class StoreFailed(PyjsError):
-    """A write or sync failed: the stream refuses messages until it works again.
+    """A write or sync failed: the stream refuses messages until its store works again.
 
     The text names the directory, for the log; `reason` does not, for clients.
     """

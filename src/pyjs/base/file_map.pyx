@@ -104,7 +104,7 @@ cdef class FileMap:
             n_open -= 1
 
     def unguard(self) -> None:
-        """Remove the guard, for readers without checks; an unreadable page then kills the process again."""
+        """Remove the guard, for readers without checks; an unreadable page then ends the process."""
         release(self.slot)
         self.slot = -1
 

@@ -24,7 +24,7 @@ cdef inline int grow(void** items, size_t* room, size_t count, size_t size) noex
     return grow_to(items, room, max(count, room[0] * 2, <size_t> ROOM_MIN), size)
 
 cdef inline int grow_by_half(void** items, size_t* room, size_t count, size_t size) noexcept nogil:
-    """Do the same as `grow`, but add only half: spare room is expensive in arrays of millions of items."""
+    """Like `grow`, but add only half, since spare room is expensive in arrays of millions of items."""
     if count <= room[0]:
         return 0
     return grow_to(items, room, max(count, room[0] + (room[0] >> 1) + 4), size)

@@ -2,9 +2,9 @@
 
 Slow and rarely used. Readers (jetstream/config/json_strict, core/auth/handshake) need it only for invalid
 text, for text that the JSON library refuses, or for the raw form of a number in an error text. It reads one
-document after another. Open containers are kept in an array, so a deeply nested body does not use the C
-stack. A value nested deeper than VALUES_DEPTH is checked but not built, since no table of fields reaches that
-depth; so memory is at most a few times the size of the body.
+document after another. Open containers are in an array, so a deeply nested body does not use the C stack. A value
+nested deeper than VALUES_DEPTH is checked but not built, since no table of fields is that deep. So memory is at most
+a few times the size of the body.
 
 Knows nothing of fields or kinds. Compiled: a megabyte with an error in its last byte must not block other clients
 (benchmarks/hostile.py; 2 to 20 ms).
@@ -79,7 +79,7 @@ cdef class Scanner:
     cdef int depth                          # open containers
     cdef unsigned char[DEPTH_MAX] kinds     # of the open containers: { or [
     cdef list made                          # the open containers that are being built
-    cdef list path                          # key or index of the current value in each of these
+    cdef list path                          # key or index of the current value in each built container
     cdef size_t[VALUES_DEPTH + 1] starts    # offsets of the values on the path
 
     def __init__(self, bytes body, wanted):

@@ -63,7 +63,7 @@ cdef void ref_remove(RefTable* t, uint32_t at) noexcept nogil:
 
 cdef void ref_fit(RefTable* t) noexcept nogil:
     if t.mask > 7 and t.used <= t.mask >> 3:
-        resize(t, (t.mask + 1) >> 2)        # if memory is short, the size stays
+        resize(t, (t.mask + 1) >> 2)        # if memory is short, the size does not change
 
 
 cdef void ref_free(RefTable* t) noexcept nogil:

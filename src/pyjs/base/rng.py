@@ -1,6 +1,6 @@
 """The seam for randomness: random bytes.
 
-Server ids, inbox tokens and queue-group seeds come from here, so that a test with a seed is reproducible.
+All random values of a server are derived from these bytes, so that a test with a seed is reproducible.
 """
 
 from __future__ import annotations

@@ -158,4 +158,4 @@ cdef void table_fit(Table* t) noexcept nogil:
         try:
             table_grow(t)       # to twice the entries
         except MemoryError:
-            pass                # if memory is short, the size stays
+            pass                # if memory is short, the size does not change

@@ -37,7 +37,7 @@ cdef class Timers:
         return len(self.heap)
 
     def at(self, deadline_ns, callback, owner=None) -> Timer:
-        """Call `callback` in the first turn at or after `deadline_ns`; if it raises, the server repairs `owner`."""
+        """Call `callback` in the first turn at or after `deadline_ns`; if it raises an exception, repair `owner`."""
         cdef Timer timer = Timer(self, deadline_ns, callback, owner)
         heappush(self.heap, (deadline_ns, self.order, timer))
         self.order += 1

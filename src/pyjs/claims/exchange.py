@@ -79,7 +79,7 @@ class MappedTo:
 
     subject: str
     weight: int = WHOLE  # percent
-    cluster: str = ""  # the cluster in which it applies; "": all
+    cluster: str = ""  # the cluster in which the mapping applies; "": all
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,7 +154,7 @@ def known_types(types: tuple[str, ...]) -> frozenset[str] | None:
 
 
 def seconds_allowed(grant: Grant, now_s: float) -> float | None:
-    """Return how many seconds a user may stay connected; 0 means no limit, None that the user may not connect now."""
+    """Return the seconds for which a user may be connected; 0 means no limit, None that the user may not connect."""
     if not grant.times:
         return 0.0
     zone: tzinfo | None = None
@@ -181,6 +181,6 @@ def _seconds_left(now: datetime, start_s: int, end_s: int) -> float | None:
     start, end = midnight + timedelta(seconds=start_s), midnight + timedelta(seconds=end_s)
     if start < now < end or (start > end and end > now):
         return end.timestamp() - now.timestamp()
-    if start > end and start < now:  # the range spans midnight, and that midnight is still to come
+    if start > end and start < now:  # the range spans midnight, which comes after `now`
         return (end + timedelta(days=1)).timestamp() - now.timestamp()
     return None

@@ -29,7 +29,7 @@ class PermissionLists:
     publish_deny: tuple[str, ...] = ()
     subscribe_allow: tuple[str, ...] = ()
     subscribe_deny: tuple[str, ...] = ()
-    responses: tuple[int, int] | None = None  # maximum number of answers to a message, and for how many ns
+    responses: tuple[int, int] | None = None  # maximum answers to a message; time for them in ns
 
     @property
     def is_empty(self) -> bool:
@@ -70,12 +70,12 @@ class Grant:
 
     permissions: PermissionLists = PermissionLists()
     sources: tuple[str, ...] = ()  # allowed networks; (): any
-    times: tuple[tuple[str, str], ...] = ()  # daily ranges in which it may be connected; (): always
+    times: tuple[tuple[str, str], ...] = ()  # daily ranges in which the user may be connected; (): always
     zone: str = ""  # time zone of `times`; "": that of the machine
     subs: int = 0  # NO_LIMIT: no limit
     data: int = 0
     payload: int = 0
-    bearer: bool = False  # it need not sign the nonce
+    bearer: bool = False  # the user need not sign the nonce
     proxy_required: bool = False
     connection_types: tuple[str, ...] = ()
 

@@ -1,4 +1,4 @@
-"""Requests to a subscriber that is about to return: they wait for it, instead of a status 503 at once.
+"""Requests to a subscriber that is about to return: they wait for it, instead of getting status 503 at once.
 
 Only the leader of a replicated stream is subscribed to the stream's subjects. While another server takes over, which
 takes milliseconds, or 0.3 s after a crash, nobody is subscribed; so it is while a stream of one replica is moved. A
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from pyjs.core.session import ClientSession
 
 HOLD_NS = 2_000 * NS_PER_MS
-LOOK_NS = 10 * NS_PER_MS  # between two looks; new subscriptions of other servers are seen at once
+LOOK_NS = 10 * NS_PER_MS  # between two checks; new subscriptions of other servers are noticed at once
 GIVEN_UP_NS = 10_000 * NS_PER_MS
 HELD_MAX = 10_000  # messages
 AT_ONCE_MAX = (
-    200  # messages for which new subscriptions are looked at once; more wait for the end of the turn
+    200  # up to this many messages are checked at once after a new subscription; more, at the end of the turn
 )
 SIZE_MAX = 32 << 20  # bytes
 KNOWN_MAX = 10_000  # subjects
@@ -38,7 +38,7 @@ COST = 300  # bytes of memory of a message beside its parts
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """One message that waits, and the line with the status in case nobody takes it."""
+    """One message that waits, and the line with the status if it gets no receiver."""
 
     account: Account
     session: ClientSession
@@ -63,7 +63,7 @@ class Awaited:
         self._known: dict[tuple[str, bytes], bool] = {}  # answers of `is_awaited` while messages wait
         self._given_up: dict[
             tuple[str, bytes], int
-        ] = {}  # nobody came for an earlier message; until when it counts
+        ] = {}  # subjects of earlier messages without a receiver -> time until which that counts
         self._timer: Timer | None = None
 
     def take(
@@ -76,7 +76,7 @@ class Awaited:
         payload: bytes,
         refusal: bytes,
     ) -> bool:
-        """Let a message wait that has no receiver; return False if its publisher gets `refusal` at once."""
+        """Hold a message without a receiver; return False if its publisher gets `refusal` at once."""
         key, size = (account.name, subject), len(subject) + len(headers) + len(payload) + COST
         now_ns = self._host.clock.now_ns()
         if len(self._held) >= HELD_MAX or self._size + size > SIZE_MAX or self._given_up.get(key, 0) > now_ns:
@@ -98,19 +98,19 @@ class Awaited:
         return known
 
     def look_soon(self) -> None:
-        """Look after this turn, since there is a new subscription."""
+        """Check after this turn, since there is a new subscription."""
         if self._held:
             self._arm(0)
 
     def subscribed(self) -> None:
-        """Look at once for a new subscription of another server: later messages must not overtake those that wait."""
+        """Check at once after a new subscription of another server: later messages must not overtake waiting ones."""
         if len(self._held) > AT_ONCE_MAX:
             self._arm(0)
         elif self._held:
             self.look()
 
     def look(self) -> None:
-        """Publish the messages that have a receiver now, in their order; give up those that waited too long."""
+        """Publish the messages that now have a receiver, in order; give up those that have waited too long."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -145,5 +145,5 @@ class Awaited:
 
 
 def _sent(held: Held) -> bool:
-    """Publish a message; return whether anybody received it."""
+    """Publish a message; return whether it had a receiver."""
     return held.account.send(held.subject, held.payload, held.headers, held.reply) > 0

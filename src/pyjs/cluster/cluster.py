@@ -1,8 +1,8 @@
-"""The cluster as one server sees it: its routes, its frames, and what the other servers told it.
+"""The cluster from the view of one server: its routes, their frames, and the data received from other servers.
 
-Every server has a route to every other one. On a new route, a server first sends all its interest, in steps;
+Every server has a route to every other server. On a new route, a server first sends all its interest, in steps;
 after that, the changes once a turn. Servers also send each other the addresses of their peers, so one
-configured address is enough to reach all of them.
+configured address is enough to reach all servers.
 
 Source: nats.docs "Clustering"; visible behaviour equals nats-server 2.15.1 (tests/conformance/test_cluster.py).
 """
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from pyjs.core.host import Host
     from pyjs.core.link import Link, Peer
 
-ROUTES_MAX = 63  # Msg.told has 64 bits; one is never used, so that they are never all set
+ROUTES_MAX = 63  # Msg.told has 64 bits; one is unused, so that never all of them are set
 INFOS_STEP = 20  # sessions that get INFO in one step
 SYNC_STEP = 200  # subscriptions sent in one step
 ALREADY = "there is a route already"
-FENCE = bytes(8) + b"F"  # in PING: it measures no time
+FENCE = bytes(8) + b"F"  # body of a PING that is not used to measure time
 PEERS_MAX = 256  # maximum number of addresses sent by one server
 
 
@@ -92,7 +92,7 @@ class Cluster:
             route.close("Server Shutdown")
 
     def apply_options(self, options: ClusterOptions) -> None:
-        """Apply changed routes and logins; existing routes are kept, unless their address was removed."""
+        """Apply changed routes and logins; existing routes remain open, unless their address was removed."""
         self.options = options
         for account in self.host.accounts.values():  # a reload may move clients to another account
             self.clients_changed(account)
@@ -102,7 +102,7 @@ class Cluster:
                 route.close("Route Removed")
 
     def take_dials(self) -> list[Dial]:
-        """Return the addresses to connect to now; the caller reports each one by `open_route` or `dial_failed`."""
+        """Return the addresses to connect to now; the caller must report each by `open_route` or `dial_failed`."""
         return self._mesh.take_dials()
 
     def dial_failed(self, dial: Dial, cause: str) -> None:
@@ -261,8 +261,7 @@ class Cluster:
     def _main_of(self, route: Route, info: PeerInfo) -> Route | None:
         """Return the route to which a connection for heartbeats or large messages belongs.
 
-        Returns None if the route has ended, or already has a connection for large messages, which would be
-        lost.
+        Returns None if the route has ended, or already has a connection for large messages.
         """
         main = self.routes.get(info.server_id)
         if main is None or main.info is None or (_purpose(route, info) == BULK and main.aside is not None):
@@ -347,16 +346,16 @@ class Cluster:
                 self.host.turn_state.go_on(self._account_steps(route, interest))
 
     def hold_messages(self, awaited: Awaited) -> None:
-        """Let messages without a receiver wait for one."""
+        """Hold messages without a receiver in `awaited`."""
         self.awaited = awaited
         for account in self.host.accounts.values():
             if isinstance(account.interest, Interest):
                 account.interest.awaited = awaited
 
     def fence(self, passed: Callable[[], None]) -> None:
-        """Call `passed` when every other server has applied the interest told so far.
+        """Call `passed` when every other server has applied all interest sent so far.
 
-        All messages that they have sent before are here then, except large ones that have a connection of their own.
+        All messages that they sent before have then arrived, except those on the connections for large messages.
         """
         self.tell_interest()
         self._fenced = dict.fromkeys(self.routes, passed)
@@ -432,12 +431,12 @@ class Cluster:
         return list(urls)
 
     def start_lame_duck(self) -> None:
-        """Tell the other servers that this one accepts no more clients."""
+        """Notify the other servers that this server accepts no more clients."""
         self.lame_duck = True
         self._tell_peers()
 
     def set_own_urls(self, urls: tuple[str, ...]) -> None:
-        """Tell the other servers the addresses of this server for clients."""
+        """Send the other servers the addresses of this server for clients."""
         self._urls = urls
         self._tell_peers()
 
@@ -470,14 +469,14 @@ class Cluster:
         """Pass a batch to the replicated groups.
 
         Raises:
-            BadHello: it is damaged, or the connection has another purpose.
+            BadHello: the batch is damaged, or the connection has another purpose.
         """
         if self.replication is None:
             raise BadHello("a batch of replicated groups, which this server does not have")
         self.replication.receive(route, body)
 
     def peer_says(self, route: Route, body: bytes) -> None:
-        """Apply the other side's description of itself and its peers.
+        """Apply the description that another server sent of itself and its peers.
 
         Raises:
             BadHello: the body is not valid JSON.

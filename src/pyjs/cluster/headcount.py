@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Headcount:
-    """The counts sent to other servers, and those received from them."""
+    """The counts sent to other servers, and the counts received from them."""
 
     def __init__(self, routes: dict[str, Route]) -> None:
         self._routes = routes

@@ -2,7 +2,7 @@
 
 The listening side sends `INFO {...}`, the other side `CONNECT {...}`, then the listening side `+OK` or `-ERR
 'text'`. After +OK, both sides send frames (wire/route_frames). The first lines of a nats-server lack the
-field `pyjs_route`: each side then refuses the other one, and gives the reason in its log and in an `-ERR`.
+field `pyjs_route`: each side then refuses the other side, and gives the reason in its log and in an `-ERR`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class PeerInfo:
     server_id: str
     server_name: str
     cluster: str
-    route_host: str  # host at which others reach its route port; "": the address that it connects from
+    route_host: str  # host at which other servers reach its route port; "": the address of the connection
     route_port: int
     client_urls: tuple[str, ...] = ()  # host:port
     auth_required: bool = False
@@ -171,7 +171,7 @@ def read_sender(text: bytes) -> Sender:
     """Return the client of another worker that is described by JSON.
 
     Raises:
-        BadHello: it is not a JSON object.
+        BadHello: `text` is not a JSON object.
     """
     return Sender(read_object(text, "the sender of a message"))
 

@@ -1,7 +1,7 @@
 """The subscriptions of one account at this server, in the form that other servers need.
 
-Each subject and queue group is sent to other servers once, with the number of members of the group here, and
-again only when this number changes. Changes are collected, so that many in one turn make only one frame for
+Each subject and queue group is sent to other servers once, with the number of the group's members at this server, and
+again only when this number changes. Changes are collected, so that many changes in one turn cause only one frame for
 each subject. Knows nothing of routes.
 """
 
@@ -38,7 +38,7 @@ class Interest:
         for key in keys_of(sub):
             count = self.counts[key] = self.counts.get(key, 0) + 1
             if count == 1 or sub.queue or key in self._withdrawn:
-                self._withdrawn.discard(key)  # somebody else wants these messages
+                self._withdrawn.discard(key)  # a subscription that is not withdrawn needs these messages
                 self._note(key)
         if self.awaited is not None:
             self.awaited.look_soon()
@@ -60,9 +60,9 @@ class Interest:
         return count if key[1] else min(count, 1)
 
     def withdraw(self, keys: Iterable[Key]) -> None:
-        """Let other servers send no messages for these subscriptions any more; they stay for messages that come.
+        """Make other servers send no more messages for these subscriptions, which remain for messages on the way.
 
-        A subscription that somebody else has too stays as it is.
+        Has no effect on a subject and queue group that another subscription has too.
         """
         for key in keys:
             if self.counts.get(key) == 1 and key not in self._withdrawn:

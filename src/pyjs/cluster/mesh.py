@@ -1,10 +1,9 @@
 """The servers to connect to: configured ones, and those learned from peers.
 
 Knows addresses and times, but no sockets: `take_dials` returns the addresses to connect to; the caller
-connects, then reports a route, or calls `failed`. A configured route is tried forever. A server learned from
+connects, then reports a route, or calls `failed`. A configured route is tried without end. A server learned from
 a peer is tried as long as some peer has a route to it, and then for KEEP_NS and at least `connect_retries`
-times. So if a cluster is split into two halves, it becomes one again even if no configured address leads from
-one half to the other.
+times. So the halves of a split cluster join again even if no configured address leads from one half to the other.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class Dial:
     tried_ns: int = 0  # time of the last attempt
     server_id: str = ""  # of the last server that answered
     timer: Timer | None = None
-    purpose: str = MESSAGES  # any other purpose belongs to a route
+    purpose: str = MESSAGES  # MESSAGES, or a purpose of a route
     beside: int = 0  # the number that the other side has given this route
 
     def __str__(self) -> str:
@@ -104,7 +103,7 @@ class Mesh:
         self._add(Dial(host, port, learned=True, server_id=server_id))
 
     def beside(self, dial: Dial, rid: int, purposes: tuple[str, ...] = (PULSE, BULK)) -> None:
-        """Also connect for other purposes, as long as the route exists that the other side numbers `rid`."""
+        """Also connect for other purposes, as long as the route with the other side's number `rid` exists."""
         for purpose in purposes:
             before = self._beside.get((dial.server_id, purpose))
             if before is not None:
@@ -140,7 +139,7 @@ class Mesh:
         self._wait(dial)
 
     def _is_gone(self, dial: Dial) -> bool:
-        """Return whether a server learned from a peer need not be tried any more."""
+        """Return whether to stop trying a server learned from a peer."""
         if self._cluster.is_told(dial.server_id) or dial.failures <= self._cluster.options.connect_retries:
             return False
         return self._host.clock.now_ns() - dial.lost_ns > KEEP_NS
@@ -150,7 +149,7 @@ class Mesh:
         dial.state, dial.server_id, dial.failures = DialState.CONNECTED, server_id, 0
 
     def is_self(self, dial: Dial) -> None:
-        """Never try the address again, because it is this server's own."""
+        """Stop trying an address, because it is this server's own."""
         dial.state = DialState.DROPPED
 
     def own_routes(self) -> int:

@@ -1,6 +1,6 @@
 """One account at another server: the receiver for all subscriptions that the account has there.
 
-Compiled: every message to another server passes here (benchmarks/: 1-1 over a route).
+Compiled: runs for every message to another server (benchmarks/: 1-1 over a route).
 """
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
@@ -39,7 +39,7 @@ cdef class RemoteAccount(RemoteSink):
         return self.send(m, t)
 
     cdef int send(self, Msg* m, Target* t) noexcept nogil:
-        """Send a message, unless the other server has it already."""
+        """Send a message, unless the other server already has it."""
         if t.sub.closed or m.told == EVERYWHERE or not self.writer.is_open:
             return 0
         if m.told & self.writer.bit:
@@ -58,7 +58,7 @@ cdef class RemoteAccount(RemoteSink):
         return 1
 
     cdef int send_with(self, Msg* m, Target* t, bytes headers) except -1:
-        """Send like `send`, with other headers."""
+        """Like `send`, with other headers."""
         cdef Msg sent = m[0]
         cdef bytes body = headers + m.body[m.header_len:m.size]
         cdef bytes tail = (m.reply[:m.reply_len] + b" " if m.reply_len else b"") + b"%d %d\r\n" % (
@@ -72,7 +72,7 @@ cdef class RemoteAccount(RemoteSink):
         return 1
 
     cdef int deliver_untraced(self, Msg* m, Target* t) noexcept:
-        """Deliver like `deliver`, a message whose trace ended before it reached this account."""
+        """Like `deliver`, for a message whose trace ended before it reached this account."""
         try:
             if m.told & self.writer.bit:
                 return self.send(m, t)

@@ -2,7 +2,7 @@
 
 They are separate from the routes, so that a large batch does not delay messages of clients, and messages do
 not delay a vote. A closed connection, or missing heartbeats, show at once that the other node does not
-answer.
+respond.
 
 Consensus identifies servers by numbers derived from their names; two servers with the same number refuse each other.
 """
@@ -49,7 +49,7 @@ class Notes(Protocol):
 
 
 class Replication:
-    """The connections between the consensus of this server and those of the others; implements consensus' Peers."""
+    """The connections of this server's consensus to that of other servers; implements `Peers` of consensus."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -118,7 +118,7 @@ class Replication:
         """Handle a batch or a note.
 
         Raises:
-            BadHello: it is damaged, or the connection has another purpose.
+            BadHello: the data is damaged, or the connection has another purpose.
         """
         node = self._nodes.get(route)
         if node is None or self._consensus is None:
@@ -136,16 +136,16 @@ class Replication:
         return self._cluster.own_routes()
 
     def hold_messages(self, is_awaited: Callable[[str, bytes], bool]) -> None:
-        """Let messages to a replicated stream wait for its next leader."""
+        """Hold messages to a replicated stream until it has a leader again."""
         self._cluster.hold_messages(Awaited(self._cluster.host, is_awaited))
 
     def withdraw(self, account: Account, keys: Iterable[tuple[bytes, bytes]]) -> None:
-        """Let other servers send nothing for these subscriptions any more."""
+        """Make other servers send no more messages for these subscriptions."""
         if isinstance(account.interest, Interest):
             account.interest.withdraw(keys)
 
     def fence(self, passed: Callable[[], None]) -> None:
-        """Call `passed` when everything is here that other servers have sent before they knew the interest of now."""
+        """Call `passed` when all messages sent by other servers before they got the current interest have arrived."""
         self._cluster.fence(passed)
 
     def quiet_ns(self, node: int) -> int:

@@ -40,7 +40,7 @@ cdef class Route:
     cdef readonly Route main    # the route whose large messages this connection carries; None: this is a route
     cdef readonly Route aside           # the connection for large messages; None: there is none
     cdef uint64_t awaited               # number of frames of `main` that must be handled before the next one here
-    cdef readonly bint silent           # no heartbeat has come for a while
+    cdef readonly bint silent           # no heartbeat has arrived for a while
     cdef readonly bint synced           # the other side has sent its initial interest
 
     cdef bint must_wait(self) noexcept

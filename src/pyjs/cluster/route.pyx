@@ -1,13 +1,12 @@
-"""One route: a connection to another server of the cluster. Frames in, frames out, without its socket.
+"""One route: a connection to another server of the cluster, without its socket. Reads and writes frames.
 
-A subscription of the other server is added to the account here, with the RemoteAccount (remote.pyx) as its
-receiver, so publishing finds it like any other. A message is sent once to each server, however many
-subscriptions it has there: `Msg.told` has one bit for each route. For a queue group, one server is chosen,
-and the frame has the name of the group. A message from a route goes only to subscriptions here, since every
-server has a route to every other. writer.pyx has the output. Long because every kind of frame is read and
-checked here.
+A subscription of the other server is added to the account at this server, with the RemoteAccount (remote.pyx) as its
+receiver, so publishing finds it like any other. A message is sent once to each server, however many subscriptions
+match there: `Msg.told` has one bit for each route. For a queue group, one server is chosen, and the frame has the
+name of the group. A message from a route is delivered only to subscriptions at this server, since every server has a
+route to every other server. writer.pyx has the output. Long because it reads and checks every kind of frame.
 
-Compiled: every message between servers passes here (benchmarks/: 1-1 over a route).
+Compiled: runs for every message between servers (benchmarks/: 1-1 over a route).
 """
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -35,7 +34,7 @@ from pyjs.core.tracing.trace import ROUTER, decide_routed
 cdef enum:
     WORK_MAX = 32768
     WORK_MIN = 1024
-    FRAME_WORK = 48             # a frame other than a message
+    FRAME_WORK = 48             # units of work of a frame other than a message
     COPIED_BITS = 8
     PING_MAX = 64               # maximum bytes of a PING, since they are sent back
     CLIENTS_SIZE = 4
@@ -46,7 +45,7 @@ PROTOCOL = "Protocol Violation"
 
 
 class Unknown:
-    """An account of the other side that does not exist here, with its interest, in case it is created here later."""
+    """An account of the other side that does not exist at this server, with its interest, in case it is created."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -112,10 +111,10 @@ cdef class Route:
         self.cluster.route_closed(self)
         self.remote, self.numbered = {}, []
         self.main = self.aside = None
-        self.writer.end()               # it has a reference to this route: a cycle would remain
+        self.writer.end()               # break the cycle: the writer refers to this route
 
     def lose_link(self) -> None:
-        """Write nothing more, because the transport is closed."""
+        """Stop writing, because the transport is closed."""
         self.writer.lose()
 
     def connection_lost(self) -> None:
@@ -195,7 +194,7 @@ cdef class Route:
         return True
 
     cdef int wake_aside(self) except -1:
-        """Resume the connection for large messages, if it was waiting for frames of this route."""
+        """Resume the connection for large messages if it was waiting for frames of this route."""
         if self.aside is not None and self.aside.input.waits and not self.aside.must_wait():
             self.aside.go_on_later()
         return 0
@@ -305,7 +304,7 @@ cdef class Route:
         return 1 + receivers * <int64_t> (1 + (m.size >> COPIED_BITS))
 
     cdef int deliver_here(self, Msg* m, const char* queues, size_t n) except -1:
-        """Deliver to the account of the frame, if it exists here; return the number of receivers."""
+        """Deliver to the account of the frame, if this server has it; return the number of receivers."""
         cdef uint32_t number = self.reader.header.account
         cdef object remote = self.numbered[number] if number < <uint32_t> len(self.numbered) else None
         if not isinstance(remote, RemoteAccount):
@@ -320,7 +319,7 @@ cdef class Route:
             m, self.reader.header.flags & FLAG_PLAIN != 0, queues, n)
 
     cdef int deliver_traced(self, Msg* m, Account account, set queues, object trace) except -1:
-        """Deliver like `deliver_here`, and publish the trace of this server."""
+        """Like `deliver_here`, and publish the trace of this server."""
         cdef int receivers
         self.turn.extra_work += TRACE_WORK
         trace.arrive(m.subject[:m.subject_len], ROUTER, self.rid, self.info.server_name)
@@ -416,7 +415,7 @@ cdef class Route:
             self.host.clients_came_elsewhere(remote.account)
 
     def account_added(self, Account account) -> None:
-        """Apply the other side's interest in an account that it sent before the account existed here."""
+        """Apply interest that the other side sent before the account existed at this server."""
         for number, each in enumerate(self.numbered):
             if isinstance(each, Unknown) and each.name == account.name:
                 remote = self.numbered[number] = self.remote_account(account)
@@ -425,7 +424,7 @@ cdef class Route:
                     remote.set_weight(subject, queue, weight)
 
     def remote_account(self, Account account) -> RemoteAccount:
-        """Return the account at the other side; the first call sends its number there."""
+        """Return the account at the other side; the first call sends the number of the account."""
         remote = self.remote.get(account.name)
         if remote is None:
             remote = self.remote[account.name] = RemoteAccount(
@@ -444,7 +443,7 @@ cdef class Route:
         self.writer.send_frame(FRAME_INTEREST, body, remote.number)
 
     def send_clients(self, Account account) -> None:
-        """Send the number of clients that an account has here."""
+        """Send the number of clients that an account has at this server."""
         cdef RemoteAccount remote = self.remote_account(account)
         self.writer.send_frame(FRAME_CLIENTS, len(account.sessions).to_bytes(CLIENTS_SIZE, "little"), remote.number)
 
@@ -499,7 +498,7 @@ cdef class Route:
         self.writer.flush()
 
     def output_paused(self) -> None:
-        """Keep output in the route until the transport's buffer drains."""
+        """Hold output in the route until the transport's buffer drains."""
         self.writer.pause(True)
 
     def output_resumed(self) -> None:

@@ -20,17 +20,17 @@ cdef class RouteWriter:
     cdef object link                    # core.link.Link
     cdef Turn turn
     cdef OutBuf out
-    cdef readonly uint64_t bit          # of Msg.told; 0: not open yet
+    cdef readonly uint64_t bit          # bit in Msg.told; 0: not open yet
     cdef bint is_open                   # messages may be written
     cdef bint paused                    # the transport's buffer is full
     cdef bint lost                      # the transport is closed
     cdef public bint dirty              # the route is in Turn.sessions
-    cdef Msg* last    # the last written message, while it is being published; NULL: the last frame is another one
+    cdef Msg* last    # the last written message, while it is being published; NULL: another frame followed
     cdef size_t frame_start, frame_size    # place in `out` of the frame of `last`, to which queue groups may be added
     cdef readonly uint64_t out_msgs, out_bytes
     cdef uint64_t frames                # number of all frames that were queued
     cdef RouteWriter bulk               # the writer of the connection for large messages; None: there is none
-    cdef uint64_t aside_until[PUBLISHERS]    # by class of publisher: bulk.out_msgs after its last message there
+    cdef uint64_t aside_until[PUBLISHERS]    # by class of publisher: bulk.out_msgs after its last large message
     cdef uint64_t aside_done            # number of messages of `bulk` that the other side has handled
     cdef bint is_bulk
     cdef uint64_t asked    # of a bulk connection: out_msgs when the other side was last asked how many it has handled
@@ -44,7 +44,7 @@ cdef class RouteWriter:
     cdef int add_queue_to(self, Msg* m, Target* t) noexcept nogil
     cdef void take_over(self, Msg* sent, Msg* m) noexcept nogil
     cdef inline bint goes_aside(self, Msg* m) noexcept nogil:
-        """Return whether a message must use the connection for large ones."""
+        """Return whether a message must use the connection for large messages."""
         return self.bulk is not None and (m.size >= BULK_MIN or self.aside_until[class_of(m)] > self.aside_done)
 
     cdef int send_aside(self, Msg* m, uint32_t account, Target* t) noexcept nogil

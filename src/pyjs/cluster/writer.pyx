@@ -4,12 +4,12 @@ A message is written once, and the queue groups that get it are added to its fra
 frame. Invariant: a message is sent after all interest that existed before it, so that the other side can
 deliver an answer.
 
-Large messages have a separate connection, so that small ones do not wait for them. The messages of each
-publisher stay in order: after a large message, all of its messages use that connection until the other side
-has handled them, and FRAME_AFTER makes the reader there wait for earlier frames of the route. Publishers are
-distinguished by a few bits of their address; those with equal bits use the same connection.
+Large messages have a separate connection, so that small messages do not wait for them. The order of a publisher's
+messages does not change: after a large message, all messages of the publisher use that connection until the other
+side has handled them, and FRAME_AFTER makes the reader of that connection wait for earlier frames of the route.
+Publishers are distinguished by a few bits of their address; publishers with equal bits use the same connection.
 
-Compiled: every message to another server passes here (benchmarks/: 1-1 over a route).
+Compiled: runs for every message to another server (benchmarks/: 1-1 over a route).
 """
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -55,7 +55,7 @@ cdef class RouteWriter:
         self.aside_done = count
 
     def end(self) -> None:
-        """Accept nothing more, and drop the references to the route and to the other side."""
+        """Accept no more output, and drop the references to the route and to the other side."""
         self.bulk = None
         self.is_open = False
         self.route = None
@@ -119,7 +119,7 @@ cdef class RouteWriter:
         return 0
 
     cdef int send_aside(self, Msg* m, uint32_t account, Target* t) noexcept nogil:
-        """Write a message to the connection for large ones."""
+        """Write a message to the connection for large messages."""
         self.last = NULL
         if self.bulk.after != self.frames:
             self.bulk.send_after(self.frames)
@@ -129,7 +129,7 @@ cdef class RouteWriter:
         return 0
 
     cdef void send_after(self, uint64_t frames) noexcept nogil:
-        """Make the other side handle `frames` frames of the route before it continues to read here."""
+        """Make the other side handle `frames` frames of the route before it continues to read this connection."""
         cdef FrameHeader header
         header.size, header.account, header.kind, header.flags, header.reserved = 8, 0, FRAME_AFTER, 0, 0
         self.after = frames
@@ -138,7 +138,7 @@ cdef class RouteWriter:
         self.out.add(<const char*> &frames, 8)
 
     cdef int add_queue_to(self, Msg* m, Target* t) noexcept nogil:
-        """Add the queue group of `t` to the frame of `m`; return -1 if that is not the last frame any more."""
+        """Add the queue group of `t` to the frame of `m`; return -1 if that is no longer the last frame."""
         if self.last == m:
             return self.add_queue(t)
         return self.bulk.add_queue(t) if self.bulk is not None and self.bulk.last == m else -1
@@ -253,12 +253,12 @@ cdef class RouteWriter:
             self.write_out()
 
     def lose(self) -> None:
-        """Write nothing more, because the transport is closed."""
+        """Stop writing, because the transport is closed."""
         self.lost = True
         self.out.clear()
 
     def pause(self, bint paused) -> None:
-        """Keep output in the writer while the transport's buffer is full."""
+        """Hold output in the writer while the transport's buffer is full."""
         self.paused = paused
         self.out.unsent = self.link.pending_size()
         if not paused and self.out.queued():

@@ -65,7 +65,7 @@ class Refused(Exception):
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     """Return the known word most similar to `word`, or None if no word is similar."""
-    import difflib  # imported lazily, in 2 ms: only needed for an error
+    import difflib  # imported lazily, since it takes 2 ms and only an error needs it
 
     if len(word) > WORD_SIZE_MAX:
         return None

@@ -1,4 +1,4 @@
-"""The blocks `jetstream` and `jetstream.limits`: their keys and how they are read.
+"""The blocks `jetstream` and `jetstream.limits`: their keys, and the readers of their values.
 
 Knows nothing of streams. Defaults are in options.py, beside their types. An option whose row is not reloadable keeps
 its value when a running server reads its file again.
@@ -111,24 +111,28 @@ JETSTREAM_BATCH = Table(
         Key(
             "max_inflight_per_stream",
             INT,
-            "The most open batches of a stream, of each kind; fast ones: 1000 by default.",
+            "Maximum number of open batches of a stream, for each kind; default for fast batches: 1000.",
             check=_or_default,
             zero_is_default=True,
         ),
         Key(
             "max_inflight_total",
             INT,
-            "The most open batches of the server, of each kind; fast ones: 50000 by default.",
+            "Maximum number of open batches of the server, for each kind; default for fast batches: 50000.",
             check=_or_default,
             zero_is_default=True,
         ),
         Key(
-            "max_msgs", INT, "The most messages of an atomic batch.", check=_or_default, zero_is_default=True
+            "max_msgs",
+            INT,
+            "Maximum number of messages in an atomic batch.",
+            check=_or_default,
+            zero_is_default=True,
         ),
         Key(
             "timeout",
             DURATION,
-            "How long a batch may wait for its next message.",
+            "Maximum time between two messages of a batch.",
             check=positive_duration,
             zero_is_default=True,
         ),
@@ -141,25 +145,25 @@ JETSTREAM_LIMITS = Table(
         Key(
             "max_ack_pending",
             INT,
-            "The largest `max_ack_pending` of a consumer; 0 and -1: no bound.",
+            "Maximum `max_ack_pending` of a consumer; 0 and -1: no limit.",
             check=_or_none,
         ),
         Key(
             "max_request_batch",
             INT,
-            "The largest `batch` of a pull request; 0 and -1: no bound.",
+            "Maximum `batch` of a pull request; 0 and -1: no limit.",
             check=_or_none,
         ),
         Key(
             "max_ha_assets",
             INT,
-            "The most replicated streams on a server, the same on all of a cluster; 0 and -1: no bound.",
+            "Maximum number of replicated streams on a server, the same on all of a cluster; 0 and -1: no limit.",
             check=_or_none,
         ),
         Key(
             "duplicate_window",
             DURATION,
-            "The longest `duplicate_window` of a stream; 0: no bound.",
+            "Maximum `duplicate_window` of a stream; 0: no limit.",
             check=positive_duration,
         ),
         Key(
@@ -186,14 +190,14 @@ JETSTREAM = Table(
         Key(
             "store_dir",
             PATH,
-            "The directory below which `jetstream` holds the files; empty: a temporary one, with a warning.",
+            "The directory whose subdirectory `jetstream` has the files; empty: a temporary one, with a warning.",
             ("storedir", "store"),
             check_store_dir,
         ),
         Key(
             "max_mem",
             STORAGE_SIZE,
-            "Bytes of all memory streams together; -1: three quarters of the machine's memory, 0: none.",
+            "Maximum size of all memory streams in bytes; -1: three quarters of the machine's memory, 0: none.",
             ("max_mem_store", "max_memory_store"),
             _dynamic,
             attrs=("max_memory",),
@@ -202,7 +206,7 @@ JETSTREAM = Table(
         Key(
             "max_file",
             STORAGE_SIZE,
-            "Bytes of all file streams together; -1: three quarters of the free disk.",
+            "Maximum size of all file streams in bytes; -1: three quarters of the free disk space.",
             ("max_file_store",),
             _dynamic,
             attrs=("max_storage",),
@@ -211,7 +215,7 @@ JETSTREAM = Table(
         Key(
             "sync_interval",
             Kind('duration or "always"', _read_sync_interval, "Duration"),
-            "How often files are synced; `always`: before each acknowledgement.",
+            "The time between two syncs of files; `always`: before each acknowledgement.",
             ("sync",),
             attrs=("sync_interval_ns", "sync_always"),
         ),

@@ -1,9 +1,9 @@
 """A cursor over the text of one configuration file, which reads keys, words and quoted strings.
 
-Knows nothing of maps, includes and option names: the parser asks for a token, and the lexer returns
+Knows nothing of maps, includes and option names: the parser requests a token, and the lexer returns
 it or reports the found text. Lexical rules, as in nats-server 2.15:
 
-        comment   `#` or `//` to the end of the line, before a key or an element, or after a value
+    comment   `#` or `//` to the end of the line, before a key or an element, or after a value
     key       bare: up to white space, `=` or `:`;  quoted: "..." or '...', nothing escaped
     string    "..." with \\t \\n \\r \\" \\\\ and \\xXX (one byte);  '...' raw;  both may span lines
     block     `(` ... a line with `)` alone; the text between them, with its line ends

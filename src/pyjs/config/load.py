@@ -227,7 +227,7 @@ def reload_options(options: Options, read: Read, environ: Mapping[str, str]) -> 
     """Return the options in the current file, with the flags of `options`.
 
     Raises:
-        ConfigError: the file is invalid, or there is none.
+        ConfigError: the file is invalid or does not exist.
     """
     if options.config_path is None:
         cause = "can only reload config when a file is provided using -c or --config"

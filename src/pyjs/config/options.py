@@ -36,7 +36,7 @@ class SubjectPermissions:
 class ResponsePermission:
     """Permission to publish to the reply subjects of received messages."""
 
-    max_msgs: int = 1  # replies to one message; negative: no limit
+    max_msgs: int = 1  # maximum number of replies to one message; negative: no limit
     expires_ns: int = 120 * NS_PER_S  # after the message was received; negative: no limit
 
 
@@ -55,11 +55,11 @@ class UserOptions:
 
     user: str = ""
     password: str = ""  # plain, or a bcrypt hash: see is_bcrypt
-    permissions: PermissionOptions | None = None  # its own, otherwise the default permissions of its block
+    permissions: PermissionOptions | None = None  # None: the default permissions of the block
     account: str = GLOBAL_ACCOUNT
     nkey: str = ""  # a public key, instead of user and password
     connection_types: tuple[str, ...] = ()  # allowed types, in upper case; (): all
-    proxy_required: bool = False  # it must come through a trusted proxy
+    proxy_required: bool = False  # the user must connect through a trusted proxy
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -126,7 +126,7 @@ class ResolverOptions:
     allow_delete: bool = False
     hard_delete: bool = False  # otherwise a removed file is renamed
     limit: int = 0  # maximum number of files; 0: no limit (full) or 1000 (cache)
-    ttl_ns: int = 0  # cache: how long an unused file is kept; 0: until its token expires
+    ttl_ns: int = 0  # cache: time after which an unused file is removed; 0: when its token expires
     interval_ns: int = 60 * NS_PER_S  # full: between two checks for changed files
     timeout_ns: int = 2 * NS_PER_S  # time limit of one fetch
 
@@ -159,7 +159,7 @@ class AccountJetStreamOptions:
 class TraceDest:
     """The destination of traces of messages with a `traceparent`."""
 
-    dest: str = ""  # "": they are not traced
+    dest: str = ""  # "": no traces
     sampling: int = 100  # percent of these messages
 
 
@@ -179,7 +179,7 @@ class AccountOptions:
 
     def exchange(self) -> Exchange:
         """Return the exports, imports and mappings of the account."""
-        # Imported lazily, in 8 ms: most servers share nothing.
+        # Imported lazily, since it takes 8 ms and most servers share nothing.
         from pyjs.config.exchange.declared import Exchange
 
         return Exchange(self.exports, self.imports, self.mappings)
@@ -256,7 +256,7 @@ class TlsOptions:
     verify: bool = False  # clients need a certificate
     verify_and_map: bool = False  # its certificate also selects the user
     timeout_ns: int = 2 * NS_PER_S  # time limit of the handshake
-    handshake_first_ns: int = -1  # INFO waits this long for a handshake; 0: forever; -1: no wait
+    handshake_first_ns: int = -1  # time for which INFO waits for a handshake; 0: no limit; -1: no wait
     connection_rate_limit: int = 0  # handshakes per second; 0: no limit
     pinned_certs: tuple[str, ...] = ()  # SHA-256 of public keys, lower-case hex; (): any key
     min_version: str = "1.2"
@@ -431,7 +431,7 @@ class Options:
     monitoring: MonitoringOptions = field(default_factory=MonitoringOptions)
     websocket: WebSocketOptions = field(default_factory=WebSocketOptions)
     cluster: ClusterOptions = field(default_factory=ClusterOptions)
-    proxy_protocol: bool = False  # clients may come through a proxy that sends their address
+    proxy_protocol: bool = False  # clients may connect through a proxy that sends their address
     proxies: ProxiesOptions = field(default_factory=ProxiesOptions)
 
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)

@@ -1,7 +1,7 @@
 """The NATS configuration language: the text of a file, its includes and variables, read into one map.
 
-Never opens a file and never looks at the process environment: `read` gives the text of a path (raising
-OSError) and `environ` is a mapping. Knows nothing of the meaning of keys.
+Neither opens files nor reads the process environment: `read` returns the text of a path (or raises OSError), and
+`environ` is a mapping. Knows nothing of the meaning of keys.
 
     file    = { group | entry }                   a group is "{" file "}", so JSON is accepted too
     entry   = key [ "=" | ":" ] value end | "include" path end

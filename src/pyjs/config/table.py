@@ -3,8 +3,8 @@
 Knows nothing of single options. A row has the name of a key, the reader of its value, a line of documentation, the
 attributes of the block's target that it sets, its check, and whether a running server can apply a change. Names,
 types and texts of the rows are also used in docs/configuration.md and for the keyword arguments in aio/keys.py. Keys
-of nats-server that are not supported here are in the table too, with the reason, and are refused by name: a key is
-never accepted without effect.
+of nats-server that have no effect in this server are in the table too, with the reason, and are refused by name: no
+key is accepted and ignored.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Reading:
         self.places: dict[str, Place] = {}  # by dotted attribute of Options
         self.user_places: dict[str, Place] = {}  # where each user name was first given
         self.read_file: Callable[[str], str] | None = (
-            None  # reads files named by a value; None: there are none
+            None  # reads the files that a value names; None: files cannot be read
         )
 
     def warn(self, place: Place, cause: str, fix: str) -> None:
@@ -141,7 +141,7 @@ def _refuse_name(table: Table, entry: Entry) -> None:
     cause = f'unknown field "{entry.key}"'
     few = ", ".join(key.name for key in table.keys) if len(table.keys) < 12 else ""
     otherwise = f"the keys here are {few}" if few else "remove it, or refer to it as a $variable"
-    # A supported key is a better guess than one that would be refused next.
+    # Suggest a supported key rather than a key that is refused by name.
     otherwise = suggestion(entry.key, table.reason_by_name, otherwise)
     otherwise = suggestion(entry.key, table.key_by_name, otherwise)
     raise Refused(entry.place, cause, suggestion(entry.key, [key.name for key in table.keys], otherwise))

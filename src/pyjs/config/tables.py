@@ -1,4 +1,4 @@
-"""The option table of the top level, and all tables by their place.
+"""The option table of the top level, and all tables by the path of their block.
 
 Knows nothing of the use of the options. Defaults are in options.py, beside their types. Rows follow the
 order of Options. An option whose row is not reloadable keeps its value when a running server reads its file again.
@@ -188,7 +188,7 @@ TOP = Table(
         Key(
             "log_size_limit",
             SIZE,
-            "Bytes of the log file at which it is rotated; 0: never.",
+            "Size in bytes at which the log file is rotated; 0: never.",
             ("logfile_size_limit",),
             _size_63,
             attrs=("log.log_size_limit",),
@@ -197,7 +197,7 @@ TOP = Table(
         Key(
             "log_max_num",
             INT,
-            "Log files that rotation keeps, with the current one; 0: all.",
+            "Number of log files that rotation keeps, including the current one; 0: all.",
             ("logfile_max_num",),
             count_31,
             attrs=("log.log_max_num",),
@@ -206,7 +206,7 @@ TOP = Table(
         Key(
             "max_traced_msg_len",
             INT,
-            "Bytes of a message that `trace` shows; 0: all.",
+            "Number of bytes of a message that `trace` shows; 0: all.",
             check=count_31,
             attrs=("log.max_traced_msg_len",),
             reloadable=True,
@@ -249,7 +249,7 @@ TOP = Table(
         Key(
             "max_payload",
             SIZE,
-            "Bytes of the largest message, headers and payload; -1: no limit.",
+            "Maximum size of a message in bytes, headers and payload; -1: no limit.",
             check=_or_none,
             attrs=("limits.max_payload",),
             reloadable=True,
@@ -258,7 +258,7 @@ TOP = Table(
         Key(
             "max_pending",
             SIZE,
-            "Bytes that may wait for one client; a client with more is closed as a slow consumer.",
+            "Maximum output in bytes that waits for one client; above it, the client is closed as a slow consumer.",
             check=_size_63,
             attrs=("limits.max_pending",),
             zero_is_default=True,
@@ -266,7 +266,7 @@ TOP = Table(
         Key(
             "max_control_line",
             SIZE,
-            "Bytes of the longest protocol line.",
+            "Maximum length of a protocol line in bytes.",
             check=count_31,
             attrs=("limits.max_control_line",),
             reloadable=True,
@@ -275,7 +275,7 @@ TOP = Table(
         Key(
             "max_connections",
             Kind("int", _read_max_connections, "int"),
-            "The most client connections; 0 and less: every client is refused.",
+            "Maximum number of client connections; 0 or less: every client is refused.",
             ("max_conn",),
             attrs=("limits.max_connections",),
             reloadable=True,
@@ -283,7 +283,7 @@ TOP = Table(
         Key(
             "max_subscriptions",
             Kind("int", _read_max_subscriptions, "int"),
-            "The most subscriptions of one connection; 0 and -1: no limit.",
+            "Maximum number of subscriptions of one connection; 0 and -1: no limit.",
             ("max_subs",),
             count_31,
             attrs=("limits.max_subscriptions",),
@@ -291,7 +291,7 @@ TOP = Table(
         Key(
             "max_sub_tokens",
             INT,
-            "The most tokens in the subject of a subscription; absent: no limit.",
+            "Maximum number of tokens in the subject of a subscription; default: no limit.",
             ("max_subscription_tokens",),
             Between(1, 255, "use a number from 1 to 255, or leave it out for no limit"),
             attrs=("limits.max_sub_tokens",),
@@ -308,7 +308,7 @@ TOP = Table(
         Key(
             "ping_max",
             INT,
-            "Pings without an answer before a connection is closed.",
+            "Number of unanswered pings after which a connection is closed.",
             check=count_31,
             attrs=("limits.ping_max",),
             reloadable=True,
@@ -317,7 +317,7 @@ TOP = Table(
         Key(
             "write_deadline",
             DURATION_OR_SECONDS,
-            "How long output may wait for a client before the connection is closed.",
+            "Maximum time that output waits for a client; after it, the connection is closed.",
             check=positive_duration,
             attrs=("limits.write_deadline_ns",),
             reloadable=True,
@@ -340,18 +340,18 @@ TOP = Table(
         Key(
             "no_fast_producer_stall",
             BOOL,
-            "Do not slow a publisher whose subscribers fall behind.",
+            "Do not slow down a publisher whose subscribers fall behind.",
             reloadable=True,
         ),
         Key(
             "max_closed_clients",
             INT,
-            "Closed connections that /connz remembers.",
+            "Number of closed connections that /connz shows.",
             check=count_31,
             attrs=("limits.max_closed_clients",),
             zero_is_default=True,
         ),
-        Key("disable_sublist_cache", BOOL, "Do not keep the routes of subjects.", ("no_sublist_cache",)),
+        Key("disable_sublist_cache", BOOL, "Do not cache the routes of subjects.", ("no_sublist_cache",)),
         Key(
             "authorization",
             Kind("map", read_authorization, "{}", AUTHORIZATION),

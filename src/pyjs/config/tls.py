@@ -124,7 +124,7 @@ _PEER_ONLY = "it concerns servers that connect to this one"
 _NO_OCSP = "certificate status is not asked for"
 _NO_STORE = "there are certificate stores on Windows only"
 PAIR_KEYS = (
-    Key("cert_file", PATH, "The PEM file of the certificate, followed by those that signed it."),
+    Key("cert_file", PATH, "The PEM file of the certificate, followed by the certificates that signed it."),
     Key("key_file", PATH, "The PEM file of its private key."),
 )
 PAIR_TABLE = Table("tls.certs", PAIR_KEYS)
@@ -135,32 +135,32 @@ TLS = Table(
         Key(
             "certs",
             Kind("list of maps", _read_certificates, "{} | Sequence[{}]", PAIR_TABLE),
-            "More certificates with their keys; the server name that the client asks for selects one.",
+            "More certificates with their keys; the server name in the client's handshake selects one.",
         ),
         Key(
             "ca_file",
             PATH,
-            "The file of authorities that may sign clients' certificates; empty: those of the machine.",
+            "The file of authorities that may sign clients' certificates; empty: the machine's authorities.",
         ),
         Key("verify", BOOL, "Require a certificate from clients."),
         Key("verify_and_map", BOOL, "The certificate also selects the user."),
         Key(
             "timeout",
             Kind("duration", _read_timeout, "Duration | float"),
-            "How long the handshake may take; a number counts seconds.",
+            "Maximum time for the handshake; a number is in seconds.",
             check=AtLeast(1, "use a positive duration"),
         ),
         Key(
             "handshake_first",
             Kind("bool, auto or duration", _read_handshake_first, "bool | Duration"),
-            "Encrypt before INFO: `true`, `false`, or how long to wait for the client; `auto` is 50ms.",
+            "Encrypt before INFO: `true`, `false`, or the time to wait for the client; `auto` is 50ms.",
             ("first", "immediate"),
             attrs=("handshake_first_ns",),
         ),
         Key(
             "connection_rate_limit",
             INT,
-            "The most handshakes per second; 0: no limit.",
+            "Maximum number of handshakes per second; 0: no limit.",
             check=Between(0, INT32_MAX, "use a number from 0"),
         ),
         Key(
@@ -176,12 +176,12 @@ TLS = Table(
         Key(
             "cipher_suites",
             Kind("list of cipher suites", _read_suites, "str | Sequence[str]"),
-            "The allowed cipher suites of TLS 1.2, by their IANA names; empty: those of OpenSSL.",
+            "The allowed cipher suites of TLS 1.2, by their IANA names; empty: OpenSSL's defaults.",
         ),
         Key(
             "curve_preferences",
             Kind("curve", _read_curve, "str | Sequence[str]"),
-            "The one curve for key exchange; empty: those of OpenSSL.",
+            "The only curve for key exchange; empty: OpenSSL's defaults.",
             attrs=("curve",),
         ),
     ),
@@ -207,5 +207,5 @@ def _read_tls(reading: Reading, key: Key, value: Value, target: object) -> TlsOp
     return options
 
 
-# Of a port: it names at least one certificate.
+# The check of a port's block: it must name at least one certificate.
 TLS_BLOCK = Kind("map", _read_tls, "{}", TLS)

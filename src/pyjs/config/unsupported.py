@@ -1,7 +1,7 @@
 """Keys of nats-server 2.15 that are refused by name because they have no effect here yet.
 
-Data only. One row for each key, with all its names and the reason given in the message. A key moves from
-here to its table together with the code that makes it effective.
+Data only. One row for each key, with all its names and the reason given in the message. A key is moved to its table
+together with the code that makes it effective.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The parsed contents of a configuration file: values with their places, not yet interpreted.
 
-Knows nothing of option names. A map keeps its entries in the order in which they were last set, under the
+Knows nothing of option names. A map has its entries in the order in which they were last set, under the
 exact spelling of their keys; readers compare keys without case.
 """
 
@@ -87,10 +87,10 @@ _ESCAPES |= dict.fromkeys(range(0xDC80, 0xDD00), "\ufffd")  # invalid UTF-8
 def config_digest(config: ConfigMap) -> str:
     """Return `sha256:` and the digest of `config` in hex, equal to nats-server's.
 
-    It is the digest of the parsed map as compact JSON, keys sorted, with a line end. Comments, order and spelling of
-    numbers do not change it; unused variables do. Source: tests/unit/config/test_peer.py.
+    The input of the digest is the parsed map as compact JSON, keys sorted, with a line end. Comments, order and
+    spelling of numbers do not change it; unused variables do. Source: tests/unit/config/test_peer.py.
     """
-    import hashlib  # imported lazily, in 4 ms: only needed with a configuration file
+    import hashlib  # imported lazily, since it takes 4 ms and only configuration files need it
 
     return "sha256:" + hashlib.sha256(f"{_json(config)}\n".encode()).hexdigest()
 

@@ -104,7 +104,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Lacks:
-    """A peer that, since a start of its node, may lack entries that it has acknowledged."""
+    """A peer that may lack entries that it has acknowledged, since a start of its node."""
 
     group: int
     peer: int
@@ -113,7 +113,7 @@ class Lacks:
 
 @dataclass(frozen=True, slots=True)
 class Has:
-    """The last entry of a peer that is not in doubt, and so has every entry that it acknowledged."""
+    """The last entry of a peer that is not in doubt, so that it has every entry that it acknowledged."""
 
     group: int
     peer: int
@@ -159,7 +159,7 @@ def read(data: bytes, node: int = 0) -> Batch:
     """Return the content of a batch; its payloads were checked against their descriptors.
 
     Raises:
-            BadBatch: it is damaged, or a frame in it is not from a peer on `node` (0: any node); use no part of it.
+        BadBatch: it is damaged, or a frame in it is not from a peer on `node` (0: any node); use no part of it.
     """
     if not _HEADER.size <= len(data) <= SIZE_MAX:
         raise BadBatch(f"size: a batch of {len(data)} bytes, not {_HEADER.size} to {SIZE_MAX}")

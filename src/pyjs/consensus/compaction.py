@@ -1,4 +1,4 @@
-"""Compaction of the logs of groups: which logs are full, where to cut them, and the state in place of cut entries."""
+"""Compaction of the logs of groups: full logs, the index to cut at, and the state that replaces the cut entries."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Compaction:
         return group
 
     def may_cut(self, member: Member) -> bool:
-        """Return whether the log of a queued group may be cut now; if not, it is queued again when it has grown."""
+        """Return whether the log of a queued group may be cut now; if not, queue the group when its log has grown."""
         member.compact_at = member.log_size + self._size_max // 4
         start = self._log.groups[member.group].start
         is_urgent = member.group in self._log.crowding()
@@ -78,14 +78,14 @@ class Compaction:
         try:
             index, term, conf = self._engine.compact(member.group, index)
         except RaftError:
-            return False  # a snapshot for this replica is on its way, or has just come
+            return False  # a snapshot for this replica is on its way, or has just arrived
         self._log.point(member.group, index, term, conf, state)
         member.note_cut(size)
         member.compact_at = self._size_max
         return True
 
     def _is_behind(self, member: Member) -> bool:
-        """Return whether a replica that answers needs entries before the new start; the log waits a while for it."""
+        """Return whether a replica that answers needs entries before the new start; wait for it for a while."""
         if member.role != Role.LEADER or member.log_size > PATIENCE * self._size_max:
             return False
         matched = self._engine.status(member.group).matched
@@ -107,8 +107,8 @@ class Made:
 class States:
     """The states of machines, as descriptor and data. A large state is created in steps.
 
-    With a sync interval, a state is not used before a quorum must have synced its entries. Otherwise, after a
-    power failure of all nodes, this log could begin after the last entry of all the others.
+    With a sync interval, a state is not used until a quorum must have synced its entries. Otherwise, after a
+    power failure of all nodes, this log could begin after the last entry of all other logs.
     """
 
     def __init__(self, faults: MachineFaults, wait_ns: int) -> None:
@@ -130,7 +130,7 @@ class States:
     def make(
         self, member: Member, ready: Callable[[Made, bytes], None], now_ns: int, index: int | None = None
     ) -> None:
-        """Call `ready` with the state after the last applied entry, now or later; never, if it cannot be created.
+        """Call `ready` with the state after the last applied entry, now or later; not if the state cannot be created.
 
         The log may begin after `index`, an earlier entry, if the state together with the entries after
         `index` gives the same result.

@@ -3,15 +3,15 @@
 A turn, in the order of its effects:
 
 1. durable writes are reported to the engine, and the frames that waited for them are sent;
-2. the engine's output is taken: frames are sent, changes are written to the log at once, a sync begins;
+2. the engine's output is handled: frames are sent, changes are written to the log at once, a sync begins;
 3. committed entries are applied, some in each turn, in fair order over the groups;
 4. reads whose index has been applied are answered, full logs are compacted, snapshots continue.
 
-A group whose machine raises stops on this node; a group that panics in the engine is closed and logged. If the log
-fails, the node leaves all groups and sends nothing more, so no other node relies on a promise that it cannot keep.
+If a machine raises an exception, its group stops on this node; a group that panics in the engine is closed and
+logged. If the log fails, the node leaves all groups and sends nothing more, so no other node relies on it.
 
 Knows no sockets, disks and clocks: the log and the peers are seams, and the time is that of the node's turn.
-Long because everything that calls the engine is here.
+Long because it has all calls of the engine.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ REST_NS = NS_PER_S  # time between two checks of groups that are all idle
 ROUNDS = 2  # of the engine in one turn: entries written in one round may be committed in the next
 APPLIES = 64  # entries applied in one turn, up to
 APPLY_SIZE = 256 << 10  # bytes of payloads
-FAIR_APPLIES = 16  # entries of one group that are applied before another group's
+FAIR_APPLIES = 16  # entries of one group that are applied before those of another group
 DATA = int(EntryKind.DATA)
 
 
@@ -150,8 +150,8 @@ class Consensus:
 
         The machine of a stored group gets `install` with the state at the start of the log, then the later entries.
         `incarnation` of a new group must be higher than that of any earlier replica of the group on this node; if
-        the log cannot tell (`lost_unknown`), the caller must know it. For a stored group it is the newest one that
-        the caller knows of: if the log is damaged, the replica starts empty under a higher one.
+        the log may have lost a replica (`lost_unknown`), the caller must know it. For a stored group it is the newest
+        incarnation that the caller knows: if the log is damaged, the replica starts empty with a higher incarnation.
         """
         assert group not in self._members
         self._lost.discard(group)
@@ -211,13 +211,13 @@ class Consensus:
         member.note_entries(entries)
 
     def close(self, group: int) -> None:
-        """Close a group; its log is kept."""
+        """Close a group; its log remains."""
         self._forget(group)
         with suppress(UnknownGroup):  # the engine has not opened it again yet
             self._engine.close(group)
 
     def _reopen(self, member: Member) -> None:
-        """Open a group again from the log, as after a restart."""
+        """Reopen a group from the log, as after a restart."""
         with suppress(UnknownGroup):
             self._engine.close(member.group)
         self._snapshots.finish(member.group)
@@ -252,7 +252,7 @@ class Consensus:
         self._mark()
 
     def stop(self) -> None:
-        """Leave all groups; the log is kept."""
+        """Leave all groups; the log remains."""
         if self.condition is Condition.RUNNING:
             self._end(Condition.STOPPED, "Server Shutdown")
 
@@ -276,9 +276,10 @@ class Consensus:
         return True
 
     def read_index(self, group: int, done: Callable[[], None]) -> bool:
-        """Call `done` when everything that was committed before this call has been applied here.
+        """Call `done` when all entries that were committed before this call have been applied on this node.
 
-        Returns False if no leader is known, or the group has stopped here. A change of the leader ends the wait.
+        Returns False if no leader is known, or the group has stopped on this node. A change of the leader ends the
+        wait.
         """
         member = self._members.get(group)
         if member is None or member.state is State.STOPPED:
@@ -289,12 +290,12 @@ class Consensus:
         return is_asked
 
     def has_tail(self, group: int) -> bool:
-        """Return whether the log of a group has entries that are not applied here."""
+        """Return whether the log of a group has entries that this node has not applied."""
         member = self._members.get(group)
         return member is not None and member.applied < self._log.groups[group].last
 
     def set_prompt(self, group: int, is_prompt: bool) -> None:
-        """Decide whether followers are told at once what is committed, or by the next entry and within 20 ms."""
+        """Set whether followers get a new commit index at once, or with the next entry and within 20 ms."""
         member = self._members.get(group)
         if member is not None:
             member.is_prompt = is_prompt
@@ -334,7 +335,7 @@ class Consensus:
         self._mark()
 
     def conclude(self, group: int) -> bool:
-        """Apply the whole log of a group whose only member is here; return whether that is done. Raises KeyError."""
+        """Apply the whole log of a group that has no other replica; return whether that is done. Raises KeyError."""
         is_done = self.doubts.conclude(self._members[group])
         self._have_applied(self._members[group])
         return is_done
@@ -375,7 +376,7 @@ class Consensus:
         self._mark()
 
     def node_silent(self, node: int) -> None:
-        """Handle a node that is silent or has disconnected: groups that it leads elect a new leader at once."""
+        """Handle a node that is silent or has disconnected: the groups that it leads elect a new leader at once."""
         self._silent.add(node)
         self._engine.node_silent(node)
         self._snapshots.lost(node)
@@ -390,7 +391,7 @@ class Consensus:
     # -- the turn ----------------------------------------------------------------------------------------------
 
     def turn(self) -> None:
-        """Do the work of this turn; the rest waits for the next turn."""
+        """Do the work of this turn; the remaining work waits for the next turn."""
         self._queued = False
         if self.condition is not Condition.RUNNING:
             return
@@ -640,7 +641,7 @@ class Consensus:
         """Use a snapshot that has become durable."""
         incoming = self._snapshots.finish_whole(member.group, index)
         if incoming is None:
-            return  # the group was opened again with it, or a newer snapshot is on its way
+            return  # the group was reopened with the snapshot, or a newer snapshot is on its way
         _, time_ns, _ = incoming.wanted
         member.note_start(index)
         self._install(member, index, time_ns, bytes(incoming.data))
@@ -649,7 +650,7 @@ class Consensus:
         self._snapshots.arrived(member.group, incoming)
 
     def _install(self, member: Member, index: int, time_ns: int, data: bytes) -> None:
-        """Give a machine another state; the remaining steps are done between the applying of entries."""
+        """Begin to install another state in a machine; `apply_some` runs the remaining steps."""
         self._faults.guard(member, partial(member.install, index, time_ns, data))
         if member.is_installing:
             self._have_applied(member)
@@ -704,7 +705,7 @@ class Consensus:
         )
 
     def _fail(self, cause: str) -> None:
-        """Leave all groups, because this node may break promises from now on."""
+        """Leave all groups, because this node may no longer keep what it acknowledges."""
         if self.condition is Condition.RUNNING:
             self._host.log.error(
                 f"This server takes no part in replicated groups until a restart, because {cause}"
@@ -749,7 +750,7 @@ class Consensus:
             self._timer = self._host.timers.at(self._turn.now + wait_ns, self._tick)
 
     def _tend_log(self) -> None:
-        """Create the next file of the log in advance, and ask for a compaction of groups in old files."""
+        """Create the next file of the log in advance, and request a compaction of groups in old files."""
         try:
             self.durability.look_ahead()
             self._is_staged |= self._log.stage_commits()

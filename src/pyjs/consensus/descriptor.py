@@ -71,7 +71,7 @@ def check(descriptor: Descriptor, payload: bytes) -> None:
     """Check that a payload matches its descriptor.
 
     Raises:
-        BadDescriptor: it has another size or digest.
+        BadDescriptor: the payload has another size or digest.
     """
     if len(payload) != descriptor.size:
         raise BadDescriptor(f"a payload of {len(payload)} bytes, {descriptor.size} are described")

@@ -1,7 +1,7 @@
 """Groups in doubt: with a sync interval, a power failure can lose entries that this node has acknowledged.
 
 The other nodes rely on these entries. So a group in doubt neither votes nor stands for election, and
-announces this to the nodes of the other voters. A leader then forgets the acknowledgements of this replica,
+announces the doubt to the nodes of the other voters. A leader then forgets the acknowledgements of this replica,
 and sends the missing entries again. The doubt ends
 
 - when a leader that a quorum confirms has answered a read, and everything that the read needs is here: this leader
@@ -10,13 +10,13 @@ and sends the missing entries again. The doubt ends
   most the entries of the last interval. For GRACE_NS they wait for the others, and elect one that has the newest last
   entry of all: then nothing is lost that any of them has. After that, those that have come go on.
 
-If all other voters have answered, and too few of them are in doubt for the second case, each committed entry
-is on one of the others. The one with the newest last entry has all of them, so the group may elect it, or
-another with as many.
+If all other voters have answered, and too few of them are in doubt for the second case, each committed entry is on
+one of the other voters. The voter with the newest last entry has all committed entries, so the group may elect it, or
+any voter whose last entry is as new.
 
-If one of them does not answer, because it is away or its log is lost, the doubt remains: only that replica may have
-entries that this one has lost. Nobody but an operator can decide that it never comes back. Then `accept` counts those
-that have answered alone, so entries younger than the interval may be lost.
+If a voter does not answer, because it is away or its log is lost, the doubt remains: only that replica may have
+entries that this replica has lost. Only an operator can decide that it will not return. Then `accept` counts only the
+voters that have answered, so entries younger than the interval may be lost.
 
 A replica that was cut off for longer than GRACE_NS while the majority lost entries, and that has not lost its own
 end, may have committed what the group has lost. It is closed, and returns empty under a new incarnation.
@@ -59,7 +59,7 @@ class Doubt:
 
     peer: int
     at_ns: int = 0  # of the next announcement
-    asked_ns: int = -1  # a read is on its way; when the next one may follow
+    asked_ns: int = -1  # time at which the next read may be sent
     since_ns: int = -1  # of the first announcement
     is_patient: bool = True  # for GRACE_NS
     is_accepted: bool = False  # an operator accepts the loss of what silent replicas have
@@ -108,16 +108,16 @@ class Doubts:
         self._forgotten = {key: last for key, last in self._forgotten.items() if key[0] != group}
 
     def end(self, group: int) -> None:
-        """End the doubt about a group: every committed entry is here."""
+        """End the doubt about a group, because this replica has every committed entry."""
         with suppress(RaftError):  # a fault has closed it meanwhile
             self._engine.set_doubtful(group, False)
         self.unsure.discard(group)
         self.forget(group)
 
     def conclude(self, member: Member) -> bool:
-        """Let a group whose only member is here go on without elections: its whole log counts as committed.
+        """Continue without elections in a group whose only member is on this node: its whole log counts as committed.
 
-        Returns whether all of it is applied.
+        Returns whether the whole log is applied.
         """
         with suppress(RaftError):
             self._engine.close(member.group)
@@ -149,7 +149,7 @@ class Doubts:
         """Send the last entry of this replica to a node."""
         status = self._engine.status(group)
         term = self._engine.term_at(group, status.last)
-        if term:  # otherwise it has no log yet
+        if term:  # otherwise the replica has no log yet
             self._peers.send(node, batch.of_has(group, status.peer, term, status.last))
 
     def answered(self, node: int, has: Has) -> None:
@@ -192,7 +192,7 @@ class Doubts:
         return []
 
     def accept(self, group: int, now_ns: int) -> bool:
-        """Accept that entries are lost which only `missing` replicas may have; return whether there are any."""
+        """Accept the loss of entries that only `missing` replicas may have; return whether there are any."""
         if not self.missing(group, now_ns):
             return False
         self._doubts[group].is_accepted = True
@@ -226,7 +226,7 @@ class Doubts:
 
 
 def is_majority(peers: set[int], conf: Conf) -> bool:
-    """Return whether these are a majority of the voters; in a joint membership, of both halves."""
+    """Return whether `peers` are a majority of the voters; in a joint membership, of both sets of voters."""
     return all(
         2 * len(peers.intersection(voters)) > len(voters) for voters in (conf.voters, conf.outgoing) if voters
     )

@@ -1,8 +1,8 @@
 """The durable writes of the log, and the work that waits for writes to be durable, in the order of turns.
 
-Every write has a number. An item of the queue waits for the write with its number to be durable, or only to
-be in the file. With `sync_interval: always`, all items wait for a sync. Otherwise only votes and snapshots
-do, and other writes are synced within the interval.
+Every write has a number. An item of the queue waits until the write with its number is durable, or only until it is
+in the file. With `sync_interval: always`, all items wait for a sync. Otherwise only votes and snapshots wait for one,
+and other writes are synced within the interval.
 
 A sync is a job for a thread; later writes wait for the next sync.
 """
@@ -32,7 +32,7 @@ class Waits(Enum):
 
     STORED = "stored"  # the writes of one turn of the engine
     INSTALLED = "installed"  # a snapshot
-    REOPEN = "reopen"  # a group that is opened again from its written entries
+    REOPEN = "reopen"  # a group that is reopened from its written entries
 
 
 @dataclass(slots=True)  # one is created for every entry, and a frozen dataclass takes longer
@@ -41,7 +41,7 @@ class Due:
 
     kind: Waits
     token: int = 0  # for STORED: the engine's number of the writes
-    member: Member | None = None  # for the other kinds; differs if the group was opened again
+    member: Member | None = None  # for the other kinds; another object if the group was reopened meanwhile
     index: int = 0  # for INSTALLED: of the snapshot
 
 
@@ -121,7 +121,7 @@ class Durability:
             self._timer = self._timers.at(self._turn.now + self._interval_ns, self._interval_over)
 
     def add(self, due: Due, *, needs_sync: bool) -> None:
-        """Queue work until everything written so far is in the file; if `needs_sync`, until it is durable."""
+        """Queue work until all writes so far are in the file or, if `needs_sync`, durable."""
         number = self._written if needs_sync else 0
         self._wanted = max(self._wanted, number)
         self._queue.append((number, due))
@@ -147,7 +147,7 @@ class Durability:
             self.begin()
 
     def look_ahead(self) -> None:
-        """Create the next file of the log in a thread; otherwise, the first sync of a new file takes longer."""
+        """Create the next file of the log in a thread, since the first sync of a new file takes longer."""
         job = self._log.begin_fresh_file()
         if job is not None:
             self._turn.jobs.append(FreshFile(job, self._log))
@@ -183,5 +183,5 @@ class Durability:
         self._timer = None
         if self._running is None and self._written > self._durable:
             self._sync()
-        elif self._written > self._covered:  # the next sync covers the rest
+        elif self._written > self._covered:  # the next sync covers the other writes
             self._timer = self._timers.at(self._turn.now + self._interval_ns, self._interval_over)

@@ -44,7 +44,7 @@ if _FOUND != INTERFACE:
 
 
 def incarnation_of(peer: int) -> int:
-    """Return the incarnation in the number of a peer: how often the replica was started on its node, from 1."""
+    """Return the incarnation in the number of a peer: the number of the replica's start on its node, from 1."""
     return peer & 0xFFFFFFFF
 
 

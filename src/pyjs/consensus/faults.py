@@ -1,7 +1,7 @@
-"""Faults of state machines: if a machine raises, its group stops on this node, and another replica must lead it.
+"""Faults of state machines: after an exception, a group stops on this node, and another replica must lead it.
 
 A stopped replica continues to store entries, but applies none. If it is elected, it transfers the leadership:
-it asks one replica after another.
+it tries one replica after another.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class MachineFaults:
     # -- calls of machines -------------------------------------------------------------------------------------
 
     def guard(self, member: Member, call: Callable[[], object]) -> None:
-        """Call a machine; if it raises, its group stops here."""
+        """Call a machine; if it raises an exception, stop its group on this node."""
         try:
             call()
         except Exception as error:
@@ -64,12 +64,12 @@ class MachineFaults:
     # -- groups that are led without a machine -----------------------------------------------------------------
 
     def check(self, member: Member) -> None:
-        """Ask another replica to lead, if this one leads without a machine."""
+        """Transfer the leadership to another replica, if this one leads without a machine."""
         if _is_unfit(member):
             self._hand_over(member)
 
     def check_again(self, members: Mapping[int, Member]) -> None:
-        """For groups that this node still leads without a machine, ask the next replica to lead."""
+        """Try the next replica for each group that this node still leads without a machine."""
         for group in list(self._unfit):
             member = members.get(group)
             if member is not None and _is_unfit(member):
@@ -78,7 +78,7 @@ class MachineFaults:
                 del self._unfit[group]
 
     def _hand_over(self, member: Member) -> None:
-        """Ask the replica with the most complete log to lead; at the next attempts, the other ones."""
+        """Transfer the leadership to the replica with the most complete log; at later attempts, to the other ones."""
         tries, at_ns = self._unfit.get(member.group, (0, 0))
         if self._turn.now < at_ns:
             return

@@ -100,7 +100,7 @@ class Member:
             self._reads.append((index, done))
 
     def take_role(self, term: int, role: Role, leader: int) -> None:
-        """Store the role reported by the engine. The machine learns later that it leads."""
+        """Store the role reported by the engine; a leadership is reported to the machine later."""
         self.term, self.role, self.leader = term, role, leader
         self.leads = False
         self._drop_impatient()
@@ -114,14 +114,14 @@ class Member:
             self.machine.dropped(proposal)
 
     def _drop_impatient(self) -> None:
-        """Drop proposals for which something waits, since this node leads no more; entries of the rest may come."""
+        """Drop impatient proposals, since this node no longer leads; patient ones may still be committed."""
         for index, (_, proposal) in list(self._pending.items()):
             if not getattr(proposal, "is_patient", False):
                 del self._pending[index]
                 self.machine.dropped(proposal)
 
     def _enter_term(self, term: int) -> None:
-        """Drop the proposals of earlier terms: an entry of a later one comes before them, so they are lost."""
+        """Drop the proposals of earlier terms, which are lost because an entry of a later term precedes them."""
         self._applied_term = term
         for index, (proposed_in, proposal) in list(self._pending.items()):
             if proposed_in < term:
@@ -142,14 +142,14 @@ class Member:
         """Apply up to `count` entries, until their payloads have `size` bytes; return both numbers.
 
         Raises:
-                Unreadable: the entry could not be read, and is still the next one.
-                any other exception: raised by the machine; do not give it more entries.
+            Unreadable: the entry could not be read, and remains the next one.
+            any other exception: raised by the machine, which must not get more entries.
         """
         done = used = 0
         queue = self.queue
         if self._steps is not None:
             self._install_some(self._steps)
-            return 1, size  # do nothing more in this turn
+            return 1, size  # end the work of this turn
         while queue and done < count and used < size:
             index, term, kind, body = queue[0]
             if term != self._applied_term:
@@ -167,12 +167,12 @@ class Member:
 
     @property
     def is_installing(self) -> bool:
-        """Whether the machine is getting another state; `apply_some` does the steps."""
+        """Whether another state is being installed in the machine; `apply_some` runs the steps."""
         return self._steps is not None
 
     @property
     def has_work(self) -> bool:
-        """Whether `apply_some` has something to do."""
+        """Whether `apply_some` has work."""
         return bool(self.queue) or self._steps is not None
 
     def _install_some(self, steps: Iterator[None]) -> None:
@@ -221,12 +221,12 @@ class Member:
                 self._reads.append((index, done))
 
     def await_start(self, index: int) -> None:
-        """Apply nothing until `note_start`, because a snapshot will replace the start of the log."""
+        """Apply no entry until `note_start`, because a snapshot will replace the start of the log."""
         self.queue.clear()
         self.queued = index
 
     def note_start(self, index: int) -> None:
-        """Continue after `index`, where the log now begins. If the machine is stopped, it keeps its position."""
+        """Continue after `index`, where the log now begins; the position of a stopped machine does not change."""
         self.queue.clear()
         self.log_size = 0
         if self.state is State.RUNNING:
@@ -268,7 +268,7 @@ class Member:
             self._release_reads()
 
     def stop(self) -> None:
-        """Apply nothing more; the log continues without the machine."""
+        """Apply no more entries; the log continues without the machine."""
         self.state = State.STOPPED
         self.leads = False
         self.queue.clear()

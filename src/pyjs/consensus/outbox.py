@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 WINDOW = 4 << 20  # bytes of payloads that may wait for one node; a single entry may be larger
 BATCH_SIZE = 1 << 20  # bytes of payloads after which a new batch begins
-# The fields of a frame that are needed here (docs/raft-frames.md).
+# The fields of a frame that this module reads (docs/raft-frames.md).
 _FRAME = Struct("<I5xB2xI")
 _APPEND = 1
 _ENTRIES_AT = 104
@@ -70,7 +70,7 @@ class Outbox:
                 self._send_entries(node, frames, keys)
 
     def _send_entries(self, node: int, frames: bytes, keys: Sequence[Key]) -> None:
-        """Send frames with entries; this is fast if they are few, recent and small, as usual."""
+        """Send frames with entries; fast in the usual case of few, recent and small entries."""
         free = WINDOW - self._peers.pending_size(node)
         payloads = self._payloads.recent_of(keys, min(free, BATCH_SIZE))
         if payloads is not None:

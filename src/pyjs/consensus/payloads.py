@@ -42,7 +42,7 @@ class Payloads:
         self._staged[key] = payload
 
     def take(self, key: Key) -> bytes:
-        """Return the staged payload of an entry that is being written; a copy stays in memory for a while."""
+        """Return the staged payload of an entry that is being written; a copy remains in memory for a while."""
         payload = self._staged.pop(key)
         before = self._recent.pop(key, None)
         if before is not None:
@@ -62,7 +62,7 @@ class Payloads:
         """Return the payload of an entry.
 
         Raises:
-                Gone: the log no longer has the entry that the engine requested.
+            Gone: the log no longer has the entry that the engine requested.
             NotNow, CorruptRecord: the entry cannot be read now, or is damaged.
         """
         payload = self._recent.get(key)

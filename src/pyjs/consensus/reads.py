@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from pyjs.consensus.engine import Groups
 
-READ_NS = 10 * NS_PER_S  # an unanswered read is forgotten after this time
+READ_NS = 10 * NS_PER_S  # time after which an unanswered read is forgotten
 
 
 class Reads:
@@ -29,7 +29,7 @@ class Reads:
         return not self._waiting
 
     def ask(self, group: int, done: Callable[[], None], now_ns: int) -> bool:
-        """Ask the engine for the index that a read needs; return False if no leader is known."""
+        """Request from the engine the index that a read needs; return False if no leader is known."""
         try:
             number = self._engine.read_index(group)
         except (Refused, UnknownGroup, Quarantined):

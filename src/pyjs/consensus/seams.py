@@ -15,14 +15,14 @@ Making: TypeAlias = "Generator[None, None, bytes]"  # steps of a few millisecond
 class Machine(Protocol):
     """The state machine of one group. All replicas get the same calls of `apply`, so their states are equal.
 
-    If a call raises, the group stops on this node: no entry is skipped.
+    If a call raises an exception, the group stops on this node: no entry is skipped.
     """
 
     def apply(self, index: int, term: int, time_ns: int, payload: bytes, proposal: object | None) -> None:
         """Apply a committed entry. The calls are in order, one for each entry.
 
         `time_ns` is the leader's time and never decreases. `proposal` is the argument of `propose` if this node
-        proposed the entry. After this node has lost the lead it is None, unless the proposal `is_patient`.
+        proposed the entry. After this node has lost the leadership it is None, unless the proposal `is_patient`.
         """
 
     def role(self, term: int, role: Role, leader: int) -> None:
@@ -32,7 +32,7 @@ class Machine(Protocol):
         """
 
     def dropped(self, proposal: object) -> None:
-        """Handle a proposal that will not come back with an entry; it may still be committed."""
+        """Handle a proposal that will not be passed to `apply`; its entry may still be committed."""
 
     def durable(self) -> int:
         """Return the index up to which the log may be cut: a start uses `snapshot` and the entries after it.
@@ -42,14 +42,14 @@ class Machine(Protocol):
         """
 
     def snapshot(self) -> bytes | Making | None:
-        """Return the state after the last applied entry; None: not possible now, ask again later.
+        """Return the state after the last applied entry, or None if that is not possible now; the caller tries later.
 
         A large state is returned in steps. It must be the state at the time of this call, although entries
         are applied between the steps.
         """
 
     def install(self, index: int, data: bytes) -> Iterator[None] | None:
-        """Replace the state with `data`, which `snapshot` returned after entry `index`, here or on another replica.
+        """Replace the state with `data`, which `snapshot` returned after entry `index` on this or another replica.
 
         Long work is returned as steps: no entry is applied before they end. If `install` is called again
         meanwhile, its steps replace the remaining ones.

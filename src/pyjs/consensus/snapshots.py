@@ -1,7 +1,7 @@
 """Transfers of snapshots: a leader offers one to a replica whose next entries were compacted; the replica fetches it.
 
-The engine's snapshot frame has the descriptor of the data. The receiver requests one part after another, so
-it sets the pace. It repeats a request after RETRY_NS without an answer. It gives up after GIVE_UP_NS, or when
+The engine's snapshot frame has the descriptor of the data. The receiver requests one part after another, so it
+determines the rate. It repeats a request after RETRY_NS without an answer. It gives up after GIVE_UP_NS, or when
 the sender no longer has the snapshot. The sender gives up a receiver that is silent for REPORT_NS, so that
 the end of every transfer is reported to the engine.
 
@@ -35,8 +35,8 @@ class Offer:
     """A state that a leader offers, and the peers that were offered it."""
 
     data: bytes
-    unused_ns: int  # time at which it is dropped if it was offered to no peer
-    peers: dict[int, int] = field(default_factory=dict)  # peer -> time at which it is given up
+    unused_ns: int  # time at which the offer is dropped if it was made to no peer
+    peers: dict[int, int] = field(default_factory=dict)  # peer -> time at which its transfer is given up
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class Incoming:
 
 @dataclass(frozen=True, slots=True)
 class PartialWrite:
-    """A part of a group's changes that the engine wants to store; the rest waits for a snapshot."""
+    """Part of a group's changes that the engine wants to store; the other changes wait for a snapshot."""
 
     group: int
     hard: tuple[int, int, int] | None = None
@@ -76,7 +76,7 @@ class Snapshots:
         self.ended: list[
             tuple[int, int, bool]
         ] = []  # group, peer, done: for the engine; the owner empties it
-        self.given_up: list[int] = []  # groups whose snapshot will not come; the owner empties it
+        self.given_up: list[int] = []  # groups that will not get their snapshot; the owner empties it
         self.whole: list[int] = []  # groups whose data is complete, see take_whole
 
     @property
@@ -87,7 +87,7 @@ class Snapshots:
     # -- the sender --------------------------------------------------------------------------------------------
 
     def offer(self, group: int, index: int, data: bytes, now_ns: int) -> None:
-        """Store the data of a snapshot that was offered to the engine; peers may still be fetching an older one."""
+        """Store the data of a snapshot offered to the engine; peers may still be fetching an older snapshot."""
         known = self._offers.get((group, index))
         peers = {} if known is None else known.peers  # their transfers must be reported as ended, too
         self._offers[group, index] = Offer(data, now_ns + REPORT_NS, peers)
@@ -128,7 +128,7 @@ class Snapshots:
         """Begin to fetch a snapshot, after the engine has received its frame.
 
         Raises:
-            BadDescriptor: its descriptor is damaged.
+            BadDescriptor: the descriptor is damaged.
         """
         wanted = descriptor.read(point.descriptor)
         if wanted.size > STATE_MAX:

@@ -25,7 +25,7 @@ cdef class Account:
     cdef public object responses        # core.exchange.responses.Responses, None: no service is shared
     cdef public object limits           # config.options.AccountLimits
     cdef public object trace_dest       # config.options.TraceDest, None: messages with a traceparent are not traced
-    cdef readonly set sessions          # open ClientSessions bound to this account
+    cdef readonly set sessions          # open ClientSessions of this account
     cdef readonly dict watched          # literal subject -> list of callables, see watch_interest
 
     # Deliver to every subscription that matches m.subject; return the number of receivers.

@@ -3,8 +3,8 @@
 Messages stay in their account. `publish` finds the route of the subject and delivers the message to each
 plain subscription, and to one member of each queue group, chosen at random among the members that accept it.
 
-Knows nothing of sockets. It does not depend on JetStream either, except for a flag: the account has it or not.
-Compiled: every message passes `publish` (benchmarks/: core publish, 1-1, 1-10).
+Knows nothing of sockets, and of JetStream only whether the account has it.
+Compiled: `publish` runs for every message (benchmarks/: core publish, 1-1, 1-10).
 """
 from cpython.exc cimport PyErr_Clear
 from cpython.object cimport PyObject
@@ -27,8 +27,8 @@ cdef extern from "Python.h":
 cdef enum:
     MANY = 256                  # more subscriptions than this are removed in steps
     STEP = 200                  # subscriptions removed in one step: half a millisecond
-    WHOLE_MIN = 65536           # bytes; a larger body goes to the transport without a copy, a smaller one is copied
-    SHARED_BY = 3    # a body of that size is copied once for all receivers if there are at least this many
+    WHOLE_MIN = 65536           # bytes; a larger body is passed to the transport without a copy
+    SHARED_BY = 3    # a large body is copied once for all receivers if there are at least this many
 
 
 cdef inline bint is_named(Group* g, const char* queue, uint32_t n) noexcept nogil:
@@ -94,7 +94,7 @@ cdef class Account:
         cdef uint32_t i
         cdef int receivers = 0
         if r.scratch:
-            r.busy += 1         # a nested publish must build its route in another place
+            r.busy += 1         # a nested publish must not overwrite this route
         for i in range(r.n):
             receivers += (<Sink> r.targets[i].sink).deliver(m, &r.targets[i])
         if receivers < <int> r.n:
@@ -115,7 +115,7 @@ cdef class Account:
         with gil:
             shared.whole = new_bytes(m.body, m.size)
             if shared.whole == NULL:
-                PyErr_Clear()    # no memory for the shared object: each receiver tries to copy on its own
+                PyErr_Clear()    # no memory for the shared object: try a separate copy for each receiver
         receivers = self.deliver_each(r, &shared)
         with gil:
             release(<PyObject*> shared.whole)
@@ -250,8 +250,8 @@ cdef class Account:
                           bint stays_here=False) -> Subscription:
         """Call `handler` with a Request, in the turn, for each message that matches `subject`.
 
-`service` is the subject of the handler in the system account, if that account offers it to all accounts. With
-`stays_here`, other servers do not send their requests to it.
+        `service` is the subject of the handler in the system account, if that account offers it to all accounts. With
+        `stays_here`, other servers do not send their requests to it.
         """
         cdef PySink sink = PySink(self.turn, handler)
         sink.service = service
@@ -265,7 +265,7 @@ cdef class Account:
             self.exchange.subscribed(sub)
 
     def unsubscribe(self, Subscription sub) -> None:
-        """Remove a subscription; nothing more is delivered to it."""
+        """Remove a subscription; it gets no more messages."""
         self.remove_plain(sub)
         if self.exchange is not None:
             self.exchange.unsubscribed(sub)
@@ -288,7 +288,7 @@ cdef class Account:
             self.interest_changed(sub.subject)
 
     def unsubscribe_all(self, list subs) -> None:
-        """Deliver nothing more to `subs`; if there are many, they are removed over several turns."""
+        """Deliver no more messages to `subs`, and remove them, over several turns if there are many."""
         cdef Subscription sub
         for sub in subs:
             sub.state.closed = True

@@ -36,7 +36,7 @@ class Chore:
         self.owner = owner
 
     def go_on(self) -> bool:
-        """Do a step; return whether the next one can run."""
+        """Run a step; return whether the next one can run."""
         for park in self.steps:
             if park is None:
                 return True
@@ -46,7 +46,7 @@ class Chore:
 
 
 class _Gate:
-    """The chores inside one gate, and those that wait to enter it."""
+    """The chores inside one gate, and the chores that wait to enter it."""
 
     __slots__ = ("alone", "inside", "let_in", "waiting")
 

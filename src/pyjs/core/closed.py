@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 SHOWN_MAX = 256  # remembered subscriptions of a closed connection
 PACKED = 64  # rows in one piece
-OWNERS_KEPT = 8  # the next piece starts without owners if there are more
+OWNERS_KEPT = 8  # if a piece has more owners, the next piece starts without them
 
 
 class ClosedSubscription(NamedTuple):
-    """The attributes of a Subscription when its session ended, with the same names but without the session."""
+    """The attributes of a Subscription at the end of its session, with the same names but without the session."""
 
     subject: bytes
     queue: bytes
@@ -37,7 +37,7 @@ class ClosedSubscription(NamedTuple):
 
 
 class ClosedSession(NamedTuple):
-    """The attributes of a ClientSession when it ended, with the same names."""
+    """The attributes of a ClientSession at its end, with the same names."""
 
     cid: int
     peer: Peer
@@ -64,7 +64,7 @@ class ClosedSession(NamedTuple):
         return {sub.sid: sub for sub in self.shown}
 
     def pending_size(self) -> int:
-        """Return 0: nothing waits for a closed connection."""
+        """Return 0: no output waits for a closed connection."""
         return 0
 
 
@@ -76,10 +76,10 @@ class _Piece(NamedTuple):
 
 
 class ClosedSessions:
-    """The last `most` sessions that ended, as rows, oldest first; all but the newest are packed into pieces.
+    """The last `most` ended sessions, as rows, oldest first; all except the newest are packed into pieces.
 
-    Unpacked objects would be allocated in the memory of the freed sessions, and their pages could not be
-    returned: after 9,000 clients had left, 70 of their 85 MB stayed allocated.
+    Unpacked objects would be allocated in the memory of the freed sessions, whose pages could then not be returned to
+    the system: after 9,000 clients had left, 70 of their 85 MB remained allocated.
     """
 
     def __init__(self, most: int) -> None:

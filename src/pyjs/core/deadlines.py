@@ -47,7 +47,7 @@ class Deadlines:
         _cancel(self._write)
 
     def cancel(self) -> None:
-        """Cancel both."""
+        """Cancel both deadlines."""
         _cancel(self._login)
         _cancel(self._write)
 

@@ -3,7 +3,7 @@
 The code that catches a fault reports it here and continues with other work. The owner of the failed work must
 repair its own half-changed state.
 
-Gets only a text that describes the failed work.
+Knows the failed work only by a text that describes it.
 """
 
 from __future__ import annotations

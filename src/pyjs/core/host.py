@@ -52,7 +52,7 @@ class Entrance(NamedTuple):
 
 
 class SessionEvents(ABC):
-    """A listener for logins and disconnects. It is called in the middle of other work, so it may only record them."""
+    """A listener for logins and disconnects. Called in the middle of other work, so it may only record events."""
 
     @abstractmethod
     def entered(self, session: ClientSession) -> None:
@@ -64,7 +64,7 @@ class SessionEvents(ABC):
 
     @abstractmethod
     def account_added(self) -> None:
-        """Record that there is a new account."""
+        """Record that an account was added."""
 
     @abstractmethod
     def announce(self, what: str) -> None:
@@ -123,7 +123,7 @@ class Host(ABC):
 
     @abstractmethod
     def share(self, name: str, exchange: Exchange) -> None:
-        """Apply the checked exports, imports and mappings of an account; the accounts it imports from come first."""
+        """Apply checked exports, imports and mappings of an account; call this first for its exporting accounts."""
 
     @abstractmethod
     def disable_account(self, name: str) -> None:

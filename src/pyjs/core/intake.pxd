@@ -6,7 +6,7 @@ cdef enum Wait:
     VERDICT = 4                 # parsing waits for the job that decides about the last CONNECT
 
 cdef class Intake:
-    cdef object reads           # deque of bytes; the parser is in the first one if `begun`
+    cdef object reads           # deque of bytes; the first item is partly parsed if `begun`
     cdef object link            # core.link.Link
     cdef unsigned int waits     # Wait flags
     cdef bint begun             # the parser has begun reads[0], or is reading a buffer

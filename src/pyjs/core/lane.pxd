@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint64_t
 cdef class Lane:
     """The work of one kind: new items, and items left from earlier turns."""
     cdef object clock
-    cdef public object do    # called with an item; a true result means: call it again later, in fair order
+    cdef public object do    # called with an item; a true result requests another call later, in fair order
     cdef object owner_of
     cdef object failed
     cdef readonly object waiting        # FairQueue of items left from earlier turns; only the lane changes it

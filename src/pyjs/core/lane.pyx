@@ -1,6 +1,6 @@
 """One kind of work of a turn: a few items run in order of arrival, the others in fair order, within a share.
 
-A share is a number of items and a time on the clock of the node. In tests, where that clock stands still,
+A share is a number of items and a time on the clock of the node. In tests, where that clock does not advance,
 only the number limits the work. An item is never interrupted, so each must be small. At least one item runs
 per turn.
 
@@ -35,13 +35,13 @@ cdef class Lane:
         self.waiting = FairQueue()
 
     cpdef run(self, list fresh, uint64_t turn):
-        """Run waiting and new items within the share of this turn; queue the rest."""
+        """Run waiting and new items within the share of this turn; queue the others."""
         cdef int64_t deadline_ns
         cdef bint has_old
         if turn != self.turn:
             self.turn, self.left, self.left_ns = turn, self.items, self.ns
         if not self.behind and self.left == self.items and len(fresh) <= 1:
-            for item in fresh:              # in most turns there is no need for the clock or the queue
+            for item in fresh:              # most turns need neither the clock nor the queue
                 self.left -= 1
                 self.attempt(item)
             return
@@ -49,7 +49,7 @@ cdef class Lane:
             self.queue(fresh, 0)
             fresh = []
         deadline_ns = self.clock.now_ns() + self.left_ns
-        # Waiting items always get a part of the turn: otherwise new items could keep them waiting forever.
+        # Waiting items always get part of the turn: otherwise new items could delay them without end.
         has_old = self.behind > 0
         self.run_fresh(fresh, deadline_ns)
         if self.behind:
@@ -67,13 +67,13 @@ cdef class Lane:
             item = fresh[at]
             at += 1
             try:
-                looks = bool(self.do(item))     # an item that does not finish at once takes long: read the clock
+                looks = bool(self.do(item))     # an unfinished item has taken long: read the clock
                 if looks:
                     again.append(item)
             except Exception as error:
                 self.failed(item, error)
         self.left -= at
-        for item in reversed(again):    # after the items that had no turn, before later ones of its connection
+        for item in reversed(again):    # after the items that did not run, before later items of its connection
             self.waiting.put_back(self.owner_of(item), item)
         self.behind = self.waiting.count
 
@@ -103,7 +103,7 @@ cdef class Lane:
             self.failed(item, error)
 
     cdef bint has_room(self, Py_ssize_t done, int64_t deadline_ns) except -1:
-        """Return whether another item may run now, after `done` items of this run; the first one always may."""
+        """Return whether another item may run after `done` items of this run; the first item always may."""
         cdef Py_ssize_t left = self.left - done
         return left > 0 and (left == self.items or self.clock.now_ns() < deadline_ns)
 

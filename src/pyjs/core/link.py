@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Credentials:
-    """Credentials from outside CONNECT (such as cookies); each is used if CONNECT does not have that field."""
+    """Credentials from outside CONNECT (such as cookies), each used if CONNECT lacks the field."""
 
     jwt: str = ""
     user: str = ""
@@ -25,7 +25,7 @@ class Peer(NamedTuple):
     forwarded_for: str = ""  # the client address given by an HTTP proxy, for log lines
     credentials: Credentials | None = None
     disguised: bool = False  # the address is that of a proxy, which has not named the client's address yet
-    proxy: str = ""  # the public key of the trusted proxy that the client came through
+    proxy: str = ""  # the public key of the trusted proxy through which the client connects
 
     def name_of(self, cid: int) -> str:
         """Return the name of the connection `cid` in log lines."""
@@ -60,7 +60,7 @@ class TlsPeer(NamedTuple):
 
     version: str  # "1.3"
     cipher_suite: str  # as IANA names it
-    first: bool  # the handshake came before INFO
+    first: bool  # the handshake preceded INFO
     shown: Shown  # certificates of the client
 
 
@@ -85,7 +85,7 @@ class Link:
         """From now on, send what is written before `write` returns, as far as that does not block."""
 
     def close(self) -> None:
-        """Close after everything written has been sent."""
+        """Close after all written output has been sent."""
 
     def abort(self) -> None:
         """Close at once; unsent output is dropped."""

@@ -14,7 +14,7 @@ cdef class OutBuf:
     cdef list pieces            # queued before `data`: bytes objects, filled here or queued without a copy
     cdef size_t pieces_len
     cdef size_t begun           # bytes of the first piece that are already taken
-    cdef size_t portion         # bytes of one write; 0: everything
+    cdef size_t portion         # maximum bytes of one write; 0: no limit
     cdef public size_t limit           # max_pending; beyond it, `overflow` is set
     cdef size_t stall_at        # pending bytes at which publishers are slowed down
     cdef size_t unsent          # bytes in the transport after the last write
@@ -26,11 +26,11 @@ cdef class OutBuf:
         return self.pieces_len + self.len
 
     cdef inline void note_flush(self) noexcept nogil:
-        """Force no partial turn until FLUSH_AT more bytes are queued; called after the transport accepted output."""
+        """Reset the count that forces a partial turn after FLUSH_AT bytes, after the transport accepted output."""
         self.relief_at = self.pieces_len + self.len + FLUSH_AT
 
     cdef inline size_t unwritten(self) noexcept nogil:
-        """Return the number of bytes here, plus those in the transport after the last write."""
+        """Return the number of bytes in this buffer, plus those in the transport after the last write."""
         return self.pieces_len + self.len + self.unsent
 
     cdef inline bint is_behind(self, size_t waiting) noexcept nogil:

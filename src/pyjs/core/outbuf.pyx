@@ -1,9 +1,9 @@
 """The output buffer of one connection: bytes queued for the transport, bounded by max_pending.
 
 Knows nothing of the bytes. The buffer grows by doubling and is taken as a whole. Large output is written
-piece by piece into bytes objects, which go to the transport without a copy and are freed afterwards. A large
-message that is already a bytes object is queued without a copy. Compiled: every delivery writes here
-(benchmarks/: 1-1, 1-10).
+piece by piece into bytes objects, which are passed to the transport without a copy and freed afterwards. A large
+message that is already a bytes object is queued without a copy. Compiled: runs for every delivery (benchmarks/: 1-1,
+1-10).
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_Clear
@@ -19,7 +19,7 @@ cdef extern from "Python.h":
 
 cdef enum:
     START = 4096
-    KEEP_MAX = 524288           # bytes; a larger buffer becomes a bytes object, which goes to the transport
+    KEEP_MAX = 524288           # bytes; a larger buffer becomes a bytes object for the transport
     PIECE = 1048576             # bytes of such an object, or one message
 
 
@@ -119,7 +119,7 @@ cdef class OutBuf:
         return self.overflow or self.add(b"\r\n", 2) != 0
 
     cdef list take_all(self):
-        """Return everything queued as a list of objects, and start with an empty buffer."""
+        """Return all queued output as a list of objects, and start with an empty buffer."""
         cdef list pieces = self.pieces
         if self.len:
             pieces.append(self.take())
@@ -130,7 +130,7 @@ cdef class OutBuf:
         return pieces
 
     cdef list take_portion(self):
-        """Return the first `portion` queued bytes as a list of objects; the rest stays."""
+        """Return the first `portion` queued bytes as a list of objects; the others remain queued."""
         cdef list out = []
         cdef bytes piece
         cdef size_t room = self.portion, taken = 0, n
@@ -155,7 +155,7 @@ cdef class OutBuf:
         return out
 
     cdef void clear(self) noexcept:
-        """Drop everything queued."""
+        """Drop all queued output."""
         self.pieces.clear()
         self.pieces_len = self.len = self.begun = 0
 

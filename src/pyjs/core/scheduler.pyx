@@ -4,9 +4,9 @@ The order of effects:
 
 1. deadlines, then results of threads;
 2. input left from earlier turns; sessions limit that work themselves (`Turn.input_left`);
-3. streams commit and their PubAcks leave, replicated groups agree and apply, requests are answered, consumers
+3. streams commit and send their PubAcks, replicated groups agree and apply, requests are answered, consumers
    deliver, streams apply retention; this step repeats while one of these creates work for another;
-4. chores do their steps;
+4. chores run their steps;
 5. every connection with output writes once.
 
 Work beyond its share waits for the next turn, in fair order over accounts and connections. Invariant: a turn ends
@@ -31,7 +31,7 @@ from pyjs.core.chore import Chore
 from pyjs.core.lane import Share
 
 cdef enum:
-    ROUNDS = 16     # repetitions of step 3 in one turn
+    ROUNDS = 16     # maximum repetitions of step 3 in one turn
     COPIES = 4      # batches that all mirrors and sources together may copy in one turn
 
 NS_PER_US = 1000
@@ -42,7 +42,7 @@ class Shares(NamedTuple):
 
     Under load, a PING of a quiet client waits for the rest of one turn and for the next turn, so the shares
     determine the response time. Creating consumers uses the shares of requests and of chores in each turn;
-    publishes need time on top.
+    publishes need additional time.
 
     One item takes, in microseconds: a timer 2-20, a commit 10-50, a pull or direct get 3-10, any other request
     50-1000, a pump or an inbox up to 1000, a step up to 1000, a flush 5-50, with compression up to 1000.
@@ -108,7 +108,7 @@ cdef class Scheduler:
         state.begin(now_ns, COPIES)
         state.begin_input()
         self.turns += 1
-        if self.timers_left or self.timers.is_due(now_ns):    # the deadlines left over may have been cancelled since
+        if self.timers_left or self.timers.is_due(now_ns):    # those left over may have been cancelled since then
             self.fire_timers(now_ns)
         if state.finished or self.jobs.behind:
             self.jobs.run(state.take("finished"), self.turns)
@@ -185,7 +185,7 @@ cdef class Scheduler:
                 self.report("input", session, error)
 
     def answer(self, request) -> None:
-        """Answer a request; if that takes steps, do the first one and queue the others as a chore."""
+        """Answer a request; if that takes steps, run the first step and queue the others as a chore."""
         steps = request.handler(request)
         if steps is not None:
             chore = Chore(steps, _of_request(request))

@@ -1,7 +1,7 @@
 """One client connection, without its socket: bytes in, operations on its account, bytes out.
 
-The read side loops over the parser: a publish goes to the account without any Python call, the other verbs
-(SUB, CONNECT, ...) are ordinary Python. The write side is a Sink: deliveries go to the output buffer, which
+The read side loops over the parser: a publish is passed to the account without a Python call, the other verbs
+(SUB, CONNECT, ...) are ordinary Python. The write side is a Sink: deliveries are written to the output buffer, which
 is sent when the node's turn calls `flush_output`, after the stores have committed. A delivery closes and
 unsubscribes nothing: the turn does that later if a subscription is at its UNSUB max or a buffer is full.
 
@@ -46,7 +46,7 @@ cdef enum:
     WORK_MAX = 32768    # units of work of a session in one turn: some 2 ms. One unit: a message, a receiver,
     WORK_MIN = 1024             # 256 copied bytes, or a visited node of the trie. WORK_MIN is allowed for each read
     COPIED_BITS = 8
-    PILED_UP_BITS = 5           # bytes copied beyond FLUSH_AT go to new memory, which takes ten times as long
+    PILED_UP_BITS = 5           # bytes beyond FLUSH_AT are copied to new memory, which takes ten times as long
     CONTROL_WORK = 48           # SUB, UNSUB, PING, ...
     CONNECT_WORK = 512
     PERMISSION_WORK = 64        # a check of permissions, or a noted reply subject
@@ -175,7 +175,7 @@ cdef class ClientSession(Sink):
             self.link.close()
         self.host.session_closed(self)      # before the subscriptions are removed: monitoring copies them
         self.drop_subscriptions()
-        self.login = self.pings = self.deadlines = None     # they hold this session: a cycle would outlive it
+        self.login = self.pings = self.deadlines = None     # break the cycle: they refer to this session
 
     def lose_link(self) -> None:
         """Discard all output, because the transport is closed. The caller must call `end_input`."""
@@ -311,7 +311,7 @@ cdef class ClientSession(Sink):
             self.turn.inputs.append(self)
 
     def input_used_up(self) -> None:
-        """Resume reading; if the client sends nothing more, close."""
+        """Resume reading; close the session if the client has ended its output."""
         if self.input.stalled:
             self.stall()
         if self.input.over:
@@ -384,7 +384,7 @@ cdef class ClientSession(Sink):
         return False
 
     cdef int publish_traced(self, Msg* m) noexcept:
-        """Publish like `publish_checked`, for a message whose headers ask for a trace."""
+        """Like `publish_checked`, for a message whose headers request a trace."""
         cdef TracedPublish traced = TracedPublish(self, self.turn)
         cdef int receivers = -1
         if not traced.begin(m):
@@ -518,7 +518,7 @@ cdef class ClientSession(Sink):
         self.input.waits |= VERDICT
 
     def have_verdict(self) -> None:
-        """Continue with the input in this turn, since the decision about the login has come."""
+        """Continue with the input in this turn, after the decision about the login."""
         self.input.waits &= ~VERDICT
         self.queue_input()
 
@@ -750,10 +750,10 @@ cdef class ClientSession(Sink):
             try:
                 self.used_up.append(<object> sub.owner)
             except MemoryError:
-                pass                # the closed subscription stays until its session ends
+                pass                # the closed subscription is removed at the end of its session
 
     def output_paused(self) -> None:
-        """Keep output in the session until the transport's buffer drains; after write_deadline, close the client."""
+        """Hold output in the session until the transport's buffer drains; after write_deadline, close the client."""
         self.output = PAUSED
         self.out.unsent = self.link.pending_size()
         if not self.closing:
@@ -769,11 +769,11 @@ cdef class ClientSession(Sink):
             self.mark_dirty()
 
     def pending_size(self) -> int:
-        """Return the number of bytes that wait for this client, here and in the transport."""
+        """Return the number of bytes that wait for this client, in the session and in the transport."""
         return self.out.queued() + self.link.pending_size()
 
     def room(self) -> int:
-        """Return how many more bytes may be queued before this client counts as a slow consumer."""
+        """Return the number of bytes that may still be queued before this client counts as a slow consumer."""
         return max(0, self.out.limit - self.pending_size())
 
     @property

@@ -7,7 +7,7 @@ from pyjs.wire.ops cimport Msg
 cdef class Turn:
     """The work lists of one turn: sessions with output, streams to commit, consumers to pump, requests to answer.
 
-    Each list holds an object at most once: the object has a `dirty` flag, which it clears when it is served.
+    Each list has an object at most once: the object has a `dirty` flag, which is cleared when its work is done.
     """
     cdef public int64_t now             # ns since the epoch; set by the node at each read and each turn
     cdef public int64_t skew            # wall time minus `now`, ns; set by the node at each turn
@@ -15,13 +15,13 @@ cdef class Turn:
     cdef public bint crowded            # set when a receiver has much output queued; cleared when read
     cdef public Py_ssize_t unflushed    # sessions whose output the last turn had no time to write
     cdef public bint jammed             # set when much output waits for another server; cleared when read
-    cdef public bint news    # subscriptions have changed, and other servers of the cluster were not told yet
+    cdef public bint news    # subscriptions have changed since the last report to other servers of the cluster
     cdef public int copies_left         # batches that mirrors and sources may still copy in this turn
     cdef public int64_t input_left      # work on input that sessions may do in this turn, see core.session
     cdef public object trace            # core.tracing.trace.Trace of the message that is being published; None: none
     cdef object sender                  # core.auth.identity.Sender of a request from another worker; None: none
     cdef int64_t extra_work             # work of the current delivery, in addition to 1 for each receiver
-    cdef readonly object inputs         # deque of ClientSessions with input left, longest waiting first
+    cdef readonly object inputs         # deque of ClientSessions with unparsed input, longest waiting first
     cdef readonly list sessions         # ClientSessions with output to flush or subscriptions to retire
     cdef readonly list streams          # Streams with records to commit or PubAcks to send
     cdef readonly list consumers        # Consumers to pump
@@ -48,7 +48,7 @@ cdef class Sink:
 
 cdef class RemoteSink(Sink):
     # The receiver of subscriptions at another server; the SubState of each of them has a weight.
-    cdef int doubts                     # 1: messages sent there may be lost, so queue groups prefer other members
+    cdef int doubts                     # 1: messages to that server may be lost, so queue groups prefer other members
 
 cdef class Request:
     """A message copied out for Python code (an API call, an ack request); handled in the turn."""
@@ -64,5 +64,5 @@ cdef class PySink(Sink):
     cdef Turn turn
     cdef readonly object handler
     cdef public bint stays_here         # other servers answer the requests of their own clients
-    cdef public bytes service    # subject in the system account; b"": the same; None: not one of its services
+    cdef public bytes service    # subject in the system account; b"": the same subject; None: not a service there
     cdef int copy_out(self, Msg* m) except -1

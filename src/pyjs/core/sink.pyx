@@ -47,7 +47,7 @@ cdef class Turn:
         self.chores.append(Chore(steps, (None, steps)))
 
     def begin_input(self) -> None:
-        """Reset the limit of work on input, for this turn and for the reads until the next one."""
+        """Reset the limit of work on input, for this turn and for the reads until the next turn."""
         self.input_left = INPUT_WORK
 
     def next_input(self):

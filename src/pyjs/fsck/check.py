@@ -1,7 +1,7 @@
 """The check of a whole store directory, and its repair.
 
 Finds the directory, locks it, and checks accounts and streams in the order of their names. Without `repair`
-nothing is written, not even the lock file. With it, each stream is checked, repaired and checked again, so
+nothing is written, not even the lock file. With `repair`, each stream is checked, repaired and checked again, so
 that the report describes the repaired store.
 """
 
@@ -79,7 +79,7 @@ class StoreCheck:
         self.report = StoreReport(find_store(disk, directory))
 
     def run(self) -> StoreReport:
-        """Check everything; with `repair`, also repair it.
+        """Check the whole store; with `repair`, also repair it.
 
         Raises:
             NotChecked: a server uses the directory.

@@ -4,8 +4,8 @@ A finding has one of four levels:
 
 - damage: bytes differ from those that were written;
 - note: leftovers of a crash, a stop or an operator, which a start of the server handles or ignores;
-- unchecked: another version wrote it; the check does not touch it;
-- locked: it is encrypted, and the key is missing or wrong.
+- unchecked: another version wrote the file, which the check does not change;
+- locked: the file is encrypted, and the key is missing or wrong.
 
 A finding may have a mend: a function that `--repair` calls, and that returns a text. Knows nothing of files.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import TypeAlias
 
-    Mend: TypeAlias = Callable[[], str]  # does a repair and returns a text about it; raises OSError
+    Mend: TypeAlias = Callable[[], str]  # makes a repair and returns a text about it; raises OSError
 
 DAMAGE = "damage"
 NOTE = "note"

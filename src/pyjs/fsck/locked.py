@@ -40,7 +40,7 @@ class LockedCheck:
         try:
             with closing(self._disk, self._disk.open_read_only(path)) as fd:
                 outer, problem = outer_header_at(self._disk, fd, path)
-                if outer is not None and outer.cipher:  # the one line about the stream is enough
+                if outer is not None and outer.cipher:  # the report has one line about the stream already
                     problem = problem or clear_problem(self._disk, fd, outer)
                     if problem:
                         self._report.find(DAMAGE, path, problem)

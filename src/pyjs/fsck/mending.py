@@ -1,6 +1,6 @@
 """Repairs of the files of one stream: the repairs that a start does, and rewritten segments.
 
-When its arguments are bound, each function is a mend: it does a repair and returns a text about it.
+With its arguments bound, each function is a mend: it makes a repair and returns a text about it.
 Invariants:
 
 - A file that may contain acknowledged messages is never removed without a copy beside it.
@@ -64,7 +64,7 @@ def rewrite_segment(
     erased: tuple[int, ...] = (),
     known: SegmentContents | None = None,
 ) -> str:
-    """Rewrite a segment from its intact records; a copy of the old file is kept beside it.
+    """Rewrite a segment from its intact records; a copy of the old file remains beside it.
 
     `base_seq` replaces that of a damaged header. `erased` are erased messages whose removal is no longer
     recorded. `known` are the contents of the index file, given if the end of the segment is missing.
@@ -82,7 +82,7 @@ def rewrite_segment(
 
 
 def replace_lost(files: Files, path: str, known: SegmentContents, incarnation: int) -> str:
-    """Replace a lost segment by an empty one that records the data of its index file.
+    """Replace a lost segment with an empty segment that records the data of its index file.
 
     These data are the used sequences and the removals of messages in other segments.
     """
@@ -147,7 +147,7 @@ def write_metadata(
 
 
 def rewrite_list(files: Files, directory: str) -> str:
-    """Rewrite both copies of a stream's consumer list from the undamaged entries of the two."""
+    """Rewrite both copies of a stream's consumer list from the undamaged entries of both."""
     file = ListFile(directory, files.key)
     file.adopt(files.disk, load_list(files.disk, directory, Opener(files.key)))
     return f"{directory}/consumers.a and consumers.b are rewritten with {len(file.live)} consumers"
@@ -198,7 +198,7 @@ def _rewritten(
     erased: tuple[int, ...],
     known: SegmentContents | None,
 ) -> bytes:
-    """Return the bytes of a segment with the intact records of another one."""
+    """Return the bytes of a new segment with the intact records of an old one."""
     out = _begun(c.base_seq, number, incarnation)
     for record in _whole_records(image, c):
         _seal(out, record[: -CHECKSUM.size])

@@ -86,7 +86,7 @@ class NodeLogCheck:
 
 
 def copy_header(disk: Disk, path: str, offset: int) -> str:
-    """Write the damaged copy of a header again, from the intact copy."""
+    """Rewrite the damaged copy of a header from the intact copy."""
     with closing(disk, disk.open_file(path)) as fd:
         other = disk.size_of(fd) - HEADER.size if offset == 0 else 0
         disk.write_at(fd, disk.read_at(fd, HEADER.size, other), offset)

@@ -1,7 +1,7 @@
 """The check of one stream's messages: every record, the chain, the index files, the order of the segments.
 
 One segment after another is mapped and scanned, as by a start without index files. Only a few numbers per
-segment and the sequences in its DELETES records stay in memory, so memory does not grow with the store. The
+segment and the sequences in its DELETES records remain in memory, so memory does not grow with the store. The
 live messages are known once all removals have been read; segments with removed messages are then read again.
 
 Losses are reported as the server will find them, with sequences and file offsets.
@@ -49,7 +49,7 @@ SUMMARY = struct.Struct("<QQQqqQ")  # the body of a FOOTER
 
 @dataclass(eq=False, slots=True)
 class Read:
-    """The data of a scanned segment that are kept in memory."""
+    """The data of a scanned segment that remain in memory."""
 
     path: str
     number: int
@@ -88,7 +88,7 @@ class MessagesCheck:
         self._last_seq = 0
 
     def run(self) -> None:
-        """Check everything and fill the report."""
+        """Check all segments and fill the report."""
         found = {
             *self._disk.list_dir(self._directory),
             *(path.rpartition("/")[2] for path in self._files.indexes),
@@ -175,7 +175,7 @@ class MessagesCheck:
             seen.bare = not (last or c.problems)
 
     def _cut_off(self, path: str, c: SegmentContents) -> SegmentContents | None:
-        """Return the contents of the index file if the segment was longer when that was written, otherwise None."""
+        """Return the contents of the index file if the segment was longer when it was written, otherwise None."""
         known = self._known(index_path(path)) if not c.sealed else None
         if known is None or c.end >= known.end or (known.base_seq, known.number) != (c.base_seq, c.number):
             return None
@@ -214,7 +214,7 @@ class MessagesCheck:
         finding.mend = partial(move_segment_aside, self._disk, path)
 
     def _bridge(self, base_seq: int) -> None:
-        """Continue at `base_seq`; if the previous segment's end is damaged, the sequences before it are lost."""
+        """Continue at `base_seq`; sequences before it are lost if the end of the previous segment is damaged."""
         before = self._read[-1] if self._read else None
         if before is not None and before.room and self._last_seq + 1 < base_seq:
             self._lose_behind(before, min(base_seq - 1, self._last_seq + before.room))

@@ -56,7 +56,7 @@ NAMES = ("msgs", "window.tmp", "consumers", "consumers.a", "consumers.b", "consu
 
 
 class StatesCheck:
-    """The check of everything in a stream's directory except its messages, which are checked first."""
+    """The check of all files in a stream's directory except its messages, which are checked first."""
 
     def __init__(self, files: Files, report: StreamReport) -> None:
         self._files = files
@@ -64,7 +64,7 @@ class StatesCheck:
         self._report = report
 
     def run(self) -> None:
-        """Check everything and add the findings to the report."""
+        """Check all these files and add the findings to the report."""
         directory = self._report.directory
         for name in self._disk.list_dir(directory):
             path = f"{directory}/{name}"
@@ -178,7 +178,7 @@ class StatesCheck:
     def _load(
         self, directory: str, otherwise: str, first: bytes | None = None
     ) -> tuple[bytes, list[bytes]] | None:
-        """Return snapshot and changes of a state; if it cannot be read, report that and return None."""
+        """Return snapshot and changes of a state; report an unreadable state and return None."""
         try:
             snapshot, changes, problems = state_file(self._files, directory, first=first).load(seal=False)
         except FileNotFoundError:
@@ -268,7 +268,7 @@ def replay(
     first, last = stream
     delivered, floor = _sequence(state["delivered"][1]), _sequence(state["floor"][1])
     pending = {_sequence(entry[0]) for entry in state["pending"]}
-    order = deque(sorted(pending))  # ascending; some of these are not pending any more
+    order = deque(sorted(pending))  # ascending; some of these are no longer pending
     left = max(last - first, 0) + len(pending) + REPLAY_MIN  # limit of steps for replaying the log
     acked = False
     for change in changes:

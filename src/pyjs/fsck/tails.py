@@ -1,4 +1,4 @@
-"""The index files in an account's common file: a check reads them there, a repair writes them as separate files.
+"""The index files in an account's common file, which a check reads; a repair writes them as separate files.
 
 Knows nothing of their contents.
 """

@@ -159,7 +159,7 @@ class _Import:
             PyjsError,
             OSError,
             UnicodeError,
-        ) as error:  # streams of other accounts are still imported
+        ) as error:  # the streams of other accounts are imported nevertheless
             for report in reports:
                 report.refusal = str(error)
             return
@@ -172,7 +172,7 @@ class _Import:
             StreamImport(stream, account, report, self._progress.advance).run()
 
     def _serves(self, account: str) -> bool:
-        """Return whether this server's configuration enables JetStream for an account, as far as it tells."""
+        """Return whether this server's configuration, as far as it is given, enables JetStream for an account."""
         options = self._options
         if options.operator_keys:
             return True

@@ -27,7 +27,7 @@ class StreamReport:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of the stream was imported."""
+        """Whether the whole stream was imported."""
         return not (self.refusal or self.damage)
 
     def lines(self) -> list[str]:

@@ -1,7 +1,7 @@
 """The store directory that an import writes to, locked as a server locks it.
 
-A stream is built in a directory that a start would remove, and renamed when it is complete and durable. So
-after a kill, the stream is either complete or absent.
+A stream is built in a temporary directory, which is renamed when the stream is complete and durable. A start removes
+temporary directories, so after a kill the stream is either complete or absent.
 
 The work that a server does in threads is done in this thread, step by step.
 """
@@ -61,14 +61,14 @@ class Target:
         self._stores = Stores(disk, root, log, now_ns, files, self._logs, ViewCache(), key_ring)
 
     def close(self) -> None:
-        """Sync everything that is not durable, and unlock."""
+        """Sync all unsynced data, and unlock."""
         try:
             self._logs.sync.sync_now()
         finally:
             self._lock.release()
 
     def account(self, name: str) -> TargetAccount:
-        """Return the streams of an account; unfinished ones of an earlier process are removed first."""
+        """Return the streams of an account, after removing unfinished streams of an earlier process."""
         for problem in finish_removals(self._disk, streams_directory(self._root, name)):
             self._log.warn(problem)
         return TargetAccount(self, AccountFiles(self._stores, name), self._configs(name))
@@ -97,7 +97,7 @@ class Target:
         return self._metadata
 
     def run(self, steps: Generator[Step, None, Result]) -> Result:
-        """Run steps to their end, including work that they wait for. Raises their errors."""
+        """Run steps to their end, including the work that they wait for. Raises their errors."""
         while True:
             try:
                 park = next(steps)

@@ -1,6 +1,6 @@
-"""Advisories: the fields common to all of them, and the advisories of created, updated and deleted streams.
+"""Advisories: the fields common to all of them, and the advisories about streams.
 
-An advisory without a subscriber is never built: it costs one lookup in the subscriptions. Knows nothing of API calls
+An advisory without a subscriber is not built; it costs one lookup in the subscriptions. Knows nothing of API calls
 (api/audit.py), and knows streams only by name.
 
 Source: nats.docs "JetStream advisories"; fields, their order and the order of events probed on nats-server 2.15.1.

@@ -1,6 +1,6 @@
 """The JetStream API errors: one line each, with number, HTTP-like code and text.
 
-The only place that makes an ApiError: `raise errcodes.STREAM_NOT_FOUND.error()`. Knows nothing of the callers.
+Only this module creates an ApiError: `raise errcodes.STREAM_NOT_FOUND.error()`. Knows nothing of the callers.
 Numbers are those of nats-server; errors of pyjs-server start at 20001.
 
 Source: the error table of nats-server 2.15 (`server/errors.json`), texts compared in tests/conformance.
@@ -26,7 +26,7 @@ class ApiError(Exception):
 
 
 class LeaderChanged(ApiError):
-    """This server does not lead the stream of a request any more; another one may answer."""
+    """This server no longer leads the stream of a request; another server may answer."""
 
     def __init__(self, *, is_unknown: bool = False) -> None:
         super().__init__(503, 10008, "JetStream system temporarily unavailable")

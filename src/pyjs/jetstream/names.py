@@ -16,7 +16,7 @@ def identity(created_ns: int) -> bytes:
     return short_hash(time_text(created_ns)).encode()
 
 
-DIRECT_QUEUE = b"_zzz_"  # of direct gets: the replicas of a stream and its mirrors share the requests
+DIRECT_QUEUE = b"_zzz_"  # queue group: the replicas of a stream and its mirrors share direct gets
 
 
 def stream_in(subject: str, domain: str) -> str:

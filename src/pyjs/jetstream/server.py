@@ -57,8 +57,8 @@ if TYPE_CHECKING:
         turn_state: Turn
 
 
-SCRUB_AFTER_NS = 10_000_000_000  # ns; the start reads other files first
-# The import delays the loop by some milliseconds; let the first clients connect before.
+SCRUB_AFTER_NS = 10_000_000_000  # ns after the start, which reads other files first
+# The import blocks the loop for some milliseconds, so the first clients should be connected by then.
 LOAD_AFTER_NS = 100_000_000
 
 
@@ -292,5 +292,5 @@ class JetStreamServer:
         options = self._host.options
         limits = options.jetstream_of(name)
         if limits is None and name == GLOBAL_ACCOUNT and name in self.accounts and not options.operator_keys:
-            return AccountJetStreamOptions()  # it keeps its streams when a reload brings other accounts
+            return AccountJetStreamOptions()  # $G still has its streams after a reload that adds accounts
         return limits

@@ -1,6 +1,6 @@
 """The answers of the JetStream API as models.
 
-`parse_answer` returns the model for an answer's `type`, or an ErrorResponse if the request was refused.
+`parse_answer` returns the model that belongs to the `type` of an answer, or an ErrorResponse for a refusal.
 
 Source: nats.docs "JetStream wire API Reference"; the recordings of nats-server in tests/conformance/recorded, all of
 whose fields are in these models (tests/unit/models/test_answers.py).
@@ -245,7 +245,7 @@ class StreamPurgeResponse(ApiAnswer):
 
 
 class StreamMsgGetResponse(ApiAnswer):
-    """STREAM.MSG.GET."""
+    """The answer to STREAM.MSG.GET."""
 
     message: StoredMsg
 

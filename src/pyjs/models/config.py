@@ -30,7 +30,7 @@ class SubjectTransformConfig(Options):
 class ExternalStream(Options):
     """The API prefix and deliver prefix of another account or domain."""
 
-    api: str = Field(default="", description="The prefix of its API subjects.")
+    api: str = Field(default="", description="The prefix of the origin's API subjects.")
     deliver: str = Field(default="", description="The prefix of its deliver subjects.")
 
 
@@ -38,7 +38,7 @@ class SourceConsumer(Options):
     """An existing consumer of the origin, with the ack policy `flow_control`."""
 
     name: str = Field(default="", description="The name of the consumer.")
-    deliver_subject: str = Field(default="", description="The subject that it delivers to.")
+    deliver_subject: str = Field(default="", description="The subject to which the consumer delivers.")
 
 
 class StreamSource(Options):
@@ -62,7 +62,7 @@ class RepublishConfig(Options):
     """The transform from stored to republished subjects; an empty destination means none."""
 
     src: str = Field(default="", description="The subjects to publish again.")
-    dest: str = Field(default="", description="The subject to publish under.")
+    dest: str = Field(default="", description="The subject under which they are published.")
     headers_only: bool = Field(default=False, description="Publish headers without the payload.")
 
 
@@ -70,47 +70,55 @@ class ConsumerLimits(Options):
     """The stream's limits for options of its consumers; 0 means none."""
 
     inactive_threshold: Duration = Field(
-        default=0, description="The largest `inactive_threshold`, and its default."
+        default=0, description="Maximum `inactive_threshold`, and its default."
     )
-    max_ack_pending: Int = Field(default=0, description="The largest `max_ack_pending`, and its default.")
+    max_ack_pending: Int = Field(default=0, description="Maximum `max_ack_pending`, and its default.")
 
 
 class StreamConfig(Options):
     """The configuration of a stream; -1 is "no limit" in every limit."""
 
     name: str = Field(default="", description="The name of the stream.")
-    description: str = Field(default="", description="A description for people.")
+    description: str = Field(default="", description="A description for users.")
     subjects: list[str] = Field(
-        default_factory=list, description="The subjects that it stores; empty: the name of the stream."
+        default_factory=list,
+        description="The subjects that the stream stores; empty: the name of the stream.",
     )
     retention: Literal["limits", "interest", "workqueue"] = Field(
         default="limits",
-        description="When messages are removed; an update cannot change to or from `workqueue`.",
+        description="The rule for removing messages; an update cannot change to or from `workqueue`.",
     )
-    max_consumers: Int = Field(default=-1, description="The most consumers.")
-    max_msgs: Int64 = Field(default=-1, description="The most messages.")
+    max_consumers: Int = Field(default=-1, description="Maximum number of consumers.")
+    max_msgs: Int64 = Field(default=-1, description="Maximum number of messages.")
     max_bytes: Int64 = Field(
-        default=-1, description="The most bytes of all messages, with headers and metadata."
+        default=-1, description="Maximum size of all messages in bytes, with headers and metadata."
     )
-    max_age: Duration = Field(default=0, description="How long a message stays; 0: no limit.")
-    max_msgs_per_subject: Int64 = Field(default=-1, description="The most messages of each subject.")
-    max_msg_size: Int32 = Field(default=-1, description="The most bytes of a message, headers and payload.")
+    max_age: Duration = Field(default=0, description="Maximum age of a message; 0: no limit.")
+    max_msgs_per_subject: Int64 = Field(default=-1, description="Maximum number of messages of each subject.")
+    max_msg_size: Int32 = Field(
+        default=-1, description="Maximum size of a message in bytes, headers and payload."
+    )
     discard: Literal["old", "new"] = Field(
         default="old", description="At a limit, remove the oldest messages or refuse new ones."
     )
-    storage: Literal["memory", "file"] = Field(default="file", description="Where messages are stored.")
-    num_replicas: Int = Field(default=1, description="Copies of the stream; only 1.")
+    storage: Literal["memory", "file"] = Field(default="file", description="The storage of messages.")
+    num_replicas: Int = Field(default=1, description="Number of replicas; more than 1 needs a cluster.")
     no_ack: bool = Field(default=False, description="Publishes are not acknowledged.")
     duplicate_window: Duration = Field(
-        default=0, description="How long a message id is remembered; 0: 2 minutes, or `max_age` if shorter."
+        default=0,
+        description="Time during which duplicates of a message id are detected; 0: 2 minutes, or `max_age` if shorter.",
     )
-    placement: Placement | None = Field(default=None, description="Where the stream should live.")
+    placement: Placement | None = Field(
+        default=None, description="The requirements for the servers of the stream."
+    )
     mirror: StreamSource | None = Field(
         default=None,
-        description="The stream that all messages come from, with its sequences; an update can only remove it.",
+        description="The stream from which all messages and sequences come; an update can only remove it.",
     )
-    sources: list[StreamSource] = Field(default_factory=list, description="Streams whose messages it copies.")
-    compression: Literal["none", "s2"] = Field(default="none", description="How files are compressed.")
+    sources: list[StreamSource] = Field(
+        default_factory=list, description="Streams whose messages are copied."
+    )
+    compression: Literal["none", "s2"] = Field(default="none", description="The compression of files.")
     first_seq: UInt64 = Field(default=0, description="The sequence of the first message.")
     subject_transform: SubjectTransformConfig | None = Field(
         default=None, description="Changes the subjects under which messages are stored."
@@ -121,9 +129,11 @@ class StreamConfig(Options):
     allow_direct: bool = Field(default=False, description="Messages can be read with direct get.")
     mirror_direct: bool = Field(default=False, description="A mirror answers direct gets of its origin.")
     discard_new_per_subject: bool = Field(
-        default=False, description="`discard` `new` holds for `max_msgs_per_subject` too."
+        default=False, description="`discard` `new` applies to `max_msgs_per_subject` too."
     )
-    sealed: bool = Field(default=False, description="Nothing can be added or removed; cannot be turned off.")
+    sealed: bool = Field(
+        default=False, description="No message can be added or removed; cannot be turned off."
+    )
     deny_delete: bool = Field(default=False, description="Messages cannot be deleted; cannot be turned off.")
     deny_purge: bool = Field(default=False, description="The stream cannot be purged; cannot be turned off.")
     allow_rollup_hdrs: bool = Field(
@@ -158,22 +168,26 @@ class ConsumerConfig(Options):
 
     durable_name: str = Field(
         default="",
-        description="The name of a durable consumer; it stays until deleted, or unused for `inactive_threshold`.",
+        description="The name of a durable consumer, which exists until it is deleted, or unused for `inactive_threshold`.",
     )
     name: str = Field(default="", description="The name; without `durable_name` the consumer is ephemeral.")
-    description: str = Field(default="", description="A description for people.")
+    description: str = Field(default="", description="A description for users.")
     deliver_policy: Literal[
         "all", "undefined", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject"
-    ] = Field(default="all", description="Where delivery starts.")
+    ] = Field(default="all", description="The message at which delivery starts.")
     opt_start_seq: UInt64 = Field(default=0, description="The sequence to start at.")
     opt_start_time: Time | None = Field(default=None, description="The time to start at.")
     ack_policy: Literal["none", "all", "explicit", "flow_control"] = Field(
         default="none", description="Which messages must be acknowledged."
     )
-    ack_wait: Duration = Field(default=0, description="How long a delivery waits for its acknowledgement.")
-    max_deliver: Int = Field(default=0, description="The most deliveries of a message; 0 and -1: no limit.")
+    ack_wait: Duration = Field(
+        default=0, description="Time after which a delivery without acknowledgement is repeated."
+    )
+    max_deliver: Int = Field(
+        default=0, description="Maximum number of deliveries of a message; 0 and -1: no limit."
+    )
     backoff: list[Duration] = Field(
-        default_factory=list, description="The waits between deliveries; the last one repeats."
+        default_factory=list, description="The waits between deliveries; the last wait repeats."
     )
     filter_subject: str = Field(default="", description="The subjects to deliver; empty: all.")
     filter_subjects: list[str] = Field(
@@ -183,26 +197,28 @@ class ConsumerConfig(Options):
         default="instant", description="Deliver at once, or at the original pace of publishing."
     )
     rate_limit_bps: UInt64 = Field(
-        default=0, description="The most bits per second of a push consumer; 0: no limit."
+        default=0, description="Maximum rate of a push consumer in bits per second; 0: no limit."
     )
     sample_freq: str = Field(
         default="", description="The percentage of acknowledgements that are measured, such as `50%`."
     )
-    max_waiting: Int = Field(default=0, description="The most pull requests that wait.")
+    max_waiting: Int = Field(default=0, description="Maximum number of waiting pull requests.")
     max_ack_pending: Int = Field(
-        default=0, description="The most messages without acknowledgement; -1: no limit."
+        default=0, description="Maximum number of messages without acknowledgement; -1: no limit."
     )
     flow_control: bool = Field(default=False, description="Wait for a push client that falls behind.")
     headers_only: bool = Field(default=False, description="Deliver headers and sizes without payloads.")
-    max_batch: Int = Field(default=0, description="The largest `batch` of a pull request; 0: any.")
-    max_expires: Duration = Field(default=0, description="The longest `expires` of a pull request; 0: any.")
-    max_bytes: Int = Field(default=0, description="The largest `max_bytes` of a pull request; 0: any.")
+    max_batch: Int = Field(default=0, description="Maximum `batch` of a pull request; 0: no limit.")
+    max_expires: Duration = Field(default=0, description="Maximum `expires` of a pull request; 0: no limit.")
+    max_bytes: Int = Field(default=0, description="Maximum `max_bytes` of a pull request; 0: no limit.")
     deliver_subject: str = Field(default="", description="The subject to push to; empty: a pull consumer.")
     deliver_group: str = Field(default="", description="The queue group to push to.")
     idle_heartbeat: Duration = Field(
-        default=0, description="How long a push consumer sends nothing before it sends a heartbeat."
+        default=0, description="Time without messages after which a push consumer sends a heartbeat."
     )
-    inactive_threshold: Duration = Field(default=0, description="How long an unused consumer stays.")
+    inactive_threshold: Duration = Field(
+        default=0, description="Time after which an unused consumer is removed."
+    )
     num_replicas: Int = Field(default=0, description="Copies of the consumer; 0: as many as the stream has.")
     mem_storage: bool = Field(default=False, description="The state is in memory.")
     direct: bool = Field(default=False, description="For mirrors and sources on other servers.")
@@ -215,4 +231,6 @@ class ConsumerConfig(Options):
     priority_policy: Literal["none", "overflow", "pinned_client", "prioritized"] = Field(
         default="none", description="Which group of clients gets messages."
     )
-    priority_timeout: Duration = Field(default=0, description="How long a pinned client may be silent.")
+    priority_timeout: Duration = Field(
+        default=0, description="Time after which a silent client loses its pin."
+    )

@@ -1,6 +1,6 @@
 """The monitoring pages of this server and of nats-server as models: `Jsz.parse(body)` and so on.
 
-Texts such as "1m2s" stay texts. Fields that only one of the two servers has are optional.
+Texts such as "1m2s" are not converted. Fields that only one of the two servers has are optional.
 
 Source: nats.docs "Monitoring"; every field of each page of both servers is in these models
 (tests/conformance/test_models.py).

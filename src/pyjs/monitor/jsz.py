@@ -36,7 +36,7 @@ UINT64 = 1 << 64  # nats-server shows "no limit", -1, as an unsigned number
 
 
 class Led(NamedTuple):
-    """Whether a request asks only leaders."""
+    """Whether only leaders should answer a request."""
 
     metadata: bool = False  # only the leader of the metadata answers
     streams: bool = False  # streams led by another server are left out
@@ -98,7 +98,7 @@ def jsz(monitored: Monitored, options: JszOptions, now_ns: int) -> Generator[Non
     """Return the totals and the requested accounts, in steps.
 
     Raises:
-            NotLeader: only the leader may answer, and this server is not the leader.
+        NotLeader: only the leader may answer, and this server is not the leader.
     """
     head: JsonDict = {"server_id": monitored.node.server_id, "now": time_text(now_ns)}
     jetstream = monitored.node.jetstream

@@ -2,7 +2,7 @@
 
 Only a server in a JetStream cluster has groups. Without `acc`, the answer has the groups of the system
 account: the metadata. A consumer is in the group of its stream and is not listed. Fields about queues of
-nats-server show the corresponding numbers here: proposals without a result, and committed entries that are
+nats-server show the corresponding numbers of this server: proposals without a result, and committed entries that are
 not applied yet. The log does not store the times of its entries, so `wal` shows no times.
 
 Source: monitoring section of nats.docs; fields, their order and texts as three nats-servers 2.15.1 answer,
@@ -42,7 +42,7 @@ def has_groups(monitored: Monitored) -> bool:
 
 
 def raftz(monitored: Monitored, account: str, group: str) -> Generator[None, None, JsonDict]:
-    """Return the groups by account and name, in steps; `account` and `group` select some; empty: there is none."""
+    """Return the groups by account and name, in steps; `account` and `group` select some. Empty: no such group."""
     jetstream = monitored.node.jetstream
     member = None if jetstream is None else jetstream.shared.member
     if member is None:

@@ -1,7 +1,7 @@
 """The paths of the monitoring port, and their handlers.
 
-Statuses, texts and the order of checks follow nats-server 2.15.1. Independent of HTTP: a request target in, a
-Response out.
+Statuses, texts and the order of checks follow nats-server 2.15.1. Knows nothing of HTTP: gets a request target,
+returns a Response out.
 """
 
 from __future__ import annotations

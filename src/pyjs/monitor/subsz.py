@@ -73,7 +73,7 @@ def sublist_stats(monitored: Monitored, accounts: list[Account]) -> JsonDict:
 def _page(
     accounts: list[Account], test: bytes, offset: int, limit: int, of_others: bool
 ) -> Generator[None, None, tuple[int, list[bytes]]]:
-    """Return the number of subscriptions that match `test` ("": all), and those of the requested page, as texts.
+    """Return the number of subscriptions that match `test` ("": all), and the requested page of them, as texts.
 
     With `of_others`, subscriptions of other servers are included.
     """

@@ -25,7 +25,7 @@ class ListenFailed(Exception):
 def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
     """Return a socket that listens on `host` and `port` (-1 or 0: any free port).
 
-    `shared` means that other workers of this server listen there too; the kernel then distributes the connections.
+    `shared` means that other workers of this server listen on the same port; the kernel distributes the connections.
 
     Raises:
         ListenFailed: the text has the reason.

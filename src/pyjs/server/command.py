@@ -64,7 +64,7 @@ class Command:
         """Set up the process and serve; return the exit code."""
         self.prepare()
         loop = new_event_loop()
-        # The loop stays open: closing it would restore the default action of signals before the process ends.
+        # The loop is not closed: that would restore the default action of signals before the process ends.
         return loop.run_until_complete(self._serve())
 
     async def _serve(self) -> int:

@@ -1,6 +1,6 @@
 """One client connection: an asyncio protocol with a ClientSession.
 
-Knows nothing of NATS. Input goes to the session as it arrives; output comes from the session once per turn.
+Knows nothing of NATS. Input is passed to the session as it arrives; the session writes output once per turn.
 If the client reads slowly and more than BUFFER_HIGH bytes wait in the transport, further output waits in the
 session, where it counts towards the pending limit.
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from pyjs.server.listener import Listener
     from pyjs.server.open_connections import OpenConnections
 
-# Equal to FLUSH_AT of core/outbuf.pxd: the part of a write that the kernel did not accept may wait here.
+# Equal to FLUSH_AT of core/outbuf.pxd: the unaccepted part of a write may wait in the transport.
 BUFFER_HIGH = 256 * 1024  # bytes that the kernel did not accept; above it, output waits in the session
 BUFFER_LOW = 64 * 1024
 FULL_READ = 250_000  # after a read of this size the kernel may have more; the buffer is slightly larger
-LATE_MAX = 1 << 20  # bytes of input after `hang_up` from which on nothing more is read
+LATE_MAX = 1 << 20  # bytes of input after `hang_up` at which reading ends
 LINGER_S = 2.0  # a closed connection has this long to send the rest of its output
 
 
@@ -51,8 +51,8 @@ class Connection(asyncio.BufferedProtocol, Link):
         self._held = False  # reading is paused by the session
         self._gave_way = False  # reading is paused until `_read_on`
         self._linger: asyncio.TimerHandle | None = None
-        self._is_over = False  # the client sends nothing more
-        self._parked = False  # nothing is read, whatever the session wants
+        self._is_over = False  # the client has ended its output
+        self._parked = False  # reading is paused, even if the session resumes it
         self._late: list[bytes] | None = None  # input after `hang_up`
         self._late_size = 0
         self.transport: asyncio.Transport
@@ -65,7 +65,7 @@ class Connection(asyncio.BufferedProtocol, Link):
         self.transport.set_write_buffer_limits(high=BUFFER_HIGH, low=BUFFER_LOW)
         address = transport.get_extra_info("peername")
         if address is None:
-            address = ("", 0)  # it was closed already: connection_lost follows
+            address = ("", 0)  # the socket is closed already: connection_lost follows
         elif not isinstance(address, tuple):  # a Unix socket: the client is another worker
             address = ("local", 0)
         peer = transport.get_extra_info("peer") or Peer(
@@ -107,7 +107,7 @@ class Connection(asyncio.BufferedProtocol, Link):
         self._driver.wake_for_input()
 
     def data_received(self, data: bytes) -> None:
-        """Do the same as `buffer_updated`, for input from a transport that decodes it."""
+        """Like `buffer_updated`, for input from a transport that decodes it."""
         if self._log.trace_on:
             self._trace(0, data)
         if len(data) >= FULL_READ:
@@ -136,7 +136,7 @@ class Connection(asyncio.BufferedProtocol, Link):
 
     # -- called when this server leaves its cluster ------------------------------------------------------------
     def park(self, *, on: bool) -> None:
-        """Read nothing from now on, or (`on` is False) again."""
+        """Pause reading from now on or, if `on` is False, resume it."""
         self._parked = on
         if on and not self.transport.is_closing():
             self.transport.pause_reading()
@@ -144,10 +144,10 @@ class Connection(asyncio.BufferedProtocol, Link):
             self.resume_reading()
 
     def hang_up(self) -> None:
-        """Tell the client that nothing more comes, and keep what it has sent until `hear_out`.
+        """End the output to the client, and hold its input until `hear_out`.
 
-        Clients connect to another server then. A client that reads slowly or has not logged in is only closed, and so
-        is a transport that cannot be closed in one direction.
+        The client then connects to another server. A client that reads slowly or has not logged in is only closed,
+        and so is a transport that cannot be closed in one direction.
         """
         assert isinstance(self.session, ClientSession)
         is_slow = self.session.pending_size() > 0 or self._held
@@ -167,16 +167,16 @@ class Connection(asyncio.BufferedProtocol, Link):
 
     @property
     def is_over(self) -> bool:
-        """Whether the client sends nothing more."""
+        """Whether the client has ended its output."""
         return self._is_over
 
     @property
     def has_more(self) -> bool:
-        """Whether the client has sent something since `hang_up`, or may still do so."""
+        """Whether the client has sent input since `hang_up`, or may still do so."""
         return self._late is not None and (bool(self._late) or not self._is_over)
 
     def hear_out(self) -> None:
-        """Pass on what the client has sent since `hang_up`, and close."""
+        """Handle the input since `hang_up`, and close."""
         late, self._late = self._late or [], None
         if hasattr(self, "session"):
             for data in late:
@@ -200,7 +200,7 @@ class Connection(asyncio.BufferedProtocol, Link):
         self._driver.wake()
 
     def pause_writing(self) -> None:
-        """Keep further output in the session, because the client reads slowly."""
+        """Hold further output in the session, because the client reads slowly."""
         self.session.output_paused()
 
     def resume_writing(self) -> None:
@@ -209,7 +209,7 @@ class Connection(asyncio.BufferedProtocol, Link):
         self._driver.wake()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Close the session, since nothing can be sent any more."""
+        """Close the session, since no more output can be sent."""
         self._connections.discard(self)
         if self._linger is not None:
             self._linger.cancel()
@@ -218,7 +218,7 @@ class Connection(asyncio.BufferedProtocol, Link):
             return  # `hear_out` follows
         if hasattr(self, "session"):  # connection_made succeeded
             session = self.session
-            del self.session  # the session has a reference to this connection: a cycle would outlive both
+            del self.session  # break the cycle: the session refers to this connection
             self._tracers = None
             session.lose_link()
             self._driver.endings.add(session.end_input)
@@ -290,7 +290,7 @@ class Connection(asyncio.BufferedProtocol, Link):
         self.transport.set_write_buffer_limits(high=0)
 
     def close(self) -> None:
-        """Close after everything written has been sent, or after LINGER_S."""
+        """Close after all written output has been sent, or after LINGER_S."""
         self.transport.close()
         if self.transport.get_write_buffer_size():
             self._linger = self._driver.loop.call_later(LINGER_S, self.transport.abort)

@@ -9,14 +9,14 @@ cdef class Driver:
     cdef readonly object node           # pyjs.node.Node
     cdef readonly object endings        # endings.Endings
     cdef readonly bytearray buffer      # for the input of any connection; the next read overwrites it
-    cdef public list after_turn         # called after each turn, to hand work to threads
+    cdef public list after_turn         # called after each turn, to pass work to threads
     cdef public int64_t waked_ns        # time of the first `wake` since the last turn
     cdef object clock
     cdef Timers deadlines               # of the node
     cdef object timer                   # asyncio.TimerHandle; None: not set
     cdef int64_t armed_ns               # deadline of `timer`
     cdef bint waked                     # a turn is scheduled
-    cdef bint has_read                  # a read asked for the scheduled turn
+    cdef bint has_read                  # a read requested the scheduled turn
     cdef int lone    # number of consecutive reads that were alone in their iteration, from -CROWDED on
     cdef bint stopped
 

@@ -18,7 +18,7 @@ from pyjs.server.endings import Endings
 cdef enum:
     LONE_MIN = 8                # consecutive lone reads before a turn runs at once
     SAMPLE = 8
-    CROWDED = 256               # reads that wait for the end of their iteration after one was not alone
+    CROWDED = 256               # after an iteration with several reads, this many reads wait for its end
     BUFFER_SIZE = 262144        # bytes of the largest read
 
 cdef int64_t NS_PER_MS = 1000000
@@ -61,7 +61,7 @@ cdef class Driver:
         self.waked_ns = monotonic_ns()
         try:
             self.turn()
-        except Exception as error:              # the connection that was read has not caused it
+        except Exception as error:              # not caused by the connection that was read
             self.loop.call_exception_handler({"message": "Exception in a turn", "exception": error})
 
     def wake_if_needed(self) -> None:

@@ -36,7 +36,7 @@ class Endings:
         self._wake()
 
     def after_turn(self) -> None:
-        """Run queued calls for about SHARE_NS; the rest wait for the next turn."""
+        """Run queued calls for about SHARE_NS; the others wait for the next turn."""
         if not self._waiting:
             return
         deadline_ns = self._clock.now_ns() + SHARE_NS
@@ -45,7 +45,7 @@ class Endings:
                 break
             try:
                 self._waiting.popleft()()
-            except Exception as error:  # raised for one connection; others must still be ended
+            except Exception as error:  # raised for one connection; the others must still be ended
                 log_exception(self._log, "A connection did not end as it should", error)
         if self._waiting:
             self._wake()

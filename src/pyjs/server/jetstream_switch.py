@@ -1,7 +1,7 @@
 """Start and stop of JetStream: at the server's start, by a reload, in lame duck mode, at the end.
 
-A stop takes several turns: written bytes are synced, PubAcks that wait for the sync are sent, then the stores
-are closed. After that, callbacks are called.
+A stop takes several turns: written bytes are synced, PubAcks that wait for the sync are sent, the stores are closed,
+and then callbacks are called.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class JetStreamSwitch:
         self._syncer: Syncer | None = None
         # The JetStream that is stopping: it syncs, waits for changes of metadata, then ends.
         self._ending: JetStreamServer | None = None
-        self._synced = False  # `_ending` only waits for changes of metadata now
+        self._synced = False  # `_ending` waits only for changes of metadata
         # The hooks of this object that the driver calls.
         self._hooks: list[Callable[[], None]] = []
         self._after: list[Callable[[], None]] = []  # called after JetStream has stopped
@@ -88,7 +88,7 @@ class JetStreamSwitch:
         self._attach([syncer.after_turn, upkeep.after_turn, self.after_turn])
 
     def _attach(self, hooks: list[Callable[[], None]]) -> None:
-        """Let the driver call `hooks` after each turn, instead of the hooks of an earlier JetStream."""
+        """Make the driver call `hooks` after each turn, instead of the hooks of an earlier JetStream."""
         for hook in self._hooks:
             self._driver.after_turn.remove(hook)
         self._hooks = hooks
@@ -116,7 +116,7 @@ class JetStreamSwitch:
             self._drained()
 
     def _drained(self) -> None:
-        """Close the streams once no thread uses their files; if one still does, the next turn checks again."""
+        """Close the streams once no thread uses their files; otherwise the next turn checks again."""
         jetstream = self._ending
         if jetstream is not None:
             jetstream.begin_stop()

@@ -1,4 +1,4 @@
-"""Lame duck mode: accept no more clients, ask clients to move to another server, close the rest one by one, stop.
+"""Lame duck mode: accept no more clients, ask clients to move to another server, close the others one by one, stop.
 
 The closes are spread over the lame duck duration minus the grace period, at most one second apart. Each
 happens at a random moment in the second half of its interval, so that not all clients reconnect elsewhere at

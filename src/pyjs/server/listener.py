@@ -2,8 +2,8 @@
 
 The loop accepts through `create_server`, on a duplicate of the socket. When a connection uses one of the last
 descriptors, the duplicate is closed: further connections wait in the kernel's backlog, as with nats-server,
-and files can still be opened. Accepting resumes when enough descriptors are free; it is tried after a pause
-that doubles from 10 ms to 1 s.
+and files can still be opened. Accepting resumes when enough descriptors are free, which is checked after pauses
+that double from 10 ms to 1 s.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Listener:
         await self._serve()
 
     def close(self) -> None:
-        """Stop accepting; existing connections stay open."""
+        """Stop accepting; existing connections remain open."""
         if self._closed:
             return
         self._closed = True
@@ -59,7 +59,7 @@ class Listener:
             self._retry.cancel()
         self._stop_accepting()
         with suppress(OSError):  # not supported on every system
-            # A forked child also has the socket open, and must not keep the port.
+            # A forked child also has the socket open, and must not occupy the port.
             self._sock.shutdown(socket.SHUT_RDWR)
         self._sock.close()
 
@@ -78,7 +78,7 @@ class Listener:
         if server is not None and not self._loop.is_closed():
             server.close()
         if self._accepting is not None:
-            self._accepting.close()  # if the loop was closed, it did not close this
+            self._accepting.close()  # a loop that was closed has not closed this socket
             self._accepting = None
 
     def _try_again(self) -> None:

@@ -5,11 +5,11 @@ Form of a line, as nats-server writes it and log shippers parse it:
     [pid] YYYY/MM/DD hh:mm:ss.uuuuuu [INF] text
 
 Lines may contain texts from clients and services. Unprintable characters are escaped, and all lines of a
-traceback but the first are indented, so that no text can look like a separate line.
+traceback except the first are indented, so that no text can look like a separate line.
 
-A file larger than `size_limit` is renamed to `<file>.YYYY.MM.DD.hh.mm.ss.nnnnnnnnn`, and a new one is
-started; up to `files_max - 1` renamed files are kept. A line that cannot be written is lost: a full disk must
-not end the server.
+A file larger than `size_limit` is renamed to `<file>.YYYY.MM.DD.hh.mm.ss.nnnnnnnnn`, and a new file is begun;
+renamed files beyond the newest `files_max - 1` are removed. A line that cannot be written is lost, since a full disk
+must not end the server.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Logger(Log):
         self.debug_on = debug
         self.trace_on = trace
         self.size_limit = size_limit  # bytes; 0: never rotate
-        self.files_max = files_max  # 0: keep every rotated file
+        self.files_max = files_max  # 0: no rotated file is removed
         self._prefix = f"[{os.getpid()}] "
         self._begin = f"{name}: " if name else ""  # the prefix of each text
         self._fd = self._open() if path else fd
@@ -74,7 +74,7 @@ class Logger(Log):
             self._rotate()
 
     def reopen(self) -> bool:
-        """Open the file again after it was renamed; return False if the log is not a file."""
+        """Reopen the file after it was renamed; return False if the log is not a file."""
         if not self.path:
             return False
         fd = self._open()
@@ -84,7 +84,7 @@ class Logger(Log):
         return True
 
     def adopt(self, other: Logger) -> None:
-        """Continue with the file of `other`, which must not be used any more; references to this log stay valid."""
+        """Continue with the file of `other`, which must not be used again; references to this log remain valid."""
         if self.path:
             os.close(self._fd)
         self.__dict__.update(other.__dict__)
@@ -119,7 +119,7 @@ class Logger(Log):
         try:
             self._size += os.write(self._fd, line)
         except OSError:
-            pass  # there is nowhere else to log it
+            pass  # there is no other place for the line
 
     def _rotate(self) -> None:
         second, rest_ns = divmod(time.time_ns(), 1_000_000_000)

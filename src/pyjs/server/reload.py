@@ -1,6 +1,6 @@
 """Reload (SIGHUP): read the configuration again and apply keys that may change while the server runs.
 
-All or nothing: if one of the changed options cannot be applied, the old configuration stays active. Log lines
+A reload is applied as a whole: if a changed option cannot be applied, the old configuration remains active. Log lines
 are those of nats-server 2.15.1.
 """
 
@@ -87,7 +87,7 @@ def rewrite_files(old: Options, new: Options, log: Log, write_ports_file: Callab
 
 
 def refuse_reload() -> str:
-    """Return the reason why one worker alone cannot reload: all workers have the same configuration."""
+    """Return the reason for which a single worker refuses a reload: all workers have the same configuration."""
     return "a server with workers reloads all of them at once: send SIGHUP to it, or use pyjs-server --signal reload"
 
 

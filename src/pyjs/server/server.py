@@ -126,7 +126,7 @@ class Server:
 
         With `spin`, on a machine with two cores or more, the loop checks for input for a short time before it
         sleeps (spin.pyx). With `stands_in`, the server replaces a worker that has ended, while the others
-        run. If the start fails or is cancelled, everything that it opened is closed.
+        run. If the start fails or is cancelled, all that it opened is closed.
 
         Raises:
             StartFailed: a port, a file or the store directory cannot be used.
@@ -171,7 +171,7 @@ class Server:
         set_hash_seed(rng.randbytes(HASH_SEED_SIZE))  # before any table contains a key from a client
         options = effective_options(self.options)
         if self._scratch is not None:
-            # No subdirectory in it: removing one takes milliseconds on some file systems.
+            # Without a subdirectory, whose removal takes milliseconds on some file systems.
             options.jetstream.store_dir = self._scratch.path
         self.node = Node(options, self.clock, rng, disk, self.log)
         self.driver = Driver(self.loop, self.node)
@@ -203,7 +203,7 @@ class Server:
             if isinstance(trust.resolver, UrlResolver):
                 trust.resolver.get = get
                 await asyncio.to_thread(trust.resolver.fetch, "")  # raises if the server does not answer
-                await asyncio.to_thread(self.node.start_trust)  # at this point nothing else uses the node
+                await asyncio.to_thread(self.node.start_trust)  # no other code uses the node at this point
             else:
                 self.node.start_trust()
         except (TokenFault, ResolverFault) as fault:
@@ -271,7 +271,7 @@ class Server:
         await self._routes.start()
 
     async def _meet(self, worker: Worker) -> None:
-        """Open the routes to the other workers and wait for them, so that a client reaches the streams at once."""
+        """Open the routes to the other workers and wait for them, so that clients can use the streams at once."""
         await self._start_routes()
         assert self._routes is not None
         try:
@@ -419,7 +419,7 @@ class Server:
         self.driver.wake()
 
     def reopen_log(self) -> None:
-        """Open the log file again, after it was renamed."""
+        """Reopen the log file, after it was renamed."""
         if isinstance(self.log, Logger) and self.log.reopen():
             self.log.info("File log re-opened")
         else:
@@ -480,7 +480,7 @@ class Server:
         await self._end()
 
     async def _end(self) -> None:
-        """Close everything, and log the stop if the server was ready; if this task is cancelled, abort."""
+        """Close all parts, and log the stop if the server was ready; if this task is cancelled, abort."""
         said = self.state is State.STOPPING
         try:
             await self._close_everything()
@@ -499,7 +499,7 @@ class Server:
         self.log.info("Server Exiting..")
 
     async def _close_everything(self) -> None:
-        """Close ports, streams and connections in this order; if a step fails, the others are still done."""
+        """Close ports, streams and connections in this order; if a step fails, run the others nevertheless."""
         self._close_ports()
         attempt(self.log, self.driver.turn_now)
         if self._routes is not None:
@@ -569,7 +569,7 @@ class Server:
                     connection.abort()
 
     def abort(self) -> None:
-        """Stop at once, without the loop: cut connections, and close streams in their state after the last turn.
+        """Stop at once, without the loop: abort connections, and close streams in their state after the last turn.
 
         For a server whose loop has ended. PubAcks that wait for a sync are never sent.
         """

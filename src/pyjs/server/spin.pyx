@@ -1,16 +1,16 @@
 """Spinning: checks for input for a short time before the loop sleeps, as long as that makes answers faster.
 
 A client that waits for each answer sends its next request within microseconds; waking a sleeping thread takes
-longer. So the loop stays awake for SPIN_NS after each turn: a callback schedules itself again until the time
-is over or a turn has run. Input during a spin earns three credits, a spin without input costs one; so at
+longer. So the loop remains awake for SPIN_NS after each turn: a callback schedules itself again until the time
+has passed or a turn has run. Input during a spin earns three credits, a spin without input costs one credit; so at
 least one spin in four must succeed. Without credit, the loop sleeps at once. Then, after some short waits,
-one spin is tried again; each failed attempt makes the next one rarer.
+one spin is tried; after each failed attempt, the next attempt comes later.
 
-If other programs need the core, a spin can take it from the very client that it waits for: three servers of a
-cluster that spin on two cores answer half as many requests. The kernel preempts such spins. But it also
-preempts a spin when the client that got its answer wakes on the same core, and then spinning is still faster.
-So preemptions only begin a trial: the loop spins for some turns, sleeps at once for as many, and continues
-for a while in the faster way.
+If other programs need the core, a spin can take it from the client that it waits for: three servers of a cluster that
+spin on two cores answer half as many requests. The kernel preempts such spins. But it also preempts a spin when the
+client that got its answer wakes on the same core, and in that case spinning is faster nevertheless. So preemptions
+only begin a trial: the loop spins for some turns, sleeps at once for as many, and continues for a while with the
+faster method.
 
 Works on any asyncio loop. Benchmark: reqrep, jssync-1 and get-1 of benchmarks/run.py, and pull-none, where
 spins fail.
@@ -36,9 +36,9 @@ cpdef enum:
     STAGES = 6                  # stages of a trial, without and with spins in turn
     STAGE = 64                  # turns of a stage
     GAP_NS = 1000000            # a longer time between two turns counts as this much, since no client waited
-    REST_NS = 1000000000        # how long the result of a trial is used
+    REST_NS = 1000000000        # time for which the result of a trial is used
 
-# If turns take less than this share of the time, they are clearly faster: in a trial, times vary by a
+# If turns with spins take less than this share of the time, spins are clearly faster: in a trial, times vary by a
 # quarter.
 cdef double CLEARLY = 0.75
 
@@ -48,7 +48,7 @@ cdef class Core:
 
     Many preemptions of spins begin a trial: STAGES stages, without and with spins in turn, whose times are
     compared. If `has_neighbours` (other servers of the cluster, perhaps on this machine), there is no trial:
-    spinning stops for REST_NS, since spins cost the neighbours more than they gain here.
+    spinning stops for REST_NS, since spins cost the neighbours more than they gain for this server.
     """
 
     cdef bint has_neighbours
@@ -110,7 +110,7 @@ cdef class Core:
 
 
 cdef class Spin:
-    """Keeps one loop awake for a while after each turn."""
+    """Delays the sleep of one loop for a while after each turn."""
 
     cdef Driver driver
     cdef object call_soon
@@ -118,7 +118,7 @@ cdef class Spin:
     cdef public bint looking    # a check is scheduled
     cdef public int credit
     cdef int64_t spin_ns
-    cdef int64_t turned_ns      # when the last turn ended
+    cdef int64_t turned_ns      # time of the last turn's end
     cdef int waits              # short waits since the last trial
     cdef int waits_needed       # short waits needed for the next trial
 
@@ -137,7 +137,7 @@ cdef class Spin:
             self.credit = min(self.credit + CREDIT_PAID, CREDIT_MAX)
             self.waits_needed = 1
         elif self.credit == 0:
-            # only until the loop woke: reading and the turn itself do not count
+            # up to the wake-up of the loop: reading and the turn itself do not count
             self.count_wait(self.driver.waked_ns - self.turned_ns)
         now_ns = monotonic_ns()
         self.core.turned(now_ns - self.turned_ns, now_ns)

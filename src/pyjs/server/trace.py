@@ -1,6 +1,6 @@
 """The protocol of one connection as log lines: every operation and payload, in and out (-V).
 
-Parses the bytes a second time, apart from the session, so tracing costs nothing while it is off. Secrets in
+Parses the bytes a second time, separately from the session, so tracing costs nothing while it is off. Secrets in
 CONNECT are not shown. If tracing starts in the middle of a payload, the rest of that payload may be shown as
 operations.
 

@@ -1,7 +1,7 @@
 """The store of memory streams.
 
-Each message is one allocation of subject | headers | payload; segments have the entries and the pointers.
-Removing a message frees its memory; a segment is freed with its entries when it has no live messages.
+Each message is one allocation of subject | headers | payload; segments have the entries and pointers to these.
+Removing a message frees its memory; a segment without live messages is freed with its entries.
 
 Compiled: runs for every publish into a memory stream (benchmarks/: JetStream rows).
 """
@@ -66,7 +66,7 @@ cdef class MemStore(StreamStore):
         return self.catalogue.last_seq
 
     cdef char* body_of(self, Msg* m) noexcept nogil:
-        """Return a copy of a message, or the next part if the batch was already copied; NULL: no memory."""
+        """Return a copy of a message, or the next part if the batch was already copied; NULL if memory is short."""
         cdef char* body
         if self.part_at < self.n_parts:
             body, self.parts[self.part_at] = self.parts[self.part_at], NULL

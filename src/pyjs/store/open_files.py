@@ -1,12 +1,12 @@
 """Descriptors of the files that a node's streams and consumers write, under one limit.
 
 A file is opened by its path when it is needed. When the limit is reached, the least recently used file is
-closed. A file with unsynced bytes stays open: the kernel reports a failed write-back only to descriptors that
-were open at that time. If all open files have unsynced bytes, the oldest are synced and closed; the next job
-that would have synced such a file gets the error.
+closed. A file with unsynced bytes remains open, since the kernel reports a failed write-back only to descriptors
+that were open at that time. If all open files have unsynced bytes, the oldest are synced and closed. If such a sync
+fails, the next job that would have synced the file gets the error.
 
-        idle      open, all bytes synced: may be closed at any time
-        held      has unsynced bytes, or a job in another thread is syncing it
+    idle      open, all bytes synced: may be closed at any time
+    held      has unsynced bytes, or a job in another thread is syncing it
 
 A descriptor that `open` returns is valid until the next call of `open`. Knows nothing of segments, logs and threads.
 """
@@ -83,7 +83,7 @@ class OpenFiles:
         self._held.move_to_end(path)
 
     def open_to_read(self, path: str) -> int:
-        """Return a descriptor for reading; the caller closes it. Raises OSError."""
+        """Return a descriptor for reading, which the caller must close. Raises OSError."""
         while True:
             try:
                 return self._disk.open_read_only(path)
@@ -116,7 +116,7 @@ class OpenFiles:
     def take(self, paths: list[str]) -> tuple[list[OpenFile], OSError | None]:
         """Return the unsynced files among `paths` for a sync job, and the first error of earlier syncs.
 
-        They stay open until the caller calls `give_back`.
+        They remain open until the caller calls `give_back`.
         """
         taken: list[OpenFile] = []
         failure: OSError | None = None
@@ -184,10 +184,10 @@ class OpenFiles:
 
 
 class ReplacedFile:
-    """A file that another one is about to replace, kept open so that the rename does not free its space.
+    """A file that another file is about to replace, held open so that the rename does not free its space.
 
-    The file system frees the blocks of a file when its last name and its last descriptor are gone. That takes 3 ms
-    for 8 MB, and longer while it is busy: too long for the event loop, so a thread closes the file later.
+    The file system frees the blocks of a file when its last name is removed and its last descriptor closed. That
+    takes 3 ms for 8 MB, and longer on a busy disk: too long for the event loop, so a thread closes the file later.
     """
 
     def __init__(self, disk: Disk, path: str) -> None:

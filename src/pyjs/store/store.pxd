@@ -1,4 +1,4 @@
-"""The interface of a store, file or memory: messages by sequence."""
+"""The interface of a store, in files or in memory: messages by sequence."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.store.index.catalogue cimport Catalogue
@@ -16,7 +16,7 @@ cdef struct Record:             # a view of one stored message, valid until the 
     uint32_t size               # header_len + payload length
 
 cdef inline void fill_record(Record* r, Entry* e, uint64_t seq, const char* subject) noexcept nogil:
-    """Point `r` to an entry's message; its headers and payload follow `subject` in memory."""
+    """Point `r` to an entry's message, whose headers and payload follow `subject` in memory."""
     r.subject, r.body = subject, subject + e.subject_len
     r.seq, r.ts = seq, e.ts
     r.subject_len, r.header_len, r.size = e.subject_len, e.header_len, e.size

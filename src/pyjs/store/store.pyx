@@ -1,13 +1,13 @@
 """The store interface of the engine: appends, drops and purges. store/index/catalogue.pyx has the searches.
 
-Knows nothing of streams' limits, consumers or the protocol, nor of where bodies are stored: store/memory and
-store/file implement the hooks for that, and rebuild the state here at a start. Long because appends and drops
-of every kind change the same state.
+Knows nothing of limits of streams, consumers, the protocol, or the storage of bodies: store/memory and store/file
+implement hooks for storage, and rebuild the state at a start. Long because appends and drops of every kind change
+the same state.
 
 Invariant: first_seq <= last_seq + 1.
 
-Compiled: every published message is appended here (benchmarks/: JetStream rows).
-Source: state and purge rules as seen on nats-server, tests/conformance.
+Compiled: runs for every published message (benchmarks/: JetStream rows).
+Source: state and purge rules of nats-server, compared in tests/conformance.
 """
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
@@ -50,7 +50,7 @@ def sync_path(disk, str path, syncing=None) -> None:
 
 
 class SyncJob:
-    """A sync of files and names, from StreamStore.begin_sync. Run it in any thread; it uses no store."""
+    """A sync of files and names, from StreamStore.begin_sync; may run in any thread, since it uses no store."""
 
     def __init__(self, disk, files, directory, mark) -> None:
         self.disk = disk
@@ -93,7 +93,7 @@ cdef class StreamStore:
 
     @property
     def last_seq(self) -> int:
-        """The last sequence that was used."""
+        """The highest sequence that was used."""
         return self.catalogue.last_seq
 
     @property
@@ -240,7 +240,7 @@ cdef class StreamStore:
             self.drop(self.catalogue.first_seq, 0)
 
     cdef bint keeps_few(self, uint64_t seq) noexcept nogil:
-        """Return whether so few messages remain that `keep_from` is cheaper than dropping each one below `seq`."""
+        """Return whether `keep_from` is cheaper than dropping each message below `seq`, since few messages remain."""
         cdef size_t at = index_at(&self.catalogue.index, seq)
         cdef uint64_t kept = 0
         cdef Segment* s
@@ -253,7 +253,7 @@ cdef class StreamStore:
         return 0 < kept <= KEPT_MAX and self.catalogue.msgs - kept > self.many and not self.catalogue.drops.tracked
 
     cdef void keep_from(self, uint64_t seq) noexcept:
-        """Drop everything below `seq` by indexing the remaining messages again; `take_remains` has the old memory.
+        """Drop all messages below `seq` by reindexing the remaining ones; `take_remains` then returns the old memory.
 
         Does nothing if memory is short.
         """
@@ -279,7 +279,7 @@ cdef class StreamStore:
         remains.take_first_segments(&self.catalogue.index, n)
 
     cdef uint64_t drop_all(self, uint64_t first_seq) noexcept nogil:
-        """Drop everything; the next sequence is max(first_seq, last_seq + 1)."""
+        """Drop all messages; the next sequence is max(first_seq, last_seq + 1)."""
         cdef uint64_t dropped = self.catalogue.msgs
         self.catalogue.forget_all(first_seq)
         self.clear_segments()
@@ -307,18 +307,18 @@ cdef class StreamStore:
         return self.append(&m, ts)
 
     def skip_seq(self) -> int:
-        """Use up one sequence without storing a message; return it, or 0 if the store refused."""
+        """Skip one sequence; return it, or 0 if the store refused."""
         return self.skip()
 
     def skip_seqs_to(self, uint64_t seq) -> bool:
-        """Use up every sequence up to `seq` without storing messages; return False if the store refused."""
+        """Skip every unused sequence up to `seq`; return False if the store refused."""
         return self.skip_to(seq) == 0
 
     def get(self, uint64_t seq):
         """Return the message with sequence `seq`, or None if it is absent or damaged.
 
         Raises:
-            NotNow: the message cannot be read at present; get_last and get_next raise it too.
+            NotNow: the message cannot be read at present; `get_last` and `get_next` also raise this.
         """
         return self.copy_out(seq)
 
@@ -357,7 +357,7 @@ cdef class StreamStore:
         return []
 
     def keep_headers(self) -> None:
-        """Keep the headers of removed messages until an entry says for how long: a copy of a replica begins."""
+        """Keep the headers of removed messages until an entry sets `ids_from`; call this before copying a replica."""
 
     def replicate(self, uint64_t group) -> None:
         """Make this open store the store of a replica that has applied no entry.
@@ -369,11 +369,11 @@ cdef class StreamStore:
         self.applied_index, self.applied_term, self.applied_ns, self.applied_id = 0, 0, 0, b""
 
     def begin_copied_entry(self) -> None:
-        """Begin the last change of a copy. Either all of it is stored by `end_copied_entry`, or nothing."""
+        """Begin the last change of a copy; `end_copied_entry` stores either all of it or nothing."""
         self.begin_entry(0)
 
     def end_copied_entry(self, uint64_t index, uint64_t term, int64_t ns, int64_t ids_from, bytes last_id) -> None:
-        """End it: this is now a replica that has applied the entry `index`. Raises `error` if it is not written."""
+        """End the copy: the replica has now applied the entry `index`. Raises `error` if the copy is not written."""
         self.ids_from, self.has_ids = ids_from, True
         self.end_entry(index, term, ns, last_id)
         self.flush()
@@ -383,14 +383,14 @@ cdef class StreamStore:
         return StoreFilter(subjects)
 
     def drop_seq(self, uint64_t seq, bint erase=False) -> bool:
-        """Remove one message, and its bytes too if `erase`; return whether it existed."""
+        """Remove one message, and overwrite its bytes if `erase`; return whether it existed."""
         return self.drop(seq, erase) == 0
 
     def purge(self, StoreFilter f not None, uint64_t before_seq=0, uint64_t keep=0) -> int:
         """Remove matching messages below `before_seq`, or all but the newest `keep`; return their number.
 
-        The removals are not logged as drops, so consumers must recount. Source: STREAM.PURGE of nats-server.
-        Without a filter, a `before_seq` beyond the end empties the stream and moves the next sequence there.
+        The removals are not logged as drops, so consumers must recount. Without a filter, a `before_seq` beyond the
+        end empties the stream and becomes the next sequence. Source: STREAM.PURGE of nats-server.
         """
         cdef bint tracked = self.catalogue.drops.tracked
         if before_seq == 1:
@@ -422,9 +422,9 @@ cdef class StreamStore:
         return total - keep - left
 
     def drop_some(self, StoreFilter f not None, uint64_t from_seq, uint64_t before_seq, uint32_t limit) -> tuple:
-        """Do one step of a purge: remove up to `limit` matches with from_seq <= seq < before_seq.
+        """Run one step of a purge: remove up to `limit` matches with from_seq <= seq < before_seq.
 
-        Return the number of removed messages, and the sequence of the next step, or 0 if the purge is complete.
+        Return the number of removed messages, and the sequence for the next step, or 0 if the purge is complete.
         """
         cdef bint tracked = self.catalogue.drops.tracked
         cdef uint32_t left = limit
@@ -440,7 +440,7 @@ cdef class StreamStore:
     def trim_some(self, int64_t max_per_subject, uint64_t from_seq, uint64_t before_seq, uint32_t limit) -> int:
         """Visit up to `limit` messages below `before_seq`; remove those beyond `max_per_subject` of their subject.
 
-        Return the sequence of the next step, or 0 if all messages were visited.
+        Return the sequence for the next step, or 0 if all messages were visited.
         """
         cdef uint64_t seq = index_next_live(&self.catalogue.index, from_seq)
         cdef Segment* s
@@ -455,7 +455,7 @@ cdef class StreamStore:
         return seq if seq < before_seq else 0
 
     def drop_front(self, int64_t max_msgs, int64_t max_bytes, uint32_t limit) -> bool:
-        """Remove up to `limit` of the oldest messages to meet both limits (0: none); return whether more must go."""
+        """Remove up to `limit` of the oldest messages that exceed a maximum (0: none); return whether more do."""
         cdef uint32_t left = limit
         while self.catalogue.msgs and ((max_msgs > 0 and self.catalogue.msgs > <uint64_t> max_msgs)
                                        or (max_bytes > 0 and self.catalogue.bytes > <uint64_t> max_bytes)):
@@ -467,12 +467,12 @@ cdef class StreamStore:
         return False
 
     def flush(self) -> None:
-        """Commit appends and drops; raises `error` if that fails."""
+        """Commit appends and drops. Raises `error` if that fails."""
         if self.commit() != 0:
             raise self.error
 
     def set_first_seq(self, uint64_t seq) -> None:
-        """Set the sequence of the next message; only allowed while the store is empty."""
+        """Set the sequence of the next message; the store must be empty."""
         if self.catalogue.msgs:
             raise ValueError(f"the store holds {self.catalogue.msgs} messages: its sequences are settled")
         if seq > self.catalogue.last_seq:
@@ -524,7 +524,7 @@ cdef class StreamStore:
         return False
 
     def begin_upkeep(self):
-        """Return a job for any thread, whose result goes to finish_upkeep, or None if there is no work."""
+        """Return a job for any thread, or None if there is no work; its result must be passed to finish_upkeep."""
         return None
 
     def finish_upkeep(self, error) -> None:
@@ -534,6 +534,6 @@ cdef class StreamStore:
         """Write staged records and release everything; the store must not be used again."""
 
     def destroy(self) -> None:
-        """Close, and remove all messages; take_remains returns their memory."""
+        """Close the store, and remove all messages; take_remains returns their memory."""
         self.close()
         self.drop_all(0)

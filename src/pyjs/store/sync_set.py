@@ -3,8 +3,8 @@
 `sync` uses one fdatasync or fsync per file for a few files, and one syncfs for many. syncfs also waits for
 the writes of other programs, but needs one commit of the journal instead of one per file (measured on ext4
 with other writers: 100 files 128 ms one by one, 4 ms together; 4 files 6 and 3 ms; 1 file 1 and 2 ms). A
-descriptor reports only errors that occur after it was opened, so the set itself opens the files, before they
-are written.
+descriptor reports only errors that occur after it was opened, so the set opens the files before they are
+written.
 
 Used by one thread for one batch. Knows nothing of the files' contents.
 """
@@ -58,7 +58,7 @@ class SyncSet:
         self._directories[path] = None
 
     def renamed(self, old: str, new: str) -> None:
-        """Note the new name of a file; the caller adds the directory."""
+        """Note the new name of a file; the caller must add the directory."""
         if old in self._open:
             self.forget(new)
             self._open[new] = self._open.pop(old)
@@ -67,7 +67,7 @@ class SyncSet:
             self._files[new] = None
 
     def forget(self, path: str) -> None:
-        """Drop a file or directory that will be removed, with everything below it."""
+        """Remove a file from the set, or a directory with everything below it, because it will be deleted."""
         below = f"{path}/"
         for known in [each for each in self._open if each == path or each.startswith(below)]:
             self._disk.close_file(self._open.pop(known))
@@ -79,7 +79,7 @@ class SyncSet:
         """Wait until everything noted since the last call is durable.
 
         Raises:
-                OSError: nothing of the batch counts as durable, and calling `sync` again proves nothing.
+            OSError: nothing of the batch counts as durable; a later successful call would prove nothing.
         """
         files, self._files = self._files, {}
         directories, self._directories = self._directories, {}

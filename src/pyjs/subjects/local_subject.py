@@ -24,7 +24,7 @@ class LocalSubject:
 
     pattern: str  # with wildcards
     # Transforms the subject of a message: for a stream from the exporter's subject to the local one, for a
-    # service the other way round. None: a literal subject, or an unchanged one.
+    # service in the other direction. None: a literal subject, or an unchanged subject.
     transform: SubjectTransform | None = None
     backward: SubjectTransform | None = None  # the opposite direction
     same: bool = False  # both accounts use the same subjects

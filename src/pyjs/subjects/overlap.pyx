@@ -2,9 +2,8 @@
 
 Two subjects overlap if some literal subject matches both. A search visits only branches that can match its
 subject; its cost is the depth of the subject unless wildcards match many branches. It yields after some work,
-so that the caller can continue later. The last tokens of a subject, if no other subject shares them, are
-stored as one list. They become branches only when a search or another subject reaches them, since a subject
-can have a hundred thousand tokens.
+so that the caller can continue later. A subject can have a hundred thousand tokens, so its last tokens are stored as
+one list if no other subject shares them; they become branches only when a search or another subject reaches them.
 
 Knows nothing of streams: the owner of a subject is any value. Compiled: a request may have a hundred thousand
 subjects (benchmarks/hostile.py: subjects, filters).
@@ -23,7 +22,7 @@ cdef class _Branch:
     cdef _Branch only
     cdef dict children          # None: at most one
     cdef tuple owners           # of the subject that ends here
-    cdef list tail              # tokens of the only subject that continues here, not yet branches; None: none
+    cdef list tail              # tokens of the only subject below this node, not split into branches yet; or None
     cdef Py_ssize_t tail_at     # index in `tail` of the next token; tail_at < len(tail)
     cdef tuple tail_owners      # owners of that subject
 
@@ -102,7 +101,7 @@ cdef class _Search:
     cdef list tokens, branches, places      # the branches to visit; `places` has the index in `tokens` of each
     cdef object owner
     cdef bint found
-    cdef bint covering                      # search for subjects that match everything that the given one matches
+    cdef bint covering                      # search for subjects that cover the given one
 
     def __cinit__(self, _Branch root, str subject, object owner, bint covering=False):
         self.covering = covering
@@ -222,17 +221,17 @@ cdef class SubjectTree:
 
 
 def first_overlap(subjects):
-    """Return the first of the valid `subjects` that overlaps another one, or None; in steps."""
+    """Return the first of the valid `subjects` that overlaps another of them, or None; in steps."""
     return (yield from first_found(subjects, False))
 
 
 def first_covered(subjects):
-    """Return the first of the valid `subjects` that another one covers, or None; in steps."""
+    """Return the first of the valid `subjects` that another of them covers, or None; in steps."""
     return (yield from first_found(subjects, True))
 
 
 def first_found(subjects, bint covering):
-    """Return the first subject for which a search among the others finds a match."""
+    """Return the first subject for which a search among the other subjects finds a match."""
     cdef SubjectTree tree = SubjectTree()
     cdef _Search search
     cdef list known = list(subjects)

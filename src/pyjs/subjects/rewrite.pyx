@@ -1,7 +1,7 @@
 """Subject transforms in C: imports, exports and mappings of accounts rewrite the subject of each message.
 
-A destination of literal and copied tokens is composed here. One with a mapping function (partition, split,
-...) is computed by SubjectTransform, which caches the last few thousand subjects.
+This module composes destinations of literal and copied tokens. SubjectTransform computes destinations with mapping
+functions (partition, split, ...), and caches the results for the last few thousand subjects.
 
 Compiled: runs for each publish across an import (benchmarks/).
 """

@@ -14,16 +14,16 @@ cdef struct Target:
 cdef struct Group:
     Target* targets
     uint32_t n
-    uint32_t n_here             # the first ones are members at this server, the others at other servers
+    uint32_t n_here             # number of members at this server, which come first; the others are at other servers
 
 cdef struct Route:
     Target* targets             # plain subscriptions
-    Group* groups               # queue groups: one member each gets the message
+    Group* groups               # queue groups: one member of each gets the message
     uint32_t n
     uint32_t n_groups
     uint32_t generation         # generation of the subject's class (its first byte) when the route was built
     uint32_t busy               # of a scratch route: deliveries in progress
-    bint inexact                # of a prefix route: the tail matters, so look up the whole subject
+    bint inexact                # prefix route: receivers depend on the tail, so look up the whole subject
     bint scratch                # not cached: the next miss may overwrite it
     bint used                   # found since the last check by `trim`
     # A cached route is a block of a segment; its targets, groups, heads and key follow it in memory.
@@ -46,7 +46,7 @@ cdef struct Segment:            # followed by its blocks
 cdef struct ListRecord:         # a subscription list that shares the cache
     uint32_t* generations       # NULL: the list was removed
     uint32_t n_routes
-    uint32_t next_free          # of a removed list: the id of another one, 0: none
+    uint32_t next_free          # of a removed list: the id of the next removed list; 0: none
 
 cdef class RouteCache:
     cdef Entry* entries

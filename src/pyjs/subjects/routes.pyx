@@ -1,7 +1,7 @@
 """Routes, and the cache of routes for all subscription lists of a node.
 
-A route has everything needed for deliveries to one literal subject: the plain subscriptions, one group per queue
-name, and the prebuilt start of each line on the wire. It is one block of memory.
+A route has all data for deliveries to one literal subject: the plain subscriptions, one group per queue name, and the
+prebuilt start of each line on the wire. It is one block of memory.
 
 The cache is limited in bytes. Blocks are written one after another into segments. `trim`, called once a turn, empties
 the oldest segment: it moves recently used routes to the newest segment, drops the others, and frees the
@@ -13,7 +13,7 @@ subject with a single publish costs no memory.
 
 Each list has a salt in the hash, which separates its subjects from those of other lists. Knows nothing of
 tries, and of lists only their generations.
-Compiled: every message finds its route here (benchmarks/: core publish, 1-1, 150,000 distinct subjects).
+Compiled: runs for every message (benchmarks/: core publish, 1-1, 150,000 distinct subjects).
 """
 cimport cython
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
@@ -314,7 +314,7 @@ cdef class RouteCache:
     def trim(self, int64_t now_ns) -> bool:
         """Empty a few of the oldest segments if they are due; called once a turn, never during a delivery.
 
-Returns whether more segments are due.
+        Returns whether more segments are due.
         """
         cdef int steps = 0
         self.now_ns = now_ns
@@ -327,7 +327,7 @@ Returns whether more segments are due.
 
     @property
     def next_trim_ns(self) -> int:
-        """The time when segments become due without new routes, or 0 if never."""
+        """The time at which segments become due even without new routes, or 0 if there is none."""
         if self.oldest == NULL or self.size <= SMALL:
             return 0
         return self.now_ns if self.oldest.born_ns < self.expired_ns else self.oldest.born_ns + AGE_NS

@@ -43,7 +43,7 @@ cdef class Sublist:
             return r
         return self.miss(subject, n, h, r)
 
-    # Does the same as `find` for subjects with a unique tail (inboxes, acks): if possible, one route serves
+    # Like `find`, for subjects with a unique tail (inboxes, acks): if possible, one route serves
     # all tails.
     cdef Route* find_prefixed(self, const char* subject, size_t n) noexcept nogil
     cdef Route* miss(self, const char* subject, size_t n, uint64_t h, Route* old) noexcept nogil

@@ -74,7 +74,7 @@ class SubjectTransform:
         return made
 
     def apply_by(self, key: bytes, subject: bytes) -> bytes | None:
-        """Do the same as `apply`, with `key` instead of random numbers: the same key gives the same result."""
+        """Like `apply`, with `key` instead of random numbers: the same key gives the same result."""
         if not self._by_chance:
             return self.apply(subject)
         self._chance.key = key

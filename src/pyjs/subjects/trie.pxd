@@ -4,7 +4,7 @@ from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.base.table cimport Table
 
-cdef struct SubState:           # per subscription; part of the Subscription object, which the Sublist owns
+cdef struct SubState:           # of one subscription; part of the Subscription object, which the Sublist owns
     uint64_t delivered
     uint64_t max                # UNSUB max; 0: unlimited
     const char* sid
@@ -13,7 +13,7 @@ cdef struct SubState:           # per subscription; part of the Subscription obj
     uint32_t weight             # members of another server's queue group; 0: a local subscription
     uint32_t queue_len
     const char* queue           # the name of the queue group
-    bint closed                 # removed or used up: deliver nothing more
+    bint closed                 # removed, or at its maximum: gets no more messages
     bint filtered               # sink.accepts(subject) decides whether a route includes it
     PyObject* sink              # borrowed: `owner` holds it
     PyObject* owner             # the Subscription

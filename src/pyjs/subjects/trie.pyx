@@ -5,10 +5,10 @@ is. The children of a node differ in the first token of their labels; those that
 branches. A node is split where a new subject leaves its label; the parts are not joined again. A node has its
 subscriptions as a chain through their own memory, so removing one takes constant time.
 
-A walk visits each node at most once and collects, per node: `>`, the branch of `*`, the branch of the token. Nothing
-here is recursive: clients determine the depth of the trie.
+A walk visits each node at most once and collects, per node: `>`, the branch of `*`, the branch of the token. No
+function is recursive, since clients determine the depth of the trie.
 
-Knows nothing of sinks and routes. Compiled: a route miss walks here (benchmarks/: core publish to new subjects).
+Knows nothing of sinks and routes. Compiled: runs for every route miss (benchmarks/: core publish to new subjects).
 """
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport calloc, free
@@ -318,7 +318,7 @@ cdef void at_prefix(Found* found, TrieNode* node, bint deep) noexcept nogil:
 
 
 cdef void within_label(Found* found, TrieNode* node, size_t at, bint deep) noexcept nogil:
-    """Do the same as `at_prefix`; the prefix ends inside the label of `node`, before the token at `at`."""
+    """Like `at_prefix`, for a prefix that ends inside the label of `node`, before the token at `at`."""
     cdef bint last = at + 1 == node.label_size
     if deep or node.label[at] != c'*' or not (last or node.label[at + 1] == c'.'):
         found.inexact = True

@@ -1,8 +1,8 @@
 """Requests about the tokens of accounts: store, look up, list and remove them.
 
-A resolver that is a directory of all accounts answers all of these requests, one that is a cache only some.
-If the resolver cannot be written to, new tokens of known accounts are applied but not stored. Tokens are
-decoded and files are written in a thread, in the order of the requests.
+A resolver with a directory of all accounts answers all these requests, a cache only some of them. If the resolver
+cannot store tokens, new tokens of known accounts are applied but not stored. Tokens are decoded and files are
+written in a thread, in the order of the requests.
 
 Source: behaviour of nats-server 2.15.1, tests/conformance/test_jwt_claims.py.
 """
@@ -44,7 +44,7 @@ class Outcome:
 
     account: str = ""
     message: str = ""
-    error: str = ""  # "": it succeeded
+    error: str = ""  # "": the request succeeded
     token: AccountToken | None = None  # the token to apply if the account is known
     deleted: list[str] = field(default_factory=list)
     texts: list[bytes] | None = None  # the answers, if not `message`

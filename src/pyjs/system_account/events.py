@@ -1,8 +1,8 @@
 """Events published to the system account: logins, disconnects, refused logins, and statistics.
 
 An event is composed only if it has a subscriber. Sessions open and close in the middle of other work, so
-events wait in a queue, and a chore publishes a few in each step; beyond QUEUE_MAX the oldest are dropped. An
-account whose number of connections changes several times in between is reported once.
+events wait in a queue, and a chore publishes a few in each step; beyond QUEUE_MAX the oldest are dropped. If the
+number of connections of an account changes several times meanwhile, it is reported once.
 
 Source: nats.docs "System Events"; subjects, fields and order probed on nats-server 2.15.1
 (tests/conformance/test_system_events.py).
@@ -39,7 +39,7 @@ PREFIX = "io.nats.server.advisory.v1."
 
 
 class _Event(NamedTuple):
-    subjects: tuple[bytes, ...]  # those that have subscribers
+    subjects: tuple[bytes, ...]  # only subjects that have subscribers
     kind: str  # the last part of the event's type
     fields: dict[str, object]
 

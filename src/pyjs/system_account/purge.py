@@ -1,6 +1,6 @@
 """The request of an operator to remove all streams of an account: `$JS.API.ACCOUNT.PURGE.<account>`.
 
-Only the system account offers it. The answer is sent once all streams are durably removed. For an unknown
+Only the system account offers this request. The answer is sent once all streams are durably removed. For an unknown
 account, or one without streams, the answer is the same.
 
 Source: answers, log line and audit probed on nats-server 2.15.1 (tests/conformance/test_system_account.py).

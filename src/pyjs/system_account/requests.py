@@ -1,8 +1,8 @@
 """The subscriptions of the server to system requests.
 
-The system account offers requests about the server and about all accounts. Every other account offers a few,
-from which clients get information about themselves and their account. The object that answers is created by
-the first request, so a server without such requests does not load the monitoring views.
+The system account offers requests about the server and about all accounts. Every other account offers a few requests,
+with which clients get information about themselves and their account. The first request creates the object that
+answers, so a server without such requests does not load the monitoring views.
 
 Source: nats.docs "System Events"; permissions for requests: tests/conformance/test_system_account.py.
 """
@@ -48,7 +48,7 @@ class SystemRequests:
     ) -> None:
         self._node = node
         self._make_answers = make_answers
-        self._reload = reload  # schedules a reload after this turn; it calls back with the error, or ""
+        self._reload = reload  # schedules a reload after this turn; its callback gets the error, or ""
         self._answers: Answers | None = None
         # Names of the accounts in which this object has subscribed. The system account never changes.
         self._served: set[str] = set()

@@ -1,7 +1,7 @@
 """A node on a virtual clock, with clients that exchange bytes with it: no socket, no thread, no wait.
 
-`RawClient.send` passes one read to the node and runs its turns; `take` then returns the answer. Time stands still
-until `advance` moves it, so a test of a one-day timeout takes as long as a test of one second.
+`RawClient.send` passes one read to the node and runs its turns; `take` then returns the answer. Only `advance`
+changes the time, so a test of a one-day timeout takes as long as a test of one second.
 
     with VirtualNode(jetstream={"store_dir": tmp_path}) as node:
         client = node.client()

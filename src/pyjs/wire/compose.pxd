@@ -1,7 +1,7 @@
 """Builder of all messages that the server itself composes: replies, stored messages, deliveries.
 
-In these messages the body does not follow the tail in memory. The caller writes the tail, and the reply, if
-any.
+In these messages the body does not follow the tail in memory. The caller writes the tail, and the reply if there is
+one.
 """
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy

@@ -1,10 +1,9 @@
 """The bytes of the NATS protocol in WebSocket frames of a client: RFC 6455, and RFC 7692 for compressed messages.
 
-The reader takes one read of the connection at a time and returns events. Consecutive uncompressed frames are
-one PLAIN event, whatever their number: clients send a frame for each PUB, and a Python object per frame would
-cost more than the message itself. The parts of an uncompressed frame are returned as they arrive, so its size
-is not limited here. The parts of a compressed message are collected up to a limit. Inflates nothing and
-answers nothing.
+The reader processes one read of the connection at a time and returns events. Any number of consecutive uncompressed
+frames is one PLAIN event: clients send a frame for each PUB, and a Python object per frame would cost more than the
+message itself. The parts of an uncompressed frame are returned as they arrive, so the reader does not limit its size.
+The parts of a compressed message are collected up to a limit. The reader neither inflates nor answers.
 
     frame:  FIN RSV1 RSV2 RSV3 opcode(4) | MASK length(7) | [length(16 or 64)] | [key(32)] | payload
 

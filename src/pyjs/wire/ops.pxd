@@ -14,10 +14,10 @@ cdef struct Msg:
     uint32_t size               # header_len + payload length
     bint split                  # the body does not follow the tail: the message was composed by the server
     bint aliased                # the route was found by another subject than `subject` (JetStream deliveries)
-    const char* found_by        # that other subject; set only if `aliased`
+    const char* found_by        # the subject by which the receivers were found; set only if `aliased`
     uint32_t found_by_len
     void* via    # core.exchange.service.Hop: the service imports that the message has passed; NULL: none
-    uint64_t told               # a bit for each other server that has the message already or must not get it
+    uint64_t told               # a bit for each other server that already has the message or must not get it
     void* origin                # the publishing session (borrowed), NULL: the server itself
     void* whole                 # bytes object (borrowed) equal to `body`, which receivers may keep; NULL: they copy
 

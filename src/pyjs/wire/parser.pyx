@@ -6,8 +6,8 @@ between reads is copied, with no more of the next read than it needs. Invariant:
 operations, no matter how they are split into reads.
 
 Knows only the grammar and the size limits: no subscriptions, no replies. The grammar and the reaction to each
-kind of wrong input follow nats-server 2.15: tests/conformance/scenarios/protocol. Compiled: every message
-passes here (benchmarks/: core publish, 1-1).
+kind of wrong input follow nats-server 2.15: tests/conformance/scenarios/protocol. Compiled: runs for every message
+(benchmarks/: core publish, 1-1).
 """
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, realloc

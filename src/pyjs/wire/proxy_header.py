@@ -59,7 +59,7 @@ def read_header(data: bytes) -> ProxyHeader | None:
 
 
 def missing(data: bytes) -> str:
-    """Return the error text for a header that is still incomplete when no more bytes come."""
+    """Return the error text for a header that is still incomplete when the time for it is over."""
     if len(data) < PREFIX_SIZE:
         return "failed to read protocol version"
     if data.startswith(PREFIX_V1):

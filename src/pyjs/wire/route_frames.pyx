@@ -3,14 +3,14 @@
 A frame that is completely inside a read is not copied. The beginning of any other frame is stored, and completed by
 the following reads. The size of a body is checked before memory is allocated for it.
 
-Compiled: every message between servers passes here (benchmarks/: 1-1 over a route).
+Compiled: runs for every message between servers (benchmarks/: 1-1 over a route).
 """
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
 cdef enum:
-    KEEP_ROOM = 65536           # memory that is kept for the next frame
+    KEEP_ROOM = 65536           # bytes of memory that are reused for the next frame
 
 
 cdef inline bint is_valid(FrameHeader* header) noexcept nogil:

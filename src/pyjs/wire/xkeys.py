@@ -49,7 +49,7 @@ class CurveKeyPair:
         """Decrypt a message sealed by the holder of the public key `sender`.
 
         Raises:
-                SealBroken: the message was sealed for or by another key, or was altered.
+            SealBroken: the message was sealed for or by another key, or was altered.
         """
         from nacl.exceptions import CryptoError
         from nacl.public import Box, PublicKey

@@ -62,7 +62,7 @@ def server_module() -> str:
     """Return the source of pyjs.models.server."""
     head = f'''"""The configuration of a server as models: `ServerOptions` and its blocks.
 
-{MADE} from the tables of pyjs.config, which have the last word on a value.
+{MADE} from the tables of pyjs.config, which check the values.
 Long because it has every block of the file.
 """
 

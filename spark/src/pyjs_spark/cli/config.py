@@ -12,7 +12,7 @@
     [spark]                     # settings of the Spark session
     "spark.driver.memory" = "2g"
 
-    [catalog]                   # of Iceberg, in the words of pyiceberg; without it a file in the target
+    [catalog]                   # of Iceberg, with pyiceberg's names; default: a file in the target
     type = "rest"
     uri = "http://catalog:8181"
 
@@ -97,7 +97,7 @@ def _table(said: Mapping[str, object], name: str) -> Mapping[str, object]:
 
 
 def _flat(section: Mapping[str, object], before: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the keys of a table and its inner tables in dotted form, with their values as Spark's texts."""
+    """Yield the keys of a table and its inner tables in dotted form, with their values as text for Spark."""
     for key, value in section.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{before}{key}.")

@@ -27,14 +27,14 @@ def own_spark(name: str, master: str, settings: Mapping[str, str]) -> Iterator[S
     quiet = {"spark.log.level": "OFF", "spark.ui.showConsoleProgress": sys.stderr.isatty()}
     spark = None
     logging.root.addFilter(_is_told)
-    # py4j logs, with stacks, the exceptions that its callers also get.
+    # py4j logs the exceptions that it also raises, each with its stack.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     try:
         spark = sessions.session(name, master, **{**quiet, **settings})
         yield spark
     except SparkError:
         raise
-    except Exception as error:  # Py4JJavaError and similar ones: their text contains the worker's error
+    except Exception as error:  # for example Py4JJavaError, whose text contains the worker's error
         raise worker_error(str(error)) from error
     finally:
         if spark is not None:
@@ -44,7 +44,7 @@ def own_spark(name: str, master: str, settings: Mapping[str, str]) -> Iterator[S
 
 
 def _is_told(record: logging.LogRecord) -> bool:
-    """Return whether to log a record. Py4J's stack trace of an interrupt is not logged, since one line reports it."""
+    """Return whether to log a log record: not Py4J's stack trace of an interrupt, which one line reports."""
     return not record.getMessage().endswith("while sending command.")
 
 

@@ -3,10 +3,10 @@
 The zip contains only the Python files, since `--py-files` cannot transfer compiled code; workers then use the
 decoder in plain Python. Spark finds a format without registration only in an installed package, not in one
 from --py-files, so the application registers it, as `pyjs_spark.session()` does. Workers also need a Python
-of the same version with pyarrow: the same environment on all machines, or a shipped one (`--archives`, see
-docs/guide.md).
+of the same version with pyarrow: either all machines have the same environment, or the job transfers one
+(`--archives`, see docs/guide.md).
 
-Knows no servers, and starts nothing.
+Connects to no server and starts no process.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _print(
     said: argparse.Namespace, master: str, app: str | None, argv: Sequence[str], spark: Mapping[str, str]
 ) -> int:
     folder = os.path.abspath(said.to)
-    line(master, "", "", (), {})  # called for its errors, before anything is written
+    line(master, "", "", (), {})  # raises OptionError before any file is written
     path, application = package(folder)
     words = line(master, path, app or application, argv, spark)
     print(json.dumps({"command": words}) if said.json else shlex.join(words))

@@ -104,7 +104,7 @@ class FilteringReader(JetStreamReader):
     """A batch read whose plan uses filters of the query."""
 
     def pushFilters(self, filters: list[Filter]) -> list[Any]:
-        """Keep the filters that the plan can use; return those that Spark must apply."""
+        """Store the filters that the plan can use; return those that Spark must apply."""
         self._bounds, rest = push(filters, self._reading.options.subjects)
         return rest
 
@@ -141,7 +141,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def latestOffset(
         self, start: dict[str, object] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, object]:
-        """Return the end of the next batch, or `start` itself if there is nothing new."""
+        """Return the end of the next batch, or `start` if there are no new messages."""
         planner = self._planner
         begin = offsets.from_json(start) if start is not None else planner.initial()
         is_limited = limit is not None and not isinstance(limit, ReadAllAvailable)

@@ -26,7 +26,7 @@ JAVA_SECONDS = 30.0  # seconds that starting Java may take: a cold JVM on a busy
 PYSPARK_MIN, PYSPARK_BELOW = (4, 2), (4, 4)
 SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit for the application that it starts
 INSTALL = "pip install pyjs-spark"
-CONNECT = "sc://"  # how the address of a Spark Connect server begins
+CONNECT = "sc://"  # prefix of the address of a Spark Connect server
 
 
 def local_settings(cores: int) -> dict[str, str]:
@@ -64,7 +64,7 @@ def register(spark: SparkSession) -> None:
 
 
 def activate(spark: Any) -> None:
-    """Make a session the active one of this thread; Spark looks there for sinks written in Python."""
+    """Make a session the active session of this thread, in which Spark looks up sinks written in Python."""
     if "connect" not in type(spark).__module__:
         sessions = getattr(spark._jvm, "org.apache.spark.sql.classic.SparkSession")
         sessions.setActiveSession(spark._jsparkSession)
@@ -83,11 +83,11 @@ def _share_zip(spark: SparkSession) -> None:
 def session(app_name: str = "pyjs", master: str = "local[*]", **conf: object) -> SparkSession:
     """Return a Spark session with `jetstream` registered; `conf` overrides the defaults.
 
-    Names of Spark's settings have dots: `session(**{"spark.ui.enabled": "true"})`. If there is a session
-    already, it is returned, after applying the settings that can still change.
+    Names of Spark's settings have dots: `session(**{"spark.ui.enabled": "true"})`. If a session already
+    exists, it gets the settings that can still change, and is returned.
 
     Raises:
-            SparkMissing: pyspark, pyarrow, or Java 17 or newer is missing.
+        SparkMissing: pyspark, pyarrow, or Java 17 or newer is missing.
     """
     made = make(app_name, master, conf)
     register(made)

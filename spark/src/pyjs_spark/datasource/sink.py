@@ -96,7 +96,9 @@ class JetStreamWriter(DataSourceArrowWriter):
     """A batch write."""
 
     def __init__(self, options: SinkOptions, plan: RowPlan, is_unnamed: bool) -> None:
-        """`is_unnamed`: no sinkId was given, so no later write can use the markers; the end removes them."""
+        """Create the writer. If `is_unnamed` (no sinkId given), no later write can use the markers, so commit
+        and abort remove them.
+        """
         self.batch: int | None = None  # number of the batch, if the caller knows it
         self._writing = PartitionWriter(options, plan)
         self._is_unnamed = is_unnamed
@@ -112,7 +114,7 @@ class JetStreamWriter(DataSourceArrowWriter):
         self._forget()
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Handle a partition that failed permanently: stored rows stay, and a write with a sinkId can be repeated."""
+        """Handle a permanent failure of a partition: stored rows remain; a write with a sinkId can be repeated."""
         self._forget()
 
     def _forget(self) -> None:
@@ -123,7 +125,7 @@ class JetStreamWriter(DataSourceArrowWriter):
         try:
             with closing(Client(options.connect)) as client:
                 Progress(client, options, options.sink_id).forget()
-        except SparkError as error:  # the messages are stored; only a key of some bytes is left behind
+        except SparkError as error:  # the messages are stored; only a small key remains in the bucket
             LOG.warning("the progress of %s stays in the bucket: %s", options.sink_id, error)
 
 
@@ -150,7 +152,7 @@ class JetStreamStreamWriter(DataSourceStreamArrowWriter):
         self._writing.tell(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Do nothing: when the batch is repeated, stored rows are found and not written again."""
+        """Do nothing: a repetition of the batch finds the stored rows and does not write them again."""
 
 
 def _property(name: str) -> str:

@@ -2,8 +2,8 @@
 
 A batch read of a bucket has the latest value of each key, and one task per bucket. With includeHistory=true
 it has every revision, and is planned like a read of the stream. A streaming query of a bucket reads its
-stream, with the same offsets and limits. Messages leave a bucket by design (its history, its TTL), so missing
-messages are not data loss; but a bucket that was deleted and re-created is.
+stream, with the same offsets and limits. A bucket removes messages by design (its history, its TTL), so
+missing messages are not data loss. The deletion and re-creation of a bucket is data loss.
 """
 
 from __future__ import annotations

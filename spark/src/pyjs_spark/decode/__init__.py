@@ -1,1 +1,1 @@
-"""From bytes to columns and back, in plain Python; pyjs_spark_fast has the same in compiled form."""
+"""Decoders from bytes to columns and encoders back, in plain Python; pyjs_spark_fast has compiled versions."""

@@ -1,8 +1,8 @@
-"""Columns from the records of a stream, and from the entries that locate them.
+"""Decodes the records of a stream, and the entries that locate the records, to columns.
 
 pyjs_spark_fast/entries.pyx is the compiled version. Bulk reads from a server, and files of a store directory,
 both give entries (40 bytes each, as in an index file) and bytes with the records that the entries locate.
-Nothing is searched: the entries have the place of every cell, and fields that no column needs are not read.
+The entries give the place of every cell, so nothing is searched, and fields that no column needs are not read.
 
     record = length u32  kind u8  flags u8  subject_len u16  seq u64  ts i64  header_len u32  check u32
              [term u64 index u64]  subject  headers  payload  checksum u64

@@ -1,4 +1,4 @@
-"""From columns to publishes, and from the bytes of acknowledgements to the acknowledged rows; in plain Python.
+"""Encodes columns as publishes, and decodes acknowledgements to the acknowledged rows; in plain Python.
 
 pyjs_spark_fast/frames.pyx is the compiled version; a worker of a cluster may have only this one. Both pass
 spark/tests/decode/test_frames.py. Knows no socket and no Arrow. Row `r` of a partition becomes
@@ -6,11 +6,11 @@ spark/tests/decode/test_frames.py. Knows no socket and no Arrow. Row `r` of a pa
     publish = "PUB" SP subject SP inbox r SP size CRLF data CRLF
             | "HPUB" SP subject SP inbox r SP headers-size SP size CRLF headers data CRLF
     headers = "NATS/1.0" CRLF [id CRLF] [place CRLF] fixed *(name ":" SP value CRLF) CRLF
-    id      = "Nats-Msg-Id: " (mark r | the row's own)
-    place   = "Pyjs-Sink: " mark r        ; only of a row that has an id of its own
+    id      = "Nats-Msg-Id: " (mark r | the user's id of the row)
+    place   = "Pyjs-Sink: " mark r        ; only if the user gave the row an id
 
-and is acknowledged on the subject `inbox r`, so each acknowledgement identifies its row. Nothing is checked
-here; rows.py checks subjects and headers.
+and is acknowledged on the subject `inbox r`, so each acknowledgement identifies its row. Subjects and headers
+are not checked here: rows.py has checked them.
 
 Source: nats.docs "Client Protocol"; ADR-4 (headers); the PubAck of both servers, spark/tests/write/test_publish.py.
 """
@@ -50,7 +50,7 @@ class Columns:
     # entry offsets, name offsets, names, list offsets, value offsets, values: as in wire.py
     headers: HeaderCells | None = None
     ids: Cells | None = None
-    own: bytes = b""  # one byte per row, 1 if it has its own id; b"": no row has one
+    own: bytes = b""  # one byte per row, 1 if the user gave it an id; b"": no row has an id
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Framing:
 
     inbox: bytes  # ends with a dot
     subject: bytes = b""  # used if no column has the subject
-    mark: bytes = b""  # sink, batch and partition, up to the last colon; b"": only rows' own ids are sent
+    mark: bytes = b""  # sink, batch and partition, up to the last colon; b"": only users' ids are sent
     fixed: bytes = b""  # complete header lines
 
 

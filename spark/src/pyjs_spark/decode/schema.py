@@ -6,8 +6,8 @@ Spark derives from the Spark schema, including nullability.
 
     stream   the stream's name
     seq      sequence in the stream
-        ts       time of storing, in microseconds, the resolution of Spark's timestamps
-        ts_ns    the same in ns since 1970; only if the schema has it
+    ts       time of storing, in microseconds, the resolution of Spark's timestamps
+    ts_ns    time of storing in ns since 1970; only if the schema has this column
     subject  bytes that are not UTF-8 become U+FFFD
     headers  each name with its values, or the raw block, or no column (option includeHeaders)
     data     payload
@@ -42,14 +42,14 @@ SPARK_TYPES = {
 
 
 class SparkType(Protocol):
-    """The methods of a pyspark DataType that are used here."""
+    """The methods of a pyspark DataType that this module uses."""
 
     def simpleString(self) -> str:
         """Return the type as in DDL."""
 
 
 class SparkField(Protocol):
-    """The attributes of a pyspark StructField that are used here."""
+    """The attributes of a pyspark StructField that this module uses."""
 
     name: str
     dataType: SparkType

@@ -1,4 +1,4 @@
-"""From the bytes of pull deliveries to columns, in plain Python; pyjs_spark_fast/wire.pyx is the compiled version.
+"""Decodes pull deliveries to columns, in plain Python; pyjs_spark_fast/wire.pyx is the compiled version.
 
 A worker of a cluster may have only this version. Both decode the same bytes to the same columns
 (spark/tests/decode/test_wire.py). Knows no socket and no Arrow schema: columns are the buffers of Arrow
@@ -32,8 +32,8 @@ from typing import NamedTuple, Protocol
 NEED_MORE = 0  # the frame is incomplete: it has at least `need` bytes
 OTHER = 1  # not a delivery of this subscription
 FULL = 2  # rows_max or size_max is reached
-ENOUGH = 3  # all messages that the pull request asked for have come
-DONE = 4  # the range is complete: its last sequence came, or nothing is pending
+ENOUGH = 3  # all messages of the pull request have arrived
+DONE = 4  # the range is complete: its last sequence arrived, or nothing is pending
 GAP = 5  # a delivery is missing or out of order: create a new consumer at last_seq + 1
 TOO_LARGE = 6  # a sequence above 2^63-1
 

@@ -4,8 +4,8 @@ A bucket is the stream KV_<bucket> with one subject for each key; a revision is 
 Headers distinguish entries from deletions: KV-Operation is written by the client that deletes or purges a
 key, Nats-Marker-Reason by a server when a key has expired.
 
-Subjects are `$KV.<bucket>.<key>`. A mirror under another name keeps the subjects of its origin, so the second
-token is ignored.
+Subjects are `$KV.<bucket>.<key>`. If a bucket mirrors one of another name, its messages have the subjects of
+the origin, so the second token is ignored.
 
 Source: ADR-8 (key-value stores), ADR-43 (markers); operations of markers as in nats.go.
 """
@@ -33,7 +33,7 @@ TYPES = {
     "size": "int",
 }
 NULLABLE = ("value", "headers")
-EXTRA = ("created_ns", "headers", "size")  # only if the schema has them
+EXTRA = ("created_ns", "headers", "size")  # columns that a read returns only if the user's schema has them
 # The message column from which each column is computed; all of them also need the headers.
 SOURCES = {
     "key": "subject",
@@ -123,7 +123,7 @@ def operations(batch: pa.RecordBatch) -> pa.Array:
 
 
 def header(headers: pa.Array, name: str) -> pa.Array:
-    """Return the first value of a header for each row of maps, or null if it has none."""
+    """Return the first value of a header for each row of maps, or null for a row without this header."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

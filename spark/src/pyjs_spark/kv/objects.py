@@ -49,7 +49,7 @@ TYPES = {
     "content": "binary",
 }
 NULLABLE = ("description", "digest", "headers", "metadata", "link", "content")
-EXTRA = ("nuid", "deleted", "revision", "content")  # only if the schema has them
+EXTRA = ("nuid", "deleted", "revision", "content")  # columns returned only if the user's schema has them
 DIGEST = "SHA-256="
 PUTS_MAX = 3  # attempts to read an object that is put again during each attempt
 
@@ -94,7 +94,7 @@ class Listing:
                 if self.wants_content:
                     row = ObjectContents(client, what, self).fill(row)
                     size += len(row.get("content") or b"")
-                if self.has_deletes or not row["deleted"]:  # it may have been deleted meanwhile
+                if self.has_deletes or not row["deleted"]:  # the object may have been deleted during the read
                     waiting.append(row)
                 if size >= BATCH_SIZE_MAX or len(waiting) >= what.batch_rows:
                     yield self._batch(waiting, schema)

@@ -3,8 +3,7 @@
 Ranges end at multiples of `rows_per_file`, at midnight, and where the stream ended when it was read; so a
 repeated run writes the same files. A task reads one range and writes a file for each UTC day, to a place that
 readers ignore; the driver makes the files of one attempt visible (tables/). So Spark may run a task several
-times, and a machine that was given up may finish its attempt, even if messages were deleted meanwhile and its
-files differ.
+times, even at the same time and with different files, for example if messages were deleted in between.
 
 Only one run at a time may write to an archive. The root is a directory that all workers can access, or a URI
 that pyarrow supports (s3://, hdfs://, gs://). Knows no format.
@@ -56,7 +55,7 @@ class File:
     path: str
     low: int
     high: int
-    size: int  # bytes; 0 if no sequence of it has a message
+    size: int  # bytes; 0 if the range has no message
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +77,14 @@ class Holding:
     """The sequences of one stream: those in an archive, and those in the stream now."""
 
     state: StreamState
-    # [low, high) of each file, sorted; a table has one for all its files.
+    # [low, high) of each file, sorted; a table has one range for all its files.
     covered: tuple[tuple[int, int], ...]
     said: Mapping[str, Any] | None  # _archive.json; None if the stream is not in the archive yet
     files: int  # number of files that contain its rows
 
     @property
     def next(self) -> int:
-        """Return the sequence after the last archived one; for an empty archive, the stream's first one."""
+        """Return the sequence after the last archived sequence; for an empty archive, the stream's first sequence."""
         return max((high for _, high in self.covered), default=self.state.first_seq)
 
 
@@ -135,7 +134,7 @@ def missing(
 
 
 def _check_lost(holding: Holding, options: Options) -> None:
-    """Raise DataLoss if messages after the last archived one were removed, or archived messages were replaced."""
+    """Raise DataLoss if messages were removed before they were archived, or archived messages were replaced."""
     state = holding.state
     if wrong := lost_end(holding):
         raise DataLoss(f"stream {state.name}: {wrong}; give the archive another root")
@@ -186,16 +185,16 @@ class ArchiveProgress:
     first: int  # the stream's first sequence
     last: int  # the stream's last sequence; 0 if there never was a message
     files: int
-    next: int  # the sequence after the last archived one
+    next: int  # the sequence after the last archived sequence
     lag: int  # number of sequences that the next run will write
     lost: tuple[tuple[int, int], ...]  # ranges removed before they were archived
-    other: str  # creation time of the archive's stream, if the present stream is another one; otherwise ""
+    other: str  # creation time of the archived stream, if the present stream is a different one; otherwise ""
     lost_end: str  # a description, if the stream has less than the archive; otherwise ""
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One file that the next run will write; a range that spans midnight has one for each day."""
+    """One file that the next run will write; a range that spans midnight has one file for each day."""
 
     stream: str
     low: int

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 NAME = "jetstream-archive"
-FILES_PER_BATCH = 64  # approximate; a kill of a query that writes a table loses one batch
+FILES_PER_BATCH = 64  # approximate; if a query that writes a table is killed, one batch must be repeated
 
 
 def start(
@@ -52,7 +52,7 @@ def start(
     """Start the query. It ends after the present messages; with `every` ("10 seconds"), it runs at that interval.
 
     Raises:
-            OptionError, DataLoss: as in lakes.archive, before the query starts; later, the query itself fails.
+        OptionError, DataLoss: as in lakes.archive, before the query starts; later, the query itself fails.
     """
     lakes.plan(lake, options, rows_per_file)
     limited = replace(options, max_rows_per_trigger=rows_per_file * FILES_PER_BATCH)

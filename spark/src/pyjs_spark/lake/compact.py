@@ -8,10 +8,10 @@ Ranges still end at multiples of `rows_per_file`, at midnight and before missing
 archive reads each range that no file covers, so a file name must cover only archived messages. Ranges that
 are known to have no message (_none/) may be between them.
 
-A day changes atomically: its folder is built again beside the archive, with hard links to files that stay, and
-replaces the old one in one call (renameat2 with RENAME_EXCHANGE). After a kill at any point, the day is either
-the old or the new one; the next run removes leftovers from _tmp/. That call exists only on Linux, for local
-folders; other places are refused.
+A day changes atomically: a new folder is built beside the archive, with hard links to unchanged files, and
+replaces the old folder in one call (renameat2 with RENAME_EXCHANGE). After a kill at any point, the day has
+either its old or its new files; the next run removes leftovers from _tmp/. That call exists only on Linux, for
+local folders; other places are refused.
 
 Snapshots. <root>/stream=<name>/latest.parquet has the last message of each subject (frames.latest). It is replaced
 atomically by a rename; _latest.json beside it has the stream's identity and the last sequence.
@@ -62,7 +62,7 @@ class DayFiles:
     low: int
     high: int  # exclusive
     files: tuple[str, ...]  # names, in their order
-    size: int  # bytes of all of them
+    size: int  # total size of the files in bytes
 
     @property
     def name(self) -> str:
@@ -184,7 +184,7 @@ def clean(root: str, streams: Iterable[str]) -> None:
 
 
 def _compact_day(spark: SparkSession, folder: Path, date: str, groups: list[DayFiles]) -> None:
-    """Build the day's folder again, and put it in place of the old one."""
+    """Build a new folder for the day, and replace the old folder with it."""
     old, new = folder / date, folder / "_tmp" / uuid.uuid4().hex / date
     new.mkdir(parents=True)
     for group in groups:
@@ -340,7 +340,7 @@ def pq_rows(path: Path) -> int:
 
 
 def _check_job(job: Job) -> None:
-    """Refuse keys and options that do not go together. Raises OptionError."""
+    """Refuse keys and options that exclude each other. Raises OptionError."""
     if job["latest"] and job["rows_per_file"] is not None:
         raise OptionError(
             "--rows-per-file is for merging files, and --latest writes one; leave one of them out"

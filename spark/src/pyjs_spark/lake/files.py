@@ -35,7 +35,7 @@ def uri(root: str, path: str) -> str:
 
 
 def sync(system: Any, path: str) -> None:
-    """Sync a file of a local file system; other file systems do that themselves."""
+    """Sync a file of a local file system; other file systems sync their files themselves."""
     if system.type_name == "local":
         with open(path, "rb") as file:
             os.fsync(file.fileno())

@@ -1,4 +1,4 @@
-"""Jobs on streams as functions from DataFrames to DataFrames; each one returns an ordinary lazy plan.
+"""Jobs on streams as functions from DataFrames to DataFrames; each function returns an ordinary lazy plan.
 
 The input is messages of `format("jetstream")`, from one or more streams, or messages of an archive. The
 functions use no SparkContext, so they also work over Spark Connect.
@@ -167,7 +167,7 @@ def schema_text(path: str) -> str:
 def compared(held: DataFrame, there: DataFrame) -> DataFrame:
     """Return sequences that differ between an archive and its stream: seq, held_ns, there_ns; null if missing.
 
-    Both have seq and ts_ns. If a sequence has different times, it is two messages: the stream had lost its
+    Both have seq and ts_ns. Different times of a sequence mean two different messages: the stream had lost its
     end.
     """
     from pyspark.sql import functions as f

@@ -1,8 +1,8 @@
 """Jobs of `pyjs-pipeline`: one table of keys, whose values come from a TOML file or from the command line.
 
 A kind of job is a row of the command's table. In a file, its keys are in the section [pipeline]; on the
-command line they are flags (--name), or positional arguments. All values are text here and are parsed like
-options, so that both ways refuse the same values with the same error texts.
+command line they are flags (--name), or positional arguments. All values are handled as text and parsed like
+options, so that files and the command line refuse the same values with the same error texts.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Job:
     def read_range(
         self, spark: SparkSession, schema: str, ends: Mapping[str, tuple[int, int]], **more: str
     ) -> DataFrame:
-        """Return [low, high) of each stream, from the servers of this job; deleted messages are no error."""
+        """Read [low, high) of each stream from the servers of this job; deleted messages are not an error."""
         given = {name: value for name, value in self.given.items() if name.lower() in OF_SERVERS}
         lows, highs = (json.dumps({name: end[at] for name, end in ends.items()}) for at in (0, 1))
         bounds = {"startingOffsets": lows, "endingOffsets": highs, "failOnDataLoss": "false"}

@@ -1,6 +1,6 @@
 """Archives in every format: Parquet files, or a Delta or Iceberg table for each stream.
 
-        <root>/<stream>/                                        a table; characters not allowed in paths are ~XX
+    <root>/<stream>/                                        a table; characters not allowed in paths are ~XX
     <root>/<stream>/[data/]date=<day>/part-<first>-<attempt>.parquet
 
 Tasks write files, which become part of the archive when the driver commits them. The progress is in the
@@ -70,7 +70,8 @@ def archive(
 
     Raises:
         OptionError: the archive has other options.
-            DataLoss: messages were removed before they were archived (with failOnDataLoss), or it is another stream.
+        DataLoss: the stream is a different one, or messages were removed before they were archived (with
+            failOnDataLoss).
     """
     return write(spark, lake, options, plan(lake, options, rows_per_file), watch)
 
@@ -79,8 +80,8 @@ def look(lake: Lake, options: Options) -> list[Holding]:
     """Return the archive of each stream that the options name; changes nothing.
 
     Raises:
-        OptionError: it has another format.
-        StreamMissing: there is no such stream.
+        OptionError: an archive has another format.
+        StreamMissing: a stream does not exist.
     """
     uses.check(uses.ARCHIVE, options)
     found = []

@@ -2,9 +2,9 @@
 
     stream string, low bigint, high bigint, rows bigint, lost bigint, files string (JSON, one object for each file)
 
-A row describes a written range [low, high); the commit that follows makes its files visible. If messages went
-through Spark to one of its writers, they would be copied to the JVM and encoded there, which takes three
-times the processor time. The source needs no SparkContext, so it also works over Spark Connect.
+A row describes a written range [low, high); the commit that follows makes its files visible. One of Spark's
+own writers would first copy the messages to the JVM and encode them there, which takes three times the
+processor time. The source needs no SparkContext, so it also works over Spark Connect.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 NAME = "jetstream-files"
 Task = Callable[[ReadRange, Report], list[TableFile]]
-# Registered sources by session. A session keeps every source, so an archive that is written again uses the
-# same one.
+# Registered sources by session. Spark never removes a registered source from a session, so an archive that is
+# written again uses the same source.
 _names: WeakKeyDictionary[Any, dict[Hashable, str]] = WeakKeyDictionary()
 
 
@@ -76,7 +76,7 @@ class FilesReader(DataSourceReader):
 
 
 def registered(spark: SparkSession, base: type[DataSource], lake: Lake, *key: Hashable, **parts: Any) -> str:
-    """Return the name of a registered source with the given parts; for an equal `key`, the same name."""
+    """Return the name of a registered source with the given parts; equal keys give the same name."""
     names = _names.setdefault(spark, {})
     key = (base.__name__, lake.root, lake.format, *sorted(lake.catalog.items()), *key)
     if key not in names:

@@ -1,10 +1,10 @@
 """Comparison of an archive with its stream: by file names, by footers, and by each sequence.
 
 The sequences and storage times in the files are joined with those of the stream (frames.compared), as far as
-the stream still has them. If a message is missing in the stream, it was removed later, which is no fault. If
-it is missing in the files, that is a loss that no run of the archive would notice, since a file's name covers
-it. If a sequence has different times, that is a loss too: after the archive was written, the stream lost its
-end, and stored other messages under the same sequences.
+the stream still has them. A message that is missing only in the stream was removed later, which is no fault. A
+message that is missing only in the files is a loss, which no run of the archive would notice, since the name
+of a file covers it. Different times of one sequence are a loss too: after the archive was written, the stream
+lost its end, and stored other messages under the same sequences.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class Reconciled:
     replaced: int = 0  # messages of the stream whose sequence belongs to another message in the archive
     replaced_seqs: list[int] = field(default_factory=list)
     removed_since: int = 0  # rows whose message is no longer in the stream
-    missing_files: list[tuple[int, int]] = field(default_factory=list)  # not covered although later ones are
+    missing_files: list[tuple[int, int]] = field(default_factory=list)  # no file, unlike later ranges
     lost: list[tuple[int, int]] = field(default_factory=list)  # ranges removed before they were archived
     doubled: list[tuple[int, int]] = field(default_factory=list)  # covered by two files
     damaged: list[dict[str, str]] = field(default_factory=list)
-    lag: int = 0  # sequences after the archive's last one
-    other: str = ""  # creation time of the archive's stream, if the present stream is another one
+    lag: int = 0  # number of sequences in the stream after the archive's last sequence
+    other: str = ""  # creation time of the archived stream, if the present stream is a different one
     lost_end: str = ""  # a description, if the stream has less than the archive
 
     @property

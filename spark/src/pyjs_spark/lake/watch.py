@@ -6,8 +6,8 @@
 
 `state` is running, done, failed or interrupted. A batch is one range of sequences; `lag` is the number of
 sequences of each stream that the run has not read yet. While the run lasts, `rows_per_s` covers about the
-last ten seconds; at the end it is the mean. The file is replaced as a whole, so a reader never sees a part of
-it. Times are arguments; nothing here knows Spark.
+last ten seconds; at the end it is the mean of the run. The file is replaced as a whole, so a reader never sees a
+part of it. Functions get times as arguments. This module does not use Spark.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Watch:
         self._tell("running")
 
     def done(self, what: Done) -> None:
-        """Count a range; ignore a repeated one, such as that of a repeated Spark task. Raises nothing."""
+        """Count a range, unless it was counted before, for example by a repeated Spark task. Raises no exception."""
         count = self._left.pop((what.stream, what.low), None)
         if count is None:
             return

@@ -16,7 +16,7 @@ from pyjs_spark.nats.settings import Address, ConnectSettings
 BUFFER_SIZE = 256 * 1024
 LARGE = 64 * 1024  # if this many bytes or more are missing, a read waits for all of them
 LINE_MAX = 1 << 20
-LEAST_MAX = 512 * 1024  # maximum for that, since the kernel must have room for them
+LEAST_MAX = 512 * 1024  # maximum that a read waits for, since the kernel must buffer these bytes
 
 
 class ByteStream:
@@ -29,7 +29,7 @@ class ByteStream:
         self.data = bytearray(BUFFER_SIZE)
         self.start = 0  # the first unused byte
         self.end = 0  # after the last byte received
-        self.received = 0  # bytes so far; while this grows, the server is alive
+        self.received = 0  # number of bytes so far; while it grows, the server is alive
         self._least = 1  # the number of bytes at which a waiting read wakes up
         self._socket = socket.create_connection((address.host, address.port), timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -42,7 +42,7 @@ class ByteStream:
         )
 
     def send(self, data: bytes | memoryview) -> None:
-        """Send everything. Raises ConnectionLost."""
+        """Send all of `data`. Raises ConnectionLost."""
         try:
             self._socket.settimeout(self._timeout_s)  # the timeout of the last wait may be almost 0
             self._socket.sendall(data)
@@ -66,8 +66,8 @@ class ByteStream:
         """Wait for the end of a line, and return its offset; -1 if the deadline comes first.
 
         Raises:
-                ConnectionLost: the other side has disconnected.
-                ProtocolError: a line has no end.
+            ConnectionLost: the other side has disconnected.
+            ProtocolError: a line has no end.
         """
         while (end := self.data.find(b"\r\n", self.start, self.end)) < 0:
             have = self.end - self.start
@@ -80,7 +80,7 @@ class ByteStream:
         return end
 
     def fill_whole(self, need: int, silence_s: float) -> bool:
-        """Do the same as `fill`, but wait as long as bytes arrive; return False after `silence_s` without any."""
+        """Fill as `fill` does, but wait as long as bytes arrive; return False after `silence_s` without a byte."""
         before = -1
         while before < self.received:
             before = self.received
@@ -102,7 +102,7 @@ class ByteStream:
                 return False
         self._wake_at(1)
         try:
-            self._receive_within(0.0, view)  # some bytes came, but fewer than the read waits for
+            self._receive_within(0.0, view)  # some bytes arrived, but fewer than the read waits for
         except BlockingIOError:
             pass
         return False
@@ -132,7 +132,7 @@ class ByteStream:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
 
     def close(self) -> None:
-        """Close it; does nothing if it is closed."""
+        """Close the connection; does nothing if it is closed."""
         self._socket.close()
 
     def _make_room(self, need: int) -> None:

@@ -1,7 +1,7 @@
 """One blocking connection to a NATS server: requests, and pull deliveries, which a decoder converts to columns.
 
 No event loop and no thread: while a call waits for an answer, it reads bytes and answers the server's PINGs.
-Frames of the decoder's subscription go to the decoder in bulk; all other frames are parsed here, one by one.
+Frames of the decoder's subscription go to the decoder in bulk; this module parses all others one by one.
 
     MSG <subject> <sid> [reply] <size>\\r\\n<payload>\\r\\n
     HMSG <subject> <sid> [reply] <headers size> <size>\\r\\n<headers><payload>\\r\\n
@@ -128,7 +128,7 @@ class Client:
         self._stream.close()
 
     def ping(self, timeout_s: float = 2.0) -> None:
-        """Send PING; any bytes of the server prove that it is alive. Raises ConnectionLost."""
+        """Send PING; any bytes from the server prove that it is alive. Raises ConnectionLost."""
         wanted = self._pongs + 1
         self._stream.send(b"PING\r\n")
         deadline_s = time.monotonic() + timeout_s
@@ -148,7 +148,7 @@ class Client:
         return self._last_sid
 
     def unsubscribe(self, sid: int) -> None:
-        """End a subscription; its messages that are still on the way are dropped when they are read."""
+        """End a subscription; its messages that arrive later are dropped."""
         self._stream.send(b"UNSUB %d\r\n" % sid)
 
     def publish(self, subject: bytes, payload: bytes = b"", reply: bytes = b"", headers: bytes = b"") -> None:
@@ -302,7 +302,7 @@ class Client:
             self._stream.send(b"SUB %b.* %d\r\n" % (inbox, REQUEST_SID))
         except (OSError, SparkError, ValueError) as error:
             if isinstance(error, BadCredentials):
-                raise  # it would be the same with every server
+                raise  # every other server would refuse the credentials too
             tried.append(f"{address}: {_reason(error)}")
             return False
         self.connections += 1

@@ -1,7 +1,7 @@
 """Waits after temporary failures: one policy for reads, writes and requests.
 
 The pauses grow fast: most failures either end at once (a connection), or last some seconds (a restart, the
-election of a leader). errors.is_passing() tells which failures are temporary.
+election of a leader). errors.is_passing() returns whether a failure is temporary.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PatientApi:
 
     def __init__(self, settings: ConnectSettings, patience_s: float) -> None:
         self._settings = settings
-        self._patience_s = patience_s  # how long the server may be unreachable
+        self._patience_s = patience_s  # seconds for which the server may be unreachable
         self._has_answered = False
 
     def api(self, name: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:

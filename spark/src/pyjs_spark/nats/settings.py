@@ -21,7 +21,7 @@ SCHEMES = ("nats", "tls")
 
 @dataclass(frozen=True, slots=True)
 class ConnectSettings:
-    """Everything needed to connect."""
+    """Addresses of the servers, credentials, and settings of TLS and timeouts."""
 
     servers: tuple[str, ...] = ("nats://127.0.0.1:4222",)
     user: str = ""

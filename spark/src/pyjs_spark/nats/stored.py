@@ -1,7 +1,7 @@
 """One message in the answer to a direct get.
 
 A batched answer appends headers in this order: Nats-Stream, Nats-Subject, Nats-Sequence, Nats-Time-Stamp,
-Nats-Num-Pending, Nats-Last-Sequence. They are removed here.
+Nats-Num-Pending, Nats-Last-Sequence. `stored` removes them.
 
 Source: ADR-31; both servers' answers are checked in spark/tests/read/test_direct.py.
 """

@@ -44,7 +44,7 @@ class ProgressBar:
         bar.refresh()
 
     def ended(self, query: QueryKey, error: str) -> None:
-        """Close the bar; it stays on the screen."""
+        """Close the bar; its last state remains visible in the terminal."""
         bar = self._bars.pop(query.run, None)
         if bar is not None:
             bar.close()

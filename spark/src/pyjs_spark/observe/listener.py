@@ -34,7 +34,7 @@ class Reporter(Protocol):
         """Receive the end of a batch."""
 
     def ended(self, query: QueryKey, error: str) -> None:
-        """Receive the end of a query; `error` is "" if the query was stopped, or has read everything."""
+        """Receive the end of a query; `error` is "" if it was stopped, or has read all messages."""
 
 
 class QueryListener(StreamingQueryListener):

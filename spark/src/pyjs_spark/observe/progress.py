@@ -28,7 +28,7 @@ OBSERVED = "jetstream"  # the observation that `measured` adds
 class QueryKey:
     """One run of one query."""
 
-    id: str  # stays the same after a restart from the checkpoint
+    id: str  # unchanged after a restart from the checkpoint
     run: str
     name: str  # "" if the user gave none
 
@@ -43,10 +43,10 @@ class StreamPart:
     """One stream in one batch."""
 
     stream: str
-    next: int  # the sequence after the last one of the batch
+    next: int  # the sequence after the last sequence of the batch
     lag: int  # sequences in the stream after the batch
     sequences: int | None  # number in the batch; None in the first batch of a query, which has no start
-    lost: int  # sequences lost so far in this run, as its plans found
+    lost: int  # number of lost sequences that the plans of this run have found so far
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@
     metrics.serve(9108)
 
 Every metric has the label `query`: the name of the query, or its id. Counters begin at 0 when the process
-starts. The lag of a query is removed when the query ends, since it is not measured any more.
+starts. The lag of a query is removed when the query ends, since it is no longer measured.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class QueryMetrics:
             for name, kind, labels, text in TABLE
         }
         self._lost: dict[tuple[str, str], int] = {}  # run and stream -> losses that were counted
-        self._streams: dict[str, set[str]] = {}  # run -> streams for which it shows a lag
+        self._streams: dict[str, set[str]] = {}  # run -> streams for which the run shows a lag
         self._serving: list[tuple[Any, Any]] = []  # the library's servers, each with its thread
 
     def serve(self, port: int, address: str = "127.0.0.1") -> int:

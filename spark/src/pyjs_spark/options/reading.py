@@ -62,12 +62,12 @@ class Options:
     starting_offsets: Position | None = option(  # noqa: RUF009  # a field, as all of these
         "startingOffsets", values.position("earliest", "latest"), None
     )
-    # Only of a batch; a sequence is exclusive.
+    # End of a batch read; a sequence is exclusive.
     ending_offsets: Position = option("endingOffsets", values.position("latest"), LATEST)  # noqa: RUF009
     # Overrides the offsets.
     starting_ns: int | None = option("startingTimestamp", values.moment, None)
     ending_ns: int | None = option("endingTimestamp", values.moment, None)  # exclusive
-    # The same by stream, in ns.
+    # Times of single streams, in ns.
     starting_times: tuple[tuple[str, int], ...] = option("startingOffsetsByTimestamp", values.moments, ())
     ending_times: tuple[tuple[str, int], ...] = option("endingOffsetsByTimestamp", values.moments, ())
     fail_on_data_loss: bool = option("failOnDataLoss", values.boolean, True)
@@ -99,7 +99,7 @@ class Options:
     buckets: tuple[str, ...] = option("bucket", values.bucket_names, ())
     keys: tuple[str, ...] = option("keys", values.subjects, ())  # filter on the server; (): all
     include_history: bool = option("includeHistory", values.boolean, False)
-    # None: only in a streaming query
+    # None: true in streaming queries and with includeHistory, otherwise false
     include_deletes: bool | None = option("includeDeletes", values.boolean, None)
     object_store: str = option("objectStore", values.bucket_name, "")  # a listing of this bucket's objects
     objects: tuple[str, ...] = option("objects", values.words, ())  # names; (): all
@@ -162,7 +162,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
     """Return the options of a read.
 
     Raises:
-        OptionError: one line with the option, its value and what is allowed.
+        OptionError: one line with the option, its value and the allowed values.
     """
     known = _known(given)
     parsed = {option.target: value_of(option, said) for option, said in known}
@@ -275,7 +275,7 @@ def _check_mode(said: set[str], parsed: Mapping[str, object]) -> None:
 
 
 def check_batch(options: Options) -> None:
-    """Refuse options that make no sense in a batch read. Raises OptionError."""
+    """Refuse options that are not allowed in a batch read. Raises OptionError."""
     if options.buckets and not options.include_history:
         table_options.check_latest(options)
     else:
@@ -289,7 +289,7 @@ def check_batch(options: Options) -> None:
 
 
 def check_stream(options: Options) -> None:
-    """Refuse options that make no sense in a streaming read. Raises OptionError."""
+    """Refuse options that are not allowed in a streaming read. Raises OptionError."""
     table_options.check_stream(options)
     _check_consumer(options)
     if options.pushdown:

@@ -15,12 +15,12 @@ from pyjs_spark.options.values import Position, refuse
 if TYPE_CHECKING:
     from pyjs_spark.options.reading import Options
 
-WHAT = ("stream", "bucket", "objectStore")  # exactly one of these selects the source
+WHAT = ("stream", "bucket", "objectStore")  # exactly one of these options selects the source
 OF_REVISIONS = (
     "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp",
     "endingOffsetsByTimestamp", "minPartitions", "maxRecordsPerPartition",
 )  # fmt: skip
-# Options that belong to one of these.
+# Options that are valid with only one of them.
 OWN = {
     **dict.fromkeys(("subjects", "includeHeaders", "pushdown"), ("stream",)),
     **dict.fromkeys(("keys", "includeHistory"), ("bucket",)),

@@ -135,7 +135,7 @@ bucket_name = like("[A-Za-z0-9_-]+", "the name of one bucket, of letters, digits
 
 
 def subjects(value: str) -> tuple[str, ...]:
-    """Return subjects for a filter, without those that another one covers; () if they cover everything."""
+    """Return subjects for a filter, without those that another of them covers; () if they match every subject."""
     parts = words(value)
     if not all(is_subject(part) for part in parts):
         raise ValueError("subjects, comma separated, with tokens between dots and the wildcards * and >")

@@ -93,7 +93,7 @@ SPARKS = ("checkpointlocation", "queryname")  # used by Spark itself for a strea
 
 
 def is_of_writing(given: Mapping[str, str]) -> bool:
-    """Return whether these options belong to a write: Spark does not tell for which purpose it passes them."""
+    """Return whether these options belong to a write: Spark passes them without stating the purpose."""
     return any(_means_writing(name.lower()) for name in given)
 
 
@@ -107,7 +107,7 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     """Return the options of a write.
 
     Raises:
-        OptionError: one line with the option, its value and what is allowed.
+        OptionError: one line with the option, its value and the allowed values.
     """
     ours = [(name, said) for name, said in given.items() if name.lower() not in SPARKS]
     known = once((_known(name), name, str(said)) for name, said in ours)

@@ -1,14 +1,14 @@
 """Messages of one range by bulk read: chunks of raw records, and entries that locate the records.
 
-pyjs-server offers it ($JS.API.PYJS.BULK.READ) for streams that allow direct gets. The server answers a
+pyjs-server offers bulk reads ($JS.API.PYJS.BULK.READ) for streams that allow direct gets. The server answers a
 request with some chunks, and keeps no state. The next request is sent when the last chunk of the previous
 answer has arrived, before that chunk is decoded. While the caller has a batch, there is no open request: even
 if a caller is slow for minutes, no bytes wait for it on the server. The read leaves nothing on the server, so
 it can be repeated.
 
-If no column needs the records, only entries are requested. Records are checked here, so that the server need
-not do it. If a check fails, the request is repeated with checks by the server, which then reports whether the
-record is damaged.
+If no column needs the records, only entries are requested. The client checks the records, which saves the
+server's processor time. If a check fails, the request is repeated with checks by the server, which then
+reports whether the record is damaged.
 
     chunk = "PYJB" version u16 flags u16 first u64 next u64 stream_first u64 stream_last u64
             entries u32 data_size u32 segment u32 lost u32 incarnation u64   entry* (40 each)  data
@@ -103,7 +103,7 @@ def read_range(client: Client, what: ReadRange, report: Report | None = None) ->
     """Yield the messages of the range in order; see pull.read_range().
 
     Raises:
-        BulkRefused: the server does not offer it, or not for this stream.
+        BulkRefused: the server does not offer bulk reads, or not of this stream.
     """
     report = report or Report()
     if what.low >= what.high:
@@ -152,7 +152,7 @@ class _Read:
         )
         self._decoder.listen(what.low, what.high)
         self._needs_records = entries.needs_records(what.columns, what.headers)
-        self._is_checking = True  # check records here, so that the server need not
+        self._is_checking = True  # the client checks records; False: the server does
         self._next_seq = what.low  # first sequence of the next chunk
         self._is_over = False
         self._inbox = b""
@@ -161,7 +161,7 @@ class _Read:
         self._asked = 0  # number of requests so far
         self._is_waiting = False  # the answer to the last request is not complete yet
         self._chunk: Chunk | None = None  # the current chunk,
-        self._at = 0  # and the index of its first entry that is not a row yet
+        self._at = 0  # index of the first entry in the chunk that is not a row yet
         self._kept: deque[bytes] = deque()  # chunks received while the caller is busy
         self._mean = ROW_SIZE
 
@@ -198,7 +198,7 @@ class _Read:
         return False
 
     def _decode(self, chunk: Chunk) -> bool:
-        """Decode the current chunk; return True if the batch is full: the rest is kept for the next batch."""
+        """Decode the current chunk; return True if the batch is full. The rest is decoded for the next batch."""
         data = chunk.data if self._needs_records else None
         in_memory = chunk.segment == 0  # the stream is in memory, so its records have no checks
         check = ALONE if self._is_checking and not in_memory else 0
@@ -217,7 +217,7 @@ class _Read:
             raise ProtocolError(
                 f"{self._client.address}: entry {self._at} of a chunk from sequence {chunk.first} on does not fit it"
             )
-        self._is_checking = False  # from here on, the server does it
+        self._is_checking = False  # from now on, the server checks the records
         self._drain()
         self._forget()
         return False

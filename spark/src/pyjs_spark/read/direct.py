@@ -3,11 +3,12 @@
 On a workqueue or interest stream, a consumer for the read would take messages away from other consumers, or
 would be refused. Getting a message by its sequence removes nothing. With `allow_direct`, one request gets
 many messages; without it, one (STREAM.MSG.GET). Messages of such a stream may be removed during the read, so
-only a re-created stream counts as data loss. A limits stream can be read this way too, with the same rules
+only a re-created stream counts as data loss. A limits stream can be read by direct get too, with the same rules
 about losses as in pull.py.
 
 A direct get may be answered by a mirror (`mirror_direct`), which may lack messages, or by a replica that lags
-behind. So answers from a mirror are discarded, and if a replica has no more messages, the leader is asked.
+behind. So answers from a mirror are discarded, and if a replica has no more messages, the read requests them
+from the leader.
 
 Source: ADR-31 (direct get and its batches); both servers' behaviour is checked in spark/tests/read/test_direct.py.
 """
@@ -33,7 +34,7 @@ from pyjs_spark.times import parse_rfc3339
 
 ANSWER_SIZE = 4 << 20  # bytes requested for one batched answer
 ANSWER_COUNT = 1000
-TRIES = 4  # attempts at a direct get that mirrors answer; then the leader is asked for one message
+TRIES = 4  # attempts at a direct get that mirrors answer; then one message is requested from the leader
 END_OF_BATCH = 204
 NOT_FOUND = 404
 NO_RESOURCES = 500  # status: pyjs-server lacks descriptors or memory for the read
@@ -108,7 +109,7 @@ class _Read:
         return bool(some), some
 
     def _check_gaps(self, info: dict[str, Any] | None, seqs: list[int]) -> None:
-        """Find out whether the sequences without a message were trimmed."""
+        """Check whether the sequences without a message were trimmed."""
         low, high = self._next_seq, min(seqs[-1] + 1 if seqs else self._what.high, self._what.high)
         missing = high - low - sum(seq < high for seq in seqs)
         if missing:

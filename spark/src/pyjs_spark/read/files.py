@@ -35,7 +35,7 @@ else:
     from pyjs_spark.decode.entries import Decoder  # type: ignore[assignment]
 
 PIECE_SIZE = 1 << 20  # bytes
-HOLE_SIZE = 1 << 16  # this many unwanted bytes or more are skipped
+HOLE_SIZE = 1 << 16  # bytes; a shorter gap between wanted records is read with them
 
 
 def read_range(
@@ -100,9 +100,9 @@ class _Read:
             except FileNotFoundError:
                 problem = ""
                 break
-            except Unusable as error:  # or it is being written
+            except Unusable as error:  # damaged, or changed during the read
                 problem = str(error)
-        self._removed(segment)  # also if another stream has replaced this one
+        self._removed(segment)  # the file may also belong to a stream that has replaced this one
         if problem and not self._is_deleted:
             raise damaged_store(self._found.stream.messages, problem)
 

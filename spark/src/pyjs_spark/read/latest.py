@@ -5,10 +5,11 @@ keys is read in one pass with bounded memory: batches, plus 8 bytes per subject 
 return last messages too (multi_last), but only for up to 1024 subjects, and only if the stream allows it.
 
 Messages may be replaced during the read. For every subject that exists during the whole read, the result has
-one message, which was its last one at some moment of the read. If a message is replaced before its delivery,
-the newer one is delivered later, since sequences rise. If the older one was already delivered, the newer one
-is recognised by the hash of its subject and dropped. The consumer's pending count is not trusted at the end:
-the read asks for a message after the last one, and starts again if the consumer has left one out.
+one message, which was the subject's last message at some moment of the read. If a message is replaced before its
+delivery, the replacement is delivered later, since sequences rise. If it is replaced after its delivery, the
+replacement is recognised by the hash of its subject and dropped. The consumer's pending count is unreliable at
+the end: the read requests a message after the last delivered one, and starts again if the consumer has omitted
+one.
 
 Source: ADR-8 (watchers read buckets the same way); both servers' behaviour is checked in spark/tests/kv/test_kv.py.
 """
@@ -33,17 +34,17 @@ from pyjs_spark.read.ranges import ReadRange, Report
 from pyjs_spark.subjects import overlaps
 
 EMPTY_BEFORE_A_LOOK = 32  # requests without a message before the state of the stream is checked
-ROUNDS_MAX = 5  # maximum number of passes, if consumers leave messages out
+ROUNDS_MAX = 5  # maximum number of passes, if consumers omit messages
 
 
 def read_latest(client: Client, what: ReadRange, report: Report | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield the last message of each subject that `what.subjects` match, in the order of their sequences.
+    """Yield the last message of each subject that `what.subjects` match, in the order of the sequences.
 
     Only stream, subjects and mode of the range are used. `subject` must be one of its columns. A message that
     replaced an older one during the read may be after the end of the range. Each subject occurs once.
 
     Raises:
-        StreamMissing: there is no such stream.
+        StreamMissing: the stream does not exist.
         ReadStalled, ServerUnreachable and other SparkErrors: the server makes no progress.
     """
     assert "subject" in what.columns
@@ -93,11 +94,11 @@ class LatestRead(pull.PullRead):
         super().__init__(client, what, report)
         self.what = what
         self._seen = seen
-        # Up to this sequence, the first consumer delivers each subject once. -1: no consumer yet; 0: unknown.
+        # The first consumer delivers each subject once up to this sequence. -1: no consumer yet; 0: unknown.
         self._snapshot_seq = -1 if seen.is_empty else 0
         self._created_seq = 0  # the stream's last sequence when the consumer was created, or a little later
-        self._empty = 0  # number of consecutive requests without a message, after one message
-        self._empty_at = 0  # that message was before this sequence
+        self._empty = 0  # number of consecutive requests without a message, since the last message
+        self._empty_at = 0  # the sequence after that message
         self.last_seq = 0  # the last sequence that the consumer of this pass delivered
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -112,7 +113,7 @@ class LatestRead(pull.PullRead):
                 self._heard_at_s = time.monotonic()
 
     def unseen(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Yield the batch without the rows of subjects that came before."""
+        """Yield the batch without the rows of subjects that were delivered before."""
         is_first = self.last_seq <= self._snapshot_seq
         kept = self._seen.unseen(batch, is_new=is_first)
         if kept.num_rows:
@@ -121,7 +122,7 @@ class LatestRead(pull.PullRead):
 
     def end(self) -> int | None:
         """Return the stream's last sequence if the consumer has delivered everything, otherwise None."""
-        self._snapshot_seq = 0  # from now on, any subject may have come before
+        self._snapshot_seq = 0  # from now on, any subject may have been delivered before
         state = self._state()
         if state.last_seq <= self.last_seq:
             return self.last_seq
@@ -172,7 +173,7 @@ class LatestRead(pull.PullRead):
         return bool(info["num_pending"])
 
     def _is_reached(self) -> bool:
-        """Return True: end() checks whether a consumer without pending messages has left one out."""
+        """Return True: end() checks whether a consumer without pending messages has omitted one."""
         return True
 
     def _state(self) -> StreamState:

@@ -22,7 +22,7 @@ LAST_NS = 253402300800 * NS_PER_S  # the year 10000, which servers do not accept
 
 
 class Api(Protocol):
-    """The methods of a Client that are used here."""
+    """The methods of a Client that plans use."""
 
     def api(self, name: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Send one JetStream API request; raises ApiError."""
@@ -90,7 +90,7 @@ def seq_at(client: Api, state: StreamState, at_ns: int) -> int:
     """Return the sequence of the first message stored at `at_ns` or later; the stream's end if there is none."""
     if not 0 < at_ns < LAST_NS:
         return state.first_seq if at_ns <= 0 else state.end
-    # Without a subject, nats-server reports no message if the one it finds was deleted.
+    # Without a subject, nats-server reports no message if the message that it finds was deleted.
     found = _message_seq(client, state.name, {"start_time": format_rfc3339(at_ns), "next_by_subj": ">"})
     return state.end if found is None else min(found, state.end)
 

@@ -27,7 +27,7 @@ def read_range(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the messages of the range in order, in its mode; see pull.read_range()."""
     if what.place is not None:
-        # Imported here: only reads of a store directory need it.
+        # Imported lazily: only reads of a store directory need it.
         from pyjs_spark.read import files
 
         return files.read_range(what.place, what, report)
@@ -42,7 +42,7 @@ def _auto(client: Client, what: ReadRange, report: Report | None) -> Iterator[pa
         batches = bulk.read_range(client, what, report)
         try:
             first = next(batches, None)
-        except (BulkRefused, AccessDenied):  # raised before anything was read
+        except (BulkRefused, AccessDenied):  # raised before any message was read
             pass
         else:
             if first is not None:

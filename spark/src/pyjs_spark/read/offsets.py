@@ -4,11 +4,11 @@
      "streams": {"ORDERS": {"next": 300001, "created": "2026-11-20T19:19:45.123Z"}}}
 
 `next` is the first sequence that was not read; as an end, it is exclusive. `created` is the creation time of
-the stream. A stream that was deleted and re-created has another one, and its sequences belong to other
+the stream. A stream that was deleted and re-created has another creation time, and its sequences belong to other
 messages. `cut` has the rules for cutting batches into tasks: the first offset of a query takes them from the
-options, all later ones keep them. So a repeated batch has the same partitions, even on another machine, and a
-sink can recognise its rows. Spark compares offsets as text to find out whether there are new messages, so
-streams are sorted by name.
+options, all later offsets repeat them. So a repeated batch has the same partitions, even on another machine, and
+a sink can recognise its rows. Spark compares offsets as text to detect new messages, so streams are sorted by
+name.
 """
 
 from __future__ import annotations

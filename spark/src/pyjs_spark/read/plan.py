@@ -18,8 +18,8 @@ from pyjs_spark.read.offsets import Cut, Offsets, StreamOffset
 PARALLELISM = 8  # tasks of a read if neither minPartitions nor spark.default.parallelism is set
 # A smaller partition takes longer to start than to read; does not apply to minPartitions.
 WORTHWHILE_ROWS = 10_000
-# If there are this many sequences per message, ranges may exceed maxRecordsPerPartition: tasks would be
-# empty.
+# Sequences per message in a stream from which ranges may exceed maxRecordsPerPartition, since most tasks would
+# otherwise have no message.
 SPARSE = 4
 
 
@@ -216,12 +216,12 @@ def _go_on(at: StreamOffset, state: StreamState) -> tuple[StreamOffset, list[Gap
 
 
 def backlog(base: Mapping[str, StreamOffset], states: Mapping[str, StreamState]) -> dict[str, int]:
-    """Return how many sequences each stream has after its offset."""
+    """Return the number of sequences in each stream after its offset."""
     return {name: max(0, state.end - base[name].next) for name, state in states.items()}
 
 
 def rows_of_bytes(size_max: int, counts: Mapping[str, int], states: Mapping[str, StreamState]) -> int:
-    """Return how many rows `size_max` bytes probably have, from the mean message of each stream; at least one."""
+    """Return the probable number of rows in `size_max` bytes, from each stream's mean message; at least one."""
     rows = sum(counts.values())
     size = sum(
         count * states[name].size // states[name].messages
@@ -232,7 +232,7 @@ def rows_of_bytes(size_max: int, counts: Mapping[str, int], states: Mapping[str,
 
 
 def share(rows_max: int, counts: Mapping[str, int]) -> dict[str, int]:
-    """Divide `rows_max` rows among streams by their backlog, so that if possible every stream gets some."""
+    """Divide `rows_max` rows among streams by their backlog; if possible, every stream gets at least one row."""
     total = sum(counts.values())
     if total <= rows_max:
         return dict(counts)
@@ -277,9 +277,9 @@ def between(start: Mapping[str, StreamOffset], end: Mapping[str, StreamOffset]) 
 def partitions(spans: Sequence[tuple[Span, StreamState]], cut: Cut) -> list[Span]:
     """Cut spans into the ranges of single tasks, in the order of streams and sequences.
 
-    There are as many ranges as `cut` asks for if there are enough messages; none is below the minimum. None
-    has more than `rows_max` messages, unless most messages of a stream were deleted: the places of the others
-    are unknown, and a task for each gap would cost more.
+    The number of ranges is that of `cut` if there are enough messages; no range is below the minimum. No range
+    has more than `rows_max` messages, unless most messages of a stream were deleted: the sequences of the
+    remaining messages are unknown, and a task for each empty range would cost more.
     """
     total = sum(span.count for span, _ in spans)
     pieces: list[Span] = []

@@ -37,7 +37,7 @@ class LossCount:
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
-        self._ends: dict[str, int] = {}  # stream -> every lost sequence below this one is counted
+        self._ends: dict[str, int] = {}  # stream -> sequence below which all lost sequences are counted
 
     def add(self, gap: Gap) -> None:
         """Count the new part of a gap; a gap without a known end counts as zero."""
@@ -47,7 +47,7 @@ class LossCount:
             self._ends[gap.stream] = gap.high
 
     def begin_again(self, stream: str) -> None:
-        """Start again for a re-created stream, whose sequences begin again."""
+        """Forget the counted sequences of a re-created stream, whose sequences begin at 1 again."""
         self._ends.pop(stream, None)
 
 
@@ -112,7 +112,7 @@ class Planner:
         is_told = isinstance(dict(position.streams).get(state.name), int)
         if low == state.first_seq and not is_told:
             return self._first_of(state, subjects)
-        if low > state.end:  # messages that arrive meanwhile do not have the requested sequences
+        if low > state.end:  # the next message to arrive will have a lower sequence
             raise OptionError(f"{self._not_there('startingOffsets', low, state)}, the one that comes next")
         return low
 
@@ -203,7 +203,7 @@ class Planner:
         return plan.advance({**base, **near}, plan.share(rows_max, plan.backlog(near, states)))
 
     def _past_holes(self, at: StreamOffset, state: StreamState) -> StreamOffset:
-        """Return the offset of the next existing message: deleted and filtered messages do not count for a limit."""
+        """Return the offset of the next existing message: deleted and filtered messages count towards no limit."""
         is_dense = state.messages >= state.end - state.first_seq and not self.options.subjects
         if is_dense or at.next >= state.end:
             return at
@@ -308,8 +308,8 @@ class Planner:
 def _until(state: StreamState, offsets: Iterable[StreamOffset | None]) -> StreamState:
     """Return the state as if the stream ended at the last of these offsets.
 
-    They are the target and the start of a query. The start is after the target if it is the end of the
-    stream, and messages arrived in between. A stream that was re-created since then is not read.
+    The offsets are the target and the start of a query. The start is after the target if the query starts at the
+    end of the stream and messages arrived in between. A stream that was re-created since then is not read.
     """
     ends = [at.next for at in offsets if at is not None and at.created == state.created]
     return state.until(max(ends, default=state.first_seq))
@@ -324,7 +324,7 @@ def _from_first(span: Span, start: Offsets, state: StreamState) -> Span:
 
 
 def spans_of(options: Options) -> list[Span]:
-    """Return the range of each stream that a batch read selects; it may be empty. Raises the errors of the read."""
+    """Return the range of each stream that a batch read selects; a range may be empty. Raises the read's errors."""
     check_batch(options)
     api = api_of(options)
     found: dict[str, Span] = {}

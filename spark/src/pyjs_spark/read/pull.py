@@ -1,4 +1,4 @@
-"""Messages of one range of sequences as Arrow batches, read by an own pull consumer.
+"""Messages of one range of sequences as Arrow batches, read by a pull consumer that exists only for the read.
 
 The consumer is ephemeral, has ack policy none, and begins at the range's first sequence; so the read changes
 nothing on the server and can be repeated. At most one request is open, and none while the caller has a batch:
@@ -6,12 +6,12 @@ even if a caller is slow for minutes, no bytes wait for it on the server, which 
 connection.
 
 The read ends at the last sequence of the range, or when the stream has no more messages in it. Messages are
-not counted, since some may be deleted. If the consumer has no pending messages, the read is not over: in a
-cluster the consumer may be on a replica that lags behind, and nats-server (2.15.1) sometimes counts too few
-while messages are deleted. Then the read asks the leader of the stream, and waits as long as there are more.
-If sequences have no message, the stream's first sequence shows whether they were trimmed meanwhile
-(ranges.Losses). After a lost connection, a lost consumer or a missing delivery, a new consumer continues
-after the last row.
+not counted, since some may be deleted. A consumer without pending messages does not prove the end of the range:
+in a cluster the consumer may be on a replica that lags behind, and nats-server (2.15.1) sometimes counts too few
+while messages are deleted. Then the read asks the stream's leader whether there are more messages, and if so
+waits for them. If sequences have no message, the stream's first sequence shows whether they were trimmed during
+the read (ranges.Losses). After a lost connection, a lost consumer or a missing delivery, a new consumer
+continues after the last row.
 
 Source: ADR-13 (pull requests and their statuses); both servers are checked in spark/tests/read/test_pull.py.
 """
@@ -68,7 +68,7 @@ def read_range(client: Client, what: ReadRange, report: Report | None = None) ->
     range is refused.
 
     Raises:
-        OptionError: no consumer can read it, and the mode allows nothing else.
+        OptionError: no consumer can read the range, and the mode allows no other way.
         DataLoss: messages of the range no longer exist (with fail_on_data_loss; otherwise `report` counts them).
         ReadStalled, ServerUnreachable and other SparkErrors: the server makes no progress.
     """
@@ -77,7 +77,7 @@ def read_range(client: Client, what: ReadRange, report: Report | None = None) ->
         return
     info = Patience(client, report).stream_info(what.stream)
     if info is not None and info["config"]["retention"] != "limits":
-        # The driver has refused this already, but the stream may have been re-created since.
+        # The driver has refused such streams, but this stream may have been re-created since then.
         if what.mode == "consumer":
             raise no_consumer(what.stream)
         yield from direct.read_range(client, what, report)
@@ -294,7 +294,7 @@ class PullRead:
         assert self._consumer is not None
         code, text = status.status, status.description
         if code and status.subject != self._consumer.reply:
-            return None  # of an earlier request: a server ends those with max_bytes by "409 Batch Completed"
+            return None  # ends an earlier request: with max_bytes, a server sends "409 Batch Completed"
         if code == 100:  # a heartbeat, or a flow control message, which needs an answer
             if status.reply:
                 self._client.publish(status.reply)
@@ -344,7 +344,7 @@ class PullRead:
         return is_left
 
     def _check_idle(self, there: str) -> None:
-        """Raise ReadStalled if nothing arrived within the idle timeout; `there` tells why a message was expected."""
+        """Raise ReadStalled if nothing arrived within the idle timeout; `there` is the reason to expect a message."""
         idle_s = time.monotonic() - self._heard_at_s
         if idle_s > self._what.idle_timeout_s:
             raise ReadStalled(

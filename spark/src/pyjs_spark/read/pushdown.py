@@ -121,7 +121,7 @@ def _stream(kind: str, value: Any, bounds: Bounds, _: tuple[str, ...]) -> tuple[
 def _subject(kind: str, value: Any, bounds: Bounds, subjects: tuple[str, ...]) -> tuple[Bounds, bool]:
     """Narrow the server-side filter if it covers all requested subjects."""
     if bounds.subjects is not None:
-        return bounds, False  # a second filter is left to Spark
+        return bounds, False  # Spark applies the second filter
     names = _names(kind, value)
     if names is not None:
         if not all(_is_literal(name) for name in names):

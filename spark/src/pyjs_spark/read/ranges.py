@@ -184,7 +184,7 @@ class Patience:
         self._failures = 0  # number of failures since the last progress
 
     def progress(self) -> None:
-        """Reset the count of failures, since something was read."""
+        """Reset the count of failures, since a message was read."""
         self._failures = 0
 
     def api(self, name: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:

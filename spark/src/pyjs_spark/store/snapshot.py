@@ -205,7 +205,7 @@ def load(stream: StreamPlace, number: int) -> Contents:
     """Return the contents of a segment, with its entries.
 
     Raises:
-            FileNotFoundError: it was removed meanwhile, or the stream was re-created since.
+        FileNotFoundError: it was removed meanwhile, or the stream was re-created since.
         Unusable: it is damaged.
     """
     with closing(_opened(stream, number)) as image:
@@ -220,7 +220,7 @@ def contents_of(stream: StreamPlace, image: Image, number: int, is_doubted: bool
     """Return the contents of an open segment. If `is_doubted`, they come from its records, not from the index file.
 
     Raises:
-            FileNotFoundError: the stream was re-created since.
+        FileNotFoundError: the stream was re-created since.
         Unusable: it is damaged.
     """
     known = None if is_doubted else _index_of(stream, number)

@@ -42,7 +42,7 @@ PIECE_SIZE = 1 << 20  # bytes that are sent at once
 PIECES_IN_WINDOW = 4
 NS_PER_S = 1_000_000_000
 WINDOW_MARGIN_NS = 10 * NS_PER_S
-LONG_AGO_NS = 2**62  # time of a server that sends none: everything is older than any window
+LONG_AGO_NS = 2**62  # clock of a server that sends no time: every message is then older than any window
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Delivered:
     part: int
     rows: int
     sent: int  # number of messages sent in this attempt
-    duplicates: int  # how many of these the stream already had
+    duplicates: int  # number of these that the stream already had
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +324,7 @@ class Delivery:
         )
 
     def _replay(self, marker: Marker, before: list[Marker], mine: Marker | None) -> ReplayCheck | None:
-        """Return the check against messages of earlier attempts at the batch; None if there was none that matters."""
+        """Return the check against messages of earlier attempts at the batch; None if none of them matters."""
         is_mine = mine is not None and mine.batch == self._place.batch
         earlier = [each for each in before if each.first_run != self._place.run]
         if not is_mine and not earlier:

@@ -41,7 +41,7 @@ class KeyValue:
 
     value: Mapping[str, Any] | None  # None: the key was deleted
     revision: int
-    ts_ns: int  # when it was written
+    ts_ns: int  # time of the write
 
 
 class Keys:
@@ -64,7 +64,7 @@ class Keys:
         return found
 
     def read_patiently(self, *keys: str) -> dict[str, KeyValue]:
-        """Do the same as `read`, and repeat it after temporary failures."""
+        """Read as `read` does, and repeat the request after temporary failures."""
         return patiently(self._retries, lambda: self.read(*keys), self._client)
 
     def write(self, key: str, value: Mapping[str, Any], revision: int) -> int | None:
@@ -118,7 +118,7 @@ class Keys:
         return self._read_long_way(subjects, end.status, end.description)
 
     def _read_long_way(self, subjects: list[str], status: int, why: str) -> list[Stored]:
-        """Read more keys than fit in one answer, in several parts; or find out that the bucket is missing."""
+        """Read keys that do not fit in one answer, in several parts; return [] if the bucket is missing."""
         info = stream_info(self._client, self._stream)
         if info is None:
             return []

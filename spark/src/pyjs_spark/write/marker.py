@@ -40,7 +40,7 @@ class Marker:
     state: str  # BEGUN or DONE
     stream: str  # the target stream
     created: str  # creation time of the target
-    after: int  # its last sequence before the first attempt at this batch
+    after: int  # the stream's last sequence before the first attempt at this batch
     first_run: str  # the run of the query that began this batch
     attempt: str  # the attempt that wrote this marker
     rows: int = 0  # if DONE: rows of the batch in this partition
@@ -95,7 +95,7 @@ class Progress:
         """Replace a marker at its revision; return it with the new revision.
 
         Raises:
-                WriterReplaced: the key has a newer revision, which is not from this write itself.
+            WriterReplaced: the key has a newer revision, which is not from this write itself.
         """
         key = f"{self._sink_id}.{part}"
         revision = self.keys.write(key, _stored_part(marker), marker.revision or self._deleted.get(part, 0))

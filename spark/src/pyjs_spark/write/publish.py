@@ -67,7 +67,7 @@ class Publisher:
         self._failures = 0  # consecutive failures without an acknowledgement in between
         self._acks = Acks(self.inbox)
         self._under_way: deque[Frames] = deque()
-        self._size = 0  # bytes of these
+        self._size = 0  # total bytes of the unacknowledged frames
         self._refused: set[int] = set()  # temporarily refused rows, which wait until the others are done
         self._listening = 0  # number of the connection that has the subscription
         self._heard_at_s = time.monotonic()  # time at which input was last read
@@ -86,7 +86,7 @@ class Publisher:
         """Send frames as soon as the window has room. Their row numbers must be higher than all earlier ones.
 
         Raises:
-                PublishFailed, AccessDenied: a message of this call, or of an earlier one, was not stored.
+            PublishFailed, AccessDenied: a message of this call, or of an earlier one, was not stored.
         """
         count = len(frames.numbers)
         if not count:
@@ -138,7 +138,7 @@ class Publisher:
 
     @contextmanager
     def _enduring(self) -> Iterator[None]:
-        """Reset the count of failures when acknowledgements come; after a lost connection, publish again."""
+        """Reset the count of failures when acknowledgements arrive; after a lost connection, publish again."""
         before = self._acks.waiting
         lost: SparkError | None = None
         try:
@@ -271,7 +271,7 @@ def publish_one(client: Client, subject: str, payload: bytes, headers: bytes, re
     """Publish one message; return the server's answer, which may be an error. The message may be stored twice.
 
     Raises:
-            PublishFailed: no answer after all retries.
+        PublishFailed: no answer after all retries.
     """
     for failures in range(retries + 1):
         try:

@@ -2,8 +2,8 @@
 
 Only needed after a crash: the stream is read once, from the place where the batch began. Before that, a
 message is published that the stream must refuse; the refusal proves that all earlier messages were handled.
-Bytes from the connection of a dead process may still arrive at the server, so the end is read until no new
-messages come.
+Bytes from the connection of a dead process may still arrive at the server, so the end of the stream is read
+until no new messages arrive.
 
 A repeated batch must be equal. If a stored row has other content, or another place, then the query returns
 other rows or partitions than before, and the write fails.

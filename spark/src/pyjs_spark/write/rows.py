@@ -132,7 +132,7 @@ class RowReader:
         return ids, bytes(memoryview(own.buffers()[1])[own.offset : own.offset + len(own)])
 
     def _header_map(self, column: pa.MapArray, first: int) -> pa.MapArray:
-        """Return the headers as a map of lists, all of it checked."""
+        """Return the headers as a map of lists, after checking all of them."""
         column = _with_lists(column)
         names, lists = column.keys, column.items
         self._check_names(column, names, first)

@@ -44,18 +44,18 @@ ACCOUNT_LIMITS = Table(
         Key(
             "max_connections",
             INT,
-            "The most connections of the account; -1: no limit.",
+            "Maximum number of connections of the account; -1: no limit.",
             ("max_conn",),
             _limit,
         ),
         Key(
             "max_subscriptions",
             INT,
-            "The most subscriptions of one connection; -1: no limit.",
+            "Maximum number of subscriptions of one connection; -1: no limit.",
             ("max_subs",),
             _limit,
         ),
-        Key("max_payload", SIZE, "Bytes of the largest message; -1: no limit.", ("max_pay",), _limit),
+        Key("max_payload", SIZE, "Maximum size of a message in bytes; -1: no limit.", ("max_pay",), _limit),
     ),
     unsupported.ACCOUNT_LIMITS,
 )
@@ -66,7 +66,7 @@ ACCOUNT_JETSTREAM = Table(
         Key(
             "max_mem",
             SIZE,
-            "Bytes of the account's memory streams together; -1: no limit.",
+            "Maximum size of the account's memory streams in bytes; -1: no limit.",
             ("max_memory", "mem", "memory"),
             _size_limit,
             attrs=("max_memory",),
@@ -74,13 +74,19 @@ ACCOUNT_JETSTREAM = Table(
         Key(
             "max_file",
             SIZE,
-            "Bytes of the account's file streams together; -1: no limit.",
+            "Maximum size of the account's file streams in bytes; -1: no limit.",
             ("max_store", "max_disk", "store", "disk"),
             _size_limit,
             attrs=("max_storage",),
         ),
-        Key("max_streams", INT, "The most streams; -1: no limit.", ("streams",), _limit),
-        Key("max_consumers", INT, "The most consumers of one stream; -1: no limit.", ("consumers",), _limit),
+        Key("max_streams", INT, "Maximum number of streams; -1: no limit.", ("streams",), _limit),
+        Key(
+            "max_consumers",
+            INT,
+            "Maximum number of consumers of one stream; -1: no limit.",
+            ("consumers",),
+            _limit,
+        ),
         Key(
             "max_bytes_required",
             BOOL,
@@ -90,20 +96,18 @@ ACCOUNT_JETSTREAM = Table(
         Key(
             "mem_max_stream_bytes",
             SIZE,
-            "The largest `max_bytes` of one memory stream; -1: no limit.",
+            "Maximum `max_bytes` of one memory stream; -1: no limit.",
             ("memory_max_stream_bytes",),
             _size_limit,
         ),
         Key(
             "disk_max_stream_bytes",
             SIZE,
-            "The largest `max_bytes` of one file stream; -1: no limit.",
+            "Maximum `max_bytes` of one file stream; -1: no limit.",
             ("store_max_stream_bytes",),
             _size_limit,
         ),
-        Key(
-            "max_ack_pending", INT, "The largest `max_ack_pending` of a consumer; -1: no limit.", check=_limit
-        ),
+        Key("max_ack_pending", INT, "Maximum `max_ack_pending` of a consumer; -1: no limit.", check=_limit),
     ),
     unsupported.ACCOUNT_JETSTREAM,
 )

@@ -66,7 +66,7 @@ CALLOUT = Table(
         Key(
             "allowed_accounts",
             CALLOUT_NAMES,
-            "The only accounts about whose users the service decides; empty: all.",
+            "The accounts about whose users the service decides; empty: all.",
         ),
     ),
 )
@@ -106,7 +106,7 @@ def single_login_keys(*, reloadable: bool) -> tuple[Key, ...]:
         Key(
             "timeout",
             Kind("duration", read_auth_timeout, "Duration | float"),
-            "How long a client may take to authenticate; a number counts seconds.",
+            "Maximum time for the authentication of a client; a number is in seconds.",
             reloadable=reloadable,
             zero_is_default=True,
         ),

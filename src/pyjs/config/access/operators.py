@@ -1,6 +1,6 @@
 """The keys of operator mode.
 
-`operator_tokens` decodes tokens; it is imported only if the file has some.
+`operator_tokens` decodes tokens; it is imported only if the file has tokens.
 
 Source: nats.docs "JWT Authentication"; texts of nats-server 2.15.1, tests/conformance/test_jwt_config.py.
 """
@@ -77,7 +77,7 @@ OPERATOR_KEYS = (
     Key(
         "default_sentinel",
         STRING,
-        "The bearer token that is used for clients that send none.",
+        "The bearer token of clients that send none.",
         reloadable=True,
     ),
 )

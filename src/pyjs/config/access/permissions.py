@@ -1,6 +1,6 @@
 """Permissions: the subjects that a user may publish and subscribe to.
 
-Subjects are checked here; a subscribe entry may be "subject queue".
+Checks the subjects; a subscribe entry may be "subject queue".
 
 Source: nats.docs "Authorization"; behaviour of nats-server 2.15.1.
 """
@@ -90,7 +90,7 @@ RESPONSES = Table(
         Key(
             "max",
             INT,
-            "The most answers to one message; negative: no limit.",
+            "Maximum number of answers to one message; negative: no limit.",
             ("max_msgs", "max_messages", "max_responses"),
             attrs=("max_msgs",),
             zero_is_default=True,
@@ -98,7 +98,7 @@ RESPONSES = Table(
         Key(
             "expires",
             DURATION,
-            "How long a reply subject may be answered; negative: without end.",
+            "Time during which a reply subject may be answered; negative: no limit.",
             ("expiration", "ttl"),
             zero_is_default=True,
         ),
@@ -133,7 +133,7 @@ PERMISSIONS = Table(
 def _read_permissions(reading: Reading, key: Key, value: Value, target: object) -> PermissionOptions:
     permissions = fill(reading, PERMISSIONS, key, value, "publish: a, subscribe: b", PermissionOptions())
     if permissions.allow_responses is not None:
-        # allow_responses is an exception to denied publishes, so without a list nothing else may be published.
+        # allow_responses alone denies all other publishes.
         publish = permissions.publish = permissions.publish or SubjectPermissions()
         publish.allow = publish.allow or ()
     return permissions

@@ -1,4 +1,4 @@
-"""The block `proxies`: the public keys of proxies that clients may come through.
+"""The block `proxies`: the public keys of proxies through which clients may connect.
 
 Source: texts of nats-server 2.15.1, tests/conformance/test_trusted_proxies.py.
 """

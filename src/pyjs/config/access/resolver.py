@@ -28,10 +28,10 @@ RESOLVER = Table(
         Key("dir", STRING, "The directory with a file for each account."),
         Key("allow_delete", BOOL, "Allow requests to remove accounts."),
         Key("hard_delete", BOOL, "Remove files of removed accounts; otherwise they are renamed."),
-        Key("limit", INT, "The most files."),
-        Key("ttl", DURATION, "`cache`: how long an unused file stays."),
-        Key("interval", DURATION, "`full`: how often the directory is checked for changed files."),
-        Key("timeout", DURATION, "How long fetching an account may take."),
+        Key("limit", INT, "Maximum number of files."),
+        Key("ttl", DURATION, "`cache`: time after which an unused file is removed."),
+        Key("interval", DURATION, "`full`: time between two checks of the directory for changed files."),
+        Key("timeout", DURATION, "Maximum time to fetch an account."),
     ),
 )
 

@@ -45,7 +45,7 @@ USER = Table(
         Key(
             "permissions",
             PERMISSION_BLOCK,
-            "The permissions of the user; without them, the default permissions of the block.",
+            "The permissions of the user; default: the default permissions of the block.",
             ("permission", "authorization"),
         ),
         Key(

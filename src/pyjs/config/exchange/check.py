@@ -181,7 +181,7 @@ def authorized(exporter: Exchange, export: Export | None, importer: str, wanted:
 
 
 def _is_active(exporter: Exchange, export: Export, importer: str, wanted: Import, now_s: int) -> bool:
-    """Return whether an import's activation is for it, signed by the right key, valid now, and not revoked."""
+    """Return whether the activation of an import is for this import, rightly signed, valid now and not revoked."""
     given = wanted.activation
     assert given is not None
     signed = given.issuer == wanted.account if not given.issuer_account else given.issuer in exporter.signers

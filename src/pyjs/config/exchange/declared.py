@@ -1,7 +1,7 @@
 """Exports, imports and mappings of accounts as declarations.
 
-A declaration is plain data, independent of where it was written: the configuration file, or anything else that
-declares accounts while the server runs. Knows nothing of running accounts: core.exchange applies declarations.
+A declaration is plain data, whether it was read from the configuration file or from the token of an account. Knows
+nothing of running accounts: core.exchange applies declarations.
 
 Source: nats.docs "Accounts".
 """
@@ -44,7 +44,7 @@ class StreamExport:
     """Subjects whose messages other accounts may receive."""
 
     subject: str
-    accounts: tuple[str, ...] = ()  # those that may import it; empty: every account
+    accounts: tuple[str, ...] = ()  # accounts that may import it; empty: every account
     account_token_position: int = 0  # position of the importer's name in the subject, from 1; 0: none
     activation_required: bool = False  # an importer needs an activation
     # Importer or ANY: activations issued up to this time are revoked.
@@ -56,7 +56,7 @@ class Latency:
     """The latency measurement of a service."""
 
     subject: str  # of the samples, in the exporting account
-    sampling: int = 100  # percent of the requests; 0: those whose headers ask for it
+    sampling: int = 100  # percent of the requests; 0: only requests with a tracing header
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class StreamImport:
 
     account: str
     subject: str
-    to: str = ""  # the subject here, with $1 for the first `*` of `subject`; "": the same
+    to: str = ""  # the subject in this account, with $1 for the first `*` of `subject`; "": the same
     allow_trace: bool = False  # a trace continues into this account
     activation: Activation | None = None
 
@@ -95,7 +95,7 @@ class ServiceImport:
 
     account: str
     subject: str
-    to: str = ""  # the subject here; "": the same
+    to: str = ""  # the subject in this account; "": the same
     share: bool = False  # the service gets the user and address of the client
     activation: Activation | None = None
 
@@ -114,7 +114,7 @@ class MapDestination:
 
 @dataclass(frozen=True, slots=True)
 class SubjectMapping:
-    """A mapping of the subject of published messages; if the weights sum to less than 100, the rest is not mapped."""
+    """A mapping of the subject of published messages; if the weights sum to less than 100, some are not mapped."""
 
     source: str
     destinations: tuple[MapDestination, ...]
@@ -132,7 +132,7 @@ Declared = TypeVar("Declared", "StreamExport", "ServiceExport", "StreamImport", 
 
 
 def without_rules(declared: Declared) -> Declared:
-    """Return an export or import without the fields that only matter for its check, for comparison."""
+    """Return an export or import without the fields that only its check uses, for comparison."""
     if isinstance(declared, StreamImport | ServiceImport):
         return replace(declared, activation=None)
     return replace(declared, accounts=(), account_token_position=0, activation_required=False, revocations=())

@@ -151,7 +151,7 @@ EXPORT = Table(
     (
         Key("stream", STRING, "The subjects that other accounts may receive."),
         Key("service", STRING, "The subjects that other accounts may send requests to."),
-        Key("accounts", STRINGS, "The accounts that may import it; without them, all."),
+        Key("accounts", STRINGS, "The accounts that may import the export; default: all."),
         Key(
             "account_token_position",
             INT,
@@ -167,7 +167,7 @@ EXPORT = Table(
         Key(
             "response_threshold",
             DURATION,
-            "How long a response may take.",
+            "Maximum time for a response.",
             ("threshold", "response_max_time", "response_time"),
             check=Between(1, INT64_MAX, "use a positive duration such as 2s"),
         ),
@@ -242,7 +242,7 @@ REMOTE = Table(
     "account.imports.subject",
     (
         Key("account", STRING, "The exporting account."),
-        Key("subject", STRING, "The subject there."),
+        Key("subject", STRING, "The subject in the exporting account."),
     ),
 )
 
@@ -265,7 +265,7 @@ IMPORT = Table(
         Key("service", _REMOTE, "Account and subject of a service export."),
         Key("prefix", STRING, "The prefix of the stream's subjects in this account."),
         Key("to", STRING, "The subject in this account, with `$1` for the first `*` of the other one."),
-        Key("share", BOOL, "Tell the service which client sends a request."),
+        Key("share", BOOL, "Inform the service which client sends a request."),
         Key("allow_trace", BOOL, "Continue traces of the stream's messages in this account."),
     ),
 )

@@ -86,12 +86,12 @@ def _positive(reading: Reading, key: Key, value: Value, data: object) -> None:
 CLUSTER_LOGIN = Table(
     "cluster.authorization",
     (
-        Key("user", STRING, "The user that other servers name.", ("username",)),
+        Key("user", STRING, "The user name of other servers.", ("username",)),
         Key("password", STRING, "Its password.", ("pass",), _check_password, secret=True),
         Key(
             "timeout",
             Kind("duration", read_auth_timeout, "Duration | float"),
-            "How long another server may take to log in; a number counts seconds.",
+            "Maximum time for the login of another server; a number is in seconds.",
         ),
     ),
     (
@@ -110,7 +110,7 @@ CLUSTER = Table(
             attrs=("host", "port"),
         ),
         Key("host", STRING, "The address.", ("net",), zero_is_default=True),
-        Key("port", INT, "The port for other servers; -1: any free one.", check=port_in_range),
+        Key("port", INT, "The port for other servers; -1: any free port.", check=port_in_range),
         Key(
             "routes",
             Kind("addresses", _read_routes, "Sequence[str] | str"),
@@ -127,7 +127,7 @@ CLUSTER = Table(
         Key(
             "tls",
             TLS_BLOCK,
-            "This server's certificate for both sides of a route, and the authority that signs the others'.",
+            "The certificate of this server for both sides of a route, and the authority that signs the others.",
             reloadable=True,
         ),
         Key("advertise", STRING, "host:port at which other servers reach this one.", ("cluster_advertise",)),
@@ -135,7 +135,7 @@ CLUSTER = Table(
         Key(
             "connect_retries",
             INT,
-            "Further attempts to reach a server learned from another one, after ten minutes.",
+            "Number of further attempts, after ten minutes, to reach a server whose address another server sent.",
             check=_positive,
         ),
     ),

@@ -1,7 +1,7 @@
 """The rules for JetStream in the configuration of a server in a cluster.
 
-Streams with replicas need the consensus engine, a separate package. Whether it is installed is a question of the
-configuration, so that `pyjs-server -t` answers it too; whether it can be loaded shows at the start.
+Streams with replicas need the consensus engine, a separate package. These rules check whether it is installed, so
+`pyjs-server -t` checks it too; only the start shows whether it can be loaded.
 
 Source: nats-server 2.15.1 refuses to start with the same causes, tests/unit/config/ports/test_replicated.py.
 """

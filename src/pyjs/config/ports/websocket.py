@@ -77,15 +77,15 @@ WEBSOCKET = Table(
             attrs=("host", "port"),
         ),
         Key("host", STRING, "The address.", ("net",), zero_is_default=True),
-        Key("port", INT, "The port; -1: any free one, 0: no WebSocket.", check=port_in_range),
-        Key("advertise", STRING, "The address that /varz shows to others."),
+        Key("port", INT, "The port; -1: any free port, 0: no WebSocket.", check=port_in_range),
+        Key("advertise", STRING, "The address that /varz shows."),
         Key("no_tls", BOOL, "Allow a port without TLS."),
         Key(
             "tls",
             TLS_BLOCK,
             "Certificates and rules of encrypted connections to this port.",
         ),
-        Key("same_origin", BOOL, "A page may only connect to the host that it comes from."),
+        Key("same_origin", BOOL, "A page may connect only to the host from which it was loaded."),
         Key(
             "allowed_origins",
             STRINGS,
@@ -96,7 +96,7 @@ WEBSOCKET = Table(
         Key(
             "handshake_timeout",
             Kind("duration", _read_handshake_timeout, "Duration | int"),
-            "How long TLS and the upgrade may take; a number counts seconds; 0: 5s.",
+            "Maximum time for TLS and the upgrade; a number is in seconds; 0: 5s.",
         ),
         Key(
             "headers",

@@ -1,7 +1,7 @@
 """The key `workers`: the keys that it excludes, and the options of one worker.
 
 A worker reads the same file and flags as its server; `place_worker` then removes the options that the server
-itself applies (files, log, pages) and adds the sockets between workers. Nothing here opens one.
+itself applies (files, log, pages) and adds the paths of the sockets between workers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 from pyjs.config.errors import Place, Problem
 from pyjs.config.options import ClusterOptions, MonitoringOptions, Options, RouteUrl, Worker
 
-WORKERS_MAX = 64  # Msg.told has one bit per worker: 64 bits, one of which stays unused
+WORKERS_MAX = 64  # Msg.told has 64 bits: one for each other worker, and one that is unused
 RANGE_FIX = f"use a number from 1 to {WORKERS_MAX}"
 
 

@@ -5,8 +5,8 @@
              | first u64 | synced u64 | check u64
     seal   = "PYJSSEAL" | last u64 | end u64 | group u64 | next u64 | boot u64 | check u64
 
-Both copies of the header are equal. `NNNNNNNN.log` is a file of the log, `NNNNNNNN.spare` one that will be
-reused, `fresh.tmp` one that is being created. Unused bytes may have any value: records of another file are
+Both copies of the header are equal. `NNNNNNNN.log` is a file of the log, `NNNNNNNN.spare` a file that will be
+reused, `fresh.tmp` a file that is being created. Unused bytes may have any value: records of another file are
 not valid, because the seed of every check is the id of the file, which is never reused.
 """
 
@@ -51,7 +51,7 @@ class Header(NamedTuple):
     size: int  # of the file
     id: int  # seed of every check in the file
     number: int  # as in the file name
-    boot: int  # how many times the node has started
+    boot: int  # number of starts of the node
     first: int  # number of the first record
     synced: int  # records up to this number are durable
     machine: int = (
@@ -70,9 +70,9 @@ class Seal(NamedTuple):
 
     last: int  # number of the last record
     end: int  # offset after the last record
-    group: int  # group of the last record; 0: it was a census
+    group: int  # group of the last record; 0: that record is a census
     next: int  # number of the next file; 0: the log was closed
-    boot: int  # of the next file; of this one if the log was closed
+    boot: int  # of the next file; of this file if the log was closed
 
     def encode(self, file_id: int) -> bytes:
         """Return the bytes."""

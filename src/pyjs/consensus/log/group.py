@@ -64,7 +64,7 @@ class StoredGroup:
         self.size = 0  # bytes of its GROUP record and of its entries
         self._base_size = 0
         self._is_based = False  # damaged, but `start` and the membership are newer than the loss
-        self._first = 1  # index of the first entry here; start + 1 if intact
+        self._first = 1  # index of the first stored entry; start + 1 if intact
         self._terms = array("Q")
         self._places = array("Q")
         self._sizes = array("Q")
@@ -120,7 +120,7 @@ class StoredGroup:
             self._heal()
 
     def begin_at(self, base: Base, last: int, place: int, size: int, *, reset: bool) -> None:
-        """Apply a GROUP record: the log begins after `base.start`, and its entries up to `last` are kept."""
+        """Apply a GROUP record: the log begins after `base.start`, and its entries up to `last` remain."""
         assert base.start <= last
         self.name, self.peer, self.conf = base.name, base.peer, base.conf
         self.start, self.start_term = base.start, base.start_term

@@ -1,26 +1,25 @@
 """The log of a node: all its groups in one sequence of records, with one write and one sync per turn.
 
-        log.write(write, payloads)      # stage changes, for any number of groups
+    log.write(write, payloads)      # stage changes, for any number of groups
     log.flush()                     # one write
     job = log.begin_sync(); log.finish_sync(job, job())     # durable; the job runs in any thread
 
 Invariants, asserted by each writer:
 
-        synced <= written < number      synced: durable, written: in the file, number: of the next record
-    seq(record) = seq(record of the group before it) + 1; the first record of a replica has seq = number
-    first = start + 1, start <= last, commit <= last, terms of entries do not decrease, start_term <= the first
-        (term, commit) never decreases as a pair; commit decreases only by `forget_commit`; vote changes only
-        from 0
-        within a term
+    synced <= written < number      synced: durable, written: in the file, number: of the next record
+    seq(record) = seq(previous record of its group) + 1; the first record of a replica has seq = number
+    first = start + 1, start <= last, commit <= last, terms of entries do not decrease, start_term <= the first term
+    (term, commit) never decreases as a pair; commit decreases only by `forget_commit`; within a term, vote changes
+    only from 0
     oldest file <= file of a group's GROUP record and of each of its entries
 
 A process writes each place in a file only once, so a combination of number, place and id is never repeated. A
 file is reused when no group needs it. The records of idle groups in the oldest file are copied to the end of
-the log, a few with each write. `crowding` lists the groups that have many records there; the owner must
-compact them. After a failed write or sync the log accepts nothing more, since only the next start can find
-out which records are durable.
+the log, a few with each write. `crowding` lists the groups that have many records in that file; the owner must
+compact them. After a failed write or sync the log accepts no more writes, since only the next start can determine
+which records are durable.
 
-Long because every change of a group stages its records here.
+Long because it stages the records of every change of a group.
 
 Sources: etcd's WAL, LevelDB's log; Alagappan et al., "Protocol-Aware Recovery" (a damaged log must not vote).
 """
@@ -66,7 +65,7 @@ if TYPE_CHECKING:
     from pyjs.consensus.log.sync_job import FreshFileJob, SyncJob
 
 FILE_SIZE = 64 << 20
-FILES_FEW = 2  # more files than twice what all groups need, plus this many: the oldest one is emptied
+FILES_FEW = 2  # the oldest file is emptied if there are more than twice the needed files, plus this
 CARRY_SHARE = 64  # a flush copies at most this part of a file,
 CARRY_RECORDS = 512  # at most this many records, and at least one group
 CARRY_GROUP_SHARE = 4  # a group with more than this part of a file or its records is compacted, not copied
@@ -122,7 +121,7 @@ class NodeLog:
         self.is_doubtful = False  # a power failure since the last start may have lost acknowledged records
         self._machine = machine_of(disk) if machine is None else machine
         self.damages = 0  # damaged places found since the start
-        self.error: StoreFailed | None = None  # the reason why the log accepts nothing more
+        self.error: StoreFailed | None = None  # the reason why the log accepts no more writes
         self._shelf = Shelf(disk, directory, file_size)
         self._end = Staging(self._shelf, self.groups, incarnation, file_size)
         self._files_max = FILES_FEW
@@ -187,7 +186,7 @@ class NodeLog:
         self._written = end.number - 1
 
     def _write_again(self, replay: Replay) -> Iterator[None]:
-        """Write records again that no later record proves durable: an earlier process may not have synced them."""
+        """Rewrite records that no later record proves durable: an earlier process may not have synced them."""
         if not replay.unsynced:
             return
         _, first_file, first_at = replay.unsynced[0]
@@ -253,10 +252,10 @@ class NodeLog:
         del self.groups[group]
 
     def write(self, write: Write, payloads: Sequence[bytes] = ()) -> bool:
-        """Stage the hard state and entries of a write, with a payload for each entry (b"": it has none).
+        """Stage the hard state and entries of a write, with a payload for each entry (b"": no payload).
 
-        Return whether anything is staged. A commit index alone is not: it becomes part of the next record, or
-        of `stage_commits`. A snapshot in the write is not staged: the caller calls `point` when its data is
+        Return whether a record was staged. A commit index alone is not staged: it becomes part of the next record, or
+        of `stage_commits`. A snapshot in the write is not staged: the caller must call `point` when its data is
         durable.
 
         Raises:
@@ -323,7 +322,7 @@ class NodeLog:
     def point(self, group: int, index: int, term: int, conf: Members, state: bytes) -> None:
         """Stage a new start of a group's log, after a compaction or after the installation of a snapshot.
 
-        Entries after `index` are kept if the log has `index` with this term; otherwise the log is then empty.
+        If the log has `index` with this term, the entries after `index` remain; otherwise the log becomes empty.
 
         Raises:
             CorruptRecord: the group is damaged.
@@ -338,7 +337,7 @@ class NodeLog:
     def _stage_base(
         self, group: StoredGroup, flags: int, last: int, base: Base | None = None, room: int = 0
     ) -> LogFile:
-        """Stage a GROUP record, with room for more records; `last` is the last index after it. Return its file."""
+        """Stage a GROUP record, with room for more records, and return its file; `last` is the index after it."""
         if base is None:
             base = Base(group.peer, group.start, group.start_term, group.conf, group.name)
         body = encode_base(base)
@@ -371,10 +370,10 @@ class NodeLog:
     # -- writing -------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Write everything that is staged.
+        """Write all staged records.
 
         Raises:
-            StoreFailed: nothing or only a part was written; the log accepts no more writes.
+            StoreFailed: the records were not written completely; the log accepts no more writes.
         """
         self._check_working()
         if self._end.is_empty:
@@ -393,7 +392,7 @@ class NodeLog:
     def begin_sync(self) -> SyncJob | None:
         """Return a job that syncs the written records, for any thread; None if there are none, or a sync is running.
 
-        The caller gives its result to `finish_sync`.
+        The caller must pass its result to `finish_sync`.
         """
         self._check_working()
         if self._job is None:
@@ -438,7 +437,7 @@ class NodeLog:
         return [file.path.rpartition("/")[2] for file in self._shelf.files.values()]
 
     def trust(self) -> None:
-        """End the doubt about the log by beginning a new file: every acknowledged entry is here."""
+        """Begin a new file that ends the doubt about the log, because the log has every acknowledged entry."""
         self._check_working()
         self.is_doubtful = False
         self._end.machine = self._machine
@@ -450,7 +449,7 @@ class NodeLog:
         one.hard = (*one.hard[:2], one.start)
 
     def end_doubt(self) -> None:
-        """Stage a record that all groups are known: those that may be lost were replaced or removed."""
+        """Record that all groups are known: groups that may be lost were replaced or removed."""
         self._check_working()
         self._end.end_doubt()
 
@@ -460,7 +459,7 @@ class NodeLog:
         Without this record, damage to the last records looks like the end of a log that was never synced.
 
         Raises:
-                StoreFailed: as `flush` does.
+            StoreFailed: as `flush` does.
         """
         self._check_working()
         if self._end.claimed < self._end.synced:
@@ -468,9 +467,9 @@ class NodeLog:
             self.flush()
 
     def begin_fresh_file(self) -> FreshFileJob | None:
-        """Return a job that creates a file in advance, or None if there is one; `finish_fresh_file` gets its result.
+        """Return a job that creates a file in advance, or None if there is one; `finish_fresh_file` needs its result.
 
-        Without it, the log creates a file when it needs one, and the first syncs of that file are slower.
+        Otherwise the log creates a file when it needs one, and the first syncs of that file are slower.
         """
         self._check_working()
         return self._shelf.fresh_job()
@@ -486,7 +485,7 @@ class NodeLog:
             self._log.warn(f"  {self._directory}: no file could be made in advance: {error}")
 
     def close(self) -> None:
-        """Make everything durable, seal the newest file, and close the files. No sync may be running."""
+        """Make all records durable, seal the newest file, and close the files. No sync may be running."""
         assert self._job is None
         if self.error is None:
             try:
@@ -521,8 +520,8 @@ class NodeLog:
 
         Raises:
             KeyError: there is no such entry.
-            NotNow: it is not written yet, or memory is short.
-                CorruptRecord: the record is damaged; the group now counts as damaged too.
+            NotNow: the entry is not written yet, or memory is short.
+            CorruptRecord: the record is damaged; the group now counts as damaged too.
         """
         view, head = self._read(self._intact(group), index, whole=True)
         found = payload_of(view, 0, head)
@@ -533,7 +532,7 @@ class NodeLog:
         """Return term, kind and body of each entry, as the engine needs them to open a group.
 
         Raises:
-                NotNow, CorruptRecord: as `payload` does.
+            NotNow, CorruptRecord: as `payload` does.
         """
         one = self._intact(group)
         found = []
@@ -581,7 +580,7 @@ class NodeLog:
         return sorted(self._shelf.oldest.crowded) if self._has_many_files() else []
 
     def _has_many_files(self) -> bool:
-        """Return whether more than half of the log is unneeded; so no more bytes are copied than written."""
+        """Return whether more than half of the log is unneeded, so that no more bytes are copied than written."""
         files = self._shelf.files
         if len(files) <= FILES_FEW:
             return False

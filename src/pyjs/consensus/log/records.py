@@ -51,17 +51,17 @@ class RecordKind(IntEnum):
     WRITE = 1  # the hard state; with flag ENTRY, an entry too
     GROUP = 2  # name, replica, membership and start of the log of a group
     REMOVE = 3  # the group was removed
-    CENSUS = 4  # how many records each group has
+    CENSUS = 4  # the number of records of each group
 
 
 class Flag(IntFlag):
     """Bits of `flags`."""
 
-    ENTRY = 1  # WRITE has an entry, which replaces those with its index or a higher one
+    ENTRY = 1  # WRITE has an entry, which replaces the entries from its index on
     MORE = 2  # the next record belongs to the same change: either both are used, or none
-    RESET = 4  # GROUP: records before it do not belong to the group any more
+    RESET = 4  # GROUP: earlier records no longer belong to the group
     DAMAGED = (
-        8  # GROUP: the log of this replica has lost something; CENSUS: groups not in the list may be lost
+        8  # GROUP: the log of this replica has lost records; CENSUS: groups that are not listed may be lost
     )
 
 
@@ -81,7 +81,7 @@ class Head(NamedTuple):
     body_size: int
     number: int
     synced: int
-    before: int  # group of the record before this one; 0: it was a census
+    before: int  # group of the previous record; 0: that record is a census
     group: int
     seq: int
     term: int
@@ -193,7 +193,7 @@ def decode_base(body: bytes) -> Base:
     """Return the content of a GROUP record.
 
     Raises:
-            ValueError, struct.error: the body is not that of a GROUP record.
+        ValueError, struct.error: the body is not that of a GROUP record.
     """
     peer, start, start_term, *sizes, auto_leave, _, name_size = BASE.unpack_from(body)
     at = BASE.size
@@ -217,7 +217,7 @@ def decode_census(body: bytes) -> tuple[int, Sequence[tuple[int, int]]]:
     """Return `since`, and group and last seq of each group.
 
     Raises:
-            struct.error: the body is not that of a CENSUS record.
+        struct.error: the body is not that of a CENSUS record.
     """
     (since,) = CHECK.unpack_from(body)
     return since, [(group, seq) for group, seq in PAIR.iter_unpack(memoryview(body)[CHECK.size :])]

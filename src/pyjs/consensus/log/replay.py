@@ -105,7 +105,7 @@ class Replay:
         self.broken: list[str] = []  # paths of files without a readable header
         self.ends: dict[int, int] = {}  # by number of the file: the offset after its last record
         self.next_number = 1  # number of the next record
-        self.last_group = 0  # group of the last record; 0: it was a census
+        self.last_group = 0  # group of the last record; 0: that record is a census
         self.last_file = 0  # the highest number in a file name
         self.boot = 0  # the highest boot in a header
         self.machine = 0  # machine in the header of the newest file; 0 if the log was closed
@@ -119,11 +119,11 @@ class Replay:
 
     @property
     def lost_unknown(self) -> bool:
-        """Return whether lost records have unknown groups, so that a group that is missing here may have existed."""
+        """Return whether lost records have unknown groups, so that a missing group may have existed."""
         return bool(self.broken) or any(loss.left for loss in self.losses)
 
     def steps(self) -> Iterator[None]:
-        """Read everything, in steps.
+        """Read all files, in steps.
 
         Raises:
             UnknownLog: a file has another format.
@@ -252,7 +252,7 @@ class Replay:
         return True
 
     def _lose_one(self, number: int) -> None:
-        """Record the group of the last loss, which is a single record; 0: it was a census."""
+        """Record the group of the last loss, which is a single record; 0: that record is a census."""
         loss = self.losses[-1]
         loss.left = 0
         if number:
@@ -352,7 +352,7 @@ class Replay:
         hit = [loss for loss in self.losses if loss.first > group.seen and loss.left]
         for loss in hit:
             loss.groups.add(group.number)
-        if len(hit) == 1 and count <= hit[0].left:  # if more, the creation of the group is missing too
+        if len(hit) == 1 and count <= hit[0].left:  # otherwise the creation of the group is missing too
             hit[0].left -= count
         group.lose(str(hit[-1]) if hit else NO_RECORD)
 

@@ -22,14 +22,14 @@ FRESH_PART = 4  # a spare is created when 1 / FRESH_PART of the newest file is u
 
 
 class Shelf:
-    """All files of the log, oldest first; the newest one is being filled."""
+    """All files of the log, oldest first; the newest file is being filled."""
 
     def __init__(self, disk: Disk, directory: str, file_size: int) -> None:
         self._disk = disk
         self.directory = directory
         self._file_size = file_size
         self.files: dict[int, LogFile] = {}  # by number
-        self.newest: LogFile  # the last one, which is being filled
+        self.newest: LogFile  # the file that is being filled
         self._spares: list[tuple[str, int]] = []  # path and size of spares whose names are durable
         self._renamed: list[tuple[str, int]] = []  # path and size of spares whose names are not durable
         self._dirty: dict[int, LogFile] = {}  # written since the last sync began
@@ -79,7 +79,7 @@ class Shelf:
         self._dirty[file.number] = file
 
     def write_again(self, file: LogFile, size: int, offset: int) -> None:
-        """Write bytes of the file again, since being readable does not prove that they reached the disk."""
+        """Rewrite bytes of the file: that they are readable does not prove that they are on the disk."""
         self._disk.write_at(file.fd, self._disk.read_at(file.fd, size, offset), offset)
         self._dirty[file.number] = file
 
@@ -99,7 +99,7 @@ class Shelf:
     # -- syncing -------------------------------------------------------------------------------------------
 
     def sync_job(self, mark: int) -> SyncJob | None:
-        """Return a job that syncs everything up to record `mark`, or None if there is nothing to sync."""
+        """Return a job that syncs all records up to `mark`, or None if there is nothing to sync."""
         if not self._dirty and not self._names_changed:
             return None
         files = [self._dirty[number] for number in sorted(self._dirty)]
@@ -119,7 +119,7 @@ class Shelf:
         return job
 
     def synced(self, job: SyncJob) -> None:
-        """Handle the result of a sync, and free the oldest file if no group needs it any more."""
+        """Handle the result of a sync, and free the oldest file if no group needs it."""
         self._spares += job.spares
         oldest = self.oldest
         if 0 < oldest.free_at <= job.mark and oldest is not self.newest:

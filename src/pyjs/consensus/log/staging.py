@@ -46,7 +46,7 @@ class Staging:
         self.number = 1  # of the next record
         self.synced = 0  # records up to this number are durable
         self.claimed = 0  # `synced` in the last staged record
-        self.before = 0  # group of the last record; 0: it was a census
+        self.before = 0  # group of the last record; 0: that record is a census
         self.at = 0  # offset of the next record in the newest file
         self._chunks: list[tuple[LogFile, int, list[bytes]]] = []  # file, offset, parts
         self._parts: list[bytes] = []  # parts of the last chunk
@@ -184,7 +184,7 @@ class Staging:
         """Write all staged records.
 
         Raises:
-            OSError: nothing or only a part was written.
+            OSError: the records were not written, or only some of them.
         """
         chunks, self._chunks = self._chunks, []
         for file, offset, parts in chunks:

@@ -20,7 +20,7 @@ SHOWN_MAX = 8  # certificates of a chain
 
 
 def read_chain(chain: tuple[bytes, ...]) -> Shown:
-    """Return the fields of DER certificates, the client's own first.
+    """Return the fields of DER certificates, that of the client first.
 
     Raises:
         ValueError: a certificate is invalid, although OpenSSL accepted it.
@@ -59,7 +59,7 @@ NameKey = tuple[tuple[tuple[str, str], ...], ...]
 def name_key(name: str) -> NameKey | None:
     """Return the parts of a distinguished name, for comparison in any order, or None if it is invalid.
 
-    Attributes of one part (`CN=joe+OU=A`) stay together, and a part that occurs twice counts twice. Otherwise
+    Attributes of one part (`CN=joe+OU=A`) are not separated, and a part that occurs twice counts twice. Otherwise
     a certificate could be mistaken for that of another user.
     """
     if "=" not in name:

@@ -1,9 +1,9 @@
 """Cached decisions about whether a user may publish to a subject, from the user's permission lists.
 
-All sessions of the user share them. A full table is emptied; the subjects in use are soon in it again. Knows
+All sessions of the user share the decisions. A full table is emptied; the subjects in use are soon in it again. Knows
 nothing of the lists.
 
-Compiled: every publish of a user with lists looks here (benchmarks/: 1-1-perm, jspub-perm).
+Compiled: runs for every publish of a user with lists (benchmarks/: 1-1-perm, jspub-perm).
 """
 from pyjs.base.table cimport table_free, table_get, table_init, table_put
 
@@ -11,7 +11,7 @@ cdef enum:
     MAY = 1
     MAY_NOT = 2
     ENTRIES_MAX = 1024
-    SIZE_MAX = 256              # bytes of a subject; decisions about longer ones are not cached
+    SIZE_MAX = 256              # bytes of a subject; decisions about longer subjects are not cached
 
 
 cdef class Decisions:

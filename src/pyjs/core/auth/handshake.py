@@ -27,7 +27,7 @@ class BadConnect(ValueError):
 
 @dataclass(slots=True, repr=False)
 class ConnectOptions:
-    """The options of CONNECT. The defaults are those of a missing key, and of a client without CONNECT."""
+    """The options of CONNECT. The defaults apply to missing keys, and to clients without CONNECT."""
 
     verbose: bool = True
     pedantic: bool = True

@@ -25,7 +25,8 @@ def user_name(session: ClientSession) -> str:
 def client_info(session: ClientSession, account: str, server: str) -> dict[str, object]:
     """Return the fields that describe a client, without those that it did not send.
 
-    They include its token, which may be enough to log in; use `public_client_info` for untrusted readers.
+    The fields include the client's token, which may be enough to log in; use `public_client_info` for untrusted
+    readers.
     """
     options = session.options
     said = {"user": user_name(session), "name": options.name, "lang": options.lang, "ver": options.version}

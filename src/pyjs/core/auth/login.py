@@ -1,8 +1,8 @@
 """Login of one session: CONNECT, the password check, and changes of users by a reload.
 
-One attempt at a time: while a thread checks a password, the input of the session waits (`await_verdict`) and
-is parsed after the result. The authentication timeout is not extended. Texts and their order follow
-nats-server 2.15: tests/conformance/scenarios/auth.
+A session makes one attempt at a time: while a thread checks a password, the input of the session waits
+(`await_verdict`) and is parsed after the result. The authentication timeout is not extended. Texts and their order
+follow nats-server 2.15: tests/conformance/scenarios/auth.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ VIOLATION = "Authorization Violation"
 FAILURE = "Authentication Failure"
 EXPIRED = "Authentication Expired", "User Authentication Expired"  # close reason, -ERR
 TOO_MANY_SUBSCRIPTIONS = "Maximum Subscriptions Exceeded", "maximum subscriptions exceeded"
-SIGNATURE_WORK = 1600  # in units of `Turn.input_left`; checking one signature takes some 0.1 ms
+SIGNATURE_WORK = 1600  # in units of `Turn.input_left`; checking a signature takes some 0.1 ms
 TYPES = {"nats": "STANDARD", "websocket": "WEBSOCKET", "in_process": "IN_PROCESS"}
 
 
@@ -76,14 +76,14 @@ class Login:
         """Return the user of a client that sends other operations before CONNECT, or None if it must not."""
         session, callouts = self._session, self._session.host.callouts
         user = self._entrance().default_user(TYPES[session.peer.kind])
-        # If a service decides about clients, it is only asked after CONNECT.
+        # A service that decides about clients is requested only after CONNECT.
         return None if callouts is not None and callouts.rules_for(session, user) is not None else user
 
     def cancel(self) -> None:
         """Cancel the running check: the session has ended."""
         if self._attempt is not None:
             self._attempt.cancel()
-            self._attempt = None  # it has a reference to this login: a cycle would outlive the session
+            self._attempt = None  # break the cycle: the attempt refers to this login
         if self._expiry is not None:
             self._expiry.cancel()
 
@@ -124,7 +124,7 @@ class Login:
         return self._entrance().claim(session.options, session.link.tls, session.nonce, kind)
 
     def _welcome(self, user: User | None) -> None:
-        """Admit the user found in the configuration file, or ask the service if it decides about clients."""
+        """Admit the user found in the configuration file, or request a decision from the service that makes them."""
         session, callouts = self._session, self._session.host.callouts
         rules = None if callouts is None else callouts.rules_for(session, user)
         if callouts is None or rules is None:
@@ -142,7 +142,7 @@ class Login:
         self._attempt = None
         if not self._session.closed_reason:
             self._session.have_verdict()
-            # A reload may have removed its proxy meanwhile.
+            # A reload may have removed the client's proxy meanwhile.
             self._finish(user if self._has_proxy() else NOT_TRUSTED)
 
     def _finish(self, user: User | ProxyFault | None) -> None:

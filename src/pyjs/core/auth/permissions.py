@@ -18,7 +18,7 @@ from pyjs.subjects.tokens import is_subset, subject_has_wildcard, subject_matche
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-FEW = 8  # a list with at most this many entries is compared one by one
+FEW = 8  # the entries of a list with at most this many are compared one by one
 
 
 class ResponsePermission(NamedTuple):
@@ -140,7 +140,7 @@ class Permissions:
     def may_subscribe(self, subject: bytes, queue: bytes) -> bool:
         """Return whether a SUB of `subject` in group `queue` (b"" for none) is allowed."""
         allowed = True
-        if not all(subject.split(b".")):  # an empty token matches no entry; refused later, as invalid
+        if not all(subject.split(b".")):  # no entry matches an empty token; refused later, as invalid
             return not self.subscribe_allow.entries
         if self.subscribe_allow.entries:
             plain, queues = _sorted(self.subscribe_allow.queues_holding(subject))

@@ -1,7 +1,7 @@
 """Reply subjects that a client may publish to because it received requests (allow_responses).
 
 A client may receive many requests, so each step is O(1): entries expire in the order in which they were
-added. Memory is limited: when the total size of the entries is too large, the oldest are dropped.
+added. Memory is limited: when the total size of the entries is too large, the oldest entries are dropped.
 Knows nothing of sessions. Source: nats.docs "Authorization", allow_responses.
 """
 

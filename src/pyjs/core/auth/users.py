@@ -41,7 +41,7 @@ class UserToken:
 
     subject: str  # its public key
     issued_at: int  # in seconds
-    issuer: str  # the key that signed it
+    issuer: str  # the key that signed the token
     signing_key: str  # the issuer, if that is not the account itself
     expires_at_ns: int  # of the monotonic clock; 0: never
     subs: int
@@ -61,10 +61,10 @@ class User:
     secret: str
     account: str = GLOBAL_ACCOUNT
     permissions: Permissions | None = None
-    nkey: bytes = b""  # the public key that verifies its signature; b"": it has a password
-    connection_types: frozenset[str] = frozenset()  # kinds of connections that it may use; empty: all
+    nkey: bytes = b""  # the public key that verifies the user's signature; b"": the user has a password
+    connection_types: frozenset[str] = frozenset()  # kinds of connections that the user may use; empty: all
     token: UserToken | None = None  # None: the user is from the configuration file
-    proxy_required: bool = False  # it must come through a trusted proxy
+    proxy_required: bool = False  # the user must connect through a trusted proxy
 
 
 ANONYMOUS = User("", "")
@@ -137,7 +137,7 @@ class CertificateUsers:
     """The users of a server that finds the user of a client by its certificate."""
 
     def __init__(self, users: list[User]) -> None:
-        from pyjs.core.auth.certificates import name_key  # imported lazily: other servers do not need it
+        from pyjs.core.auth.certificates import name_key  # imported lazily: only verify_and_map needs it
 
         self._name_key = name_key
         self._by_name = {user.name: user for user in users}
@@ -145,7 +145,7 @@ class CertificateUsers:
         self._by_key = {key: user for key, user in keys if key is not None}
 
     def find(self, tls: TlsPeer | None) -> User | None:
-        """Return the user of a checked certificate: the first of its names that is a user."""
+        """Return the user of a checked certificate: that of its first name that belongs to a user."""
         for name in () if tls is None else tls.shown.names:
             user = self._by_name.get(name) or self._by_key.get(self._name_key(name) or ())
             if user is not None:
@@ -237,7 +237,7 @@ class Authenticator:
         if claim.free:
             return claim.user is not None
         if not is_bcrypt(claim.secret):
-            from hmac import compare_digest  # imported lazily, in 2 ms: only needed for secrets
+            from hmac import compare_digest  # imported lazily, since it takes 2 ms and only secrets need it
 
             matches = compare_digest(claim.secret.encode(), claim.given.encode(errors="replace"))
             if matches and claim.user is not None:
@@ -266,6 +266,6 @@ class Authenticator:
             len(part).to_bytes(8, "little") + part
             for part in (text.encode(errors="replace") for text in (name, claim.secret, claim.given))
         )
-        from hashlib import blake2b  # imported lazily, in 2 ms: only needed for bcrypt
+        from hashlib import blake2b  # imported lazily, since it takes 2 ms and only bcrypt needs it
 
         return blake2b(pair, key=self._hash_key, digest_size=32).digest()

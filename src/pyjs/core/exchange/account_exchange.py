@@ -1,7 +1,7 @@
 """The active imports of one account, which can change while clients are connected.
 
 `apply` replaces the imports and subject mappings of an account; it may be called for any account between two
-turns. A removed import delivers nothing more.
+turns. A removed import delivers no more messages.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyjs.core.account import Account
     from pyjs.core.host import Host
 
-MEASURED_MAX = 65536  # measured requests watched for clients that stop waiting; others end by threshold
+MEASURED_MAX = 65536  # measured requests that end when their client stops waiting; others end by threshold
 
 
 class AccountExchange:
@@ -68,7 +68,7 @@ class AccountExchange:
                 calls.lose(token)
 
     def set_services(self, host: Host, wanted: list[tuple[ServiceImport, Account, ServiceExport]]) -> None:
-        """Replace the service imports; unchanged ones keep their requests that wait for responses."""
+        """Replace the service imports; requests through unchanged imports continue to wait for responses."""
         keys = [(each, export) for each, _, export in wanted]
         kept = {key: self._services.pop(key) for key in keys if key in self._services}
         for sink, sub in self._services.values():
@@ -111,7 +111,7 @@ class AccountExchange:
         return sink, sub
 
     def set_streams(self, wanted: list[tuple[StreamImport, Account]]) -> None:
-        """Replace the stream imports; unchanged ones are kept."""
+        """Replace the stream imports; unchanged imports are not interrupted."""
         self._streams.apply(self.account, wanted)
 
 

@@ -1,8 +1,8 @@
 """A message forwarded to another account, with another subject, reply or Nats-Request-Info header.
 
-Only the server sets that header: one sent by a client is removed, so that a service can trust it.
+Only the server sets that header. Such a header from a client is removed, so that a service can trust it.
 
-Compiled: every message across accounts passes here (benchmarks/: request/reply across a service import).
+Compiled: runs for every message across accounts (benchmarks/: request/reply across a service import).
 """
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc

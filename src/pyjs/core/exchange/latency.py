@@ -1,8 +1,7 @@
-"""Latency samples of services: how long a request took, published in the account of the service.
+"""Latency samples of services: the durations of requests, published in the account of the service.
 
-A request is measured at random, or because one of its headers asks for tracing. Its sample is sent with the
-first response; without a response, the sample states the reason. Not compiled, since few requests are
-measured.
+A request is measured at random, or because it has a tracing header. Its sample is sent with the first response;
+without a response, the sample states the reason. Not compiled, since few requests are measured.
 
 Source: nats.docs "Service Latency"; behaviour of nats-server 2.15.1
 (tests/conformance/test_account_exchange.py).
@@ -40,7 +39,7 @@ class Tracked:
     """A measured request."""
 
     requestor: ClientSession | None
-    headers: dict[str, list[str]]  # the headers that asked for the measurement
+    headers: dict[str, list[str]]  # the tracing headers that caused the measurement
     share: bool
     started_at_ns: int
     done: bool = False
@@ -143,7 +142,7 @@ def parse_headers(block: bytes) -> dict[str, list[str]]:
 
 
 def asking_headers(block: bytes) -> dict[str, list[str]] | None:
-    """Return the tracing headers that ask for a sample; None if there are none, or they forbid it."""
+    """Return the tracing headers that request a sample; None if there are none, or they forbid a sample."""
     fields = parse_headers(block)
     if fields.get("Uber-Trace-Id"):
         return _of_uber(fields)

@@ -6,10 +6,10 @@ cdef enum:
     TOKEN_SIZE_MAX = 64
 
 cdef struct Pending:
-    Pending* newer              # neighbours in the list of its import
+    Pending* newer              # neighbours in the list of the import
     Pending* older
-    PyObject* table             # the Responses object that contains it; borrowed
-    PyObject* calls             # ServiceCalls of its import, borrowed
+    PyObject* table             # the Responses object that has this entry; borrowed
+    PyObject* calls             # ServiceCalls of the import, borrowed
     PyObject* account           # Account that gets the response, borrowed
     PyObject* tracked           # latency.Tracked, an owned reference; NULL: not measured
     int64_t at_ns               # time of the request, or of the last response if there are several
@@ -17,7 +17,7 @@ cdef struct Pending:
     uint32_t reply_len
     uint32_t busy               # deliveries in progress
     bint removed                # to be freed at the end of the last delivery
-    bint answered               # a response has come
+    bint answered               # a response has arrived
     char token[TOKEN_SIZE_MAX]  # the subject of the response
     char reply[1]               # the subject on which the client waits; reply_len bytes
 
@@ -31,6 +31,6 @@ cdef class PendingList:
     cdef void link(self, Pending* p) noexcept nogil             # as the newest
     cdef void unlink(self, Pending* p) noexcept nogil
     cdef void release(self, Pending* p) noexcept nogil    # unlink and free; if it is busy, `forget` frees it later
-    cdef void forget(self, Pending* p) noexcept nogil           # free a released entry if it is not busy any more
+    cdef void forget(self, Pending* p) noexcept nogil           # free a released entry if it is no longer busy
 
 cdef void pending_free(Pending* p) noexcept nogil

@@ -1,14 +1,14 @@
 """Responses across accounts.
 
-A service import gives each request its own reply subject, `_R_.<account>.<token>`, and the service answers
-there. Responses subscribes to these subjects in the account of the service and forwards the answer to the
-client's reply subject in the client's account. A token is 20 random characters, and clients cannot use such
-reply subjects in their own requests, so no one else can answer. A token is valid for one response, or for
-several if the export says so, and at most for the export's threshold. A response that itself has a reply
-subject is a request in the opposite direction.
+A service import gives each request its own reply subject, `_R_.<account>.<token>`, to which the service answers.
+Responses subscribes to these subjects in the account of the service and forwards the answer to the client's reply
+subject in the client's account. A token is 20 random characters, and clients cannot use such reply subjects in their
+own requests, so no other client can answer. A token is valid for one response, or for several if the export allows
+it, and at most for the export's threshold. A response that itself has a reply subject is a request in the opposite
+direction.
 
-Source: nats.docs "Accounts"; nats-server 2.15.1 (tests/conformance/scenarios/exchange). Compiled: every response
-across accounts passes here (benchmarks/: request/reply across a service import).
+Source: nats.docs "Accounts"; nats-server 2.15.1 (tests/conformance/scenarios/exchange). Compiled: runs for every
+response across accounts (benchmarks/: request/reply across a service import).
 """
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
@@ -27,7 +27,7 @@ from pyjs.wire.ops cimport Msg
 cdef enum:
     RANDOM_SIZE = 20            # characters of a token: 119 bits
     POOL_SIZE = 5120            # random bytes fetched from the Rng at once
-    PENDING_MAX = 262144        # of one import; beyond it, each new request ends the oldest one
+    PENDING_MAX = 262144        # of one import; beyond this, each new request ends the oldest request
     EXPIRED_MAX = 1000          # requests ended in one turn
     ACK_SIZE = 8
 cdef const char* ACK = b"$JS.ACK."
@@ -35,7 +35,7 @@ cdef const char* DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 
 
 cdef bint may_hop(Msg* m, void* export) noexcept nogil:
-    """Return whether a message may pass an export: it has not passed it before, nor HOPS_MAX others."""
+    """Return whether a message may pass an export: it has passed neither this one nor HOPS_MAX others."""
     cdef Hop* hop = <Hop*> m.via
     if hop != NULL and hop.depth >= HOPS_MAX:
         return False
@@ -55,7 +55,7 @@ cdef void hop_on(Hop* hop, Msg* m, void* export, bint share) noexcept nogil:
 
 
 cdef bint is_ack(const char* reply, uint32_t n) noexcept nogil:
-    """Return whether a reply subject is an ack subject, which is kept unchanged."""
+    """Return whether a reply subject is an ack subject, which is not changed."""
     return n >= ACK_SIZE and memcmp(reply, ACK, ACK_SIZE) == 0
 
 

@@ -21,8 +21,8 @@ cdef class ServiceSink(Sink):
     cdef const char* own_text
     cdef uint32_t own_len
     cdef object extend    # callable(text, importer, add_server) -> text, for a request that passed another import
-    cdef Rewrite rewrite                # None: `to`, or the subject stays the same
-    cdef bytes to                       # b"": the subject stays the same
+    cdef Rewrite rewrite                # None: `to`, or the subject does not change
+    cdef bytes to                       # b"": the subject does not change
     cdef const char* text               # of `to`; NULL: b""
     cdef uint32_t text_len
     cdef bint share

@@ -1,11 +1,11 @@
 """A service import: messages to its local subject become requests in the exporting account.
 
-In the exporting account, the request gets the subject of the service, a reply subject that leads back (see
+In the exporting account, the request gets the subject of the service, a reply subject for responses (see
 responses), and the header Nats-Request-Info, which identifies the client. If there is no receiver, the client
 gets status 503, as it would without an import.
 
-Source: nats.docs "Accounts"; nats-server 2.15.1 (tests/conformance/scenarios/exchange). Compiled: every request
-across accounts passes here (benchmarks/: request/reply across a service import).
+Source: nats.docs "Accounts"; nats-server 2.15.1 (tests/conformance/scenarios/exchange). Compiled: runs for every
+request across accounts (benchmarks/: request/reply across a service import).
 """
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -145,7 +145,7 @@ cdef class ServiceSink(Sink):
         return receivers
 
     cdef int publish_traced(self, Msg* m, Msg* sent) noexcept nogil:
-        """Publish a traced message like Account.publish; if the account allows no traces, the trace ends here."""
+        """Like Account.publish, for a traced message; end the trace if the exporting account does not allow it."""
         with gil:
             try:
                 self.trace.imported(self.exporter.name, m.subject[:m.subject_len], sent.subject[:sent.subject_len])

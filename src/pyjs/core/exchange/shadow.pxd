@@ -9,8 +9,8 @@ from pyjs.wire.ops cimport Msg
 
 cdef class Shadow(Sink):
     cdef Subscription real              # the subscription in the importing account
-    cdef Rewrite rewrite                # None: `local`, or the subject stays the same
-    cdef bytes local                    # b"": the subject stays the same
+    cdef Rewrite rewrite                # None: `local`, or the subject does not change
+    cdef bytes local                    # b"": the subject does not change
     cdef const char* text               # of `local`; NULL: b""
     cdef uint32_t text_len
     cdef str importer                   # the name of the importing account

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 class Source:
     """One stream import, prepared for new subscriptions."""
 
-    account: Account  # the exporting one
+    account: Account  # the exporting account
     subject: bytes
     pattern: bytes  # the local subject, with wildcards
-    forward: Rewrite | None  # transforms subjects of the exporting account to subjects here
+    forward: Rewrite | None  # transforms subjects of the exporting account to local subjects
     backward: Rewrite | None
     local: bytes  # literal subject for all messages in this account; b"": none
     allow_trace: bool
@@ -64,7 +64,7 @@ class Source:
 
 
 def narrowed(subject: bytes, pattern: bytes) -> bytes:
-    """Return the subject that matches what both of two overlapping subjects match."""
+    """Return the intersection of two overlapping subjects, as a subject."""
     ours, theirs = subject.split(b"."), pattern.split(b".")
     common: list[bytes] = []
     for at, token in enumerate(ours):
@@ -85,7 +85,7 @@ class StreamImports:
         self._shadows: dict[int, list[tuple[Source, Subscription]]] = {}  # by id of the subscription
 
     def apply(self, account: Account, wanted: list[tuple[StreamImport, Account]]) -> None:
-        """Replace the imports of `account` and apply them to its current subscriptions; unchanged imports stay."""
+        """Replace the imports of `account`, except unchanged ones, and apply them to its current subscriptions."""
         present = {each for each, _ in wanted}
         removed = {source for each, source in self._sources.items() if each not in present}
         self._sources = {each: source for each, source in self._sources.items() if each in present}

@@ -1,7 +1,7 @@
 """The delivery of a traced message, subscription by subscription.
 
 Prebuilt routes leave out subscriptions whose deny list refuses the message, but a trace names them. So a
-traced message does not use a route: traces are rare, and routes stay fast for all other messages. The members
+traced message does not use a route: traces are rare, and routes remain fast for all other messages. The members
 of queue groups are chosen as in Account.deliver_group.
 
 Compiled because receivers need a Msg; benchmarks/ measures only the untraced publish.

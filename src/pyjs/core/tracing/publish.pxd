@@ -1,4 +1,4 @@
-"""One publish whose headers ask for a trace."""
+"""One publish whose headers request a trace."""
 from pyjs.core.account cimport Account
 from pyjs.core.sink cimport Turn
 from pyjs.wire.ops cimport Msg
@@ -8,9 +8,9 @@ cdef class TracedPublish:
     cdef object session
     cdef Msg sent               # the message, perhaps with other headers
     cdef bytes body, tail       # of `sent`, if it has other headers
-    cdef object trace           # None: it is not traced
+    cdef object trace           # None: the message is not traced
 
-    cdef bint begin(self, Msg* m) noexcept          # False: the message goes nowhere
+    cdef bint begin(self, Msg* m) noexcept          # False: the message must not be delivered
     cdef int deliver(self, Account account) noexcept
     cdef void end(self) noexcept
     cdef void failed(self, object error) noexcept

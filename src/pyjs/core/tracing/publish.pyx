@@ -1,6 +1,6 @@
-"""One publish whose headers ask for a trace: the decision, the delivery, the trace itself.
+"""One publish whose headers request a trace: the decision, the delivery, the trace itself.
 
-The session calls `begin`; then it checks permissions, whose result goes to `Turn.trace`; then it calls
+The session calls `begin`; then it checks permissions and stores the result in `Turn.trace`; then it calls
 `deliver` and `end`. An unexpected error is logged; the message or its trace is then lost.
 
 Compiled because it needs a Msg; benchmarks/ measures only the untraced publish.
@@ -24,7 +24,7 @@ cdef class TracedPublish:
         self.turn = turn
 
     cdef bint begin(self, Msg* m) noexcept:
-        from pyjs.core.tracing.trace import decide  # imported lazily, in 2 ms: few messages ask for a trace
+        from pyjs.core.tracing.trace import decide  # imported lazily, since it takes 2 ms and few messages need it
 
         self.turn.extra_work += TRACE_WORK
         self.sent = m[0]

@@ -15,17 +15,15 @@ from dataclasses import dataclass, field
 DEST = "Nats-Trace-Dest"
 ONLY = "Nats-Trace-Only"
 HOP = "Nats-Trace-Hop"  # the path of a message through servers
-ORIGIN_ACCOUNT = "Nats-Trace-Origin-Account"  # between servers: the publisher's account, if another one
-DISABLED = (
-    "trace disabled"  # a destination that is not a subject: a server on the way here decided against a trace
-)
+ORIGIN_ACCOUNT = "Nats-Trace-Origin-Account"  # between servers: the publisher's account, if it differs
+DISABLED = "trace disabled"  # a destination that is not a subject: an earlier server decided against a trace
 FIRST_LINE = b"NATS/1.0\r\n"
 SAMPLED = re.compile(r"[+-]?[0-9a-f]{1,2}", re.IGNORECASE | re.ASCII)
 
 
 @dataclass(slots=True)
 class TraceRequest:
-    """The headers of a message that asks for a trace."""
+    """The headers of a message that request a trace."""
 
     headers: dict[str, list[str]] = field(default_factory=dict)
     external: bool = False  # requested only by `traceparent`; the account sets the destination
@@ -41,7 +39,7 @@ class TraceRequest:
 
 
 def read_request(block: bytes) -> TraceRequest | None:
-    """Return the request in a header block, or None if it asks for no trace."""
+    """Return the request in a header block, or None if it requests no trace."""
     if not block.startswith(FIRST_LINE):
         return None
     request = TraceRequest()
@@ -80,7 +78,7 @@ def _is_sampled(parent: str) -> bool:
 
 
 def with_hop(block: bytes, hop: str, origin: str = "") -> bytes:
-    """Return a header block for another server; `origin` is the publisher's account, if it is another one."""
+    """Return a header block for another server; `origin` is the publisher's account, if that is another account."""
     kept = [line for line in block[:-4].split(b"\r\n") if not line.startswith(HOP.encode() + b":")]
     added = [f"{ORIGIN_ACCOUNT}: {origin}".encode()] if origin else []
     return b"\r\n".join([*kept, *added, f"{HOP}: {hop}".encode(), b"", b""])

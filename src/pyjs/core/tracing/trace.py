@@ -1,4 +1,4 @@
-"""The trace of one message: the events that happened to it in this server.
+"""The trace of one message: its events in this server.
 
 The events are arrival, delivery to each subscription, storage in a stream, a service of the server. The trace
 is published when the message has been delivered, or when the stream has written it. Knows nothing of JSON or
@@ -54,10 +54,10 @@ class Trace:
         self.account = account  # the account in which the trace is published
         self.ingress = account  # the account in which the message arrived
         self.dest = dest.encode()
-        self.only = request.only  # deliver and store nothing
+        self.only = request.only  # neither deliver nor store the message
         self.encoding = request.first("Accept-Encoding")
         self.headers = request.headers
-        self.hop = ""  # the hop of this server; "": the publisher is connected here
+        self.hop = ""  # the hop of this server; "": the publisher is connected to this server
         self.hops = 0  # number of servers that the message was sent on to
         self.size = size
         self.stream: dict[str, object] | None = None  # the event of the stream that stores the message
@@ -83,7 +83,7 @@ class Trace:
         self.events[0]["error"] = error
 
     def egress(self, session: ClientSession, sub: Subscription, error: str = "") -> None:
-        """Record the delivery to a client's subscription, or (with `error`) the reason why it was not delivered."""
+        """Record the delivery to a client's subscription or, with `error`, the reason why there was none."""
         fields: dict[str, object] = {"kind": CLIENT, "cid": session.cid, **_named(session)}
         if session.account is not self.ingress:
             fields["acc"] = session.account.name
@@ -102,7 +102,7 @@ class Trace:
         self._add("si", acc=account, **{"from": _text(subject)}, to=_text(to))
 
     def exported(self, account: str, to: bytes) -> None:
-        """Record that the message was forwarded to an account that imports a stream of this one."""
+        """Record that the message was forwarded to an account that imports a stream of this account."""
         self._add("se", acc=account, to=_text(to))
 
     def enter_stream(self, name: str) -> None:
@@ -139,7 +139,7 @@ class Decision:
     """The decision about a message with trace headers."""
 
     trace: Trace | None = None
-    dropped: bool = False  # it is not delivered
+    dropped: bool = False  # the message is not delivered
     headers: bytes = b""  # replaces its header block, unless b""
 
 
@@ -175,7 +175,7 @@ def decide(session: ClientSession, subject: bytes, block: bytes, size: int) -> D
 
 
 def decide_routed(host: Host, account: Account, block: bytes, size: int) -> Decision:
-    """Decide whether a message from another server is traced here; permissions were checked by that server."""
+    """Decide whether to trace a message from another server, which has checked the permissions."""
     request = read_request(block)
     if request is None:
         return Decision()
@@ -189,7 +189,7 @@ def decide_routed(host: Host, account: Account, block: bytes, size: int) -> Deci
             return Decision()
         dest = publisher.trace_dest.dest
     if not is_valid_literal(dest.encode()):
-        return Decision(dropped=request.only)  # the other server has logged the error, and sent it unchanged
+        return Decision(dropped=request.only)  # the other server has logged the error
     trace = Trace(host, publisher, request, dest, size)
     trace.ingress = account
     trace.hop = request.first(HOP)

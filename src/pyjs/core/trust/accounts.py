@@ -3,7 +3,7 @@
 An account is usable once its token was fetched and verified: an operator key must have signed it, and its
 claims must be valid. A new token of a known account is applied to its connected clients. Fetching and
 decoding run in a thread (AccountFetch); several logins that need the same account share a fetch. The number
-of fetches is bounded, and a queued fetch is skipped if no login waits for it any more. Otherwise clients with
+of fetches is bounded, and a queued fetch is skipped if no login waits for it. Otherwise clients with
 tokens of unknown accounts would fill the queue of a slow account server.
 
 Source: behaviour of nats-server 2.15.1, tests/conformance/test_jwt_claims.py.
@@ -67,7 +67,7 @@ class TrustedAccount:
     is_expired: bool = False
     updated_ns: int = 0
     timer: Timer | None = None  # of the expiry
-    exporters: tuple[str, ...] = ()  # the accounts that it imports from
+    exporters: tuple[str, ...] = ()  # the accounts from which this account imports
     gathering: Gathering | None = None  # the running fetch of the exporters
     is_gathered: bool = True
     waiting: list[Known] = field(default_factory=list)  # callbacks for the end of `gathering`
@@ -92,10 +92,10 @@ class AccountFetch(Job):
         self._name = name
         self._now_s = trust.now_s
         self._token: AccountToken | None = None
-        self.wanted = True  # False: no login waits any more, so `run` does nothing if it has not begun
+        self.wanted = True  # False: no login waits, so `run` does nothing if it has not begun
 
     def run(self) -> None:
-        """Fetch and decode the token; `finish` gets an error."""
+        """Fetch and decode the token; an error is passed to `finish`."""
         if not self.wanted:
             raise ResolverFault("nobody waits for it any more")
         self._token = account_token(self.resolver.fetch(self._name), self._now_s)
@@ -135,7 +135,7 @@ class TrustedAccounts:
         self.pinned_failures = 0  # logins to accounts that are not pinned
         # The callbacks for each account that is being fetched, and the time limit.
         self._waiting: dict[str, tuple[list[Known], Timer]] = {}
-        self._fetches: dict[str, AccountFetch] = {}  # of logins, until `finish`; abandoned ones too
+        self._fetches: dict[str, AccountFetch] = {}  # for logins, until `finish`, even if abandoned
         self._exchanges = TokenExchanges(host)
 
     def log_in(
@@ -157,7 +157,7 @@ class TrustedAccounts:
         return not pinned or name in pinned or name == self.options.system_account
 
     def find(self, name: str, then: Known) -> None:
-        """Do the same as `fetch`, but before calling `then`, also try to fetch the accounts it imports from."""
+        """Like `fetch`, but also try to fetch the accounts that the account imports from, before calling `then`."""
         self.fetch(name, lambda account: self._gather_for(account, then))
 
     def _gather_for(self, account: TrustedAccount | None, then: Known) -> None:
@@ -218,7 +218,7 @@ class TrustedAccounts:
             self._host.turn_state.jobs.append(self._fetches[name])
 
     def _give_up(self, name: str) -> None:
-        """Refuse the logins that wait for a slow fetch; its result, when it comes, is used for later logins."""
+        """Refuse the logins that wait for a slow fetch; its result is used for later logins."""
         self._host.log.warn("Account fetch failed: fetching jwt timed out")
         self._fetches[name].wanted = False
         for then in self._waiting.pop(name)[0]:
@@ -281,7 +281,7 @@ class TrustedAccounts:
             return None
 
     def start(self) -> None:
-        """Load the system account. If the resolver does not have it yet, accept users signed with its own key.
+        """Load the system account. If the resolver does not have it yet, accept users signed with the account's key.
 
         Raises:
             TokenFault: the account is missing, and the resolver is the configuration itself (MEMORY).
@@ -351,7 +351,7 @@ class TrustedAccounts:
         return account
 
     def _keys_of(self, claims: AccountClaims) -> dict[str, UserScope | None]:
-        """Return the keys that may sign users: those in the claims, and its own key unless the operator is strict."""
+        """Return the keys that may sign users: those in the claims, and, if the operator allows it, the account's."""
         keys = dict(claims.signing_keys)
         issuer = claims.head.issuer
         strict = any(
@@ -380,7 +380,7 @@ class TrustedAccounts:
             session.close(*why)
 
     def disable(self, name: str, why: tuple[str, str] = EXPIRED) -> None:
-        """Close the clients of an account whose token was removed, and refuse new ones."""
+        """Close the clients of an account whose token was removed, and refuse new clients."""
         account = self.accounts.get(name)
         if account is None:
             return

@@ -57,13 +57,13 @@ class Rules:
     """The service that decides about a client."""
 
     account: str  # of the service
-    issuer: str  # the subject of the requests' claims; without operators, it also signs the users
+    issuer: str  # the subject of the requests' claims; without operators, also the signer of the users
     xkey: str
     trusted: TrustedAccount | None  # in operator mode: the account of the service
 
 
 class Callouts:
-    """Asks the service, one request for each login."""
+    """Sends the service one request for each login."""
 
     def __init__(self, host: Host, key: KeyPair, xkey: CurveKeyPair, options: CalloutOptions | None) -> None:
         self.host = host
@@ -97,7 +97,7 @@ class Callouts:
         return Rules(account.name, account.name, external.xkey, account)
 
     def guarded(self, user: User) -> User:
-        """Return `user`; one that belongs to the account of the service gets no permission to publish requests."""
+        """Return `user`, without the permission to publish requests if it belongs to the account of the service."""
         trusted = None if self.trust is None else self.trust.accounts.get(user.account)
         if trusted is not None:
             is_service = bool(trusted.claims.authorization.users)
@@ -110,7 +110,7 @@ class Callouts:
 
     # -- requests ------------------------------------------------------------------------------------------------
     def ask(self, session: ClientSession, rules: Rules, user: User | None, decided: Decided) -> Callout:
-        """Return the request about a client; `user` is the user that the configuration alone would give it."""
+        """Return the request about a client; `user` is the client's user according to the configuration alone."""
         return Callout(self, session, rules, None if user is None else user.token, decided)
 
 
@@ -130,7 +130,7 @@ class Callout:
         self._rules = rules
         self._decided = decided
         self.cancelled = False
-        self._token = token  # the user's token, if its account admitted it
+        self._token = token  # the user's token, if the account accepted it
         self._user = KeyPair(callouts.host.rng.randbytes(32), USER).public  # the answer must be for this user
         self._timer: Timer | None = None
         self._subscription: Subscription | None = None

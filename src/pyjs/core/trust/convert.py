@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyjs.claims.exchange import Export, Import, MappedTo
     from pyjs.claims.user import PermissionLists
 
-TIER = "R1"  # streams with one replica; there are no others
+TIER = "R1"  # the tier of streams with one replica, the only tier that is used
 RESPONSES_MAX, RESPONSES_NS = 1, 120 * NS_PER_S  # used where the claims have 0
 INT32_MAX = (1 << 31) - 1
 
@@ -58,7 +58,7 @@ class AccountToken:
 
 
 def account_token(text: str, now_s: int) -> AccountToken:
-    """Decode and check the token of an account. Takes half a millisecond, plus as much for each activation in it.
+    """Decode and check the token of an account. Takes half a millisecond, and as much for each activation in it.
 
     Raises:
         TokenFault: the token is not that of an account.
@@ -77,7 +77,7 @@ def permissions_of(lists: PermissionLists) -> Permissions | None:
         most, lifetime_ns = lists.responses
         responses = ResponsePermission(most or RESPONSES_MAX, lifetime_ns or RESPONSES_NS)
     return Permissions(
-        # A user that may answer requests may publish nothing else, unless it is listed.
+        # A user that may answer requests may not publish to other subjects, unless they are listed.
         publish_allow=lists.publish_allow or (None if responses is None else ()),
         publish_deny=lists.publish_deny,
         subscribe_allow=lists.subscribe_allow or None,

@@ -2,7 +2,7 @@
 
 A file is written under another name, synced and renamed, so that it is either complete or absent. A file
 without a token of its account is reported in the log and not used. A cache has a maximum number of files,
-beyond which the least recently used one is removed; it may also have a time after which an unused file is
+beyond which the least recently used file is removed; it may also have a time after which an unused file is
 removed.
 
 Called by one thread at a time. Knows nothing of its callers.
@@ -85,7 +85,7 @@ class TokenDirectory:
         return found
 
     def load(self, name: str) -> str | None:
-        """Return the token of an account, or None if it has none."""
+        """Return the token of an account, or None if there is none."""
         if public_key(name, ACCOUNT) is None:
             return None
         self.drop_unused()

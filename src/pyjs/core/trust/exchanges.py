@@ -4,7 +4,7 @@ A changed account is checked, and so are the accounts that import from it. An im
 exporting account is missing, has no effect until one of the two accounts changes, as in nats-server. An import ends
 when its activation expires.
 
-Checks run at once up to a limit of work; the rest continues in later turns.
+Checks run at once up to a limit of work, and continue in later turns.
 
 Source: nats-server 2.15.1, tests/conformance/test_jwt_exchange.py.
 """

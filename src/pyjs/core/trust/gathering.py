@@ -1,6 +1,6 @@
 """The fetch of all accounts that one account imports from, directly or through others.
 
-A client is admitted only after that, so that its first message finds the imports of its account. The number
+A client is admitted only after the fetch, so that its first message finds the imports of its account. The number
 of accounts is bounded. If an account cannot be fetched, the imports from it have no effect.
 """
 
@@ -24,7 +24,7 @@ class Gathering:
         self._seen = {account.name}
         self._found = [account]  # accounts whose exporters must still be fetched
         self._num_open = 0  # running fetches
-        self._is_busy = False  # `_go_on` is running: it must not be entered again
+        self._is_busy = False  # `_go_on` is running, and must not be called again
         self._done = done
 
     def begin(self) -> None:

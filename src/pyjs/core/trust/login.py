@@ -58,7 +58,7 @@ class TokenCheck(Job):
         signature: str,
         done: Callable[[TokenCheck], None],
     ) -> None:
-        self._texts = texts  # candidates: the first one that is a user's token counts
+        self._texts = texts  # candidates: the first user's token among them counts
         self._nonce = nonce
         self._signature = signature
         self._done = done
@@ -117,7 +117,7 @@ class TokenLogin:
         self.cancelled = True
         if self.check is not None:
             self.check.cancelled = True
-            self.check = None  # the check has a reference to this login: a cycle would outlive it
+            self.check = None  # break the cycle: the check refers to this login
         if self.callout is not None:
             self.callout.cancel()
             self.callout = None
@@ -215,7 +215,7 @@ def granted(claims: UserClaims, account: TrustedAccount) -> Grant:
     """Return the permissions and limits of a user, from its claims or from the role of the key that signed them.
 
     Raises:
-            Refused: the key may not sign users of the account, or not this user.
+        Refused: the key may not sign users of the account, or not this user.
     """
     if not account.knows(claims.head.issuer):
         raise Refused("User JWT issuer is not known")

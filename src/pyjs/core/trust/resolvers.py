@@ -34,7 +34,7 @@ class Resolver(ABC):
         """Return the token of an account.
 
         Raises:
-                ResolverFault: the resolver has no token for the account.
+            ResolverFault: the resolver has no token for the account.
         """
 
 

@@ -1,8 +1,8 @@
 """$JS.API.PYJS.BULK.*: ranges of a stream as raw records, for programs that read all of it.
 
 An extension of pyjs-server: nats-server does not answer these subjects. A stream serves bulk reads if it allows
-direct gets, which reveal the same. Each request does a bounded amount of work and leaves no state: the reader asks
-again for the next range. docs/bulk-read.md specifies both requests and the chunks, with an example.
+direct gets, which reveal the same data. Each request does a bounded amount of work and leaves no state: the reader
+asks again for the next range. docs/bulk-read.md specifies both requests and the chunks, with an example.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _size(given: dict[str, Any], name: str, default: int, low: int, high: int) -
 
 
 def _fitting(size: int, room: int) -> int:
-    """Return the number of bytes to send; `room` is how many more may queue before the client counts as slow."""
+    """Return the number of bytes to send; `room` bytes may still queue before the client counts as slow."""
     return min(size, room // 2) if room // 2 >= CHUNK_MIN else 0
 
 

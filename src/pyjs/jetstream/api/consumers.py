@@ -98,7 +98,7 @@ def names(call: ApiCall) -> JsonDict | Steps:
 
 
 def _when_current(call: ApiCall, report: Callable[[], JsonDict]) -> JsonDict | Steps:
-    """Return a report; of a replicated stream when this server has all that was committed before the request."""
+    """Return a report; for a replicated stream, first apply all entries committed before the request."""
     if not call.is_replicated:
         return report()
 
@@ -117,7 +117,7 @@ def list_consumers(call: ApiCall) -> Steps:
     everyone = call.stream().consumers
     for name in found[offset : offset + LIST_PAGE]:
         consumer = everyone.get(name)
-        if isinstance(consumer, Consumer):  # else it was deleted between two steps
+        if isinstance(consumer, Consumer):  # otherwise it was deleted between two steps
             page.append(_report(call, consumer, listed=True))
         if len(page) % LIST_STEP == 0:
             yield None
@@ -187,7 +187,7 @@ def reset(call: ApiCall) -> MaybeSteps:
 
 
 def _report(call: ApiCall, consumer: Consumer, *, listed: bool = False) -> JsonDict:
-    """Return the info of a consumer, in a cluster with its `cluster`."""
+    """Return the info of a consumer; in a cluster it has the field `cluster`."""
     js = call.js
     cluster = None if js.shared.member is None else js.shared.member.reports.consumer(js, consumer)
     return consumer_info(consumer, js.shared.clock.now_ns(), listed=listed, cluster=cluster)

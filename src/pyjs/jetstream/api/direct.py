@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 MULTI_SUBJECTS_MAX = 1024
 BATCH_MAX = 100_000  # messages of one batch
 NOT_NOW = "500 Insufficient Resources"  # not 503, which clients read as "no responders"
-REPLY_BYTES_MAX = 64 * 1024 * 1024  # of one batch, if the request sets no limit
+REPLY_BYTES_MAX = 64 * 1024 * 1024  # of one batch, unless the request sets a limit
 STEP_SIZE = 256 * 1024  # bytes sent in one step; each message also costs MESSAGE_COST
-MESSAGE_COST = 1500  # in bytes: the work of a message, five microseconds
-# Each of these fields selects a message or a first message.
+MESSAGE_COST = 1500  # in bytes: a message costs as much time as sending these, five microseconds
+# Each of these fields selects one message, or the first message of a batch.
 MESSAGE_FIELDS = ("seq", "last_by_subj", "next_by_subj", "multi_last", "start_time")
 
 

@@ -48,7 +48,7 @@ class DirectSubscriptions:
 
     def close(self) -> None:
         """Remove the subscriptions."""
-        subscriptions, self._subscriptions = self._subscriptions, []  # their sinks hold this object: a cycle
+        subscriptions, self._subscriptions = self._subscriptions, []  # break the cycle: sinks hold self
         for subscription in subscriptions:
             self._account.unsubscribe(subscription)
 
@@ -59,7 +59,7 @@ class DirectSubscriptions:
         return self._answer(request, self._loaded().get_last)
 
     def _answer(self, request: Request, get: Get) -> Iterator[Step] | None:
-        """Answer a request; in steps if it must wait for earlier work, or if one turn is too short."""
+        """Answer a request, in steps if it must wait for earlier work or if one turn is too short."""
         replicated = self._js.shared.replicated
         is_settled = replicated is None or replicated.is_settled(self._stream)
         if not is_settled or self._js.gates.is_busy(self._stream.name):
@@ -72,7 +72,7 @@ class DirectSubscriptions:
         return None if steps is None else self._in_order(request, lambda _: steps)
 
     def _in_order(self, request: Request, get: Get) -> Iterator[Step]:
-        """Answer a request after earlier work on its stream, and after entries that were acknowledged before."""
+        """Answer a request after earlier work on its stream and after the entries acknowledged before it."""
         gates, name = self._js.gates, self._stream.name
         yield from gates.enter(name, alone=False)
         try:

@@ -2,8 +2,8 @@
 
 Each module of this package lists its endpoints in ENDPOINTS; router.py finds them by subject and adds the envelope. A
 handler returns the fields of the response after `type`, raises ApiError to refuse, or returns None for no answer. A
-handler whose work may not fit into one turn is a generator: it yields when the turn is used up, and returns the same.
-Later requests for the same stream wait until it is done.
+handler whose work may not fit into one turn is a generator: it yields when the turn is used up, and returns the same
+values. Later requests for the same stream wait until it is done.
 
 Source: nats.docs "JetStream wire API Reference"; empty-body rules probed on nats-server 2.15.1.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.stream.stream import Stream
 
 TYPE_PREFIX = "io.nats.jetstream.api.v1."
-HEADERS = "headers"  # a handler may return a header block for the answer under this name, beside the fields
+HEADERS = "headers"  # key under which a handler may return a header block, in addition to the fields
 JsonDict: TypeAlias = "dict[str, Any]"
 Steps: TypeAlias = "Generator[Step, None, JsonDict]"
 MaybeSteps: TypeAlias = "Generator[Step, None, JsonDict | None]"  # None: no answer
@@ -53,7 +53,7 @@ class ApiCall:
         """Return the stream of the first argument.
 
         Raises:
-            ApiError: 10059, there is no such stream; 10194 or 10195, the stream or a consumer of it is offline.
+            ApiError: 10059, there is no such stream; 10194 or 10195, the stream or one of its consumers is offline.
         """
         offline = self.js.offline.get(self.args[0])
         if offline is not None and offline.consumer == self.args[-1] and len(self.args) > 1:
@@ -61,7 +61,7 @@ class ApiCall:
         return self.js.stream(self.args[0])
 
     def current_stream(self) -> Generator[Step, None, Stream]:
-        """Return the stream of the first argument; a replicated one when it has all that was committed before.
+        """Return the stream of the first argument; a replicated stream first applies all entries committed before.
 
         Raises:
             ApiError: as `stream`; 10008, this server may not lead the stream any more.
@@ -106,7 +106,7 @@ class ApiCall:
 
 
 class Counted(Enum):
-    """The requests that count in `api.total` and are audited."""
+    """Which answers of an endpoint count in `api.total` and are audited."""
 
     ALL = 1
     ERRORS = 2
@@ -125,7 +125,7 @@ class Endpoint:
     # If set, the answer waits until the change is durable; after a failed sync it is this error.
     unsynced: ErrorCode | None = None
     type_prefix: str = TYPE_PREFIX  # of the response's `type`
-    response: str = ""  # the rest of `type`; by default made of the words: "stream_info_response"
+    response: str = ""  # the rest of `type`; by default derived from the words: "stream_info_response"
     counted: Counted = Counted.ALL
     changes: bool = True  # whether the handler has exclusive access to the stream between two steps
     # Other consumers of the stream may change meanwhile; the handler checks for that.

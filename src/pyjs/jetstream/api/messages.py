@@ -44,7 +44,7 @@ def get(call: ApiCall) -> JsonDict | Steps:
 
 
 def _get_current(call: ApiCall, given: dict[str, Any]) -> Steps:
-    """Return the message of a replicated stream, once all that was committed before is in its store."""
+    """Return the message of a replicated stream, after applying all entries committed before the request."""
     store = (yield from call.current_stream()).store
     return (yield from _get_later(store, store.make_filter(subjects_of(given)), given))
 

@@ -52,7 +52,7 @@ class Router:
     def handle(self, request: Request, depth: int) -> Iterator[Step] | None:
         """Answer a request, in steps; `depth` is the number of tokens before the endpoint's words.
 
-        None: nobody answers, or another server of the cluster does.
+        Return None if no server answers, or another server of the cluster does.
         """
         tokens = tuple(request.subject.decode("utf-8", "replace").split(".")[depth:])
         found = self.find(tokens)
@@ -62,7 +62,7 @@ class Router:
         return self.work(request, *found) if member is None else member.desk.handle(self, request, *found)
 
     def work(self, request: Request, endpoint: Endpoint, args: tuple[str, ...]) -> Iterator[Step]:
-        """Answer a request, in steps if its handler is a generator; report an unexpected exception as an error."""
+        """Answer a request, in steps if its handler is a generator; answer an unexpected exception with an error."""
         try:
             fields = yield from self._ordered(endpoint, args, request)
             if endpoint.unsynced is not None and self.js is not None:
@@ -125,7 +125,7 @@ class Router:
             self._count(failed=False)
 
     def refuse(self, request: Request, endpoint: Endpoint, error: ApiError) -> None:
-        """Answer a request by an error."""
+        """Answer a request with an error."""
         counted = endpoint.counted is not Counted.NONE
         if counted:
             self._count(failed=True)

@@ -133,7 +133,7 @@ def purge(call: ApiCall) -> Steps:
 
 def snapshot(call: ApiCall) -> Steps:
     """Begin to send an archive of a stream."""
-    # Imported lazily, in 5 ms: most servers send no archive.
+    # Imported lazily, since it takes 5 ms and most servers send no archive.
     from pyjs.jetstream.transfer.snapshot import Flow, Snapshot
 
     errcodes.BAD_REQUEST.raise_if(is_empty(call.body))
@@ -151,7 +151,7 @@ def snapshot(call: ApiCall) -> Steps:
 
 def restore(call: ApiCall) -> Steps:
     """Begin to receive an archive of a stream."""
-    # Imported lazily, in 20 ms: most servers receive no archive.
+    # Imported lazily, since it takes 20 ms and most servers receive no archive.
     from pyjs.jetstream.transfer.restore import Restore
 
     errcodes.BAD_REQUEST.raise_if(is_empty(call.body))
@@ -178,7 +178,7 @@ def _matching(js: JetStream, subject: str) -> list[StreamConfig]:
 
 
 def page_of(items: list[Any], offset: int, limit: int) -> tuple[list[Any], int]:
-    """Return the page of a list that begins at `offset`, and where it really begins."""
+    """Return the page of a list that begins at `offset`, and the offset in effect."""
     offset = min(max(offset, 0), len(items))
     return items[offset : offset + limit], offset
 

@@ -2,8 +2,8 @@
 
 `$JS.API.>` leaves out pull requests and direct gets. Those subjects have their own subscriptions, so that a client
 gets status 503 if no consumer or stream answers. The router imports everything that reads requests and serves
-streams, which takes a tenth of a second; a thread imports it soon after the start, or at the first request, which
-then waits.
+streams, which takes a tenth of a second. A thread imports it soon after the start, or at the first request, which
+then waits for it.
 
 Source: nats.docs "JetStream wire API Reference", probed on nats-server 2.15.1.
 """
@@ -136,9 +136,9 @@ class ApiSubscriptions:
             return None
         system = self._find_system()
         if system is self._account and not request.reply:
-            return None  # a copy of another account's, or nothing that it could do here
+            return None  # a copy of another account's request, or a request that nobody could answer
         if self._shared.member is not None and request.session is None:
-            pass  # the server of the client shows it
+            pass  # the server of the client sends the copy
         elif system is not None and system is not self._account and system.sessions:
             self._show(request, system, b".".join([b"$JS.API", *request.subject.split(b".")[depth:]]))
         if self._late or not (self._router is not None or is_loaded()):
@@ -146,10 +146,10 @@ class ApiSubscriptions:
         return self._route(request, depth)
 
     def _show(self, request: Request, system: Account, subject: bytes) -> None:
-        """Send a copy to clients of the system account that watch requests; without a reply, which is not theirs."""
+        """Send a copy without reply subject to the clients of the system account that watch requests."""
         if not any(isinstance(sub.sink, ClientSession) for sub in system.subs.match(subject)):
             return
-        from pyjs.core.exchange.info import request_headers  # few servers are watched
+        from pyjs.core.exchange.info import request_headers  # imported lazily: few servers are watched
 
         headers = request_headers(request.headers, request.session, self._shared.server_name)
         system.send(subject, request.payload, headers)

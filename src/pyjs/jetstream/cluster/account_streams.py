@@ -80,7 +80,7 @@ class AccountStreams:
         return sorted(self._mirrors.get(name, ()))
 
     def check_limits(self, config: StreamConfig, bounds: Bounds) -> None:
-        """Refuse a new or updated stream for which the account has no room. Raises ApiError."""
+        """Refuse a new or updated stream that exceeds a limit of the account. Raises ApiError."""
         if bounds.max_streams <= 0 and bounds.max_bytes < 0:
             return
         others = [each.config for each in self if each.name != config.name]

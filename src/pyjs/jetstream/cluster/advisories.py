@@ -30,7 +30,7 @@ class Advisory(NamedTuple):
 def stream_leader(stream: str, leader: str, replicas: Rows, account: str = "") -> Advisory:
     """Return the advisory of a stream's new leader, which is one of the replicas.
 
-    Without `account` it is for the account of the stream, with it for the system account.
+    Without `account`, the advisory is for the account of the stream; with it, for the system account.
     """
     fields = {"stream": stream, "leader": leader, "replicas": replicas}
     subject = f"{PREFIX}.STREAM.LEADER_ELECTED.{stream}"

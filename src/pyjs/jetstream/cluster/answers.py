@@ -26,9 +26,9 @@ class ListPlan:
     """The plan for one page of a list; every name of the page is in exactly one of its fields."""
 
     here: list[str] = field(default_factory=list)
-    elsewhere: dict[int, list[str]] = field(default_factory=dict)  # names by the server to ask
+    elsewhere: dict[int, list[str]] = field(default_factory=dict)  # names by the server that can report them
     missing: list[str] = field(default_factory=list)  # no leader, or its server cannot be reached
-    offline: dict[str, str] = field(default_factory=dict)  # this cluster cannot serve them; the reasons
+    offline: dict[str, str] = field(default_factory=dict)  # streams that this cluster cannot serve -> reason
 
 
 def require_leader(leader: int) -> None:

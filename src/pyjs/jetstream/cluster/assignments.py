@@ -37,7 +37,7 @@ class Replica(NamedTuple):
     """One copy of a stream."""
 
     node: int
-    incarnation: int  # a copy that is added later has a higher one, so that no peer of a group comes twice
+    incarnation: int  # higher for replicas that are added later, so that each peer of a group is unique
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class StoredConfig:
 
     values: dict[str, Any]  # never changed
     config: StreamConfig = field(compare=False)  # the options that this server knows
-    offline: str = field(compare=False, default="")  # why it cannot serve the stream; "": it can
+    offline: str = field(compare=False, default="")  # why this server cannot serve the stream; "": it can
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +54,17 @@ class Assignment:
     """A stream and its servers."""
 
     account: str
-    # Never used again: a stream that is created again has another one, and so has one whose replicas were reduced to
-    # one, as soon as the old group has ended.
+    # Unique: a re-created stream gets another number; so does a stream whose replicas were reduced to one, as soon as
+    # the old group has ended.
     group: int
-    revision: int  # index of the entry that changed it last
+    revision: int  # index of the entry that last changed the stream
     created_ns: int
-    replicas: tuple[Replica, ...]  # the first one should lead at the beginning
-    newest: int  # the highest incarnation that a replica of it ever had
+    replicas: tuple[Replica, ...]  # the first one should be the first leader
+    newest: int  # the highest incarnation so far of a replica of the stream
     stored: StoredConfig
-    # The group whose only member its only replica was before: it goes on with what is there. 0: there is none.
+    # The former group, whose only member was the only replica; the stream continues with its messages. 0: none.
     ended: int = 0
-    # It was built from an archive on the server of its first replica, which has not opened it yet.
+    # The server of the first replica has built the stream from an archive, and has not opened it yet.
     is_built: bool = False
     # The server to which a stream of one replica moves; the stream has two replicas until the copy is complete. 0: it
     # does not move.
@@ -92,12 +92,12 @@ class Assignment:
 
     @property
     def raft_group(self) -> str:
-        """The name of its group, as shown to people."""
+        """The name of its group in reports."""
         return group_name(self.group, self.config)
 
     @property
     def first_node(self) -> int:
-        """The server of the only replica that the group began with, or 0 if it began with others or without it."""
+        """The server of the only replica with which the group began, or 0 if it began with several or with none."""
         found = [each.node for each in self.replicas if each.incarnation == 1]
         return found[0] if len(found) == 1 else 0
 

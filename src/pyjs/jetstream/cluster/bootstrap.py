@@ -59,7 +59,7 @@ class Membership:
 
     @property
     def voters(self) -> tuple[int, ...]:
-        """The servers that vote at first; the others learn."""
+        """The servers that are voters at first; the others are learners."""
         return tuple(member.node for member in self.members[:VOTERS_MAX])
 
     @property
@@ -80,11 +80,11 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """The description of a server that it sends to the others."""
+    """A message that a server sends to the others: its number, store, configuration and adopted membership."""
 
     node: int
     store: int
-    expected: int  # servers that its configuration names, itself among them
+    expected: int  # number of servers in its configuration, including itself
     adopted: Membership | None = None
     is_running: bool = False  # its group has had a leader; `adopted` is the group's first membership
 
@@ -118,10 +118,10 @@ def _take_member(row: Row) -> Member:
 class Do(Enum):
     """The next action of a server."""
 
-    WAIT = "wait"  # for more words; `reason` says which
+    WAIT = "wait"  # wait for more words; `reason` names the missing ones
     ADOPT = "adopt"  # make `membership` durable, then call `adopt`
-    START = "start"  # open the group of `membership`, which this server is in; ask again until it has had a leader
-    JOIN = "join"  # give up a group that was started; ask the running one of `membership` to add this server
+    START = "start"  # open the group of `membership`; call `step` again until it has had a leader
+    JOIN = "join"  # close a group that was started; ask the running group of `membership` to add this server
 
 
 class Step(NamedTuple):
@@ -137,11 +137,11 @@ class Bootstrap:
 
     def __init__(self, node: int, store: int, expected: int, adopted: Membership | None = None) -> None:
         self._me = Member(node, store)
-        self.expected = expected  # it may change while the routes are being found out
+        self.expected = expected  # may change while the routes are being resolved
         self._adopted = adopted  # durable
         self._words: dict[
             int, Word
-        ] = {}  # the last one of each other server, since the start of this process
+        ] = {}  # the last word of each other server since the start of this process
 
     @property
     def word(self) -> Word:

@@ -21,7 +21,7 @@ class ServerChange(NamedTuple):
 
 
 class StreamChange(NamedTuple):
-    """A stream that was created (no `old`), deleted (no `new`), or changed, such as from one group to another."""
+    """A stream that was created (no `old`), deleted (no `new`) or changed, for example from one group to another."""
 
     old: Assignment | None
     new: Assignment | None

@@ -68,8 +68,8 @@ class Bounds:
     """Limits of an account for a stream; -1 means no limit."""
 
     max_streams: int = -1
-    max_bytes: int = -1  # of all its streams with the same storage
-    is_tier: bool = False  # counts only streams with as many replicas, and each replica's bytes once
+    max_bytes: int = -1  # of all streams of the account with the same storage
+    is_tier: bool = False  # count only streams with as many replicas, and one replica's bytes of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class StreamRestored:
 
 @dataclass(frozen=True, slots=True)
 class StreamOpened:
-    """The server that has built a stream from an archive has opened it; or it cannot, and the stream is removed."""
+    """The server that built a stream from an archive has opened it, or cannot open it: the stream is removed."""
 
     account: str
     name: str
@@ -269,7 +269,7 @@ class ReplicaLost:
 
 @dataclass(frozen=True, slots=True)
 class GroupEnded:
-    """The only replica that a stream is to have is the only member of its group: it can go on without the group."""
+    """The only wanted replica of a stream is the only member of its group; it can continue without the group."""
 
     account: str
     name: str

@@ -49,7 +49,7 @@ class Members:
     voters: frozenset[Peer]
     learners: frozenset[Peer]
     leader: Peer
-    current: Collection[Peer]  # peers that are online and have caught up, the leader among them
+    current: Collection[Peer]  # peers that are online and have caught up, including the leader
 
 
 def voters_wanted(servers: int) -> int:
@@ -83,7 +83,7 @@ def _next_voter(members: Members, wanted: set[Peer]) -> MemberChange | None:
     if voting < most and ready:
         return MemberChange(Move.ADD_VOTER, ready[0])
     too_many = voting > most
-    # A voter that is away makes room for a learner that is there.
+    # An unreachable voter is replaced by a learner that is online.
     for peer in idle + [peer for peer in sorted(members.voters, reverse=True) if peer not in idle]:
         is_for = too_many or (peer in idle and bool(ready))
         if is_for and peer != members.leader and _is_safe(members, members.voters - {peer}):

@@ -1,4 +1,4 @@
-"""Other servers for existing streams: after an update, when a replica is removed, when a server leaves.
+"""Chooses other servers for existing streams: after an update, when a replica is removed, when a server leaves.
 
 Pure: returns servers and entries to propose. The metadata names the servers that should hold a stream; the leader of
 the stream's group carries out the move, new replicas first.

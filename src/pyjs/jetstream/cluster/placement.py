@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pyjs.jetstream.errcodes import ApiError
 
 NOT = "!"  # before a tag that a server must not have
-NO_STREAMS = "!jetstream"  # the tag of a server that gets no streams
-UNLIMITED = 1 << 63  # free bytes where there is no limit
+NO_STREAMS = "!jetstream"  # tag of a server on which no streams are placed
+UNLIMITED = 1 << 63  # free bytes of a server without a limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Misfits:
     unwanted_tags: set[str] = field(default_factory=set)
 
     def wrong_tag(self, tag: str) -> None:
-        """Add a tag that is missing, or that is present and unwanted; it is shown as in the request."""
+        """Add a tag that is missing, or that is present and unwanted; errors show it as in the request."""
         (self.unwanted_tags if tag.startswith(NOT) else self.missing_tags).add(tag.removeprefix(NOT))
 
     def error(self) -> ApiError:
@@ -129,7 +129,7 @@ def successor(
     elif placement.cluster or placement.tags:
         known = [servers[node] for node in others if node in servers]
         known = [each for each in known if placement.cluster in ("", each.cluster)]
-        # Here nats-server takes `!tag` for a tag.
+        # Here nats-server treats `!tag` as the name of a tag.
         others = [each.node for each in known if all(tag.lower() in each.tags for tag in placement.tags)]
     else:
         return 0
@@ -153,7 +153,7 @@ def fitting(
     rules: Rules,
     nodes: Collection[int],
 ) -> tuple[int, ...]:
-    """Return the `nodes` that `place` would choose for a stream that is already on them."""
+    """Return those of `nodes` that `place` would keep for a stream that is on them."""
     search = _Search(replace(config, max_bytes=-1), cluster, load, replace(rules, max_ha_assets=0), [])
     known = {server.node: server for server in servers}
     stay = [known[node] for node in nodes if node in known and search.fits(known[node])]
@@ -172,7 +172,7 @@ class _Search:
         self._tags = placement.tags if placement is not None else ()
         self._load = load
         self._rules = rules
-        # A stream that asks for a tag of the prefix may have all its replicas there.
+        # If the stream itself names a tag with this prefix, its replicas may share one.
         prefix = rules.unique_tag
         self._unique = "" if any(tag.removeprefix(NOT).startswith(prefix) for tag in self._tags) else prefix
         self._taken = {tag for server in kept for tag in self._unique_tags(server)}

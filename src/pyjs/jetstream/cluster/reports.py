@@ -25,10 +25,10 @@ class PeerStatus:
     """Another member of a group, from the point of view of this server."""
 
     node: int
-    is_current: bool  # it has everything that is committed
-    active_ns: int  # since it was heard last
+    is_current: bool  # the peer has all committed entries
+    active_ns: int  # time since the last message from the peer
     is_offline: bool = False
-    lag: int = 0  # entries that it has not confirmed
+    lag: int = 0  # number of entries that the peer has not confirmed
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +48,20 @@ class Backlog:
     requests: int = 0  # proposed and not yet applied
     entries: int = 0  # applied since the last snapshot
     size: int = 0  # their bytes
-    snapshot_ns: int = 0  # of the last snapshot, on the wall clock; 0: there was none
+    snapshot_ns: int = 0  # time of the last snapshot, on the wall clock; 0: no snapshot so far
 
 
 class ConsumerName(NamedTuple):
     """The name of a consumer, and the number of its replicas, for its report."""
 
     name: str
-    replicas: int = 0  # as it is configured; 0: as many as its stream
+    replicas: int = 0  # as configured; 0: as many as its stream
 
 
 def stream_cluster(
     state: MetaState, cluster: str, stream: Assignment, status: GroupStatus, account: str
 ) -> dict[str, Any]:
-    """Return the `cluster` object of a stream's info; `account` is the one that carries the traffic of its group."""
+    """Return the `cluster` object of a stream's info; `account` carries the traffic of its group."""
     group = stream.raft_group if len(stream.replicas) > 1 else ""
     return _group(state, cluster, group, status, account)
 
@@ -135,7 +135,7 @@ def meta_cluster(state: MetaState, cluster: str, status: GroupStatus, backlog: B
         "quorum_needed": backlog.voters // 2 + 1,
         "pending": backlog.requests,
         "pending_requests": backlog.requests,
-        "pending_infos": 0,  # infos are answered as they are read
+        "pending_infos": 0,  # requests for infos are answered when they are read
         "snapshot": {
             "pending_entries": backlog.entries,
             "pending_size": backlog.size,

@@ -27,13 +27,13 @@ class Server:
     name: str
     cluster: str
     tags: tuple[str, ...]  # in lower case
-    store: int  # random number of its store directory: another one means that its files were lost
-    version: str  # of its software, for people
+    store: int  # random number of its store directory; a different number means that its files were lost
+    version: str  # version of its software, shown to users
     level: int  # the newest version of entries that it applies
     max_memory: int  # bytes for memory streams; -1: no limit
     max_storage: int  # bytes for file streams; -1: no limit
     # Given by the metadata, not by the server:
-    incarnation: int = 1  # of its peer in the metadata group; one more for each new store
+    incarnation: int = 1  # incarnation of its peer in the metadata group; one more for each new store
     evacuating: bool = False  # gets no more streams, and its streams move away
 
     def to_row(self) -> list[Any]:

@@ -52,8 +52,8 @@ class Outcome(Enum):
     """The outcome of an entry."""
 
     DONE = "done"
-    EXISTS = "exists"  # the stream to create is there, with the same configuration
-    STALE = "stale"  # the state that it is based on has changed: propose again
+    EXISTS = "exists"  # the stream already exists with the same configuration
+    STALE = "stale"  # the entry is based on an old state: propose again
     REFUSED = "refused"
 
 
@@ -63,9 +63,9 @@ class Applied:
 
     outcome: Outcome
     changes: tuple[Change, ...] = ()
-    error: ApiError | None = None  # if it is refused to a client
-    reason: str = ""  # if it is refused to a server or an operator
-    stream: Assignment | None = None  # created, updated, moved, deleted, or there already
+    error: ApiError | None = None  # if the request of a client is refused
+    reason: str = ""  # if the request of a server or an operator is refused
+    stream: Assignment | None = None  # the created, updated, moved, deleted or existing stream
 
 
 class Seen(NamedTuple):
@@ -85,7 +85,7 @@ class MetaState:
 
     def __init__(self) -> None:
         self.index = 0  # of the last applied entry
-        self.next_group = 1  # no stream has this one or a higher one
+        self.next_group = 1  # higher than the group of any stream so far
         self.servers: dict[int, Server] = {}
         self.removed: dict[int, Removed] = {}  # never in `servers` too
         self.accounts: dict[str, AccountStreams] = {}  # only those that have streams
@@ -264,7 +264,7 @@ class MetaState:
         return Applied(Outcome.DONE, (self.put(new, old),), stream=new)
 
     def _on(self, nodes: tuple[int, ...], old: Assignment, lost: int = 0) -> Assignment:
-        """Return a stream on other servers, or with another replica on server `lost`."""
+        """Return a stream on other servers, or with a new replica on server `lost`."""
         if old.config.num_replicas > 1:
             return old.regrouped(nodes, lost)
         if nodes == old.nodes and not lost:
@@ -272,7 +272,7 @@ class MetaState:
         return self._without_group(old, nodes[0])
 
     def _without_group(self, old: Assignment, node: int) -> Assignment:
-        """Return a stream of one replica that is in no group, with a number for the group that it may get."""
+        """Return a stream of one replica without a group, with a number for a later group."""
         group, self.next_group = self.next_group, self.next_group + 1
         return replace(old, group=group, replicas=(Replica(node, 1),), newest=1, ended=0, is_built=False)
 

@@ -1,6 +1,6 @@
 """The words that options of a stream accept; jetstream/config/stream.py says which option accepts which.
 
-A start without streams needs these and not the declarations. Source: nats.docs "Streams".
+A start without streams needs these words, but not the declarations. Source: nats.docs "Streams".
 """
 
 from __future__ import annotations

@@ -38,14 +38,14 @@ class ConsumerConfig:
 
     durable_name: str = option(
         STRING,
-        "The name of a durable consumer; it stays until deleted, or unused for `inactive_threshold`.",
+        "The name of a durable consumer, which exists until it is deleted, or unused for `inactive_threshold`.",
         updatable=False,
     )
     name: str = option(STRING, "The name; without `durable_name` the consumer is ephemeral.", updatable=False)
-    description: str = option(STRING, "A description for people.")
+    description: str = option(STRING, "A description for users.")
     deliver_policy: str = option(
         enum("all", "undefined", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject"),
-        "Where delivery starts.",
+        "The message at which delivery starts.",
         always=True,
         updatable=False,
     )
@@ -57,9 +57,9 @@ class ConsumerConfig:
         always=True,
         updatable=False,
     )
-    ack_wait_ns: int = option(DURATION, "How long a delivery waits for its acknowledgement.")
-    max_deliver: int = option(INT, "The most deliveries of a message; 0 and -1: no limit.")
-    backoff_ns: tuple[int, ...] = option(DURATIONS, "The waits between deliveries; the last one repeats.")
+    ack_wait_ns: int = option(DURATION, "Time after which a delivery without acknowledgement is repeated.")
+    max_deliver: int = option(INT, "Maximum number of deliveries of a message; 0 and -1: no limit.")
+    backoff_ns: tuple[int, ...] = option(DURATIONS, "The waits between deliveries; the last wait repeats.")
     filter_subject: str = option(STRING, "The subjects to deliver; empty: all.")
     filter_subjects: tuple[str, ...] = option(STRINGS, "Several filters, in place of `filter_subject`.")
     replay_policy: str = option(
@@ -68,21 +68,21 @@ class ConsumerConfig:
         always=True,
         updatable=False,
     )
-    rate_limit_bps: int = option(UINT64, "The most bits per second of a push consumer; 0: no limit.")
+    rate_limit_bps: int = option(UINT64, "Maximum rate of a push consumer in bits per second; 0: no limit.")
     sample_freq: str = option(STRING, "The percentage of acknowledgements that are measured, such as `50%`.")
-    max_waiting: int = option(INT, "The most pull requests that wait.", updatable=False)
-    max_ack_pending: int = option(INT, "The most messages without acknowledgement; -1: no limit.")
+    max_waiting: int = option(INT, "Maximum number of waiting pull requests.", updatable=False)
+    max_ack_pending: int = option(INT, "Maximum number of messages without acknowledgement; -1: no limit.")
     flow_control: bool = option(BOOL, "Wait for a push client that falls behind.", updatable=False)
     headers_only: bool = option(BOOL, "Deliver headers and sizes without payloads.")
-    max_batch: int = option(INT, "The largest `batch` of a pull request; 0: any.")
-    max_expires_ns: int = option(DURATION, "The longest `expires` of a pull request; 0: any.")
-    max_bytes: int = option(INT, "The largest `max_bytes` of a pull request; 0: any.")
+    max_batch: int = option(INT, "Maximum `batch` of a pull request; 0: no limit.")
+    max_expires_ns: int = option(DURATION, "Maximum `expires` of a pull request; 0: no limit.")
+    max_bytes: int = option(INT, "Maximum `max_bytes` of a pull request; 0: no limit.")
     deliver_subject: str = option(STRING, "The subject to push to; empty: a pull consumer.")
     deliver_group: str = option(STRING, "The queue group to push to.")
     idle_heartbeat_ns: int = option(
-        DURATION, "How long a push consumer sends nothing before it sends a heartbeat.", updatable=False
+        DURATION, "Time without messages after which a push consumer sends a heartbeat.", updatable=False
     )
-    inactive_threshold_ns: int = option(DURATION, "How long an unused consumer stays.")
+    inactive_threshold_ns: int = option(DURATION, "Time after which an unused consumer is removed.")
     num_replicas: int = option(INT, "Copies of the consumer; 0: as many as the stream has.", always=True)
     mem_storage: bool = option(BOOL, "The state is in memory.", updatable=False)
     direct: bool = option(BOOL, "For mirrors and sources on other servers.", updatable=False)
@@ -97,11 +97,11 @@ class ConsumerConfig:
         "Which group of clients gets messages.",
         level=1,
     )
-    priority_timeout_ns: int = option(DURATION, "How long a pinned client may be silent.", level=1)
+    priority_timeout_ns: int = option(DURATION, "Time after which a silent client loses its pin.", level=1)
 
     @property
     def durable(self) -> bool:
-        """Whether the consumer is durable: it stays until it is deleted, or unused for inactive_threshold."""
+        """Whether the consumer is durable: it exists until it is deleted, or unused for inactive_threshold."""
         return bool(self.durable_name)
 
     @property

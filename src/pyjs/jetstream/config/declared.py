@@ -2,7 +2,7 @@
 
 `option` states the kind (JSON type, unit and nats-server's name of the type), one line of documentation, the default,
 the first API level and whether an update may change it. Request decoding, answers in JSON, stored configurations, and
-the tables and schemas in docs/ are derived from that. The JSON name is the name of the field without `_ns`.
+the tables and schemas in docs/ are derived from it. The JSON name is the name of the field without `_ns`.
 
 Knows nothing of single options (stream.py, consumer.py) or of their limits (jetstream/rules).
 """

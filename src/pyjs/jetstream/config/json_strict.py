@@ -115,7 +115,7 @@ class _Reader:
         self._body = body
         self._root = root
         self._strict = strict
-        self._minus_zero = b"-0" in body  # no unsigned field accepts it
+        self._minus_zero = b"-0" in body  # no unsigned field accepts -0
 
     def root_fields(self, document: object) -> JsonObject:
         if document is None:
@@ -275,7 +275,7 @@ def _time_fault(text: str) -> str:
 def parse_time_ns(text: str) -> int:
     """Return an RFC 3339 time as nanoseconds since the epoch; digits after the ninth of a fraction are ignored.
 
-    A time outside the years 0 to 9999 in UTC is clamped to them, since RFC 3339 cannot show it.
+    A time outside the years 0 to 9999 in UTC is clamped to them, since RFC 3339 has no other years.
 
     Raises:
         ValueError: it is not an RFC 3339 time.

@@ -1,6 +1,6 @@
-"""Stored streams that this server cannot serve: a newer server stored them.
+"""Stored streams that this server cannot serve, since a newer server stored them.
 
-Such a stream is offline: its files stay, requests get the reason as an error, and it can only be deleted.
+Such a stream is offline: its files remain, requests get the reason as an error, and it can only be deleted.
 
 Source: ADR-44, and nats-server's jetstream_versioning.go.
 """

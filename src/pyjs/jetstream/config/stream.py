@@ -61,8 +61,8 @@ class Placement:
 class ConsumerLimits:
     """The stream's limits for options of its consumers; 0 means none."""
 
-    inactive_threshold_ns: int = option(DURATION, "The largest `inactive_threshold`, and its default.")
-    max_ack_pending: int = option(INT, "The largest `max_ack_pending`, and its default.")
+    inactive_threshold_ns: int = option(DURATION, "Maximum `inactive_threshold`, and its default.")
+    max_ack_pending: int = option(INT, "Maximum `max_ack_pending`, and its default.")
 
 
 @dataclass(repr=False, slots=True)
@@ -78,7 +78,7 @@ class RepublishConfig:
     """The transform from stored to republished subjects; an empty destination means none."""
 
     src: str = option(STRING, "The subjects to publish again.", always=True)
-    dest: str = option(STRING, "The subject to publish under.", always=True)
+    dest: str = option(STRING, "The subject under which they are published.", always=True)
     headers_only: bool = option(BOOL, "Publish headers without the payload.")
 
 
@@ -86,7 +86,7 @@ class RepublishConfig:
 class ExternalStream:
     """The API prefix and deliver prefix of another account or domain."""
 
-    api: str = option(STRING, "The prefix of its API subjects.", always=True)
+    api: str = option(STRING, "The prefix of the origin's API subjects.", always=True)
     deliver: str = option(STRING, "The prefix of its deliver subjects.", always=True)
 
 
@@ -95,7 +95,7 @@ class SourceConsumer:
     """An existing consumer of the origin, with the ack policy `flow_control`."""
 
     name: str = option(STRING, "The name of the consumer.")
-    deliver_subject: str = option(STRING, "The subject that it delivers to.")
+    deliver_subject: str = option(STRING, "The subject to which the consumer delivers.")
 
 
 @dataclass(repr=False, slots=True)
@@ -129,42 +129,45 @@ class StreamConfig:
     """The configuration of a stream; -1 is "no limit" in every limit."""
 
     name: str = option(STRING, "The name of the stream.", always=True, updatable=False)
-    description: str = option(STRING, "A description for people.")
-    subjects: tuple[str, ...] = option(STRINGS, "The subjects that it stores; empty: the name of the stream.")
+    description: str = option(STRING, "A description for users.")
+    subjects: tuple[str, ...] = option(
+        STRINGS, "The subjects that the stream stores; empty: the name of the stream."
+    )
     retention: str = option(
         enum(LIMITS, INTEREST, WORKQUEUE),
-        "When messages are removed; an update cannot change to or from `workqueue`.",
+        "The rule for removing messages; an update cannot change to or from `workqueue`.",
         always=True,
     )
-    max_consumers: int = option(INT, "The most consumers.", -1, always=True)
-    max_msgs: int = option(INT64, "The most messages.", -1, always=True)
+    max_consumers: int = option(INT, "Maximum number of consumers.", -1, always=True)
+    max_msgs: int = option(INT64, "Maximum number of messages.", -1, always=True)
     max_bytes: int = option(
-        INT64, "The most bytes of all messages, with headers and metadata.", -1, always=True
+        INT64, "Maximum size of all messages in bytes, with headers and metadata.", -1, always=True
     )
-    max_age_ns: int = option(DURATION, "How long a message stays; 0: no limit.", always=True)
-    max_msgs_per_subject: int = option(INT64, "The most messages of each subject.", -1, always=True)
-    max_msg_size: int = option(INT32, "The most bytes of a message, headers and payload.", -1, always=True)
+    max_age_ns: int = option(DURATION, "Maximum age of a message; 0: no limit.", always=True)
+    max_msgs_per_subject: int = option(INT64, "Maximum number of messages of each subject.", -1, always=True)
+    max_msg_size: int = option(
+        INT32, "Maximum size of a message in bytes, headers and payload.", -1, always=True
+    )
     discard: str = option(
         enum(OLD, NEW), "At a limit, remove the oldest messages or refuse new ones.", always=True
     )
-    storage: str = option(
-        enum(MEMORY, FILE), "Where messages are stored.", FILE, always=True, updatable=False
-    )
-    num_replicas: int = option(INT, "Copies of the stream; only 1.", 1, always=True)
+    storage: str = option(enum(MEMORY, FILE), "The storage of messages.", FILE, always=True, updatable=False)
+    num_replicas: int = option(INT, "Number of replicas; more than 1 needs a cluster.", 1, always=True)
     no_ack: bool = option(BOOL, "Publishes are not acknowledged.")
     duplicate_window_ns: int = option(
-        DURATION, "How long a message id is remembered; 0: 2 minutes, or `max_age` if shorter."
+        DURATION,
+        "Time during which duplicates of a message id are detected; 0: 2 minutes, or `max_age` if shorter.",
     )
-    placement: Placement | None = option(part(Placement), "Where the stream should live.")
+    placement: Placement | None = option(part(Placement), "The requirements for the servers of the stream.")
     mirror: StreamSource | None = option(
         part(StreamSource),
-        "The stream that all messages come from, with its sequences; an update can only remove it.",
+        "The stream from which all messages and sequences come; an update can only remove it.",
     )
     sources: tuple[StreamSource, ...] = option(
-        structs(struct_of(StreamSource)), "Streams whose messages it copies."
+        structs(struct_of(StreamSource)), "Streams whose messages are copied."
     )
     compression: str = option(
-        enum(NONE, S2, unknown_text="unknown compression algorithm"), "How files are compressed.", always=True
+        enum(NONE, S2, unknown_text="unknown compression algorithm"), "The compression of files.", always=True
     )
     first_seq: int = option(UINT64, "The sequence of the first message.")
     subject_transform: SubjectTransformConfig | None = option(
@@ -175,8 +178,8 @@ class StreamConfig:
     )
     allow_direct: bool = option(BOOL, "Messages can be read with direct get.", always=True)
     mirror_direct: bool = option(BOOL, "A mirror answers direct gets of its origin.", always=True)
-    discard_new_per_subject: bool = option(BOOL, "`discard` `new` holds for `max_msgs_per_subject` too.")
-    sealed: bool = option(BOOL, "Nothing can be added or removed; cannot be turned off.", always=True)
+    discard_new_per_subject: bool = option(BOOL, "`discard` `new` applies to `max_msgs_per_subject` too.")
+    sealed: bool = option(BOOL, "No message can be added or removed; cannot be turned off.", always=True)
     deny_delete: bool = option(BOOL, "Messages cannot be deleted; cannot be turned off.", always=True)
     deny_purge: bool = option(BOOL, "The stream cannot be purged; cannot be turned off.", always=True)
     allow_rollup_hdrs: bool = option(

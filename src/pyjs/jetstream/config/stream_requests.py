@@ -95,7 +95,7 @@ BULK_READ_REQUEST = Struct(
     },
 )
 
-# 0 in a request that does not set them, whatever their default.
+# These are 0 if a request does not set them, whatever their defaults are.
 _ZERO = {
     each.name: 0 for each in options_of(StreamConfig) if each.zero == 0 and each.default not in (0, MISSING)
 }

@@ -1,6 +1,6 @@
 """Advisories and metrics of consumers, as JSON.
 
-An advisory without a subscriber is never built. Knows consumers only by name.
+An advisory without a subscriber is not built. Knows consumers only by name.
 
 Source: ADR-22 and the schemas of nats.docs "JetStream advisories"; fields probed on nats-server 2.15.1.
 """

@@ -12,7 +12,7 @@ def read_delay_ns(argument: bytes) -> int:
     """Return the delay in ns that follows "-NAK" as JSON or as a duration, or -1 if there is none.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: the argument is neither.
     """
     text = argument.strip()
     if not text:

@@ -18,9 +18,9 @@ from pyjs.store.store cimport Record, StreamStore
 from pyjs.wire.ops cimport Msg
 
 cdef enum Life:
-    LIVE                        # from its creation on
-    CLOSED                      # does nothing any more; `stop` must follow
-    STOPPED                     # has no references to others
+    LIVE                        # since its creation
+    CLOSED                      # does no more work; `stop` must follow
+    STOPPED                     # has no subscriptions and no timer
 
 cdef enum AckPolicy:
     ACK_NONE
@@ -29,14 +29,14 @@ cdef enum AckPolicy:
     ACK_FLOW                    # an answer to flow control acknowledges the sequences in it
 
 cdef class Consumer(StreamConsumer):
-    # its owners
+    # constructor arguments
     cdef readonly str stream_name
     cdef readonly int64_t created_ns
     cdef readonly Account account
     cdef readonly Turn turn
     cdef readonly StreamStore store
     cdef readonly object rng
-    cdef readonly object subjects                # consumer_subjects.ConsumerSubjects
+    cdef readonly object subjects       # consumer_subjects.ConsumerSubjects
     cdef list subscriptions             # to its subjects
     cdef readonly object events         # consumer_advisories.ConsumerEvents
     cdef WakeTimer timer
@@ -48,17 +48,17 @@ cdef class Consumer(StreamConsumer):
     cdef readonly FlowControl flow
     cdef readonly Pacing pacing
     cdef readonly PushSubject push      # None: pull
-    cdef readonly PullRequests requests   # None: push
+    cdef readonly PullRequests requests     # None: push
     cdef DeliveryWriter writer
     cdef AckReplies replies             # answers to acks, sent in the turn
-    cdef AcknowledgedQueue acknowledged     # sequences on the way to the stream
-    cdef list orders                    # (reply, body): pull requests that came with an ack, handled in the turn
+    cdef AcknowledgedQueue acknowledged     # sequences that the stream has not read yet
+    cdef list orders                    # (reply, body): pull requests in acks, handled in the turn
 
     # copies of the configuration
     cdef AckPolicy ack_policy
     cdef int64_t max_ack_pending        # <= 0: unlimited
     cdef uint32_t max_deliver           # 0: unlimited
-    cdef uint32_t sample_percent        # of acks with a metric
+    cdef uint32_t sample_percent        # percentage of acks for which a metric is sent
     cdef int64_t threshold              # ns: inactive_threshold with its jitter; 0: never removed
 
     # activity, ns since the epoch, 0: never

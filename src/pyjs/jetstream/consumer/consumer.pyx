@@ -1,20 +1,20 @@
 """A consumer: delivers the messages of a stream, and stores which of them are acknowledged.
 
-`deliver` takes an incoming ack: it acknowledges the delivery at once, in memory. `pump`, called in the turn, has one
-order of effects: deliver, write the changes with one small write, then answer acks, pass acknowledged sequences to
-the stream and publish advisories. `deliver_some` first sends due redeliveries, in sequence order, then the next
-matches of the filter. It sends to the waiting requests, round robin, or to the deliver subject, as long as there is
-demand and max_ack_pending allows it.
+`deliver` handles an incoming ack: it acknowledges the delivery at once, in memory. `pump`, called in the turn, has
+one order of effects: deliver, write the changes with one small write, then answer acks, pass acknowledged sequences
+to the stream and publish advisories. `deliver_some` first sends due redeliveries, in sequence order, then the next
+matches of the filter. It sends to the waiting requests, round robin, or to the deliver subject, as long as a receiver
+is ready and max_ack_pending allows it.
 
 The parts hold the state: `cursor` the next message, `acks` pending deliveries and the ack floor, `requests` the pull
 requests and the pin, `push` the deliver subject, `flow` and `pacing` the limits of the rate, `keeper` the file. This
-module combines them. Knows the store, not the stream; nothing of API calls and files.
+module combines the parts. Knows the store, not the stream; nothing of API calls and files.
 
 Invariants, asserted before each write of the state and checked after each read (replay.pyx):
 every pending sequence <= delivered_seq < next_seq.
 
-Long because a message, an ack and a deadline each use most parts. Compiled: no object is created and no Python
-function called per message (benchmarks/: pull 500, push).
+Long because a message, an ack and a deadline each use most parts. Compiled: per message no object is created and no
+Python function is called (benchmarks/: pull 500, push).
 Source: nats.docs "Consumers", ADR-13, ADR-15; behaviour compared in tests/conformance.
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -52,10 +52,10 @@ from pyjs.jetstream.config.level import needs_higher_level
 from pyjs.jetstream.consumer.delivery.pull_request import RefusedPull, check_pull, read_pull
 
 cdef enum:
-    PUMP_SIZE = 262144              # bytes of one pump; each message counts 64 more
-    JAMMED_NS = 1000000             # how long deliveries wait if much output waits for another server
-    CROWDED_NS = 10000000           # how long redeliveries wait if their receiver has much output queued
-    RETRY_NS = 100000000            # wait before a message is read again when file descriptors are short
+    PUMP_SIZE = 262144              # bytes of one pump; each message counts as 64 bytes more
+    JAMMED_NS = 1000000             # wait of deliveries while much output is queued for another server
+    CROWDED_NS = 10000000           # wait of redeliveries while much output is queued for their receiver
+    RETRY_NS = 100000000            # wait before a message is read again, when file descriptors are short
     SLACK_NS = 1000000              # deadlines this close to each other expire together
     JITTER_NS = 100000000
 
@@ -108,7 +108,7 @@ cdef class Consumer(StreamConsumer):
 
     @property
     def closed(self) -> bool:
-        """Return whether it is closed."""
+        """Return whether the consumer is closed."""
         return self.life != LIVE
 
     # -- configuration ---------------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ cdef class Consumer(StreamConsumer):
     def stop(self, str reason) -> None:
         """Stop: answer waiting requests, remove all subscriptions.
 
-        `reason` is "deleted", "shutdown", "leadership" or "fault"; after these two nothing is written.
+        `reason` is "deleted", "shutdown", "leadership" or "fault"; the state is written only at a shutdown.
         """
         if self.life == STOPPED:
             return
@@ -255,7 +255,7 @@ cdef class Consumer(StreamConsumer):
     # -- requests --------------------------------------------------------------------------------------------------
 
     def on_next(self, request) -> None:
-        """Handle a pull request; the consumer may have been closed since it arrived."""
+        """Handle a pull request; the consumer may have been closed since the request arrived."""
         if not request.reply:
             return
         if self.life != LIVE:
@@ -295,7 +295,7 @@ cdef class Consumer(StreamConsumer):
             self.refuse(reply, "409 Exceeded MaxWaiting")
 
     def serves_at_once(self, bytes reply, request) -> bool:
-        """Return whether there are messages for a request that does not wait; otherwise answer it with a status."""
+        """Return whether there are messages for a request that does not wait; if not, answer it with a status."""
         cdef uint64_t ready = self.cursor.num_pending() + self.acks.pending.n_queued
         if self.paused_until > self.turn.now:
             ready = 0
@@ -320,7 +320,7 @@ cdef class Consumer(StreamConsumer):
         self.account.send(reply, b"", consumer_status.status(text))
 
     def sweep_waiting(self, bint at_end=False) -> None:
-        """End pull requests that expired or lost interest, and with `at_end` those that do not wait for messages."""
+        """End pull requests that expired or lost interest; with `at_end` also those that do not wait for messages."""
         self.requests.sweep(self.turn.now, at_end, self.heartbeat)
 
     def heartbeat(self) -> bytes:
@@ -330,7 +330,7 @@ cdef class Consumer(StreamConsumer):
     # -- push ------------------------------------------------------------------------------------------------------
 
     def note_interest(self) -> None:
-        """Note a changed subscription to the deliver subject; called during the SUB."""
+        """Note that subscriptions to the deliver subject have changed; called by SUB and UNSUB."""
         self.push.changed = True
         self.mark_dirty()
 
@@ -388,7 +388,7 @@ cdef class Consumer(StreamConsumer):
     cdef void ack(self, AckToken* token) noexcept nogil:
         if self.ack_policy == ACK_ALL:
             self.ack_all(token.seq, token.cseq)
-        elif self.acks.ack(token.seq) or self.cursor.covers(token.seq):     # a reset may have passed it by
+        elif self.acks.ack(token.seq) or self.cursor.covers(token.seq):     # a reset may have skipped it
             self.note_acknowledged(token.seq)
 
     cdef void ack_all(self, uint64_t seq, uint64_t cseq) noexcept nogil:
@@ -445,12 +445,12 @@ cdef class Consumer(StreamConsumer):
                          deliveries=token.count)
 
     cdef void note_acknowledged(self, uint64_t seq) noexcept nogil:
-        """Queue `seq` for the stream, which may remove it."""
+        """Queue `seq` for the stream, which may remove the message."""
         if self.is_asked():
             self.acknowledged.add(seq)
 
     cdef bint is_asked(self) noexcept nogil:
-        """Return whether the stream wants acknowledged sequences; it does not during a replay."""
+        """Return whether the stream needs acknowledged sequences; never during a replay."""
         return self.inbox is not None and self.inbox.asks
 
     cpdef list take_acknowledged(self, size_t most):
@@ -494,7 +494,7 @@ cdef class Consumer(StreamConsumer):
         return NO_DEMAND
 
     cdef Outcome deliver_again(self, uint32_t i, int64_t* budget) noexcept nogil:
-        """Deliver a due message again; a message that was removed is acknowledged instead."""
+        """Redeliver a due message; acknowledge it instead if it was removed."""
         cdef Entry* e = &self.acks.pending.entries[i]
         cdef Outcome outcome
         cdef Record r
@@ -586,7 +586,7 @@ cdef class Consumer(StreamConsumer):
         return SENT
 
     cdef void give_up(self, uint32_t i) noexcept:
-        """Give up a delivery after max_deliver attempts: it stays unacknowledged."""
+        """Give up a delivery after max_deliver attempts; it remains unacknowledged."""
         seq = self.acks.pending.entries[i].seq
         count = self.acks.give_up(seq)
         self.events.note("max_deliver", stream_seq=seq, deliveries=count)
@@ -603,7 +603,7 @@ cdef class Consumer(StreamConsumer):
     # -- the turn --------------------------------------------------------------------------------------------------
 
     cpdef void wake(self, uint64_t seq) noexcept:
-        """Queue the consumer for new messages; no match is left from its last search up to `seq` (0: unknown)."""
+        """Queue the consumer for new messages; none between its last search and `seq` matches (0: unknown)."""
         self.mark_dirty()
         self.cursor.woken(seq)
 
@@ -622,7 +622,7 @@ cdef class Consumer(StreamConsumer):
                 return
         if self.push is not None and self.push.changed:
             self.push.update_bound(self.account, self.turn.now)
-        if self.store.changing:                 # a purge is running, and its messages must not be delivered
+        if self.store.changing:                 # a purge is running; purged messages must not be delivered
             self.dirty = True
             self.turn.held.append(self)
             return
@@ -753,7 +753,7 @@ cdef class Consumer(StreamConsumer):
     # -- removals from the stream ----------------------------------------------------------------------------------
 
     cpdef void dropped(self, uint64_t seq) noexcept:
-        """Handle the removal of a message that the filters match."""
+        """Handle the removal of a message that matches the filters."""
         cdef uint32_t i = self.acks.pending.find(seq)
         if i:
             self.lose(i, GONE)
@@ -769,7 +769,7 @@ cdef class Consumer(StreamConsumer):
         if self.acks.purge(first_seq, self.store.catalogue):
             self.acked_at = self.turn.now
         if self.keeper.file is not None and before != self.summary():
-            self.acks.changes.lost = True       # deltas cannot express it: the next pump writes a snapshot
+            self.acks.changes.lost = True       # no delta can express a purge: the next pump writes a snapshot
         self.mark_dirty()
 
     def summary(self) -> tuple:
@@ -777,7 +777,7 @@ cdef class Consumer(StreamConsumer):
         return self.cursor.next_seq, self.acks.floor_seq, self.acks.pending.count, self.acks.n_exhausted
 
     cpdef bint needs(self, uint64_t seq) noexcept:
-        """Return whether the filters match the message and it is not acknowledged yet."""
+        """Return whether the message matches the filters and is not acknowledged yet."""
         if not self.cursor.covers(seq):
             return False
         if seq >= self.cursor.next_seq or self.acks.is_unacknowledged(seq):

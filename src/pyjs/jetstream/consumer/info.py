@@ -31,7 +31,7 @@ def consumer_info(
     acks, requests = consumer.acks, consumer.requests
     if requests is not None:
         consumer.sweep_waiting()
-    skew = consumer.account.turn.skew  # times are shown by the current wall clock
+    skew = consumer.account.turn.skew  # ns to add to a time to show it by the current wall clock
     redelivered = acks.pending.redelivered + len(acks.exhausted)
     out: dict[str, Any] = {
         "stream_name": consumer.stream_name,

@@ -1,12 +1,12 @@
 """The stored state of a consumer: a snapshot, followed by the changes of each turn (deltas).
 
 A snapshot is a JSON object (see `Consumer.dump_state`) with a version; jetstream/consumer/acks/log.pyx writes the
-deltas. Replaying a delta runs the same code as the first time. A `StateFile` stores both with checksums and cuts a
-torn end, which loses at most the last turn: its messages are delivered again.
+deltas. Replaying a delta runs the same code as the first time. A `StateFile` stores both with checksums and cuts off
+a torn end. That loses at most the last turn, whose messages are then delivered again.
 
 The metadata thread writes a snapshot of a running consumer. The old state stays valid until the new one is durable:
 both files of the new generation are written under other names, synced, and renamed together. Meanwhile the consumer
-neither delivers nor answers, so nothing can happen that neither state records.
+neither delivers nor answers, so no change can be missing from both states.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
             """Return the size of the snapshot in bytes."""
 
         def snapshot(self, data: bytes) -> None:
-            """Replace snapshot and deltas by a new snapshot, in this call."""
+            """Replace snapshot and deltas with a new snapshot, in this call."""
 
         def when_synced(self, done: Callable[[Exception | None], None]) -> None:
             """Call `done` with None once everything written so far is durable, or with the error."""
@@ -81,7 +81,7 @@ def first_state(start: Start) -> bytes:
 
 def snapshot_of(consumer: Consumer) -> bytes:
     """Return the snapshot of a consumer."""
-    pending = orjson.Fragment(consumer.acks.pending.dump_json())  # as text: there may be many
+    pending = orjson.Fragment(consumer.acks.pending.dump_json())  # as text, since there may be many
     return orjson.dumps({"version": VERSION, **consumer.dump_state(pending)})
 
 
@@ -92,7 +92,7 @@ def is_log_long(file: StateFile, pending: int) -> bool:
 
 
 class StateChange(Change):
-    """Write a new generation of one consumer's state."""
+    """Writes a new generation of one consumer's state."""
 
     def __init__(self, state: NextState) -> None:
         self.path = state.directory
@@ -131,7 +131,7 @@ class StateChange(Change):
         dirty.add_directory(self.path)
 
     def undo(self, disk: Disk) -> None:
-        """Remove the new files; until both exist, they have the same state as the old ones."""
+        """Remove the new files; while one of them is missing, the old generation counts."""
         for path in (*self._published, *map(self._temporary, KINDS)):
             with suppress(OSError):
                 disk.unlink(path)

@@ -1,8 +1,8 @@
 """Restore a consumer's state: load the snapshot, then replay the deltas with the code that wrote them.
 
-The checksums of the files fit, but the contents may still be invalid. Deliveries are in stream order, so a valid log
-tracks and acknowledges each message at most once. A log that does more is refused, so that the stream and the
-snapshot bound the cost of a replay, not numbers in the log.
+The checksums of the files are valid, but the contents may still be invalid. Deliveries are in stream order, so a
+valid log tracks and acknowledges each message at most once. A log that does more is refused, so the cost of a replay
+is bounded by the sizes of stream and snapshot, whatever numbers the log contains.
 
 Knows nothing of files. Compiled: a start replays every log (benchmarks/scaling.py recovery).
 """
@@ -51,9 +51,9 @@ def restore(Consumer consumer not None, bytes snapshot, deltas) -> bool:
 
 
 def clamp(Consumer consumer not None) -> bool:
-    """Adjust the state to a stream that has lost or removed messages meanwhile.
+    """Adjust the state to a stream that has lost or removed messages since.
 
-    Returns whether the state was ahead of the stream. The stream then uses those sequences again, so the files must
+    Returns whether the state was ahead of the stream. The stream will use those sequences again, so the files must
     not record them as acknowledged.
     """
     cdef uint64_t last = max(consumer.store.catalogue.last_seq, max(<uint64_t> consumer.config.opt_start_seq, 1) - 1)
@@ -117,7 +117,7 @@ cdef class Replay:
             raise ValueError(f"{n} first deliveries from {seq} on, where {cursor.next_seq} is the next")
         if acks.pending.count and seq <= acks.pending.entries[acks.pending.newest].seq:
             raise ValueError(f"a first delivery of {seq}, which is not the newest")
-        # Earlier deliveries are of removed messages, so not pending here: their acks raise the floor up to this one.
+        # Removed messages were not tracked, so their acks raise the floor only here, up to this delivery.
         skipped = (self.explicit and acks.pending.count + acks.n_exhausted == 0
                    and acks.floor_cseq != acks.delivered_cseq)
         while at <= last and cursor.skips.left:
@@ -179,7 +179,7 @@ cdef class Replay:
         """Replay an ack of everything up to `seq`."""
         if self.acks.ack_to(seq, cseq):
             self.acks.take_exhausted(seq)
-        elif self.acks.floor_cseq < cseq <= self.acks.delivered_cseq:    # the messages are removed, as above
+        elif self.acks.floor_cseq < cseq <= self.acks.delivered_cseq:    # of removed messages, as above
             self.acks.floor_cseq = cseq
 
     def redelivered(self, uint64_t seq, int64_t ts) -> None:

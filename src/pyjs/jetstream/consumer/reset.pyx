@@ -1,9 +1,9 @@
-"""Reset a consumer: it forgets its deliveries, and starts again with another sequence.
+"""Reset a consumer: it forgets its deliveries, and restarts at another sequence.
 
-Nothing is delivered from the new position before the snapshot with it is durable. Otherwise a kill could bring back
-acknowledgements that the reset has undone. Waiting pull requests, the pin and flow control are unchanged.
+Nothing is delivered from the new position until the snapshot that contains it is durable. Otherwise a kill could
+restore acknowledgements that the reset has undone. Waiting pull requests, the pin and flow control are unchanged.
 
-Compiled because it changes fields of compiled objects (benchmarks/: pull 500).
+Compiled only because it changes fields of compiled objects (benchmarks/: pull 500).
 Source: rules and texts probed on nats-server 2.15.1 (tests/conformance/scenarios/consumer/reset.txt).
 """
 from libc.stdint cimport uint64_t

@@ -23,7 +23,7 @@ class Resources(NamedTuple):
     log: Log
     domain: str = ""
     max_msgs_per_subject: int = -1
-    burst_size: int = 1 << 20  # bytes that may exceed a rate limit at once
+    burst_size: int = 1 << 20  # bytes that may be sent at once in spite of a rate limit
     ack_v2: bool = False  # ack subjects include domain and account
     sync_always: bool = False  # acks are answered after the sync
     metadata: MetadataWriter | None = None  # None: snapshots are written at once

@@ -1,4 +1,4 @@
-"""The first sequence of a new consumer: its deliver policy applied to the stream, in steps.
+"""The first sequence of a new consumer, computed from its deliver policy and the stream, in steps.
 
 Source: nats.docs "DeliverPolicy"; first sequences and counts probed on nats-server 2.15.1.
 """
@@ -49,7 +49,7 @@ def select_start(
 def count(store: StreamStore, matches: StoreFilter, next_seq: int) -> Generator[None, None, Count | None]:
     """Count the matches, in steps; return None if the consumer can count them itself, at once.
 
-    It can if the stream has few subjects, or if the consumer starts after the first message.
+    The consumer can if the stream has few subjects, or if the consumer starts after the first message.
     """
     if next_seq > store.first_seq or store.catalogue.num_subjects() <= FEW_SUBJECTS:
         return None
@@ -62,7 +62,7 @@ def count(store: StreamStore, matches: StoreFilter, next_seq: int) -> Generator[
 def _wanted(config: ConsumerConfig, store: StreamStore, matches: StoreFilter) -> int:
     policy = config.deliver_policy
     if policy == "last" and not config.filters:
-        return store.last_seq  # a deleted message, too: nothing is delivered then, as in nats-server
+        return store.last_seq  # even if it was deleted; then no message is delivered, as in nats-server
     if policy == "last":
         return max(store.last_match(subject.encode()) for subject in config.filters)
     if policy == "by_start_time":

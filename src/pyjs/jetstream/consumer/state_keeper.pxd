@@ -2,7 +2,7 @@
 from pyjs.jetstream.consumer.acks.log cimport StateLog
 
 cdef enum KeepState:
-    WRITTEN                        # the file has everything but `changes`
+    WRITTEN                     # the file has everything but `changes`
     REWRITING                   # a thread writes a snapshot; the consumer waits
     REWRITE_FAILED              # the snapshot failed: the next one is written at once
 

@@ -1,4 +1,4 @@
-"""Writes the state of a consumer to its file: the changes of each turn, and sometimes a whole snapshot.
+"""The writer of a consumer's state file: the changes of each turn, and sometimes a whole snapshot.
 
 A thread writes a snapshot, and the consumer stops until it is durable. States: `rewrite_later` leads from WRITTEN to
 REWRITING; `rewritten` back to WRITTEN, or to REWRITE_FAILED; a later successful write from REWRITE_FAILED to WRITTEN.
@@ -26,7 +26,7 @@ cdef class StateKeeper:
         self.waiting = []
 
     cdef bint wants_rewrite(self) noexcept:
-        """Return whether a snapshot is due, which stops the consumer while it is written."""
+        """Return whether a snapshot is due; the consumer stops while it is written."""
         return (self.changes.lost and self.file is not None and self.metadata is not None
                 and self.state != REWRITE_FAILED)
 
@@ -34,7 +34,7 @@ cdef class StateKeeper:
         """Write the changes since the last call; return False if that failed."""
         if self.file is None:
             return True
-        if self.state == REWRITING:             # the server stops without waiting for it
+        if self.state == REWRITING:             # at a shutdown, which does not wait for the snapshot
             return False
         try:
             self.append(consumer)
@@ -55,7 +55,7 @@ cdef class StateKeeper:
         if self.changes.lost:
             self.rewrite(consumer)
         elif delta:
-            self.changes.lost = True            # until it is written: later deltas make no sense without it
+            self.changes.lost = True            # until it is written: later deltas are useless without it
             self.file.append(delta)
             self.changes.lost = False
             if is_log_long(self.file, len(consumer.acks.pending)):
@@ -74,7 +74,7 @@ cdef class StateKeeper:
         self.tell(None)
 
     def rewrite_later(self, consumer) -> None:
-        """Start writing a snapshot; until it ends the consumer neither delivers, acknowledges nor answers.
+        """Start writing a snapshot; until it is durable the consumer neither delivers nor answers.
 
         Raises:
             OSError, StoreFailed: nothing was written.
@@ -89,7 +89,7 @@ cdef class StateKeeper:
         self.metadata.submit(StateChange(state), partial(self.rewritten, consumer, state))
 
     def rewritten(self, consumer, state, failure) -> None:
-        """Continue after the new snapshot; if it failed, the next one is written at once."""
+        """Continue after the snapshot; if it failed, the next snapshot is written at once."""
         self.state = WRITTEN
         if consumer.closed:
             self.tell(StoreFailed(consumer.path, "the consumer was deleted"))

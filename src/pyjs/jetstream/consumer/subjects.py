@@ -1,6 +1,6 @@
 """The subjects of a consumer: for acks, pull requests and flow control.
 
-Acks have two subjects: a short one, and one with domain and account. Deliveries carry one of them.
+Acks have two subjects: a short one, and one with domain and account. Deliveries use one of them.
 
 Source: ADR-15; subjects probed on nats-server 2.15.1.
 """
@@ -22,7 +22,7 @@ class ConsumerSubjects:
         self._shown = self._names[ack_v2]
 
     def ack_prefixes(self) -> tuple[bytes, bytes]:
-        """Return both prefixes of ack subjects; the first is the one that deliveries carry."""
+        """Return both prefixes of ack subjects, first the one used in deliveries."""
         ordered = sorted(self._names, key=lambda names: names != self._shown)
         return f"$JS.ACK.{ordered[0]}.".encode(), f"$JS.ACK.{ordered[1]}.".encode()
 

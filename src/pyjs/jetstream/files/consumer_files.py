@@ -1,9 +1,9 @@
-"""The stored list of a stream's consumers: one entry creates, updates or deletes a consumer; a batch writes many.
+"""The stored list of a stream's consumers: each entry creates, updates or deletes one consumer.
 
 An entry is appended to one copy of the list (store/state/consumer_list), then to the other. A consumer's state gets
 its own directory when it first changes; the directory is removed after the entry of the deletion is durable.
 
-Owner of a `ListFile`: recovery, then the thread that runs the batches, one batch after another. Knows nothing of
+A `ListFile` belongs to recovery, then to the thread that runs the batches, one after another. Knows nothing of
 configurations and states.
 """
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     # Name -> creation time, configuration and state of the server's consumers.
     Known: TypeAlias = dict[str, tuple[int, dict[str, Any], bytes]]
 
-WASTE_SIZE_MIN = 64 * 1024  # bytes that no consumer needs; above this the list is rewritten
+WASTE_SIZE_MIN = 64 * 1024  # bytes of superseded entries; above this the list is rewritten
 
 
 class ListFile:
@@ -51,7 +51,7 @@ class ListFile:
         self.directory = directory  # of the stream
         self.live: dict[str, int] = {}  # name -> ident
         self.missing = 0  # consumers that may exist, though their entries cannot be read
-        self.unusable = False  # unreadable, and must not be rewritten
+        self.unusable = False  # the files are unreadable, and must not be rewritten
         self.closed = False  # the stream is deleted
         self._key = key
         self._paths = list_paths(directory)
@@ -116,7 +116,7 @@ class ListFile:
             del found.live[name]  # the entry that deleted it is damaged
 
     def is_written_by(self, dirty: SyncSet) -> bool:
-        """Return whether the batch of `dirty` has appended entries, in which case the list is not rewritten."""
+        """Return whether the batch of `dirty` has appended entries; the list is then not rewritten."""
         return self._batch is dirty
 
     def append(self, disk: Disk, dirty: SyncSet, values: dict[str, Any]) -> tuple[tuple[int, int], int, int]:
@@ -142,7 +142,7 @@ class ListFile:
         return before
 
     def prepare(self, disk: Disk, dirty: SyncSet) -> None:
-        """Rewrite the list if that is due; call it before the first entry of a batch, which `take_back` can remove.
+        """Rewrite the list if that is due; must be called before the first entry of a batch.
 
         Raises:
             OSError, StoreFailed: no entry can be appended.
@@ -189,7 +189,7 @@ class ListFile:
         drops = [
             each for each in sorted(found.dropped) if disk.exists(state_directory(self.directory, *each))
         ]
-        entries = [drop_values(*each) for each in drops]  # until their directories are removed
+        entries = [drop_values(*each) for each in drops]  # needed until their directories are removed
         entries += [each.values() for each in found.live.values()]
         data = encode_list(self._last + 1, entries, self._key)
         for copy, path in enumerate(self._paths):
@@ -220,7 +220,7 @@ class _Entry:
         self._ident_before = 0  # of the live consumer of that name; 0: there was none
 
     def append(self, disk: Disk, dirty: SyncSet, values: dict[str, Any], ident: int) -> None:
-        """Append the entry; after that, `ident` is the live consumer of this name, 0 if there is none."""
+        """Append the entry; afterwards `ident` is the live consumer of this name, or 0 if there is none."""
         self._before = self._file.append(disk, dirty, values)
         self._ident_before = self._file.live.pop(self.name, 0)
         if ident:
@@ -313,13 +313,13 @@ class RemovedConsumer(Change):
 
 
 class CheckedList(Change):
-    """Checks a consumer list that looked damaged, in the thread that writes lists; rewrites it if it is."""
+    """Checks a consumer list that looked damaged, in the thread that writes lists; rewrites a damaged list."""
 
     def __init__(self, file: ListFile, known: Known | None = None) -> None:
         self.path = file.directory
-        self.known = known  # the server's own data, if it cannot change meanwhile; None: read the files
+        self.known = known  # the server's own data, which must not change meanwhile; None: read the files
         self.problems: list[str] = []
-        self.is_early = False  # the batch had appended entries before: not checked
+        self.is_early = False  # not checked, because the batch has already appended entries to the list
         self._file = file
 
     def write(self, disk: Disk, dirty: SyncSet) -> None:

@@ -1,4 +1,4 @@
-"""Changes of stored metadata: written in a thread, made durable together, answered after that.
+"""Changes of stored metadata: written in a thread, made durable together, then answered.
 
 A request that changes metadata queues a `Change` and waits. One batch is in flight at a time; changes queued
 meanwhile are the next batch. The thread writes the changes of a batch in the order of the queue and syncs once for
@@ -71,7 +71,7 @@ class Change:
 
 
 class Barrier(Change):
-    """A change of nothing, which finishes after every change queued before it."""
+    """An empty change, which finishes after every change queued before it."""
 
     def write(self, disk: Disk, dirty: SyncSet) -> None:
         """Write nothing."""
@@ -145,7 +145,7 @@ class _Batch(Job):
         try:
             entry.change.undo(self._disk)
         except (OSError, PyjsError):
-            pass  # the first error is reported; this one has the same cause
+            pass  # only the first error is reported, since both have the same cause
 
     def finish(self, failure: Exception | None) -> None:
         """Pass the result to the writer."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FILES_PER_JOB = 64
 PATH_SIZE_MAX = 4096  # PATH_MAX of Linux, with the final zero
-END = b"\0"  # of a path, which cannot contain it
+END = b"\0"  # ends a path, which cannot contain it
 ESCAPE = "surrogateescape"  # file names need not be UTF-8
 
 
@@ -31,7 +31,7 @@ class Removals:
         self._disk = disk
         self._log = log
         self._turn = turn
-        # One buffer, since thousands of strings, allocated while streams are freed, would keep as many pages in use.
+        # One buffer: thousands of strings, allocated while streams are freed, would leave as many pages in use.
         self._waiting = bytearray()
         self._running = False
 

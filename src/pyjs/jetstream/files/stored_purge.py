@@ -1,6 +1,6 @@
 """The file that records a purge in steps, so that the next start completes it after a kill.
 
-Knows nothing of the removal of messages (purging.py), nor of the bytes (store/format/purge_file).
+Knows nothing of the removal of messages (purging.py) or of the format of the file (store/format/purge_file).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class PurgeFile:
         self._log = log
 
     def begin(self, purge: Purge, metadata: MetadataWriter) -> Generator[Step, None, None]:
-        """Store a purge. Once this returns, this process or the next start will complete the purge.
+        """Store a purge. After the return, this process or the next start will complete the purge.
 
         Raises:
             StoreFailed: the purge is not stored, and must not begin.

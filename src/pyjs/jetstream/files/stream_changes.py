@@ -1,7 +1,7 @@
 """Changes of a stream's stored metadata: creation, update, removal of names, and the start and end of a purge.
 
 The metadata writer's thread runs them (metadata.py), so they hold values only. A new stream's directory gets its
-final name when its files are durable; before that, the next start removes it.
+final name when its files are durable; until then, a start removes it.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class StreamCreation(Change):
         """Write the directory under a temporary name, which a start removes."""
         if not disk.exists(self._parent):
             make_directory(disk, self._parent)
-        elif not self._anchored:  # a killed process may not have synced them
+        elif not self._anchored:  # a killed process may not have synced the parent directories
             account = self._parent.rpartition("/")[0]
             dirty.add_directory(account)
             dirty.add_directory(account.rpartition("/")[0])
-        if disk.exists(self._hidden):  # left over by an attempt that could not be undone
+        if disk.exists(self._hidden):  # left by an attempt that could not be undone
             disk.remove_tree(self._hidden)
         try:
             disk.make_dirs(f"{self._hidden}/msgs")

@@ -1,8 +1,9 @@
-"""One file with the index files of many open segments of an account, written at a stop and read by the next start.
+"""One file with the index files of an account's open segments, written at a stop and read by the next start.
 
-A start loads the file, gives each stream its index file, and removes the file before any stream changes. A stop
-writes the index files of the streams that it closes, and any that the start did not use because it was cut short or
-could not open a stream. Without the file a start takes longer, and cannot notice damage that occurred since the stop.
+A start loads the file, gives each stream its index file, and removes the index files of open streams from the file
+before any stream changes. A stop writes the index files of the streams that it closes. It also writes those that the
+start did not use, because it was cut short or could not open a stream. Without the file a start takes longer, and
+cannot notice damage that occurred since the stop.
 
 Knows nothing of the contents of an index file (store/format/tail_file has the format).
 """
@@ -55,7 +56,7 @@ class TailIndexes:
         return self._tails.get(name)
 
     def forget(self, opened: Collection[str]) -> None:
-        """Remove for good the index files of open streams, given by file name, since these streams may change now."""
+        """Remove the stored index files of open streams, given by file name, since these streams may change now."""
         if not self._stored:
             return
         self._tails = {name: tail for name, tail in self._tails.items() if name not in opened}
@@ -67,7 +68,7 @@ class TailIndexes:
         self._stored = bool(self._tails)
 
     def room_for(self, streams: int) -> Tails | None:
-        """Return a dict for the index files of `streams` closing streams; None if so few write a file each."""
+        """Return a dict for the index files of `streams` closing streams; None if there are too few of them."""
         return {} if streams >= STREAMS_MIN else None
 
     def keep(self, closed: Tails, opened: Collection[str]) -> None:

@@ -51,10 +51,10 @@ NAME_LENGTH = 8  # characters of a generated name
 def create_or_update(
     js: JetStream, stream: Stream, request: CreateRequest, covered: str | None = consumer_rules.NOT_SEARCHED
 ) -> Generator[Step, None, Consumer]:
-    """Create or update a consumer, as the action of `request` allows; return it when that is durable.
+    """Create or update a consumer, as the action of `request` allows; return it when the change is durable.
 
     `covered` is the result of `consumer_rules.search_filters`. The caller has entered the gate of the stream, and has
-    exclusive access to the gate of the consumer, if that has a name.
+    exclusive access to the gate of the consumer, if the consumer has a name.
 
     Raises:
         ApiError: the request is refused.
@@ -80,13 +80,13 @@ def create_or_update(
 def pause(
     js: JetStream, stream: Stream, consumer: Consumer, until_ns: int | None
 ) -> Generator[Step, None, None]:
-    """Pause deliveries until `until_ns`, or resume them if it is None; return once that is durable."""
+    """Pause deliveries until `until_ns`, or resume them if it is None; return once the change is durable."""
     config = consumer_rules.with_required_level(changed(consumer.config, pause_until_ns=until_ns))
     yield from _change_config(js, stream, consumer, config)
 
 
 def reset(consumer: Consumer, wanted: int) -> int:
-    """Reset a consumer to `wanted`, or to the sequence after its ack floor if 0. Call `keep_reset` next.
+    """Reset a consumer to `wanted`, or to the sequence after its ack floor if 0; call `keep_reset` next.
 
     Raises:
         ApiError: 10204, the sequence is not allowed.
@@ -127,7 +127,7 @@ def keep_reset(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[S
 
 
 def delete(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[Step, None, None]:
-    """Delete a consumer and its files; return once that is durable. If that fails, restore the consumer.
+    """Delete a consumer and its files; return once the deletion is durable. If it fails, restore the consumer.
 
     Raises:
         ApiError: 10051, the files could not be removed.
@@ -150,7 +150,7 @@ def delete(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[Step,
 
 
 def expire_all(accounts: dict[str, JetStream], consumers: list[Sink]) -> None:
-    """Delete consumers that were unused for their `inactive_threshold`, unless they are gone already."""
+    """Delete consumers that were unused for their `inactive_threshold`, unless they were deleted already."""
     for consumer in consumers:
         assert isinstance(consumer, Consumer)
         js = accounts[consumer.account.name]
@@ -188,7 +188,7 @@ def recover_steps(js: JetStream, stream: Stream) -> Generator[None, None, bool]:
     """Open every consumer of a recovered stream, in steps; log those that cannot be opened and keep their files.
 
     If the server was killed after an ack was written and before the message was removed, the message is still in the
-    stream. Returns whether `stream.sweep` may remove such messages: not if a consumer could not be opened, because it
+    stream. Returns whether `stream.sweep` may remove such messages: False if a consumer could not be opened, since it
     may need them.
     """
     for stored in js.files.recover_consumers(stream.name):
@@ -280,7 +280,7 @@ def _from_stored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consu
 
 
 def _keep_state(js: JetStream, consumer: Consumer) -> None:
-    """Rewrite a state whose files were damaged, or were ahead of the stream."""
+    """Rewrite a state whose files were damaged or ahead of the stream."""
     try:
         consumer.keeper.rewrite(consumer)
     except (OSError, StoreFailed) as error:
@@ -333,7 +333,7 @@ def _update(
     if stream.config.retention == WORKQUEUE:
         consumer_rules.check_unshared(config, stream.claims.tree, consumer.name)
     old = consumer.config
-    # An ephemeral consumer keeps its threshold, even with a durable name; one that was durable has none.
+    # A consumer that was created as ephemeral has an inactive_threshold even if the update makes it durable.
     if not old.durable and config.inactive_threshold_ns != old.inactive_threshold_ns:
         config = consumer_rules.mortal(config, ephemeral=True)
     bound = old.push and js.account.has_interest(old.deliver_subject.encode())
@@ -393,7 +393,7 @@ def _take_count(consumer: Consumer, counted: Count | None) -> None:
 def _within_search(
     js: JetStream, stream: Stream, steps: Generator[Step, None, Found]
 ) -> Generator[Step, None, Found]:
-    """Run `steps` while no other search of the stream runs, since each may need much memory."""
+    """Run `steps` while no other search of the stream runs, since a search may need much memory."""
     return (yield from js.gates.within(f"{stream.name}{SEARCH}", True, lambda: steps))
 
 
@@ -403,7 +403,7 @@ def _open(js: JetStream, stream: Stream, consumer: Consumer) -> None:
 
 
 def resources_of(js: JetStream, stream: Stream) -> Resources:
-    """Return what the consumers of a stream use."""
+    """Return the parts that the consumers of a stream use."""
     shared = js.shared
     return Resources(
         stream.name,
@@ -437,13 +437,13 @@ def _new(
     start: Start,
     counted: Count | None,
 ) -> Generator[Step, None, Consumer]:
-    """Create a consumer on this server, and its files; open it."""
+    """Create a consumer and its files on this server, and open it."""
     file = None
     if is_durable(stream, config):
         file = yield from _new_file(js, stream, name, config, created_ns, start)
     consumer = Consumer(resources_of(js, stream), config, name, created_ns, file)
     consumer.begin(start, written=True)
-    if start.seq < stream.store.first_seq:  # messages have expired since
+    if start.seq < stream.store.first_seq:  # messages have expired since the search
         clamp(consumer)
     else:
         _take_count(consumer, counted)
@@ -459,7 +459,7 @@ def is_durable(stream: Stream, config: ConsumerConfig) -> bool:
 def _new_file(
     js: JetStream, stream: Stream, name: str, config: ConsumerConfig, created_ns: int, start: Start
 ) -> Generator[Step, None, StateFile]:
-    """Return the file of a new consumer once it is durable; until then the consumer counts towards the limits.
+    """Create the file of a consumer; return it once it is durable. Meanwhile the consumer counts towards the limits.
 
     Raises:
         ApiError: 10012, the write failed; the consumer was not created.
@@ -501,7 +501,7 @@ def _coming(js: JetStream, stream: Stream, name: str, config: ConsumerConfig) ->
 def _write_config(
     js: JetStream, stream: Stream, consumer: Consumer, config: ConsumerConfig
 ) -> Generator[Step, None, None]:
-    """Write an updated configuration; return when it is durable.
+    """Write an updated configuration; return once it is durable.
 
     Raises:
         ApiError: 10012, the write failed and nothing was changed; 10014, the consumer was deleted meanwhile.
@@ -523,5 +523,5 @@ def _write_config(
 
 
 def _is_open(js: JetStream, stream: Stream) -> bool:
-    """Return whether `stream` is still open, after other work may have run between two steps."""
+    """Return whether `stream` is still open; other work may have run between two steps."""
     return js.streams.get(stream.name) is stream

@@ -1,8 +1,8 @@
 """JetStream of one account: its streams and limits, and the parts that all accounts share.
 
 Holds and finds streams; streams.py creates, updates and deletes them, stream.pyx handles each message. A server
-without streams imports only this module; the first stream imports the others. Knows nothing of API subjects and JSON:
-`observer` is called when streams are opened, updated and closed.
+without streams imports only this module of the package; the first stream imports the others. Knows nothing of API
+subjects and JSON; calls `observer` when streams are opened, updated and closed.
 
 Source: nats.docs "JetStream".
 """
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def consumer_gate(stream: str, consumer: str = "") -> str:
-    """Return the name of the gate of one consumer; enter the gate of the stream before it."""
+    """Return the name of the gate of one consumer; the gate of the stream must be entered before it."""
     return f"{stream}.{consumer}"
 
 
@@ -52,7 +52,7 @@ class Shared:
     """The parts that all accounts of a server share: seams, options, totals."""
 
     options: JetStreamOptions
-    max_payload: int  # of the server; bounds sizes that have no other limit
+    max_payload: int  # bytes; bounds sizes that have no other limit
     ack_v2: bool  # ack subjects name domain and account
     server_name: str
     clock: Clock
@@ -61,8 +61,8 @@ class Shared:
     log: Log
     faults: Faults
     metadata: MetadataWriter
-    member: MemberNode | None = None  # the part of this server in a JetStream cluster; None: it is in none
-    replicated: ReplicatedStreams | None = None  # the same for streams with several replicas
+    member: MemberNode | None = None  # this server's part in a JetStream cluster; None: no cluster
+    replicated: ReplicatedStreams | None = None  # the replicated streams of this server; None: no cluster
     usage: dict[str, Usage] = field(init=False)
     batches: BatchUsage = field(default_factory=BatchUsage)
     api_total: int = 0
@@ -90,14 +90,14 @@ class JetStream:
         self.usage = {MEMORY: Usage(limits.max_memory), FILE: Usage(limits.max_storage)}
         self.api_total = 0
         self.api_errors = 0
-        self.observer: ApiSubscriptions | None = None  # called for streams, in the order of the effects
+        self.observer: ApiSubscriptions | None = None  # called when streams are opened, updated and closed
         self.subjects = SubjectTree()  # subjects of all streams, each with its stream
         self.gates = Gates(account.turn)  # one gate for each stream and consumer
         self.coming: dict[str, dict[str, ConsumerConfig]] = {}  # by stream: consumers that are being created
         self.coming_streams: set[str] = set()  # names of streams that are being created
         self.held = HeldStreams(self)  # stored streams that will be opened later
         self.parked: dict[str, Parked] = {}  # stored replicas that wait for the metadata of the cluster
-        self.inflows: dict[str, Inflow] = {}  # by the stream that copies
+        self.inflows: dict[str, Inflow] = {}  # by the copying stream
         self.copied_by: dict[str, set[Inflow]] = {}  # by the origin
         self.subscriptions: dict[str, dict[str, Subscription]] = {}  # by stream, by subject
         self._open_files = open_files
@@ -115,7 +115,7 @@ class JetStream:
         return [] if self._files is None else self._files.damaged()
 
     def unrecovered(self) -> list[str]:
-        """Return the file names of stored streams that could not be opened, unless they were created again since."""
+        """Return the file names of stored streams that could not be opened and were not created again since."""
         if self._files is None:
             return []
         from pyjs.store.format.layout import file_name
@@ -161,7 +161,7 @@ class JetStream:
         return self.options.limits.default_max_consumers
 
     def change_limits(self, limits: AccountJetStreamOptions) -> None:
-        """Apply new limits of the account; existing streams stay, even above them."""
+        """Apply new limits of the account; existing streams remain, even beyond the limits."""
         self.limits = limits
         self.usage[MEMORY].max, self.usage[FILE].max = limits.max_memory, limits.max_storage
 

@@ -1,7 +1,7 @@
 """The timer for expiring messages of one stream, or for firing its schedules.
 
-It fires when the first one is due, and then rests a little, so that a busy stream works in batches. Knows nothing of
-stores: the stream does the work.
+It fires when the first message is due, then waits at least REST_NS, so that a busy stream works in batches. Knows
+nothing of stores: the stream does the work.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
             """Handle the messages that are due."""
 
 
-REST_NS = 5_000_000  # ns between two calls, so a message of a busy stream expires at most this late
+REST_NS = 5_000_000  # minimum time between two calls, so messages expire at most this late
 
 
 class Expiry:
@@ -35,7 +35,7 @@ class Expiry:
         self._earliest_ns = 0  # of the next call
 
     def arm(self, stream: Expiring, due_ns: int, now_ns: int) -> None:
-        """Call `stream.expire` at `due_ns`, at least REST_NS after its last call; an earlier scheduled call stays."""
+        """Call `stream.expire` at `due_ns`, or earlier if so scheduled, but at least REST_NS after its last call."""
         if self._fired:
             self._fired, self._earliest_ns = False, now_ns + REST_NS
         deadline_ns = max(due_ns, now_ns, self._earliest_ns)

@@ -1,4 +1,4 @@
-"""Replicas of streams that are stored and not open."""
+"""Stored replicas of streams that are not open."""
 
 from __future__ import annotations
 

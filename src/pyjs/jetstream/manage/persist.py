@@ -66,14 +66,14 @@ class StoredConsumer(NamedTuple):
     name: str
     config: ConsumerConfig
     created_ns: int
-    snapshot: bytes | None  # None: unreadable for the reasons in `problems`, and set aside
+    snapshot: bytes | None  # None: unreadable and set aside; `problems` has the reasons
     deltas: tuple[bytes, ...]
-    problems: tuple[str, ...]  # the state is older than the last one written, or one of its copies is lost
+    problems: tuple[str, ...]  # why the state is not the last one written, or a copy is lost
     file: StateFile | None  # None: it is in memory
 
 
 class Unusable(PyjsError):
-    """A stored stream or consumer is in the wrong directory or has unknown fields; its files stay unchanged."""
+    """A stored stream or consumer is in the wrong directory or has unknown fields; its files remain unchanged."""
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -102,15 +102,15 @@ class AccountFiles:
         self._account = account
         self._streams = streams or streams_directory(stores.root, account)
         self._generations: dict[str, int] = {}  # directory of a stream -> generation of its metadata
-        self._unread: set[str] = set()  # directories that stay because they could not be read
-        self._damaged: list[str] = []  # paths of files set aside, by this start or an earlier one
+        self._unread: set[str] = set()  # directories that could not be read, and remain unchanged
+        self._damaged: list[str] = []  # paths of files that this start or an earlier one set aside
         # Directories of streams that were not opened for lack of descriptors or memory; None: metadata not read yet.
         self.postponed: dict[str, StreamConfig | None] = {}
         self.unrecovered: list[str] = []  # file names of streams that could not be opened
         self.offline: dict[str, Offline] = {}  # by stream: those that a newer server wrote
         self.tails = TailIndexes(self._disk, self._streams, self._log)
         self._anchored = False  # the names of `_streams` and of the account's directory are durable
-        self._hidden = 0  # directories hidden since the start
+        self._hidden = 0  # number of directories hidden since the start
         self._rewrapped: set[str] = set()  # streams whose segments have an older copy of the metadata
         self._keys: dict[str, StreamKey] = {}  # directory of an encrypted stream -> its data key
         self._lists: dict[str, ListFile] = {}  # directory of a stream -> the list of its consumers
@@ -138,7 +138,7 @@ class AccountFiles:
         """Create the directory of a new stream, or replica; return its empty store when that is durable.
 
         Raises:
-            StoreFailed: it cannot be written, or another directory is in its place.
+            StoreFailed: the directory cannot be written, or another directory has its name.
         """
         directory = self.directory_of(config.name)
         self._check_room(directory)
@@ -167,7 +167,7 @@ class AccountFiles:
             raise _failed(directory, error) from error
 
     def hidden_files(self) -> AccountFiles:
-        """Return the files of a new directory that a start removes, to build a stream in; then `adopt` it.
+        """Return the files of a new temporary directory, in which a stream is built; `adopt` follows.
 
         Raises:
             StoreFailed: it cannot be created.
@@ -186,10 +186,10 @@ class AccountFiles:
         self.remove(built._streams)
 
     def adopt(self, built: AccountFiles, name: str, metadata: MetadataWriter) -> Generator[Step, None, None]:
-        """Move a stream that was built in hidden files to its place; return when that is durable.
+        """Rename a stream that was built in hidden files to its final name; return when that is durable.
 
         Raises:
-            StoreFailed: it cannot be moved, or the next start may not find it.
+            StoreFailed: it cannot be renamed, or the next start may not find it.
         """
         directory = self.directory_of(name)
         self._check_room(directory)
@@ -204,7 +204,7 @@ class AccountFiles:
         yield from metadata.commit(NamesChange(self._streams))
 
     def give_up(self, name: str) -> None:
-        """Remove the directory of a stream that could not be opened after `adopt`; log an error of the removal."""
+        """Remove the directory of a stream that could not be opened after `adopt`; log a failed removal."""
         directory = self.directory_of(name)
         self._unread.discard(directory)
         self.postponed.pop(directory, None)
@@ -215,14 +215,14 @@ class AccountFiles:
             self._log.error(f"  {directory} is incomplete and cannot be removed: {error}")
 
     def release(self, store: StreamStore) -> None:
-        """Close the files of a store that is not used any more."""
+        """Close the files of a store that is no longer used."""
         assert isinstance(store, FileStore)
         store.release()
 
     def change(
         self, config: StreamConfig, created_ns: int, store: StreamStore, metadata: MetadataWriter
     ) -> Generator[Step, None, None]:
-        """Write an updated configuration, also for future segments of the store; return when it is durable.
+        """Write an updated configuration, which new segments will contain too; return when it is durable.
 
         Raises:
             StoreFailed: the old configuration may still be stored.
@@ -234,7 +234,7 @@ class AccountFiles:
         self._configure(store, config, change.data)
 
     def save(self, config: StreamConfig, created_ns: int, store: StreamStore) -> None:
-        """Write an updated configuration now, also for future segments of the store.
+        """Write an updated configuration in this call; new segments will contain it too.
 
         Raises:
             StoreFailed: the old configuration may still be stored.
@@ -272,7 +272,7 @@ class AccountFiles:
             raise _failed(directory, error) from error
 
     def remove_hidden(self, hidden: str, metadata: MetadataWriter) -> Generator[Step, None, None]:
-        """Make the renaming of a hidden stream durable, then queue its files for removal.
+        """Make the renaming by `hide` durable, then queue the files for removal.
 
         Raises:
             StoreFailed: the next start may find the stream.
@@ -281,7 +281,7 @@ class AccountFiles:
         self.remove(hidden)
 
     def remove(self, hidden: str) -> None:
-        """Queue a hidden directory for removal; the next start removes the rest if the server stops before."""
+        """Queue a hidden directory for removal; if the server stops first, the next start removes the rest."""
         try:
             if hidden and self._stores.removals is not None:
                 self._stores.removals.add(hidden)
@@ -291,7 +291,7 @@ class AccountFiles:
             self._log.warn(f"  {hidden} cannot be removed: {error}")
 
     def recover_steps(self) -> Iterator[tuple[StreamConfig, int, StreamStore] | None]:
-        """Yield configuration, creation time and store of every stream; yields None after the other steps."""
+        """Yield configuration, creation time and store of every stream; yield None after the other steps."""
         for problem in finish_removals(self._disk, self._streams):
             self._log.warn(f"  {problem}")
         self.tails.load()
@@ -307,7 +307,7 @@ class AccountFiles:
                 yield from self._open_stream(directory, values)
 
     def close_for_good(self, name: str) -> None:
-        """Keep the files of the stream `name` closed until the next start."""
+        """Leave the files of the stream `name` closed until the next start."""
         directory = self.directory_of(name)
         self._logs.files.close_below(directory)
         self._unread.add(directory)
@@ -375,7 +375,7 @@ class AccountFiles:
         yield config, created_ns, store
 
     def take_offline(self, newer: Offline) -> None:
-        """Keep the files of a stream that this server cannot serve."""
+        """Note a stream that this server cannot serve; its files remain."""
         name = newer.config.name
         self.offline[name] = newer
         self._unread.add(self.directory_of(name))
@@ -393,7 +393,7 @@ class AccountFiles:
         return hidden
 
     def leave_stream(self, config: StreamConfig, store: StreamStore, error: Exception) -> None:
-        """Close the store of a stream that cannot be served; its files stay."""
+        """Close the store of a stream that cannot be served; its files remain."""
         assert isinstance(store, FileStore)
         store.release()
         self._leave(self.directory_of(config.name), "Stream", error, config)
@@ -416,7 +416,7 @@ class AccountFiles:
         )
 
     def _complete(self, store: FileStore, config: StreamConfig, meta: bytes) -> None:
-        """Apply its stream's configuration to a store after recovery."""
+        """Apply the stream's configuration to a store after recovery."""
         self._damaged += store.set_aside
         store.writer.set_meta(meta)
         store.compactor.set_codec(codec(config))
@@ -468,7 +468,7 @@ class AccountFiles:
         """Return the change that creates a consumer with the state `state`; call `open_consumer` afterwards.
 
         Raises:
-            StoreFailed: unreadable files are in its place.
+            StoreFailed: unreadable files have its name.
         """
         file = self.list_of(stream)
         self._check_room(f"{file.directory}/{NAME}")
@@ -538,12 +538,12 @@ class AccountFiles:
         return None if listed is None else self._open_consumer(file.directory, listed)
 
     def _load_list(self, directory: str, ends: tuple[int, int] | None = None) -> ConsumerList | None:
-        """Return the list of a stream's consumers, or None if it is unreadable and stays unchanged."""
+        """Return the list of a stream's consumers, or None if it is unreadable and remains unchanged."""
         try:
             return load_list(self._disk, directory, Opener(self._keys.get(directory)), ends)
         except (UnknownFormat, Locked, OSError) as error:
             if is_shortage(error):
-                raise  # the whole stream is opened later: without one of its consumers it would remove messages
+                raise  # the whole stream is opened later: without one of its consumers it might remove messages
             self._leave(f"{directory}/{NAME}", "List of consumers", error)
             return None
 
@@ -600,7 +600,7 @@ class AccountFiles:
     def _without_state(
         self, stream: str, listed: Listed, config: ConsumerConfig, file: ConsumerStateFile, problem: Exception
     ) -> StoredConsumer | None:
-        """Return a consumer without its damaged state, whose files are set aside; None if they cannot be."""
+        """Set aside the damaged state files of a consumer; return it without state, or None if that failed."""
         try:
             self._damaged += file.set_aside()
         except OSError as error:
@@ -623,7 +623,7 @@ class AccountFiles:
     def _encoded(self, directory: str, values: dict[str, Any]) -> bytes:
         """Return the envelope for new metadata of a stream."""
         generation = self._generations.get(directory, 0) + 1
-        self._generations[directory] = generation  # used up even if the write fails
+        self._generations[directory] = generation  # not used again even if the write fails
         return encode(KIND_STREAM, generation, values, self._key_of(directory))
 
     def _load(self, directory: str) -> dict[str, Any] | None:
@@ -667,7 +667,7 @@ class AccountFiles:
         return True
 
     def _take_key(self, directory: str, opener: Opener) -> None:
-        """Note the data key of a recovered stream; create one if there is none and encryption is configured."""
+        """Note the data key of a recovered stream; if it has none and encryption is configured, create one."""
         key = opener.key
         if key is None and self._stores.key_ring is not None:
             key = self._stores.key_ring.new_key()
@@ -690,7 +690,7 @@ class AccountFiles:
     def _from_segments(
         self, directory: str, error: Exception, opener: Opener
     ) -> tuple[int, dict[str, Any], list[str]] | None:
-        """Return the newest META record in a stream's segments, or None; used if the metadata files are lost.
+        """Return the newest META record in a stream's segments, or None, for a stream whose metadata files are lost.
 
         Raises:
             Locked: it is encrypted, and the key is unknown.
@@ -722,13 +722,13 @@ class AccountFiles:
             self._log.warn(f"  {directory} keeps one copy of its metadata: {error}")
 
     def _is_empty(self, directory: str) -> bool:
-        """Return whether a directory has no message, consumer or state: its creation was never complete."""
+        """Return whether a directory has no message, consumer or state, so that its creation was not completed."""
         names = set(self._disk.list_dir(directory)) - {"meta.tmp", "msgs", "consumers"}
         inside = [*self._disk.list_dir(f"{directory}/msgs"), *self._disk.list_dir(f"{directory}/consumers")]
         return not names and not inside
 
     def _discard(self, directory: str) -> None:
-        """Remove the directory of a creation that was never acknowledged."""
+        """Remove the directory of a stream whose creation was not acknowledged."""
         self._log.warn(f"  {directory} was never begun and is removed")
         try:
             self.remove(self._hide(directory))

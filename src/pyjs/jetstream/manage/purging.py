@@ -1,11 +1,11 @@
 """Removals of many messages, in steps: long purges and lowered limits. Clients see a single change.
 
-The removal holds the stream's gate with exclusive access, so requests wait; deliveries wait for `store.changing`.
-Publishes do not wait: each sees the messages of its own subject before or after the removal. A purge of a file
-stream is recorded before its first step (store/format/purge_file), so that the next start completes it after a kill.
-A lowered limit is in the metadata before its first step, so a start applies it.
+The removal has exclusive access to the stream's gate, so requests wait; deliveries wait while `store.changing` is
+set. Publishes do not wait: each finds the messages of its own subject either all present or all removed. A purge of a
+file stream is recorded before its first step (store/format/purge_file), so that the next start completes it after a
+kill. A lowered limit is in the metadata before its first step, so a start applies it.
 
-Source: STREAM.PURGE and STREAM.UPDATE of nats-server, which do both under one lock.
+Source: STREAM.PURGE and STREAM.UPDATE of nats-server, which runs each under one lock.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ def purge(
         note = js.files.open_purge(stream.name)
         yield from note.begin(Purge(subject.decode(), end_seq), js.shared.metadata)
         _check_open(stream)
-    store.changing = True  # set last: while it is set, waiting deliveries look again each turn
+    store.changing = True  # set last: while it is set, waiting deliveries check it in each turn
     try:
         purged = yield from drop_steps(stream, wanted, end_seq)
         stream.end_purge(subject)
     except StoreFailed:
         with suppress(StoreFailed):
-            stream.end_purge(subject)  # consumers recount what is left
+            stream.end_purge(subject)  # consumers recount the remaining messages
         raise
     finally:
         store.changing = False
@@ -74,7 +74,7 @@ def purge(
 
 
 def _is_short(stream: Stream, wanted: StoreFilter, before_seq: int, keep: int) -> bool:
-    """Return whether a purge fits into one step: it removes few messages, or all, whose memory a thread frees."""
+    """Return whether a purge fits into one step: it removes few messages, or all (a thread frees their memory)."""
     store = stream.store
     if store.msgs <= AT_ONCE or before_seq == 1:
         return True
@@ -137,7 +137,7 @@ def lower_limits(stream: Stream, config: StreamConfig) -> Generator[Step, None, 
 
 
 def _trim_subjects(stream: Stream, keep: int) -> Generator[Step, None, None]:
-    """Remove the oldest messages of each subject beyond `keep`; the caller handles messages published meanwhile."""
+    """Remove all but the newest `keep` messages of each subject; the caller handles messages published meanwhile."""
     store = stream.store
     seq, end_seq = 1, store.last_seq + 1
     while seq:

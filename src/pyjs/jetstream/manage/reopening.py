@@ -1,9 +1,9 @@
 """Recovery from faults: a stream or consumer with an unexpected exception is opened again from its files.
 
-An exception may leave memory in an inconsistent state, which must not be used any more. So a stream is closed at
+An exception may leave an object in an inconsistent state, so the object must not be used again. A stream is closed at
 once, without a write, and opened again in steps while its requests wait; a consumer is replaced by one that is read
 from its files. A memory stream, or a consumer without files, is deleted. A stream that fails again within a minute
-stays closed until the next start.
+remains closed until the next start.
 
 Knows nothing of the code that reports faults, or of the kinds of exceptions.
 """
@@ -36,10 +36,10 @@ class Mender:
 
     def __init__(self, engines: Mapping[str, JetStream]) -> None:
         self._engines = engines
-        self._mended_at: dict[tuple[str, str], int] = {}  # by account and stream
+        self._mended_at: dict[tuple[str, str], int] = {}  # by account and stream: time of the last reopening
 
     def mend(self, owner: object) -> None:
-        """Close and reopen the owner of a fault; only streams and consumers are handled."""
+        """Close and reopen `owner` after a fault; ignore other objects than streams and consumers."""
         if isinstance(owner, Copier):
             owner = owner.target
         if isinstance(owner, Consumer):
@@ -66,7 +66,7 @@ class Mender:
             self._not_reopened(js, stream, f"{consumer}", error)
 
     def _reopen_later(self, js: JetStream, stream: Stream, name: str) -> Iterator[Step]:
-        """Open a consumer again once no thread writes its files."""
+        """Reopen a consumer once no thread writes its files."""
 
         def steps() -> Generator[Step, None, None]:
             yield from _written(js)
@@ -99,7 +99,7 @@ class Mender:
             streams.tell(js, stream.name, "delete")
             return
         now_ns = js.shared.clock.now_ns()
-        # This ends, since each attempt removes at least one wrong index file.
+        # Attempts end, since each removes at least one wrong index file.
         if not is_mistaken and key in self._mended_at and now_ns < self._mended_at[key] + AGAIN_NS:
             log.error(f"JetStream {stream} failed again and stays closed until the next start")
             js.files.close_for_good(stream.name)

@@ -1,7 +1,7 @@
 """The consumers of a replicated stream at its leader: open, create, configure, reset and delete them.
 
-manage/consumers.py makes the same checks as on a single server and comes here instead of writing files. Each change
-is an operation that every replica applies; it is answered once this replica has applied it.
+manage/consumers.py makes the same checks as on a single server, then calls this module instead of writing files. Each
+change is an operation that every replica applies; it is answered once this replica has applied it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.stream.stream import Stream
     from pyjs.jetstream.stream.stream_consumer import StreamConsumer
 
-RETRY_NS = NS_PER_S  # wait after a proposal that the group did not take
+RETRY_NS = NS_PER_S  # wait after a proposal that the group did not accept
 
 
 class ConsumerOpener:
@@ -42,17 +42,17 @@ class ConsumerOpener:
     def __init__(self, js: JetStream, stream: Stream, resources: Resources) -> None:
         self._js = js
         self._stream = stream
-        # Acks are answered after their changes are applied, and whole states are proposed at once.
+        # Acks are answered once their changes are applied, and snapshots are proposed at once.
         self._resources = resources._replace(sync_always=True, metadata=None)
 
     def prepare_steps(self, consumer: CommittedConsumer) -> Generator[None, None, None]:
-        """Learn the subjects that the filters of a consumer match."""
+        """Index the subjects that match the filters of a consumer, in steps."""
         store = self._stream.store
         while not store.catalogue.learn_subjects(store.make_filter(consumer.filters), SEARCH_STEP):
             yield
 
     def open(self, consumer: CommittedConsumer) -> StreamConsumer:
-        """Return the open consumer with the committed state; it is in the stream, and has begun."""
+        """Open a consumer with its committed state, add it to the stream and start it."""
         opened = self._restored(consumer)
         self._stream.add_consumer(opened)
         opened.start()
@@ -84,7 +84,7 @@ class ConsumerOpener:
         _opened(consumer).update(config)
 
     def rewrite(self, consumer: StreamConsumer) -> None:
-        """Let an open consumer propose its whole state with its next changes, or soon."""
+        """Make an open consumer propose a snapshot, with its next changes or after RETRY_NS."""
         opened = _opened(consumer)
         opened.acks.changes.lost = True
         self._js.shared.timers.at(self._js.shared.clock.now_ns() + RETRY_NS, opened.resume)
@@ -93,10 +93,10 @@ class ConsumerOpener:
 def create(
     stream: Stream, name: str, config: ConsumerConfig, created_ns: int, start: Start
 ) -> Generator[Step, None, Consumer]:
-    """Create a consumer; return it when every later leader has it.
+    """Create a consumer; return it when its creation is committed.
 
     Raises:
-        ApiError: this replica does not lead any more, and the consumer may exist.
+        ApiError: this replica no longer leads; the consumer may exist.
     """
     state = consumer_record.first_state(start)
     yield from _replica(stream).operate(entries.creation(name, created_ns, config, state))
@@ -150,7 +150,7 @@ def reopen(js: JetStream, stream: Stream, consumer: Consumer) -> None:
         try:
             yield from _replica(stream).operate(
                 nothing_new
-            )  # after it, all earlier changes are committed or lost
+            )  # after this operation, all earlier changes are committed or lost
         except errcodes.ApiError:
             pass
         _replica(stream).consumers.open_one(committed)
@@ -161,9 +161,9 @@ def reopen(js: JetStream, stream: Stream, consumer: Consumer) -> None:
 def adopt_steps(
     js: JetStream, stream: Stream, resources: Resources, memory: Sequence[StoredConsumer]
 ) -> Generator[Step, None, None]:
-    """Bring the consumers of a stream that had no other replicas into its group, and remove their files.
+    """Add the consumers of a stream that had no other replicas to its group, and remove their files.
 
-    `memory` has those without files.
+    `memory` lists the consumers without files.
     """
     files = js.files.recover_consumers(stream.name) if stream.config.storage == FILE else ()
     for stored in (*files, *memory):
@@ -182,7 +182,7 @@ def adopt_steps(
 
 
 def stored_state(stream: Stream, stored: StoredConsumer, resources: Resources) -> bytes:
-    """Return the state in the files of a consumer; without a readable one it begins again."""
+    """Return the state in the files of a consumer, or its first state if the files are unreadable."""
     if stored.snapshot is None:
         return consumer_record.first_state(Start(max(1, stream.store.first_seq)))
     consumer = Consumer(resources, stored.config, stored.name, stored.created_ns)
@@ -191,7 +191,7 @@ def stored_state(stream: Stream, stored: StoredConsumer, resources: Resources) -
 
 
 def _is_there(stream: Stream, stored: StoredConsumer) -> bool:
-    """Return whether the group has this consumer already."""
+    """Return whether the group already has this consumer."""
     found = _replica(stream).consumers.committed.get(stored.name)
     return found is not None and found.created_ns == stored.created_ns
 

@@ -2,10 +2,10 @@
 
 A pass checks everything once; the next pass begins a day later. The upkeep thread runs the steps one by one and
 changes nothing. A file that looks damaged is read again between two turns, since it may have changed meanwhile.
-If it is damaged, its messages are counted as lost and reported, as when a message is loaded; the next start finds the
-damage again. Damaged metadata is rewritten from memory.
+If it is damaged, its damaged messages are counted as lost and reported, as when a message is loaded; the next start
+finds the damage again. Damaged metadata is rewritten from memory.
 
-After a step of n bytes the next one begins n / scrub_rate seconds later, by a timer of the node.
+After a step of n bytes, a timer of the node starts the next step n / scrub_rate seconds later.
 
 Knows nothing of threads: a turn runs the steps like other upkeep of stores.
 """
@@ -53,8 +53,8 @@ NS_PER_S = 1_000_000_000
 PASS_EVERY_NS = 24 * 3600 * NS_PER_S
 RETRY_NS = 10 * NS_PER_S  # after a step that failed for lack of descriptors or memory
 STEP_NS = 10_000_000  # minimum time between two steps
-STREAMS_AT_ONCE = 64  # names that a pass reads at once
-META_SIZE = 1024  # bytes that a read of both copies counts
+STREAMS_AT_ONCE = 64  # stream names that a pass reads at once
+META_SIZE = 1024  # bytes that reading both copies counts as
 
 
 class SegmentStep:
@@ -85,7 +85,7 @@ class SegmentStep:
             self.size = self._disk.size_of(fd)
             image = open_image(self._disk, self._path, fd, self._store.files.key)
             image.problem = image.problem or image.spare_problem()
-            data = image.whole(True)  # a separate image: the store's own map stays unchanged
+            data = image.whole(True)  # a separate image, so that the store's own map remains unchanged
         finally:
             self._disk.close_file(fd)
         found = contents_of(self._path, data, self._number, self._store.files.incarnation, 1)
@@ -188,7 +188,7 @@ class ListStep:
         return None
 
     def apply(self) -> int:
-        """Read the list again in the writing thread, since apparent damage may be an entry that is being written."""
+        """Check the list again in the writing thread, since an entry being written may look like damage."""
         if self._is_suspect and self._js.streams.get(self._stream.name) is self._stream:
             self._check()
         return 0
@@ -288,7 +288,7 @@ class Scrubber:
     # -- upkeep --------------------------------------------------------------------------------------------
 
     def begin_upkeep(self) -> Step | None:
-        """Return the next step for the thread, or None if there is none, or its time has not come."""
+        """Return the next step for the thread, or None if there is none or its time has not come."""
         if self._stopped or self._step is not None or self._timer is not None or self._steps is None:
             return None
         self._step = next(self._steps, None)
@@ -325,7 +325,7 @@ class Scrubber:
         self._damaged += places
 
     def _again(self, step: Step, error: Exception) -> None:
-        """Schedule a step again."""
+        """Repeat a step that failed, after RETRY_NS."""
         self._shared.log.warn(f"The check of stored files waits {RETRY_NS // NS_PER_S} s: {error}")
         self._steps = chain([step], self._steps or ())
         self._wait(RETRY_NS)
@@ -363,7 +363,7 @@ class Scrubber:
             return
         store = stream.store
         yield MetadataStep(self._disk, js, stream)
-        if js.streams.get(name) is not stream:  # deleted meanwhile: its list must not be created again
+        if js.streams.get(name) is not stream:  # it was deleted meanwhile: do not create its list again
             return
         if js.files.list_of(name).live:
             yield ListStep(self._disk, js, stream, self._add_damaged)

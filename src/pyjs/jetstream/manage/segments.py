@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from pyjs.jetstream.config.stream import StreamConfig
 
 SEGMENT_SIZE_MAX = 8 << 20
-SEGMENT_SIZE_QUEUE = 4 << 20  # of interest and workqueue streams: acknowledgements soon remove whole segments
+SEGMENT_SIZE_QUEUE = 4 << 20  # for interest and workqueue streams, where acks soon empty whole segments
 SEGMENT_SIZE_MIN = 64 << 10
-SEGMENTS_PER_AGE = 8  # the minimum, for a stream whose messages expire
+SEGMENTS_PER_AGE = 8  # minimum number, for a stream whose messages expire
 
 
 def segment_size(config: StreamConfig) -> int:
-    """Return the maximum size of a segment: small enough that the limits remove whole files."""
+    """Return the maximum size of a segment, small enough that the limits remove whole files."""
     size = SEGMENT_SIZE_MAX if config.retention == LIMITS else SEGMENT_SIZE_QUEUE
     if config.max_bytes > 0:
         size = max(SEGMENT_SIZE_MIN, min(size, config.max_bytes // 4))

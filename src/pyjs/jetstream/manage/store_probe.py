@@ -1,4 +1,4 @@
-"""The probe of a file store on a full disk: every second it checks for free space."""
+"""The probe of a file store on a full disk, which checks for free space every second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports about streams as dicts with fields in the order of the API: state, info and pages of them.
+"""Reports about streams, as dicts with fields in the order of the API: state, info, pages of subjects.
 
 Shared by the API and monitoring. Source: nats.docs "JetStream wire API Reference", probed on nats-server 2.15.1.
 """
@@ -118,7 +118,7 @@ def inflow_report(js: JetStream, stream: Stream) -> dict[str, Any]:
 
 
 def know_subjects(store: StreamStore, subjects: StoreFilter) -> Generator[None, None, None]:
-    """Index the subjects of a store for searches among many subjects, in steps; only the first call does work."""
+    """Index the subjects of a store for searches among many subjects, in steps; later calls do nothing."""
     while not store.catalogue.learn_subjects(subjects, SUBJECTS_STEP):
         yield
 

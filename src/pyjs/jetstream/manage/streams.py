@@ -1,8 +1,8 @@
 """The life of an account's streams: create, update, delete, recover.
 
 Applies the rules and the limits of the account and its server, gives a new stream its store and its subjects, and
-calls the observer. Knows nothing of API subjects and JSON (api/streams.py). Long because all of these begin with
-the same checks and end with the same report.
+calls the observer. Knows nothing of API subjects and JSON (api/streams.py). Long because all these operations begin
+with the same checks and end with the same report.
 
 Source: nats.docs "JetStream"; order of checks probed on nats-server 2.15.1.
 """
@@ -53,7 +53,7 @@ from pyjs.subjects.transform import open_transform
 
 SUBSCRIBE_STEP = 256  # subscriptions that a new stream adds in one turn: a millisecond
 STOP_STEP = 64  # consumers of a deleted stream that are stopped in one turn: a millisecond
-RELEASE_STEP = 4000  # sequences looked at in one step
+RELEASE_STEP = 4000  # sequences examined in one step
 RETRY_NS = 5 * NS_PER_S  # between two attempts to open postponed streams
 
 if TYPE_CHECKING:
@@ -184,10 +184,10 @@ def new_replica(
 
 
 def make_replica(js: JetStream, stream: Stream, group: int) -> Generator[Step, None, Parked]:
-    """Close an open stream that gets more replicas; return its store, in which everything is durable.
+    """Close an open stream that gets more replicas, make its messages durable, and return its store.
 
     Raises:
-        StoreFailed: it cannot be opened again; its files stay.
+        StoreFailed: the stream cannot be opened again; its files remain.
     """
     _end_copies(js, stream)
     _close(js, stream, "shutdown")
@@ -213,18 +213,18 @@ def open_replica(
     ids: KnownIds | None = None,
     offered: bool = True,
 ) -> Generator[Step, None, Stream]:
-    """Open the stream of a replica as a follower: it listens to no subject.
+    """Open the stream of a replica as a follower, which subscribes to no subject.
 
-    `ids` are those of its duplicate window if they are known: no memory store has those of removed messages.
-    It answers direct gets if `offered`: not while it has nothing of what the others have.
+    `ids` is its duplicate window, if known: a memory store does not have the ids of removed messages. The replica
+    answers direct gets only if `offered`; it must not while it lacks the messages of the other replicas.
 
     Raises:
-        PyjsError, OSError, MemoryError: its messages cannot be read; its files stay.
+        PyjsError, OSError, MemoryError: its messages cannot be read; its files remain.
     """
     config, created_ns, store = found
     if config.first_seq and not (
         store.applied_index or store.msgs
-    ):  # a start forgets what no entry has recorded
+    ):  # a restart loses a first_seq that no entry has recorded
         store.set_first_seq(config.first_seq)
     stream = _open(js, config, store, created_ns)
     try:
@@ -240,12 +240,12 @@ def open_replica(
 
 
 def make_single(js: JetStream, stream: Stream, memory: list[StoredConsumer]) -> Generator[Step, None, Stream]:
-    """Open a replica again as a stream without others, which it is in its files already.
+    """Reopen a replica as a stream without replicas, as its files already state.
 
-    `memory` has its consumers without files.
+    `memory` lists its consumers without files.
 
     Raises:
-        StoreFailed: it cannot be opened again; its files stay.
+        StoreFailed: the stream cannot be opened again; its files remain.
     """
     config, name, store = replace(stream.config, num_replicas=1), stream.name, stream.store
     ids = KnownIds(stream.dedupe.dump(0, len(stream.dedupe)), len(stream.dedupe), stream.dedupe.last_msg_id)
@@ -278,7 +278,7 @@ def _end_copies(js: JetStream, stream: Stream) -> None:
 
 
 def copy_origins(js: JetStream, stream: Stream, *, on: bool) -> None:
-    """Start the mirror or sources of a stream, or stop them: of all replicas only the leader copies."""
+    """Start the mirror or sources of a stream, or stop them; of all replicas, only the leader copies."""
     if js.inflows or stream.config.mirror or stream.config.sources:
         from pyjs.jetstream.mirror import sourcing
 
@@ -286,7 +286,7 @@ def copy_origins(js: JetStream, stream: Stream, *, on: bool) -> None:
 
 
 def reconfigured(js: JetStream, stream: Stream, old: StreamConfig, *, leads: bool) -> None:
-    """Apply the rest of a new configuration on a replica; the leader tells clients."""
+    """Apply the rest of a new configuration on a replica; the leader publishes the advisory."""
     _reserve(js, old, -1)
     _reserve(js, stream.config, 1)
     _set_subjects(js, stream)
@@ -313,7 +313,7 @@ def check_restored(js: JetStream, config: StreamConfig) -> None:
 def open_restored(
     js: JetStream, config: StreamConfig, store: StreamStore, created_ns: int, ids: KnownIds | None = None
 ) -> Generator[Step, None, Stream]:
-    """Open a memory stream that was built from an archive, or was a replica, whose `ids` are known."""
+    """Open a memory stream that was built from an archive, or was a replica with the known `ids`."""
     stream = _open(js, config, store, created_ns)
     _subscribe(js, stream, config.subjects)
     stream.evictions.trim_subjects(config.max_msgs_per_subject)
@@ -325,7 +325,7 @@ def open_restored(
 
 
 def _check_tier(js: JetStream, config: StreamConfig) -> None:
-    """Refuse a stream whose number of replicas has no limits, where these are given by number. Raises ApiError."""
+    """If the account has limits per number of replicas, refuse a number without limits. Raises ApiError."""
     errcodes.NO_LIMITS.raise_if(
         bool(js.limits.tiers) and f"R{config.num_replicas or 1}" not in js.limits.tiers
     )
@@ -381,7 +381,7 @@ def update(
 
 
 def _remove_acknowledged(stream: Stream) -> Generator[Step, None, None]:
-    """Remove messages that no consumer needs any more; a message that no consumer ever matched stays."""
+    """Remove messages that no consumer needs any more; messages that matched no consumer remain."""
     store = stream.store
     for consumer in list(stream.consumers.values()):
         delivered_to = consumer.cursor.next_seq if isinstance(consumer, Consumer) else store.last_seq + 1
@@ -395,7 +395,7 @@ def _remove_acknowledged(stream: Stream) -> Generator[Step, None, None]:
 
 
 def delete(js: JetStream, name: str, *, told: bool = True) -> Generator[Step, None, None]:
-    """Delete a stream with its consumers and files; return when that is durable. With `told` clients are told.
+    """Delete a stream with its consumers and files; return when that is durable. `told`: publish the advisory.
 
     Raises:
         ApiError: 10059, there is no such stream.
@@ -439,14 +439,14 @@ def recover_steps(js: JetStream) -> Iterator[None]:
     for stream in js.streams.values():
         if stream.store.wants_upkeep and not stream.store.failed:
             try:
-                stream.commit_now()  # work for a new key or compression begins after the first sync
+                stream.commit_now()  # recasts for a new key or compression begin after the first sync
             except StoreFailed:
-                pass  # the store has reported it, and publishers will get the error
+                pass  # the store has logged the error, and publishers will get it
     _retry_postponed(js)
 
 
 def _open_found(js: JetStream, steps: Iterator[Found | None]) -> Generator[None, None, list[Stream]]:
-    """Open the stored streams from `steps`; return those whose consumers were all opened."""
+    """Open the stored streams yielded by `steps`; return those whose consumers were all opened."""
     whole: list[Stream] = []
     for found in steps:
         if found is not None:
@@ -484,7 +484,7 @@ def _open_postponed(js: JetStream) -> Iterator[None]:
         again = [config.name for config in js.files.postponed.values() if config is not None]
         for name in names:
             if name not in again:
-                js.held.let_go(name)  # it is open, or cannot be opened
+                js.held.let_go(name)  # it was opened, or cannot be
         _retry_postponed(js)
     _take_up(js.inflows.values(), whole)
 
@@ -494,8 +494,8 @@ def _recover_stream(
 ) -> Iterator[None]:
     """Open a stored stream with its consumers; append it to `whole` if all of them were opened.
 
-    A damaged stream does not stop the others: the damage is logged, and the stream stays closed. A replicated stream
-    waits for the metadata of the cluster, which says whether its replica still belongs here.
+    A damaged stream does not affect the others: the damage is logged, and the stream remains closed. A replicated
+    stream waits for the metadata of the cluster, which states whether its replica still belongs to this server.
     """
     if config.num_replicas > 1 and js.shared.replicated is not None:
         js.parked[config.name] = Parked(config, created_ns, store)
@@ -555,7 +555,7 @@ def _relearn(js: JetStream, stream: Stream) -> Iterator[None]:
 
 
 def _join(js: JetStream, stream: Stream) -> None:
-    """Start the mirror or sources of a new stream, and those of other streams that copy it."""
+    """Start the mirror or sources of a new stream, and the mirrors and sources that copy it."""
     if js.inflows or stream.config.mirror or stream.config.sources:
         from pyjs.jetstream.mirror import sourcing
 
@@ -638,7 +638,7 @@ def _open(js: JetStream, config: StreamConfig, store: StreamStore, created_ns: i
 
 
 def _mistaken(stream: Stream) -> None:
-    """Request that the stream is reopened at the end of the turn: an index file was wrong."""
+    """Request that the stream is reopened at the end of the turn, since an index file was wrong."""
     stream.account.turn.faulted.append((stream, StoreFailed(str(stream), "an index file was wrong")))
 
 
@@ -650,7 +650,7 @@ def _set_subjects(js: JetStream, stream: Stream) -> None:
 
 
 def _close(js: JetStream, stream: Stream, reason: str, fault: Exception | None = None) -> None:
-    """Close a stream; `reason` is "deleted", "shutdown", or "fault" (nothing is written)."""
+    """Close a stream; `reason` is "deleted", "shutdown" or "fault" (nothing is written)."""
     deleted = reason == "deleted"
     if fault is not None:
         stream.special.drop(fault)
@@ -687,7 +687,7 @@ def abandon(js: JetStream, stream: Stream, error: Exception) -> None:
     """Close a stream after a fault, without writing; it is reopened from its files."""
     _close(js, stream, "fault", error)
     if stream.config.storage == FILE:
-        js.held.hold(stream.config)  # until it is open again, at the latest by the next start
+        js.held.hold(stream.config)  # until it is reopened, at the latest by the next start
     if isinstance(stream.store, FileStore):
         stream.store.release()
 

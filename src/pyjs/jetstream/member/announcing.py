@@ -1,8 +1,8 @@
-"""Advisories of this server's part in the cluster: it leads the metadata or a stream, or a majority is lost.
+"""Advisories of one server in the cluster: it leads the metadata or a stream, or a stream has lost its majority.
 
-The account of a stream gets the advisory; so does the system account, with the name of the account added. The new
-leader sends them, or the one that had to step down, each only while it has a subscriber. A consumer has the leader of
-its stream.
+The account of a stream gets the advisory; so does the system account, with the name of the account added. A new
+leader sends the first kind, a leader that had to step down the second, each only if there is a subscriber. The leader
+of a consumer is the leader of its stream.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Announcer:
         self._tell(stream, lambda rows, of: consumer_leader(stream.name, name, leader, rows, of))
 
     def lost_stream(self, stream: Stream) -> None:
-        """Announce that a stream has no majority, if this server leads it no more because of that."""
+        """Announce that a stream has no majority, if this server lost its leadership for that reason."""
         machine = None if self._member.replicated is None else self._member.replicated.machine_of(stream)
         if machine is None or machine.leader:
             return
@@ -95,7 +95,7 @@ class Announcer:
         self._send(self._host.system_account, removed)
 
     def _with_me(self, rows: Rows) -> Rows:
-        """Return the rows of all members: those of the others, and this server's."""
+        """Return the rows of all members: `rows` of the others, and the row of this server."""
         name = self._host.server_name
         mine = [{"name": name, "current": True, "active": 0, "peer": short_hash(name)}]
         return sorted([*rows, *([] if any(row["name"] == name for row in rows) else mine)], key=_name_in)
@@ -106,7 +106,7 @@ class Announcer:
         js, subject = self._member.accounts.get(account.name), make([], "").subject.encode()
         is_heard = account.has_interest(subject) or (system is not None and system.has_interest(subject))
         if not is_heard or js is None or js.streams.get(stream.name) is not stream:
-            return  # nobody listens, or it was closed meanwhile
+            return  # no subscriber, or the stream was closed in between
         rows = self._with_me(self._member.reports.stream(js, stream).get("replicas", []))
         if account is not system:
             self._send(account, make(rows, ""))

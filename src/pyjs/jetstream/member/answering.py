@@ -91,7 +91,7 @@ class Place(Enum):
 
     HERE = "here"
     ELSEWHERE = "elsewhere"
-    UNKNOWN = "unknown"  # there is no leader, or this server does not know its part yet
+    UNKNOWN = "unknown"  # no leader is known, or this server does not know its role yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class Desk:
         self._left_size = 0
         self._passing: dict[
             Request, tuple[int, int]
-        ] = {}  # requests to pass on: until when, how often they were
+        ] = {}  # requests to pass on -> deadline, and number of times passed on
 
     def handle(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
@@ -258,7 +258,7 @@ class Desk:
         args: tuple[str, ...],
         error: LeaderChanged,
     ) -> Generator[Step, None, bool]:
-        """Let the leader of a stream answer; return False if there is none in time, or it must not."""
+        """Make the leader of a stream answer; return False if no leader appears in time, or it must not answer."""
         if router.js is None or (endpoint.changes and error.is_unknown and endpoint.words not in REPEATABLE):
             return False
         deadline_ns, hops = self._passing.get(request, (self._turn.now + HOLD_NS, 0))
@@ -285,7 +285,7 @@ class Desk:
         return True
 
     def _send_on(self, router: Router, request: Request, endpoint: Endpoint, name: str) -> bool:
-        """Send a request to the server that leads its stream, or else to one that has it, if there is one."""
+        """Send a request to the server that leads its stream, or else to another server of the stream, if any."""
         assert router.js is not None
         stream = self._machine.state.stream(router.account.name, name)
         opened, replicated = router.js.streams.get(name), router.js.shared.replicated
@@ -301,7 +301,7 @@ class Desk:
         return True
 
     def passed(self, router: Router, order: Order) -> Generator[Step, None, None]:
-        """Answer a request that another server has passed on, unless this server has got it from the client, too."""
+        """Answer a request that another server has passed on, unless this server got it from the client too."""
         tokens, words = order.subject.split("."), tuple(order.words.split("."))
         from pyjs.jetstream.api.router import ENDPOINT_BY_WORDS  # imported with the first request
 
@@ -367,7 +367,7 @@ class Desk:
             return Place.ELSEWHERE
         if replicated.leads(opened):
             return Place.HERE
-        # A leader that is no replica any more hands the lead over.
+        # A leader that is no longer a replica transfers its leadership.
         return Place.ELSEWHERE if replicated.leader_of(opened) in stream.nodes else Place.UNKNOWN
 
     def _of_leader(self) -> Place:

@@ -3,7 +3,7 @@
     <store>/.cluster.{a,b}      metadata file of kind 7, with the map
     store       u64, random, drawn when the file is created; a server with another number has lost its files
     members     list of (node, store), the membership of jetstream/cluster/bootstrap; empty: none was adopted
-    founded     whether the group of the members had a leader; its log must be here then
+    founded     whether the group of the members had a leader; if so, this store must have its log
 
 Each change is durable before this server sends it.
 """
@@ -32,8 +32,8 @@ class StoreIdentity:
 
         Raises:
             CorruptRecord: both copies are damaged.
-            UnknownFormat: a newer server wrote it.
-            OSError: it cannot be read or written.
+            UnknownFormat: a newer server wrote the file.
+            OSError: the file cannot be read or written.
         """
         self._disk = disk
         self._root = root

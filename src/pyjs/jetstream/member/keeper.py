@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.transfer.building import StreamBuild
 
 RETRY_NS = 2 * NS_PER_S
-BUSY_MAX = 256  # streams that are opened or changed at once
+BUSY_MAX = 256  # streams that are opened or changed at the same time
 
 
 class Key(NamedTuple):
@@ -74,19 +74,19 @@ class Keeper:
         self._log = log
         self._faults = faults
         self.is_caught_up = False
-        self._due: dict[Key, None] = {}  # to look at, oldest first
+        self._due: dict[Key, None] = {}  # streams to examine, oldest first
         self._busy: set[Key] = set()
-        self._again: dict[Key, int] = {}  # when those that failed are tried again, earliest first
+        self._again: dict[Key, int] = {}  # failed streams -> time of the next attempt, earliest first
         # Streams, by time of creation, that an entry has removed from this server.
         self._removed: dict[tuple[Key, int], Assignment] = {}
         self._opened: dict[Key, Assignment] = {}  # replicated streams
         self._strange: set[Key] = set()  # reported
         self._failed_last: dict[Key, str] = {}  # the logged text
         self.builds: dict[Key, StreamBuild] = {}  # complete streams from archives
-        self.failures: dict[Key, ApiError] = {}  # why the last attempt failed; it is tried again
+        self.failures: dict[Key, ApiError] = {}  # errors of the last attempts, which are repeated
 
     def begin(self) -> None:
-        """Begin; every entry committed before the start has been applied here."""
+        """Start work; all entries committed before the start of the server are applied."""
         for account, js in self.accounts.items():
             for name in js.streams:
                 stream = self._machine.state.stream(account, name)
@@ -101,7 +101,7 @@ class Keeper:
         return self.is_caught_up and key not in self._busy and key not in self._due
 
     def trouble(self, account: str, name: str) -> str:
-        """Return why a stream does not match the metadata although that was tried; "": nothing is known."""
+        """Return the error of the last attempt to make a stream match the metadata; "": no error."""
         return self._failed_last.get(Key(account, name), "")
 
     def is_idle(self) -> bool:
@@ -141,7 +141,7 @@ class Keeper:
             yield from self._pass()
 
     def _has_work(self, again_ns: int) -> bool:
-        """Return whether a stream is due, or the time of the next retry is not `again_ns` any more."""
+        """Return whether a stream is due, or the time of the next retry differs from `again_ns`."""
         self.take(self._machine.changes)
         is_due = self.is_caught_up and any(key not in self._busy for key in self._due)
         return is_due or self._next_again_ns() != again_ns
@@ -161,7 +161,7 @@ class Keeper:
         """Start a chore for each due stream."""
         for key in list(self._due):
             if key in self._busy:
-                continue  # it is looked at again after that
+                continue  # it is examined again after that
             while len(self._busy) >= BUSY_MAX:
                 yield from self._waiters.until(lambda: len(self._busy) < BUSY_MAX)
             self._due.pop(key)
@@ -184,7 +184,7 @@ class Keeper:
         self._waiters.notify()
 
     def _tell_built(self, key: Key, *, is_there: bool) -> None:
-        """Tell the leader of the metadata what became of a stream that was built here from an archive."""
+        """Report to the leader of the metadata whether a stream that was built from an archive is open."""
         stream = self._machine.state.stream(*key)
         if stream is not None and stream.is_built and stream.first_node == self._node:
             self._losses.opened(stream, is_there=is_there)
@@ -199,7 +199,7 @@ class Keeper:
         if str(error) != self._failed_last.get(key):
             self._failed_last[key] = str(error)
             self._log.error(f"{key} is not as the cluster wants it, it is tried again: {error}")
-        if key not in self._due:  # it has not changed meanwhile
+        if key not in self._due:  # no change in between
             self._again[key] = self._turn.now + RETRY_NS
 
     def _bring(self, key: Key) -> Generator[Step, None, None]:
@@ -242,7 +242,7 @@ class Keeper:
             yield from streams.update(js, wanted.config)
 
     def _remove(self, js: JetStream, key: Key, wanted: Assignment | None) -> Generator[Step, None, None]:
-        """Remove a stream that an entry has removed; report one that is here for an unknown reason."""
+        """Remove a stream that an entry has removed; report any other stored stream."""
         gone = [(each, old) for each, old in self._removed.items() if each[0] == key]
         for each, old in gone:
             stale = self._stale(js, old, wanted)

@@ -1,8 +1,8 @@
 """Replicas of this server that must return as new peers, because the log may have lost their votes or entries.
 
-The server reports them to the leader of the metadata until the metadata gives them new incarnations, and likewise a
-group that is not needed any more, and what became of a stream from an archive. If the log may have lost whole groups,
-this doubt ends when every replica of this server is in the log: by then, lost ones have returned.
+The server reports them to the leader of the metadata until the metadata gives them new incarnations. It also reports
+groups that are no longer needed, and whether a stream from an archive could be opened. If the log may have lost whole
+groups, this doubt ends when every replica of this server is in the log: by then, lost replicas have returned.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Losses:
         self._waiters = waiters
         self._tell_leader = tell_leader
         self._found: dict[int, Assignment] = {}  # by group
-        self._ended: dict[int, Assignment] = {}  # streams that need their groups no more
-        self._opened: dict[int, Opened] = {}  # streams that were built here, and whether they are there
-        self.log: NodeLog | None = None  # set when it is recovered
+        self._ended: dict[int, Assignment] = {}  # streams that no longer need their groups
+        self._opened: dict[int, Opened] = {}  # streams that this server built, and whether they are open
+        self.log: NodeLog | None = None  # set when the log is recovered
 
     def add(self, stream: Assignment) -> None:
         """Add a replica that cannot be opened because the log may have lost it."""
@@ -50,12 +50,12 @@ class Losses:
         self._waiters.notify()
 
     def end_group(self, stream: Assignment) -> None:
-        """Take a stream whose only replica is the only member of its group."""
+        """Report that a stream no longer needs its group, of which its only replica is the only member."""
         self._ended[stream.group] = stream
         self._waiters.notify()
 
     def opened(self, stream: Assignment, *, is_there: bool) -> None:
-        """Take what became of a stream that was built here from an archive."""
+        """Report whether a stream that this server built from an archive is open."""
         self._opened[stream.group] = Opened(stream.account, stream.name, stream.group, is_there)
         self._waiters.notify()
 
@@ -84,16 +84,16 @@ class Losses:
 
     @property
     def _all(self) -> dict[int, Assignment | Opened]:
-        """What is told, by group."""
+        """The reports to send, by group."""
         return {**self._found, **self._ended, **self._opened}
 
     def _is_news(self, told: dict[int, Assignment | Opened]) -> bool:
-        """Return whether there is more to tell than was told, or nothing."""
+        """Return whether a report was added to those in `told`, or none are left."""
         now = self._all
         return not now or any(told.get(group) != each for group, each in now.items())
 
     def _present(self, streams: dict[int, Assignment]) -> list[Assignment]:
-        """Return the streams that have not changed since; forget the others."""
+        """Return the streams that the metadata has not changed since they were added; forget the others."""
         for group, stream in list(streams.items()):
             if self._machine.state.stream(stream.account, stream.name) != stream:
                 del streams[group]

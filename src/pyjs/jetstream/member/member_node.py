@@ -61,10 +61,10 @@ if TYPE_CHECKING:
 
 LOG_DIRECTORY = ".raft"
 MEET_NS = 3 * NS_PER_S
-READ_NS = NS_PER_S  # for the confirmation that this server still leads
-MOVE_NS = 300 * NS_PER_MS  # for one attempt to hand all leaderships over
+READ_NS = NS_PER_S  # maximum wait for the confirmation that this server still leads
+MOVE_NS = 300 * NS_PER_MS  # maximum time for one attempt to transfer all leaderships
 MOVES = 6
-AGAIN_NS = 50 * NS_PER_MS  # if that cannot be asked for now
+AGAIN_NS = 50 * NS_PER_MS  # pause if the confirmation cannot be requested now
 
 
 class Carrier(Peers, Interests, Protocol):
@@ -80,7 +80,7 @@ class Carrier(Peers, Interests, Protocol):
         """Return the number of configured routes that lead to this server itself."""
 
     def hold_messages(self, is_awaited: Callable[[str, bytes], bool]) -> None:
-        """Let a message without a receiver wait for one, if `is_awaited` says so for its account and subject."""
+        """Hold a message without a receiver if `is_awaited` returns True for its account and subject."""
 
     def quiet_ns(self, node: int) -> int:
         """Return the time since the last bytes from a server, or 0 if it is unknown."""
@@ -89,14 +89,14 @@ class Carrier(Peers, Interests, Protocol):
 class MemberNode:
     """Owns the log, the consensus and the metadata of one server, and starts and ends them."""
 
-    log_file_size = FILE_SIZE  # tests have smaller ones
+    log_file_size = FILE_SIZE  # tests use smaller files
 
     def __init__(self, host: Host, options: Options, carrier: Carrier) -> None:
-        self.options = options  # effective ones, as they were at the start
+        self.options = options  # the effective options at the start
         self.server_name = host.server_name
         self.node = number_of(host.server_name)
-        self.online: set[int] = set()  # other servers that answer
-        self._silent: dict[int, int] = {}  # others that do not answer any more, and since when
+        self.online: set[int] = set()  # other servers that respond
+        self._silent: dict[int, int] = {}  # servers that stopped responding -> since when
         self.accounts: dict[str, JetStream] = {}  # of the server's JetStream
         self._host = host
         self._carrier = carrier
@@ -151,7 +151,7 @@ class MemberNode:
         """Read the log and the identity of the store, in steps. The store is locked; `accounts` are filled later.
 
         Raises:
-            OSError, PyjsError: it cannot be read or written.
+            OSError, PyjsError: the log or the identity cannot be read or written.
         """
         host, jetstream = self._host, self.options.jetstream
         identity = StoreIdentity(disk, jetstream.store_dir, host.log, host.rng)
@@ -230,7 +230,7 @@ class MemberNode:
             self._turn.go_on(steps)
 
     def trouble(self, stream: Assignment) -> str:
-        """Return why a stream of this server is not as the metadata wants it; "": nothing is known."""
+        """Return why a stream of this server differs from the metadata; "": no reason is known."""
         return self._keeper.trouble(stream.account, stream.name)
 
     @property
@@ -249,9 +249,9 @@ class MemberNode:
         return self._log is not None and self._log.is_syncing
 
     def leave_steps(self, pause: Callable[[], None]) -> Generator[Step, None, None]:
-        """Hand all leaderships over; `pause` is called when the clients of this server must wait for that.
+        """Transfer all leaderships; `pause` is called when the clients of this server must wait for that.
 
-        It takes some milliseconds, and some seconds if no other server can lead.
+        This takes some milliseconds, or some seconds if no other server can lead.
         """
         assert self.replicated is not None
         departure = Departure(self.replicated, self.waiters, self._turn, self._carrier)
@@ -285,7 +285,7 @@ class MemberNode:
         found = streams.get(name)
         if found is None or not self._may_come(found):
             return False
-        # A stream that has a leader has all its consumers: nobody will come for this one.
+        # A stream that has a leader has all its consumers, so no receiver will appear for this message.
         return not (found.config.subjects and self._has_interest(account, found.config.subjects[0]))
 
     def _may_come(self, stream: Assignment) -> bool:
@@ -361,10 +361,10 @@ class MemberNode:
     # -- proposals ---------------------------------------------------------------------------------------------
 
     def propose(self, entry: Entry) -> Generator[Step, None, Applied | None]:
-        """Propose an entry of the metadata and return its result; None: it is unknown, or this server does not lead.
+        """Propose an entry of the metadata and return its result; None: unknown, or this server does not lead.
 
         Raises:
-            BadRow: no server would accept it.
+            BadRow: no server would accept the entry.
         """
         assert self.consensus is not None
         assert self.group is not None
@@ -377,7 +377,7 @@ class MemberNode:
         return proposal.applied
 
     def meet(self) -> Generator[Step, None, None]:
-        """Wait until every member of the metadata group is online and described, up to MEET_NS after this one leads.
+        """Wait until all members of the metadata group are online and described, up to MEET_NS after the election.
 
         So a stream that is created right after the start of all servers is not refused for too few servers.
         """
@@ -403,7 +403,7 @@ class MemberNode:
         return ", ".join(known[node].name if node in known else f"number {node}" for node in nodes)
 
     def accept_loss(self, group: int) -> bool:
-        """Let a group go on without the replicas that it waits for; return whether it waits for any."""
+        """Make a group continue without the replicas that it waits for; return whether it waits for any."""
         missing = self.missing(group)
         if not missing or self.consensus is None:
             return False
@@ -417,7 +417,7 @@ class MemberNode:
         self._carrier.send_note(node, notes.encode(note))
 
     def _tell_leader(self, note: notes.Loss | notes.Ended | notes.Opened) -> None:
-        """Report what became of a replica or group to the leader of the metadata, which may be this server."""
+        """Send a report about a replica or group to the leader of the metadata, which may be this server."""
         if not self.machine.leads:
             self.tell(self.machine.leader, note)
             return
@@ -440,16 +440,16 @@ class MemberNode:
 
     @property
     def turn(self) -> Turn:
-        """What runs the chores of this server."""
+        """The turn, which runs the chores of this server."""
         return self._turn
 
     def receive(self, node: int, data: bytes) -> None:
-        """Handle a batch of replicated groups. Raises ValueError: it is damaged."""
+        """Handle a batch of replicated groups. Raises ValueError if it is damaged."""
         assert self.replicated is not None
         self.replicated.receive(node, data)
 
     def take_note(self, node: int, data: bytes) -> None:
-        """Handle a note of another server. Raises ValueError: it is damaged."""
+        """Handle a note from another server. Raises ValueError if it is damaged."""
         try:
             note = notes.decode(data)
         except BadRow as error:
@@ -551,7 +551,7 @@ class MemberNode:
         return 0 if self._log is None else self._log.damages
 
     def last_term(self, group: int, last: int) -> int:
-        """Return the term of the last entry of a group's log; 0: it is not in the log yet."""
+        """Return the term of the last entry of a group's log; 0: the entry is not in the log yet."""
         stored = None if self._log is None else self._log.groups.get(group)
         return 0 if stored is None else stored.term_at(last)
 

@@ -1,6 +1,6 @@
 """The metadata group of one server: found or opened again, and led.
 
-A server opens the group that its log has. Without one it finds the first members by the rules of
+A server opens the group in its log. If the log has no group, the server agrees on the first members by the rules of
 jetstream/cluster/bootstrap: it sends words to all connected servers. The number of the group contains the digest of
 its first members, so votes of different groups never mix.
 
@@ -76,23 +76,23 @@ class MetaGroup:
         log: Log,
         expected: Callable[[], int],
     ) -> None:
-        self._server = server  # as this server describes itself
+        self._server = server  # the description of this server
         self._way = way
         self._identity = identity
         self._consensus = consensus
         self._machine = machine
         self._waiters = waiters
         self._log = log
-        self._expected = expected  # how many servers the routes name, as far as that is known
+        self._expected = expected  # number of servers in the routes, as far as it is known
         self._bootstrap = Bootstrap(server.node, server.store, expected(), identity.adopted)
         self._heard = 0  # words
-        self._reason = ""  # why the group cannot begin, as logged
-        self._welcome = 0  # incarnation with which this server joins a group that runs
+        self._reason = ""  # the last logged reason why the group cannot begin
+        self._welcome = 0  # incarnation with which this server joins a running group
         self._is_joined = False
         self.group = 0  # 0: not open
 
     def open_stored(self, log: NodeLog, rng: Rng) -> bool:
-        """Open the group that the log has; return whether there is one.
+        """Open the group in the log; return whether there is one.
 
         If the log has lost the group, the server no longer knows its votes: it joins again as a new member.
         """
@@ -109,7 +109,7 @@ class MetaGroup:
                 "The log of the cluster's metadata is lost or damaged: this server joins again as another member"
             )
             if stored is not None and not stored.is_damaged:
-                self._consensus.remove(stored.number)  # it has promised nothing: its peer may come again
+                self._consensus.remove(stored.number)  # it has not voted, so its peer may be used again
             return False
         if stored is None:
             return False
@@ -130,7 +130,7 @@ class MetaGroup:
             self._bootstrap.expected = self._expected()
             self._do(self._bootstrap.step())
             word = self._word(), frozenset(self._way.online)
-            if word != said or not has_heard:  # an answer to each word would have an answer too
+            if word != said or not has_heard:  # otherwise two servers would answer each other forever
                 said = word
                 self._speak()
             heard = self._heard
@@ -158,7 +158,7 @@ class MetaGroup:
     def _join(self, membership: Membership) -> None:
         """Join a running group under the incarnation that its leader assigns."""
         if self.group and not self._is_joined:
-            self._consensus.remove(self.group)  # it was started, and the others have another one
+            self._consensus.remove(self.group)  # started here, but the other servers have a different group
             self.group = 0
         if self._welcome and self.group == 0:
             if self._identity.adopted is None:
@@ -171,7 +171,7 @@ class MetaGroup:
                 self._way.tell(node, Description(self._server))
 
     def welcomed(self, incarnation: int) -> None:
-        """Handle the incarnation that the leader assigns to this server, which joins."""
+        """Handle the incarnation with which the leader lets this server join."""
         self._welcome = incarnation
         self._heard += 1
         self._waiters.notify()
@@ -234,7 +234,7 @@ class MetaGroup:
             change = self._next_change()
             if change is None:
                 continue
-            with suppress(Refused):  # another change is under way
+            with suppress(Refused):  # another change is in progress
                 peer = peer_id(change.peer.node, change.peer.incarnation)
                 self._consensus.change(self.group, [(_CHANGES[change.move], peer)])
             yield from self._waiters.until(

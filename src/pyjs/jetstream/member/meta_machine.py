@@ -1,7 +1,7 @@
 """The state machine of the metadata group on one server.
 
 Applies entries to the metadata and collects their changes for this server's streams. A proposal gets its result when
-its entry is applied, or learns that the result stays unknown.
+its entry is applied; if that will never be known, it is marked as such.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Proposal:
 
     def __init__(self) -> None:
         self.is_over = False
-        self.applied: Applied | None = None  # None at the end: it is unknown whether it will be committed
+        self.applied: Applied | None = None  # None when `is_over`: the result is unknown
 
 
 class MetaMachine:
@@ -35,22 +35,22 @@ class MetaMachine:
     def __init__(self, waiters: Waiters, turn: Turn) -> None:
         self._waiters = waiters
         self._turn = turn
-        self._lost_ns = 0  # when the last leader was lost, or the server began
+        self._lost_ns = 0  # time when the last leader was lost, or the server started
         self._time_ns = 0  # of the last entry
         self.state = MetaState()
         self.changes: list[
             Change
         ] = []  # not yet carried out on this server; drained by the keeper of streams
         self.owes = False  # the keeper has not removed all streams that entries have removed
-        self.leads = False  # and has applied everything of earlier terms
-        self.leads_since_ns = 0  # when that began last
+        self.leads = False  # this server leads, and has applied all entries of earlier terms
+        self.leads_since_ns = 0  # time when this server last became the leader
         self.leader = 0  # number of the server that leads, 0: none is known
-        self.leader_since_ns = 0  # on the wall clock; 0: there was none yet
+        self.leader_since_ns = 0  # on the wall clock; 0: no leader so far
         self.had_leader = False
         self.pending = 0  # proposals of this server without a result
-        self.snapshot_ns = 0  # when the last snapshot was made or installed, by the time of its last entry
-        self.entries = 0  # applied since the last snapshot, and
-        self.size = 0  # their bytes
+        self.snapshot_ns = 0  # time of the last entry in the last snapshot that was made or installed
+        self.entries = 0  # number of entries applied since the last snapshot
+        self.size = 0  # total bytes of these entries
 
     def begin(self) -> None:
         """Count the time without a leader from now on; called in the first turn, which has the time."""
@@ -80,17 +80,17 @@ class MetaMachine:
         self._waiters.notify()
 
     def dropped(self, proposal: object) -> None:
-        """Record that the result of a proposal stays unknown."""
+        """Record that the result of a proposal will never be known."""
         assert isinstance(proposal, Proposal)
         proposal.is_over = True
         self._waiters.notify()
 
     def met_server(self) -> None:
-        """Note that another server has come: without a leader, the wait for one begins again."""
+        """Note that another server has connected: without a leader, restart the measurement of `leaderless_ns`."""
         self._lost_ns = self._turn.now
 
     def leaderless_ns(self) -> int:
-        """Return since when a leader is missing and no server has come; the current time if there is a leader."""
+        """Return the time of the leader's loss or of a later connection; the current time if there is a leader."""
         return self._turn.now if self.leader else self._lost_ns
 
     def durable(self) -> int:

@@ -1,4 +1,4 @@
-"""Requests that the leader of the metadata answers: streams are created, changed, deleted and listed here.
+"""Requests that the leader of the metadata handles: create, change, delete and list streams.
 
 A handler checks the configuration as a single server does, chooses servers and proposes an entry. The result is known
 when the entry is applied. If the metadata has changed in between, the handler starts again. The server that holds the
@@ -99,7 +99,7 @@ class MetaRequests:
                 return existing
             nodes = self.field().place(config)
             first = len(self._member.machine.state.accounts.get(account, ())) % len(nodes)
-            # The first one leads at the beginning: another one for each stream.
+            # The first server is the first leader, so the order differs for each stream.
             return StreamCreated(account, stored, nodes[first:] + nodes[:first], bounds)
 
         try:
@@ -107,7 +107,7 @@ class MetaRequests:
         except ApiError as error:
             if error.err_code != errcodes.CLUSTER_NO_PEERS.err_code:
                 raise
-            yield from self._member.meet()  # not all servers may have come after a start
+            yield from self._member.meet()  # after a start, some servers may not have connected yet
             applied = yield from self._agree(decide)
         return self._pass_on(call, "STREAM.CREATE", applied)
 
@@ -185,7 +185,7 @@ class MetaRequests:
         return None if applied is None else {"success": True}
 
     def _restore(self, call: ApiCall) -> MaybeSteps:
-        """Let a server receive an archive, which answers. Raises ApiError."""
+        """Make a server receive an archive; that server answers. Raises ApiError."""
         member, request = self._member, call.request
         node = yield from member.restores.place(call)
         subject = request.subject.decode("utf-8", "replace")
@@ -266,7 +266,7 @@ class MetaRequests:
                 raise applied.error
 
     def _pass_on(self, call: ApiCall, words: str, applied: Applied | None) -> JsonDict | None:
-        """Let the servers of the stream answer, and return None; answer a delete here if none is online."""
+        """Make the servers of the stream answer, and return None; answer a delete if none of them is online."""
         if applied is None or applied.stream is None:
             return None
         member, stream = self._member, applied.stream
@@ -339,7 +339,7 @@ class MetaRequests:
         """Return whether this server still leads, after a read by a quorum.
 
         Raises:
-            ApiError: 10008, there is no leader, and the client is connected to this server.
+            ApiError: 10008, no leader is known, and the client is connected to this server.
         """
         if (yield from self._member.confirm()):
             return True

@@ -1,4 +1,4 @@
-"""Notes: the messages between servers of a cluster that are not batches of their groups.
+"""Notes: the messages between servers of a cluster other than the batches of their groups.
 
     note = msgpack list: kind u8, the fields of its kind
 
@@ -48,7 +48,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Saying:
-    """A word about the first members."""
+    """A word of a server during the agreement on the first members (jetstream/cluster/bootstrap)."""
 
     word: Word
 
@@ -162,7 +162,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """The leader of the metadata tells a server its incarnation in the group."""
+    """The leader of the metadata sends a server its incarnation in the group."""
 
     incarnation: int
 
@@ -178,7 +178,7 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A server tells the other replicas of a stream that it answers an order."""
+    """A server informs the other replicas of a stream that it answers an order."""
 
     account: str
     stream: str
@@ -228,7 +228,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A server tells the leader of the metadata that a stream no longer needs its group, as `entries.GroupEnded`."""
+    """A server reports to the leader of the metadata that a stream no longer needs its group: `GroupEnded`."""
 
     account: str
     stream: str
@@ -252,7 +252,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A server tells the leader of the metadata that it has built a stream from an archive."""
+    """A server reports to the leader of the metadata that it has built a stream from an archive."""
 
     account: str
     stored: StoredConfig
@@ -272,7 +272,7 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The leader of the metadata does not take a stream that was built from an archive."""
+    """The leader of the metadata refuses a stream that was built from an archive."""
 
     account: str
     stream: str
@@ -295,7 +295,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A server tells the leader of the metadata what became of a stream from an archive: `entries.StreamOpened`."""
+    """A server reports to the leader of the metadata whether a stream from an archive is open: `StreamOpened`."""
 
     account: str
     stream: str

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     Answer: TypeAlias = Generator[Step, None, dict[str, object] | None]
 
 
-STEP = 100  # streams that are looked at in one turn: 0.2 ms if none moves
-PAUSE_NS = 250 * NS_PER_MS  # between two looks at all streams
+STEP = 100  # streams examined in one turn, which takes 0.2 ms if none moves
+PAUSE_NS = 250 * NS_PER_MS  # between two examinations of all streams
 
 
 class Operators:
@@ -80,7 +80,7 @@ class Operators:
     def _heir(self, body: bytes, status: GroupStatus) -> int:
         """Return the server that will lead a group after this one, or 0 if there is none."""
         member = self._member
-        is_read = body.strip()[:1] in (b"{", b"[")  # nats-server ignores anything else
+        is_read = body.strip()[:1] in (b"{", b"[")  # nats-server ignores any other body
         given = stream_requests.read(body, stream_requests.STEPDOWN_REQUEST, True) if is_read else {}
         wanted = given.get("placement")
         placement = from_json(Placement, wanted) if wanted else None
@@ -95,7 +95,7 @@ class Operators:
         """Remove a server that will not come back.
 
         Raises:
-            ApiError: there is no such server, or the request is invalid.
+            ApiError: the server is unknown, or the request is invalid.
         """
         if not self._member.machine.leads:
             return None
@@ -114,12 +114,12 @@ class Operators:
         return (yield from self._done(ServerEvacuating(node, True), "success"))
 
     def accept_loss(self, body: bytes) -> Answer:
-        """On the server that is named, let a group go on although replicas that it waits for are lost.
+        """On the named server, make a group continue without the lost replicas that it waits for.
 
-        The group is that of a stream or, if none is named, of the metadata.
+        The group is that of the named stream or, without a name, of the metadata.
 
         Raises:
-            ApiError: it waits for none, there is no such server or stream, or the request is invalid.
+            ApiError: the group waits for no replica, the server or stream is unknown, or the request is invalid.
         """
         member, state = self._member, self._member.machine.state
         errcodes.BAD_REQUEST.raise_if(not body)
@@ -140,7 +140,7 @@ class Operators:
         """Return the server that a request names, or whose peer id it has. Raises ApiError."""
         errcodes.BAD_REQUEST.raise_if(not body)
         given = stream_requests.read(body, request, True)
-        name, peer_id = given.get("peer", ""), given.get("peer_id", "")  # the id goes first
+        name, peer_id = given.get("peer", ""), given.get("peer_id", "")  # the id takes precedence
         servers = self._member.machine.state.servers.values()
         if peer_id:
             found = next((each.node for each in servers if short_hash(each.name) == peer_id), 0)

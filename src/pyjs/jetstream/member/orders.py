@@ -1,8 +1,8 @@
 """Answers to requests that the leader of the metadata has decided and another server finishes.
 
 The server that holds a stream answers a create, an update or a delete as soon as it has carried it out. It gets an
-order from the leader of the metadata; the order contains the request, so this server answers the client directly. Of
-a replicated stream, the leader answers and tells the other replicas; if it fails before that, the next leader
+order from the leader of the metadata; the order contains the request, so this server answers the client directly. For
+a replicated stream, the leader answers and informs the other replicas; if it fails before that, the next leader
 answers.
 """
 
@@ -54,7 +54,7 @@ class Orders:
         self._node = node
         self._questions = questions
         self._send = send
-        self._open: dict[Answered, Order] = {}  # neither answered nor given up
+        self._open: dict[Answered, Order] = {}  # orders that are neither answered nor dropped
         self._early: dict[Answered, None] = {}
         self._machine = machine
         self._keeper = keeper
@@ -121,7 +121,7 @@ class Orders:
                 return True
             yield from self._waiters.until(
                 lambda: self._is_applied(js, order), LOOK_NS
-            )  # no notification comes
+            )  # without a notification
         return False
 
     def _is_mine(self, js: JetStream, order: Order) -> bool | None:
@@ -138,7 +138,7 @@ class Orders:
         if stream is None:
             return False
         if not replicated.is_replica(stream):
-            return key in self._keeper.failures  # the only replica that there was has not got others
+            return key in self._keeper.failures  # the only replica so far has not got others
         return True if replicated.leads(stream) else None
 
     def _is_applied(self, js: JetStream, order: Order) -> bool:

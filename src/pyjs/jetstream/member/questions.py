@@ -77,7 +77,7 @@ class Questions:
         self.taken = Recent(turn)  # requests that this server answers
         self._online = online
         self._last = 0  # number of the last question
-        self._open: dict[int, bytes | None] = {}  # by number; the data of the answer when it is here
+        self._open: dict[int, bytes | None] = {}  # by number: data of the answer, if it has arrived
 
     def is_taken(self, account: str, nodes: list[int], request: Request) -> Generator[Step, None, bool]:
         """Return whether one of some servers answers a request of a client."""
@@ -93,7 +93,7 @@ class Questions:
     def gather(
         self, account: str, names: Mapping[int, list[str]], wait_ns: int = ANSWER_NS
     ) -> Generator[Step, None, list[dict[str, Any]]]:
-        """Ask servers for reports of streams or, without names, of the account; return the answers in time."""
+        """Request reports about streams or, without names, about the account; return the answers in time."""
         numbers = []
         for node, wanted in names.items():
             self._last += 1

@@ -1,4 +1,4 @@
-"""The cluster as one server sees it: `cluster` of streams and consumers, `meta_cluster` of monitoring."""
+"""Reports of one server about the cluster: `cluster` of streams and consumers, `meta_cluster` of monitoring."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Reports:
         return consumer_cluster(state, name, assigned, found, self._status(js, stream), self._traffic)
 
     def _status(self, js: JetStream, stream: Stream) -> GroupStatus:
-        """Return the group of a stream; of a single replica, this server leads it."""
+        """Return the group of a stream; for a stream without a group, this server counts as the leader."""
         replicated, member = js.shared.replicated, self._member
         machine = None if replicated is None else replicated.machine_of(stream)
         if replicated is None or machine is None:

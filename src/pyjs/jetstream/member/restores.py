@@ -1,9 +1,10 @@
-"""Archives: a stream is built on one server, and then given to the cluster.
+"""Archives: one server builds a stream from an archive, and then adds it to the cluster.
 
 The leader of the metadata chooses the server, which answers with the subject for the chunks. A stream is not in the
-metadata while it is being built. When it is complete and durable the leader is told, and the keeper of streams adds
-it to the account as soon as the metadata has it; its other replicas are added as to any stream that lacks some. It is
-created at the time of the restore, not when the archived stream was, so it is no earlier stream of its name.
+metadata while it is being built. When it is complete and durable, the server reports that to the leader; as soon as
+the metadata has the stream, the keeper of streams adds it to the account. Other replicas are added as for any stream
+that lacks replicas. The creation time is that of the restore, not that of the archived stream, so the stream differs
+from earlier ones of its name.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ if TYPE_CHECKING:
 
 WORDS = "STREAM.RESTORE"
 TELL_NS = NS_PER_S
-LOOK_NS = 10 * NS_PER_MS  # nobody tells that a configuration is applied
+LOOK_NS = 10 * NS_PER_MS  # interval of checks: no event reports that a configuration is applied
 WAIT_NS = 10 * NS_PER_S  # for the metadata, and for the group of the stream
 
 
 class Restores:
-    """The streams that are built from archives on one server."""
+    """The streams that one server builds from archives."""
 
     def __init__(self, member: MemberNode, keeper: Keeper, tell_leader: Callable[[Restored], None]) -> None:
         self._member = member
@@ -59,7 +60,7 @@ class Restores:
         return self._member.requests.field().place(config)[0]
 
     def _checked(self, call: ApiCall) -> Generator[Step, None, StreamConfig]:
-        """Return the configuration in a request. Raises ApiError: it cannot be restored."""
+        """Return the configuration in a request. Raises ApiError: the stream cannot be restored."""
         errcodes.BAD_REQUEST.raise_if(is_empty(call.body))
         request = stream_requests.read_restore(call.body, call.args[0], call.js.options.strict)
         errcodes.STREAM_MISMATCH.raise_if(request.config.name != call.args[0])
@@ -79,7 +80,7 @@ class Restores:
         error, name = applied.error, note.stored.config.name
         found = member.machine.state.stream(note.account, name)
         if found is not None and found.created_ns == note.created_ns:
-            return  # it was told twice
+            return  # the note arrived twice
         refused = Refused(note.account, name, note.created_ns, error.code, error.err_code, error.description)
         if note.node == member.node:
             self.refused(refused)
@@ -111,10 +112,10 @@ class Restores:
         return out
 
     def _join_steps(self, config: StreamConfig, build: StreamBuild) -> Generator[Step, None, Stream]:
-        """Give a complete stream to the cluster; return it when it is open with all of its configuration.
+        """Add a complete stream to the cluster; return it when it is open with its whole configuration.
 
         Raises:
-            ApiError: the cluster does not take it, or it cannot be opened; nothing of it is left.
+            ApiError: the cluster refuses the stream, or it cannot be opened; its files are removed.
         """
         member, key = self._member, Key(build.account, config.name)
         note = Restored(build.account, stored_config(config), member.node, build.created_ns)
@@ -127,7 +128,7 @@ class Restores:
             self._check(key, note)
             error: ApiError | None = None
             for _ in range(WAIT_NS // LOOK_NS):
-                error = self._keeper.failures.get(key, error)  # it is removed then
+                error = self._keeper.failures.get(key, error)  # a stream that failed to open is removed
                 is_over = lambda: self._is_open(key, config) or not self._has(key, note)  # noqa: E731
                 if (yield from member.waiters.until(is_over, LOOK_NS)):
                     break
@@ -159,23 +160,23 @@ class Restores:
         errcodes.STREAM_NAME_EXIST_RESTORE_FAILED.raise_if(found.created_ns != note.created_ns)
 
     def _is_open(self, key: Key, config: StreamConfig) -> bool:
-        """Return whether the stream is open, leads if it has several replicas, and the metadata knows that."""
+        """Return whether the stream is open, leads if it is replicated, and is marked as open in the metadata."""
         js = self._member.accounts[key.account]
         stream, replicated = js.streams.get(key.name), js.shared.replicated
         assigned = self._member.machine.state.stream(*key)
         if assigned is None or assigned.is_built:
-            return False  # it may be removed
+            return False  # the stream may be removed
         is_led = config.num_replicas == 1 or (
             stream is not None and replicated is not None and replicated.leads(stream)
         )
         return stream is not None and is_led and stream.config.num_replicas == config.num_replicas
 
     def refused(self, note: Refused) -> None:
-        """Note that the metadata does not take a stream."""
+        """Record that the metadata refuses a stream."""
         error = ApiError(note.code, note.err_code, note.description)
         self._refused[Key(note.account, note.stream), note.created_ns] = error
         self._member.waiters.notify()
 
 
 def _nothing(request: Request) -> None:
-    """Stand for the handler of a request that has come long ago."""
+    """Do nothing: a handler for a request that was received long ago."""

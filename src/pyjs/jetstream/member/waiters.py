@@ -32,7 +32,7 @@ class Waiters:
         self._waiting: dict[Chore, None] = {}  # oldest first
 
     def notify(self) -> None:
-        """Let every waiter check its condition, in this turn or the next one."""
+        """Make every waiter check its condition, in this turn or the next one."""
         self._turn.chores.extend(self._waiting)
         self._waiting.clear()
 
@@ -72,7 +72,7 @@ class Waiters:
             mine[:] = [chore]
 
     def _wake(self, chores: list[Chore]) -> None:
-        """Let the chores that still wait check their conditions."""
+        """Make the chores that still wait check their conditions."""
         for chore in chores:
             if chore in self._waiting:
                 del self._waiting[chore]

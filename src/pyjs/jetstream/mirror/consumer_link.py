@@ -1,11 +1,12 @@
 """The link of a mirror or source to a consumer of its origin that already exists.
 
-The consumer is reset to its ack floor with a request to the origin's API; its answer shows whether it has the ack
-policy flow_control, and only then the deliver subject is subscribed. States: idle (no request sent), asked (a request
-waits for its answer), taking (subscribed), waiting (until the next request, after an error), probing (no answer came:
-the deliver subject is subscribed, and the first message there leads to the next request), closed.
+A request to the origin's API resets the consumer to its ack floor. The answer shows whether the consumer has the ack
+policy flow_control; only then the link subscribes to the deliver subject. States: idle (no request sent), asked (a
+request waits for its answer), taking (subscribed), waiting (until the next request, after an error), probing (no
+answer arrived: the link has subscribed to the deliver subject, and the first message there causes the next request),
+closed.
 
-Before a request, every copy is stored or lost, so the messages that the consumer delivers again are known.
+Before a request, every copy is stored or lost, so it is known which messages the consumer will deliver again.
 
 Knows nothing of messages (durable.pyx).
 Source: nats-server's source, server/stream.go; probed on nats-server 2.15.1
@@ -56,7 +57,7 @@ class ConsumerLink:
         self._state = LinkState(js, copier, PACE, self._ask)
 
     def renew(self) -> None:
-        """Request another reset of the consumer after a pause; until then the copier takes no deliveries."""
+        """Request another reset of the consumer after a pause; until then the copier ignores deliveries."""
         if self._state.now in (Link.IDLE, Link.TAKING):
             self._state.ask_later()
 
@@ -66,7 +67,7 @@ class ConsumerLink:
             self._ask()
 
     def origin_closed(self) -> None:
-        """Probe for a new consumer, since that of the closed origin is gone."""
+        """Probe for a new consumer, since the closed origin has none."""
         if self._state.now is Link.TAKING:
             self._probe()
 
@@ -147,7 +148,7 @@ def read_answer(payload: bytes, mirrors: bool) -> tuple[str, int]:
 
 
 def identity_in(headers: bytes) -> bytes:
-    """Return the identity of an origin that the headers of an answer tell, or b""."""
+    """Return the identity of an origin in the headers of an answer, or b"" if they have none."""
     lines = dict(line.partition(b":")[::2] for line in headers.split(b"\r\n"))
     return lines.get(IDENTITY, b"").strip()
 

@@ -11,7 +11,7 @@ one budget, so that many copiers do not delay other work; a copier that got no s
 If the target has several replicas, its leader proposes the copies, and they are safe when their entry is applied.
 
 Does not find origins or store positions (sourcing.py).
-Compiled because every mirrored message passes here (benchmarks/: JetStream mirror).
+Compiled because it handles every mirrored message (benchmarks/: JetStream mirror).
 Source: nats.docs "Source and Mirror Streams"; headers and refusals probed on nats-server 2.15.1
 (tests/conformance/scenarios/mirror, source).
 """
@@ -123,7 +123,7 @@ cdef class Copier(StreamConsumer):
 
     @property
     def proposed(self) -> tuple:
-        """What `applied` needs for the copies made so far; the owner is told of later ones."""
+        """The arguments of `applied` for the copies made so far; later copies are reported to the owner."""
         self.noted = 0
         return self.generation, self.copied
 
@@ -134,7 +134,7 @@ cdef class Copier(StreamConsumer):
             self.durable(generation, seq, None)
 
     def drop(self) -> None:
-        """Take no more copies until the position is set again: copies that were proposed may be lost."""
+        """Make no more copies until the position is set again: proposed copies may be lost."""
         self.generation += 1
         self.noted, self.blocked = 0, True
         self.wake(0)
@@ -415,7 +415,7 @@ cdef class SourceSearch:
     cdef readonly dict found        # (sequence, ident) by name
 
     def __init__(self, StreamStore store not None, uint64_t above, set wanted not None):
-        """Look for `wanted` in messages with a sequence above `above`."""
+        """Search for `wanted` in messages with a sequence above `above`."""
         self.store, self.above, self.wanted, self.found = store, above, wanted, {}
         if store.catalogue.msgs:
             self.seq = index_prev_live(&store.catalogue.index, store.catalogue.last_seq)

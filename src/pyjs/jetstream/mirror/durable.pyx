@@ -2,11 +2,11 @@
 
 The consumer pushes to its deliver subject and has the ack policy flow_control. Every answer to one of its flow
 control requests acknowledges all deliveries so far, so it is sent only when the target has committed them and
-`sync_interval` is met. Deliveries are taken in order of their consumer_seq; after a gap, and after a message that the
-target refuses, nothing is taken until the consumer was reset to its ack floor. Messages that the target has already
-are passed over.
+`sync_interval` is met. Deliveries are accepted in the order of their consumer_seq. After a gap, or after a message
+that the target refuses, deliveries are ignored until the consumer was reset to its ack floor. Messages that the
+target already has are skipped.
 
-Knows nothing of requests and subscriptions (consumer_link.py). Compiled because every copied message passes here
+Knows nothing of requests and subscriptions (consumer_link.py). Compiled because it handles every copied message
 (benchmarks/: JetStream mirror).
 Source: nats-server's source, server/stream.go; probed on nats-server 2.15.1
 (tests/conformance/scenarios/mirror, source: consumer_...).
@@ -29,10 +29,10 @@ from pyjs.jetstream.mirror.consumer_link import read_heartbeat
 cdef enum:
     TOKENS_V1 = 9               # $JS.ACK.<stream>.<consumer>.<five numbers>
     TOKENS_V2 = 11              # $JS.ACK.<domain>.<account>.<stream>.<consumer>.<five numbers>[.<anything>]
-    NEARLY_COPIED = 10          # a mirror that lacks fewer messages answers direct gets of its origin
+    NEARLY_COPIED = 10          # messages; a mirror that lacks fewer answers direct gets of its origin
 
 cdef struct Delivery:
-    uint64_t count              # deliveries of the message, this one included
+    uint64_t count              # number of deliveries of the message, including this one
     uint64_t seq                # stream_seq
     uint64_t cseq               # consumer_seq
     uint64_t ts                 # ns since the epoch
@@ -47,7 +47,7 @@ cdef class ConsumerFeed(Sink):
     cdef bytes consumer                     # the name of the consumer
     cdef const char* consumer_text          # points into `consumer`
     cdef size_t consumer_len
-    cdef bint listens                       # deliveries are taken
+    cdef bint listens                       # deliveries are accepted
     cdef uint64_t cseq                      # consumer_seq of the last delivery in order
     cdef uint64_t seen                      # stream_seq of the last delivery in order
     cdef uint64_t unread                    # messages that the consumer had not delivered then
@@ -67,7 +67,7 @@ cdef class ConsumerFeed(Sink):
         return self.copier.target
 
     def open(self, uint64_t position, bytes ident) -> None:
-        """Take deliveries of messages after `position`, of the origin `ident`; their consumer_seq starts at 1."""
+        """Accept deliveries of messages after `position` in the origin `ident`; consumer_seq starts at 1."""
         cdef Copier copier = self.copier
         copier.start_at(position)
         if copier.target.sync_always:           # copies up to `position` may wait for their sync
@@ -84,12 +84,12 @@ cdef class ConsumerFeed(Sink):
         self.listens = True
 
     def expect(self, bytes consumer not None) -> None:
-        """Take deliveries of another consumer from the next `open` on."""
+        """Accept deliveries of another consumer from the next `open` on."""
         self.consumer = self.consumer_text = consumer
         self.consumer_len = len(consumer)
 
     def pause(self) -> None:
-        """Take no deliveries until `open`."""
+        """Ignore deliveries until the next `open`."""
         self.listens = False
         self.asked = b""
 
@@ -158,7 +158,7 @@ cdef class ConsumerFeed(Sink):
                 self.copier.wake(0)
 
     cdef void miss(self) noexcept nogil:
-        """Take no more deliveries until the consumer is reset."""
+        """Ignore deliveries until the consumer is reset."""
         self.copier.blocked = True
         with gil:
             self.copier.wake(0)
@@ -177,7 +177,7 @@ cdef class ConsumerFeed(Sink):
     # -- the turn ------------------------------------------------------------------------------------------
 
     def pump(self) -> None:
-        """Answer the consumer when everything that it delivered is safe; begin again after a gap."""
+        """Answer the consumer when all copies of its deliveries are safe; after a gap, request a reset."""
         if self.copier.blocked or not self.listens:
             self.link.renew()
             return

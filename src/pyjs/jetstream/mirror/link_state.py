@@ -1,6 +1,6 @@
-"""The state of a link to a consumer of an origin, with the subscription and the timer that belong to it.
+"""The state of a link to a consumer of an origin, with its subscription and its timer.
 
-Leaving a state ends both, and what is still under way for an earlier request is ignored: each request has a number.
+A change of the state ends both. Each request has a number, so late answers to earlier requests are ignored.
 
 Knows nothing of consumers and requests (consumer_link.py, origin_link.py).
 """
@@ -41,17 +41,17 @@ class Link(Enum):
 class Pace(NamedTuple):
     """How long a link waits, in ns."""
 
-    between: int  # the least time between two requests
-    answers: tuple[int, ...]  # for the answer to a request, and to those after it that got none
-    silent: int  # without message or heartbeat the consumer is taken for gone
+    between: int  # minimum time between two requests
+    answers: tuple[int, ...]  # the wait for an answer, by the number of requests unanswered before
+    silent: int  # the consumer counts as lost after this time without message or heartbeat
 
 
 class Place(NamedTuple):
-    """Where a copy begins or goes on."""
+    """The position in an origin at which a copier begins or continues."""
 
-    seq: int  # the first message to copy; 0: the first one that there is, or by time
+    seq: int  # the first message to copy; 0: the first existing one, or the first from `time_ns` on
     time_ns: int | None  # if `seq` is 0
-    ident: bytes  # of the origin in which `seq` is; b"": any
+    ident: bytes  # identity of the origin to which `seq` belongs; b"": any
 
 
 class Target(Protocol):
@@ -61,20 +61,20 @@ class Target(Protocol):
         """Wait until every copy is stored or lost.
 
         Raises:
-            ApiError, StoreFailed: nothing more can be copied here.
+            ApiError, StoreFailed: the stream cannot store any more copies.
         """
 
     def place_of(self, copier: Copier) -> Place:
-        """Return where a copier goes on."""
+        """Return the position at which a copier continues."""
 
     def recreated(self, copier: Copier) -> None:
-        """Forget the position of a source: its origin is another stream now."""
+        """Forget the position of a source, whose origin was re-created."""
 
     def begin_steps(self, copier: Copier, delivered: int, ident: bytes) -> Generator[Step, None, None]:
         """Open a copier for the messages after `delivered` of the origin `ident`.
 
         Raises:
-            ApiError, StoreFailed: it cannot be opened now.
+            ApiError, StoreFailed: the copier cannot be opened now.
         """
 
 
@@ -82,7 +82,7 @@ class LinkState:
     """The state of one link."""
 
     def __init__(self, js: JetStream, copier: Copier, pace: Pace, ask: Callable[[], None]) -> None:
-        """Begin idle; `ask` sends a request."""
+        """Create an idle link; `ask` sends a request."""
         self.now = Link.IDLE
         self.asked = 0  # number of the last request
         self._js = js
@@ -90,12 +90,12 @@ class LinkState:
         self._pace = pace
         self._ask = ask
         self._asked_ns = -pace.between
-        self._unanswered = 0  # requests, one after the other
+        self._unanswered = 0  # number of consecutive unanswered requests
         self._subscription: Subscription | None = None
         self._timer: Timer | None = None
 
     def leave(self, state: Link) -> None:
-        """Begin another state; the copier takes no deliveries until it is opened again."""
+        """Change to another state; the copier ignores deliveries until it is opened again."""
         self.now = state
         self.asked += 1
         if self._subscription is not None:
@@ -108,7 +108,7 @@ class LinkState:
             self._copier.feed.pause()
 
     def begin_request(self, unanswered: Callable[[], None]) -> int:
-        """Begin to wait for an answer; call `unanswered` if none comes. Return the number of the request."""
+        """Start to wait for an answer; call `unanswered` if none arrives. Return the number of the request."""
         self.leave(Link.ASKED)
         self._asked_ns = self._js.shared.clock.now_ns()
         self.call_after(self._pace.answers[min(self._unanswered, len(self._pace.answers) - 1)], unanswered)
@@ -116,11 +116,11 @@ class LinkState:
         return self.asked
 
     def own(self, subscription: Subscription) -> None:
-        """Keep a subscription until the state is left."""
+        """Store a subscription, which ends with the current state."""
         self._subscription = subscription
 
     def call_after(self, ns: int, call: Callable[[], None]) -> None:
-        """Call after a time, unless the state is left before."""
+        """Call `call` after a time, unless the state changes before."""
         at_ns = self._js.shared.clock.now_ns() + ns
         self._timer = self._js.shared.timers.at(at_ns, call, self._copier.target)
 
@@ -153,7 +153,7 @@ class LinkState:
                 self.wait(self._pace.between)
 
     def take(self, subscription: Subscription) -> None:
-        """Take deliveries; send another request when the consumer has been silent."""
+        """Accept deliveries; send another request when the consumer was silent for too long."""
         self._unanswered = 0
         self.leave(Link.TAKING)
         self._subscription = subscription

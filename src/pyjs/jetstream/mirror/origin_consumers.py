@@ -1,8 +1,8 @@
-"""The consumers that the copies of one stream have at an origin, for their deletion.
+"""Deletion of the consumers that the copies of one stream have at an origin.
 
-An origin that keeps messages for its consumers keeps them for each consumer of a copy, also for those of a former
-leader, and of a copy that is gone. Their names begin alike, so whoever knows the stream and the source can delete
-them, on any server.
+An interest or workqueue origin stores messages for each consumer of a copy, including consumers of a former leader
+and of a deleted copy. The names of the consumers of one copy have the same prefix, so any server that knows the
+stream and the source can delete them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def prefix_of(stream: str, created_ns: int, key: bytes) -> str:
-    """Return how the names of the consumers of one copy begin; `key` names the source (sourcing.key_of)."""
+    """Return the prefix of the names of one copy's consumers; `key` names the source (sourcing.key_of)."""
     return short_hash(f"{stream} {created_ns} {key.decode('utf-8', 'surrogateescape')}") + "-"
 
 
@@ -59,7 +59,7 @@ class OriginConsumers:
         self._ask()
 
     def close(self) -> None:
-        """Wait for no names any more."""
+        """Stop waiting for names."""
         if self._subscription is not None:
             self._js.account.unsubscribe(self._subscription)
             self._subscription = None

@@ -1,11 +1,11 @@
-"""The link of a mirror or source to its origin on any server of a cluster: a consumer of its own.
+"""The link of a mirror or source to its origin on any server of a cluster, by a consumer that the link creates.
 
 The link creates the consumer by a request to the API of the account; the server that leads the origin answers. The
-consumer pushes what follows the last message that was copied, and has the ack policy flow_control, so an interest or
-workqueue origin keeps each message until its copy is safe. After an error, a gap or silence the link creates another
-consumer; those before are deleted, or removed when they were unused for a while. Before a request, every copy is
-stored or lost, so the last message that was copied is known. States: idle, asked (until the answer), taking
-(subscribed), waiting (until the next request), closed.
+consumer pushes the messages after the last copied one, and has the ack policy flow_control, so an interest or
+workqueue origin stores each message until its copy is safe. After an error, a gap or silence the link creates another
+consumer; earlier ones are deleted, or expire when they are unused. Before a request, every copy is stored or lost, so
+the last copied message is known. States: idle, asked (until the answer), taking (subscribed), waiting (until the next
+request), closed.
 
 Knows nothing of messages (durable.pyx).
 Source: nats-server creates ephemeral push consumers for mirrors and sources in the same way, server/stream.go.
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
     from pyjs.jetstream.mirror.link_state import Place, Target
 
     class Origin(Protocol):
-        """What the metadata of the cluster says of the origin: sourcing.Origin."""
+        """The origin in the metadata of the cluster: sourcing.Origin."""
 
         @property
         def is_missing(self) -> bool:
-            """Whether there is no such stream."""
+            """Whether the stream does not exist."""
 
         @property
         def is_kept(self) -> bool:
-            """Whether it keeps messages for its consumers."""
+            """Whether it stores messages for its consumers, so it is an interest or workqueue stream."""
 
 
 # Its consumer sends a heartbeat each second. A new server answers soon; a search in a large origin takes long.
@@ -82,17 +82,17 @@ class OriginLink:
         self._others = OriginConsumers(js, source, prefix)
 
     def renew(self) -> None:
-        """Create another consumer after a pause; until then the copier takes no deliveries."""
+        """Create another consumer after a pause; until then the copier ignores deliveries."""
         if self._state.now in (Link.IDLE, Link.TAKING):
             self._state.ask_later()
 
     def origin_opened(self) -> None:
-        """Create a consumer at once, since the origin leads here; do nothing if one delivers."""
+        """Create a consumer at once, since this server now leads the origin; do nothing if a consumer delivers."""
         if self._state.now not in (Link.TAKING, Link.CLOSED):
             self._ask()
 
     def origin_closed(self) -> None:
-        """Create another consumer: that of the closed origin is gone, or delivers from elsewhere."""
+        """Create another consumer: that of the closed origin is lost, or delivers from another server."""
         if self._state.now is Link.TAKING:
             self._state.ask_later()
 

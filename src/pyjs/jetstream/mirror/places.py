@@ -1,7 +1,7 @@
-"""Where a mirror or source begins in its origin, or goes on.
+"""The positions in its origin at which a mirror or source begins or continues.
 
-The functions know the stream that copies, the configured source and when the origin was created; nothing of links,
-consumers and positions that are stored.
+The functions know the stream that copies, the configured source and the time at which the origin was created; they
+know nothing of links, consumers and stored positions.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def earliest_ns(store: StreamStore, source: StreamSource, recreated: bool) -> in
 
 
 def mirror_place(store: StreamStore, mirror: StreamSource, queued_since_ns: int | None) -> Place:
-    """Return where a mirror goes on.
+    """Return the position at which a mirror continues.
 
-    A work queue, created at `queued_since_ns`, delivers from the beginning: it may have messages that were copied and
-    not acknowledged. Those are passed over, and acknowledged.
+    A work queue, created at `queued_since_ns`, delivers from its beginning: it may have messages that were copied but
+    not acknowledged. They are skipped and acknowledged.
     """
     if not store.msgs and not store.first_seq:
         return Place(mirror.opt_start_seq, mirror.opt_start_time_ns, b"")
@@ -54,6 +54,6 @@ def mirror_place(store: StreamStore, mirror: StreamSource, queued_since_ns: int 
 def source_place(
     store: StreamStore, source: StreamSource, position: tuple[int, bytes], queued: bool
 ) -> Place:
-    """Return where a source goes on that has copied up to `position`; a work queue delivers from the beginning."""
+    """Return the position at which a source continues after `position`; a work queue delivers from its beginning."""
     seq, ident = position
     return Place(min(seq + 1, (first_copied(source) if queued else 0) or seq + 1), None, ident)

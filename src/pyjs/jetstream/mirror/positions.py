@@ -1,9 +1,9 @@
-"""Positions of sources: up to which message of its origin a stream has copied each source.
+"""Positions of sources: for each source of a stream, the last message of the origin that was copied.
 
 While the newest message of a source is in the stream, its header shows the position too. The stored positions are
-for sources whose messages are gone: purged, expired, acknowledged, or never stored because they were duplicates. Each
-entry names the last message of the stream that it covers; headers of newer messages take precedence. An entry
-ahead of the stream (possible after a power cut) is used only if no header shows a position.
+for sources whose newest message is not in the stream: it was purged, expired or acknowledged, or was not stored as a
+duplicate. Each entry names the last message of the stream that it covers; headers of newer messages take precedence.
+An entry ahead of the stream (possible after a power cut) is used only if no header shows a position.
 
 Knows nothing of streams; sources are named as in Nats-Stream-Source.
 """

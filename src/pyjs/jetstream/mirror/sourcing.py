@@ -1,12 +1,12 @@
-"""Mirrors and sources of an account's streams: which stream copies which, from which sequence, and the reports.
+"""Mirrors and sources of an account's streams: their origins, their positions, and the reports about them.
 
 Each stream that copies has an Inflow, with one copier (copier.pyx) for its mirror or for each of its sources. It
 waits for a missing origin. An origin that was deleted and created again is recognized by its creation time: a source
 then starts as configured, a mirror continues after its own last message. The position of a mirror is its last
 sequence; the positions of sources are stored (positions.py).
 
-In a cluster an origin is read by a consumer (origin_link.py), wherever it is. If the copying stream has several
-replicas, their leader copies, and proposes with its copies how far they go.
+In a cluster, a consumer (origin_link.py) reads the origin on any server. If the copying stream has several replicas,
+their leader copies; it proposes the new positions together with the copies.
 
 Imported by the first stream that copies. An origin with an API prefix is found only if that is the prefix of this
 server's own domain: a single server has no other.
@@ -59,7 +59,7 @@ HEARTBEAT_NS = (
     1_000_000_000  # ns; nats-server polls an idle origin this often, so its reported `active` stays below
 )
 
-SEARCHED_PER_STEP = 1024  # messages, for the positions of sources: about a millisecond
+SEARCHED_PER_STEP = 1024  # messages searched for positions of sources; takes about a millisecond
 
 
 # -- events of streams ---------------------------------------------------------------------------------------
@@ -112,9 +112,9 @@ def stop_copying(js: JetStream, stream: Stream) -> None:
 
 
 def leave(js: JetStream, name: str, created_ns: int, sources: Iterable[StreamSource]) -> None:
-    """Delete the consumers that a stream has for these sources, wherever they are.
+    """Delete the consumers of a stream for these sources, on any server.
 
-    An origin that keeps messages for them would keep them until the consumers had been unused for long.
+    Otherwise, an interest or workqueue origin would store messages for them until the consumers expired.
     """
     for source in sources:
         key = key_of(source)
@@ -172,10 +172,10 @@ class Inflow:
             set()
         )  # sources whose origin is another stream than that of their position
         self._search: SourceSearch | None = None  # for positions
-        # How often copies were made or lost, and how often before the last time when nothing was in flight. What the
-        # former leader has proposed is in flight, too.
+        # Number of times that copies were made or lost, and its value when nothing was in flight last. Proposals of
+        # the former leader are in flight, too.
         self._copied, self._settled = 1, 0
-        self.is_mirrored = False  # a mirror that has all, or nearly all, messages of its origin
+        self.is_mirrored = False  # the stream is a mirror that has all, or nearly all, messages of its origin
 
     @property
     def sources(self) -> list[StreamSource]:
@@ -255,12 +255,12 @@ class Inflow:
         """Wait until every copy is stored or lost.
 
         Raises:
-            ApiError, StoreFailed: nothing more can be copied here.
+            ApiError, StoreFailed: the stream cannot store any more copies.
         """
         if self._replica is None:
             self._stream.commit_now()
             return
-        while self._settled < self._copied:  # if nothing was proposed, there is nothing to wait for
+        while self._settled < self._copied:  # without proposals, there is no need to wait
             copied = self._copied
             yield from self._replica.operate(operation("positions", pack_positions({})))
             self._settled = copied
@@ -268,7 +268,7 @@ class Inflow:
         self._know_committed()
 
     def _know_committed(self) -> None:
-        """Take over committed positions, but for those in an origin that is another stream now."""
+        """Use the committed positions, except those in an origin that was re-created."""
         if self._replica is not None:
             committed = self._replica.consumers.positions
             self._positions.known.update(
@@ -292,7 +292,7 @@ class Inflow:
                     self._copies[key].copier.stored = place[0]
 
     def place_of(self, copier: Copier) -> Place:
-        """Return where a copier goes on."""
+        """Return the position at which a copier continues."""
         copy, store = self._copy_of[copier], self._stream.store
         source = copy.source
         origin = Origin(self._js, source)
@@ -317,7 +317,7 @@ class Inflow:
         """Open a copier for the messages after `delivered` of the origin `ident`.
 
         Raises:
-            ApiError, StoreFailed: it cannot be opened now.
+            ApiError, StoreFailed: the copier cannot be opened now.
         """
         store = self._stream.store
         if copier.mirrors and delivered > store.last_seq:
@@ -330,12 +330,12 @@ class Inflow:
             yield from self._place_steps(copier, delivered, ident)
         copy = self._copy_of.get(copier)
         if copy is None or copier.feed is None:
-            return  # closed meanwhile
+            return  # closed in between
         seq = store.last_seq if copier.mirrors else self._positions.known[copy.key][0]
         copier.feed.open(seq, b" " + ident if ident and not copier.mirrors else b"")
 
     def _place_steps(self, copier: Copier, delivered: int, ident: bytes) -> Generator[Step, None, None]:
-        """Note the position where a source begins; the replicas must know it to go on there."""
+        """Propose the position where a source begins; every replica must know it to continue from there."""
         copy = self._copy_of.get(copier)
         if copy is None:
             return
@@ -447,7 +447,7 @@ class Inflow:
             copier.wake(0)
 
     def is_current(self, copier: Copier) -> None:
-        """Let a mirror that has caught up answer direct gets of its origin."""
+        """Make a mirror that has caught up answer direct gets of its origin."""
         self._offer_direct_gets(True)
 
     def _offer_direct_gets(self, offered: bool) -> None:
@@ -457,7 +457,7 @@ class Inflow:
                 self._js.observer.stream_changed(self._stream, self._stream.config)
 
     def offering(self) -> None:
-        """Add to the payload of this turn how far the copies in it go."""
+        """Add the positions after the copies in this turn's payload to the payload."""
         replica = self._replica
         if replica is None or not replica.leads or not self._moved:
             return
@@ -559,35 +559,35 @@ class Inflow:
 
 @dataclass(frozen=True)
 class Origin:
-    """What the metadata of the cluster says of an origin."""
+    """An origin in the metadata of the cluster."""
 
     js: JetStream
     source: StreamSource
 
     @property
     def found(self) -> Assignment | None:
-        """The stream, if there is one."""
+        """The stream, or None if it does not exist."""
         member = self.js.shared.member
         return None if member is None else member.machine.state.stream(self.js.account.name, self.source.name)
 
     @property
     def is_missing(self) -> bool:
-        """Whether there is no such stream."""
+        """Whether the stream does not exist."""
         return self.found is None
 
     @property
     def is_kept(self) -> bool:
-        """Whether it keeps messages for its consumers."""
+        """Whether it is an interest or workqueue stream, which stores messages for its consumers."""
         return self.found is not None and self.found.config.retention != LIMITS
 
     @property
     def is_queue(self) -> bool:
-        """Whether it is a work queue."""
+        """Whether the stream is a work queue."""
         return self.found is not None and self.found.config.retention == WORKQUEUE
 
     @property
     def created_ns(self) -> int:
-        """When it was created."""
+        """The creation time of the stream."""
         return 0 if self.found is None else self.found.created_ns
 
 

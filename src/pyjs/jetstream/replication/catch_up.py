@@ -115,12 +115,12 @@ class CatchUp:
         self._js = machine.js
         self._name = machine.assignment.name
         self.answer = Answer(machine.stream.turn, machine.js.shared.timers, 3)
-        self.last = index  # of the last entry that came; those before the first one are in no log here
+        self.last = index  # index of the last received entry
         self._let_go = index  # the copy must have this entry
         self.held: list[tuple[int, int, int, bytes]] = []  # index, term, time, payload
         self._held_size = 0
         self._asked = 0
-        self._behind: set[int] = set()  # nodes that said so since this one was asked to lead
+        self._behind: set[int] = set()  # nodes that answered "behind" since this one was elected
         self._last_seq = last_seq  # no message had a higher sequence
         self.is_dropped = False  # the store was removed, and there is no other one yet
         self._is_suspect = is_suspect and machine.assignment.config.storage == FILE
@@ -162,7 +162,7 @@ class CatchUp:
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether no replica has the messages of a memory stream any more."""
+        """Whether no replica has the messages of a memory stream."""
         assignment = self._machine.assignment
         return assignment.config.storage == MEMORY and len(self._behind) + 1 >= len(assignment.nodes)
 

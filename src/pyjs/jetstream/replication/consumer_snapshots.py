@@ -2,8 +2,8 @@
 
 After a restart, consumers are restored from the snapshot and the entries after it. They must not be ahead of the
 store, since an interest stream stores messages for the consumers that it has at that moment. A cut log begins after
-the last entry whose effects are durable in the store, so a restart needs the consumers after that entry. A replica
-that is behind needs those after the last applied entry. The snapshot has both; `load` uses the later one that the
+the last entry whose effects are durable in the store, so a restart needs the consumers as of that entry. A replica
+that is behind needs the consumers as of the last applied entry. The snapshot has both; `load` uses the later that the
 store has reached.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ConsumerSnapshots:
-    """The consumers of one replica after the last entry that is durable with all entries before it."""
+    """The consumers of one replica as of the last entry that is durable with all entries before it."""
 
     def __init__(self) -> None:
         self.index = 0  # of that entry

@@ -119,7 +119,7 @@ class State:
     term: int
     time_ns: int
     last_id: bytes
-    ids_from: int  # ids of earlier messages do not count any more, ns
+    ids_from: int  # in ns; ids of earlier messages no longer count
     last_seq: int
     first_seq: int
     msgs: int
@@ -130,7 +130,7 @@ class State:
     lost: bytes  # those of messages that were damaged here and no undamaged replica had, u64 each: others keep theirs
     ids: bytes  # of a memory stream: a dump of its message ids, see Dedupe.dump
     ids_count: int
-    consumers: bytes  # a dump of them, see ReplicatedConsumers.dump
+    consumers: bytes  # a dump of the consumers, see ReplicatedConsumers.dump
 
     def encode(self) -> bytes:
         """Return the packed state."""
@@ -193,7 +193,7 @@ def read(data: bytes) -> Batch:
     """Return the content of a batch.
 
     Raises:
-        BadCopy: it is damaged; no part of it may be used.
+        BadCopy: the batch is damaged; no part of it may be used.
     """
     if len(data) < _HEADER.size:
         raise BadCopy(f"size: a batch of {len(data)} bytes")
@@ -275,7 +275,7 @@ def end_of(data: bytes) -> tuple[State, bytes]:
     """Return the state in the data of an `end`, and its records.
 
     Raises:
-        BadCopy: it is not a state.
+        BadCopy: the data is not that of an `end`.
     """
     size = _SIZE.unpack_from(data)[0] if len(data) >= _SIZE.size else len(data)
     if size > len(data) - _SIZE.size:
@@ -295,7 +295,7 @@ def records_in(kind: Kind, upto: int, data: bytes) -> bytes:
     """Return the records in the data of an answer.
 
     Raises:
-        BadCopy: it is an end without a state.
+        BadCopy: the data is that of an `end` without a state.
     """
     return end_of(data)[1] if kind is Kind.END else data
 

@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 
     Steps: TypeAlias = Generator[Step, None, None]
 
-PART_SIZE = 128 << 10  # bytes of records in one answer, about
+PART_SIZE = 128 << 10  # approximate bytes of records in one answer
 PART_MSGS = 200
 RATE = 64 << 20  # bytes in a second
-ANSWER_NS = NS_PER_S  # after which the next replica is asked
-PAUSE_NS = 100 * NS_PER_MS  # before a replica is asked that could not serve
+ANSWER_NS = NS_PER_S  # wait for an answer, before the next replica is asked
+PAUSE_NS = 100 * NS_PER_MS  # pause before another question to a replica that could not serve
 STEP = 2000  # messages removed in one step
 _ID = Struct("<QqII")
 
@@ -136,7 +136,7 @@ def _removed(stream: Stream, after: int, upto: int) -> list[StoredMessage]:
     found, at = [], _ID.size * (end - first)
     for place in range(end - first):
         seq, ts, size, _ = _ID.unpack_from(dump, _ID.size * place)
-        if size:  # otherwise it was forgotten
+        if size:  # otherwise the id was forgotten
             headers = b"NATS/1.0\r\nNats-Msg-Id: %b\r\n\r\n" % dump[at : at + size]
             found.append(StoredMessage(seq, ts, b"_", headers, b""))
         at += size
@@ -279,9 +279,9 @@ def _erase_steps(store: StreamStore, state: State, deleted: memoryview[int], los
 
 
 class Answer:
-    """The answer to one question: its pieces come in any order, and a chore waits for them.
+    """The answer to one question: its pieces arrive in any order, and a chore waits for them.
 
-    `asker` tells the questions of a group's askers apart: 1 to 3.
+    `asker`, 1 to 3, distinguishes the questions of a group's askers.
     """
 
     def __init__(self, turn: Turn, timers: Timers, asker: int) -> None:

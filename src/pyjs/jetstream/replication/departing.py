@@ -1,7 +1,8 @@
-"""The departure of this server from the groups of streams: others lead them before it stops.
+"""The departure of this server from the groups of streams: it transfers their leadership before it stops.
 
-Other servers first stop sending it messages for its streams, and let their publishers wait (cluster.awaited). What is
-here by then is stored and answered; then the leaderships move. So no message is lost on the way.
+First, the other servers stop sending messages for its streams, and make their publishers wait (cluster.awaited). Then
+this server stores and answers the messages that it has received. Then it transfers the leaderships. So no message is
+lost in transit.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ class Interests(Protocol):
     """The interest of this server, as others know it: cluster.replication.Replication."""
 
     def withdraw(self, account: Account, keys: Iterable[Key]) -> None:
-        """Let the others send nothing for these subscriptions any more."""
+        """Make the other servers stop sending messages for these subscriptions."""
 
     def fence(self, passed: Callable[[], None]) -> None:
-        """Call `passed` when everything is here that the others have sent before they knew that."""
+        """Call `passed` when all messages that the others sent before they learned of the withdrawal have arrived."""
 
 
 class Departure:
@@ -62,7 +63,7 @@ class Departure:
         return any(machine.leads for machine in self._led)
 
     def begin_steps(self, pause: Callable[[], None]) -> Steps:
-        """Take no more messages from other servers, let clients here wait by `pause`, and answer what is here."""
+        """Stop messages from other servers, and from own clients by `pause`; answer those that have arrived."""
         for machine in self._streams.machines():
             self._interests.withdraw(machine.js.account, keys_of(machine))
         pause()
@@ -80,15 +81,15 @@ class Departure:
         yield from self._waiters.until(lambda: not self._flushing, FLUSH_NS)
 
     def _flush_steps(self, machine: StreamMachine) -> Steps:
-        """Wait until everything that the leader of a stream has taken is stored and answered."""
+        """Wait until all messages that the leader of a stream has accepted are stored and answered."""
         if machine.replica.in_flight or machine.replica.collects:
-            with suppress(ApiError):  # it does not lead any more
+            with suppress(ApiError):  # this server no longer leads the stream
                 yield from machine.replica.operate(operation("expiry"))  # an entry that follows all others
         self._flushing -= 1
         self._waiters.notify()
 
     def move(self) -> None:
-        """Hand over what this server still leads."""
+        """Transfer the leadership of each stream that this server still leads."""
         for machine in self._led:
             if machine.leads:
                 self._streams.hand_over(machine)

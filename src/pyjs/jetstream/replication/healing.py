@@ -41,11 +41,11 @@ TRANSFER_NS = 500 * NS_PER_MS  # for an election
 
 
 class Damage(Enum):
-    """What a replica does about damaged messages."""
+    """The state of a replica with regard to damaged messages."""
 
-    NONE = 0  # it has none
+    NONE = 0  # no damage
     FOLLOWS = 1  # another replica should lead
-    LAST_RESORT = 2  # it leads if it is elected: no undamaged replica answers
+    LAST_RESORT = 2  # leads if it is elected, since no undamaged replica answers
 
 
 class Damaged(Lacking, Protocol):

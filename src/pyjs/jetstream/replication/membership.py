@@ -1,9 +1,9 @@
-"""The members of a stream's group, adapted to the metadata by changes that its leader proposes one after the other.
+"""The members of a stream's group, adapted to the metadata by changes that its leader proposes one at a time.
 
-A new replica is a learner until it has all messages and nearly the whole log. Then it becomes a voter, and only after
-that others are removed. Before that, a majority of the replicas that stay must have all messages: a voter may still
-copy after it was away. A leader that must be removed transfers its leadership first. A replica that is no longer
-wanted stays until the group has removed it: it sees that in its own log, or learns it from the leader.
+A new replica is a learner until it has all messages and nearly the whole log; then it becomes a voter. Other replicas
+are removed only after that, and only if a majority of the remaining replicas has all messages: a voter that was
+unreachable may still be copying. A leader that must be removed transfers its leadership first. An unwanted replica
+continues until the group has removed it: it sees the removal in its own log, or learns of it from the leader.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 PAUSE_NS = 50 * NS_PER_MS
 WARN_NS = 5 * NS_PER_S  # after which a change that waits is reported
 TRANSFER_NS = 500 * NS_PER_MS  # for an election
-LAG_MAX = 4  # entries that a new voter may lack: publishers wait for it from then on
+LAG_MAX = 4  # entries that a new voter may lack; publishers then wait until it has them
 
 
 class Machine(Protocol):
@@ -45,7 +45,7 @@ class Machine(Protocol):
     stream: Stream
     assignment: Assignment
     leads: bool
-    waits: str  # what a change of the members waits for; "": for nothing, or not for long
+    waits: str  # the reason why a change of the members waits; "": it does not wait, or not for long
     poll: Answer
     leaving: Answer
 
@@ -57,7 +57,7 @@ def regroup_steps(machine: Machine, consensus: Consensus, node: int, silent: Con
     """Adapt the members of the group to the metadata while this node leads; `silent` nodes do not answer."""
     watch = _Watch(machine)
     while machine.leads:
-        with suppress(KeyError, RaftError):  # it is closed, or another change is under way
+        with suppress(KeyError, RaftError):  # the group is closed, or another change is in progress
             found = consensus.status(machine.assignment.group)
             changes = yield from _next_changes(machine, found, node, silent)
             if changes is None:
@@ -79,10 +79,10 @@ class _Watch:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._since: tuple[int, set[int]] | None = None  # when the removal began to wait, and what it leaves
+        self._since: tuple[int, set[int]] | None = None  # start of the wait, and the nodes that remain
 
     def look(self, found: GroupStatus) -> None:
-        """Report it, once, if replicas to remove are still there and no replica is added."""
+        """Warn once if replicas that must be removed have remained for long although no replica is being added."""
         machine, here = self._machine, {each.peer for each in found.replicas if each.is_voter}
         wanted, now_ns = _wanted(machine.assignment), machine.stream.turn.now
         if here <= wanted or not wanted <= here:

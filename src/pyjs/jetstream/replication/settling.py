@@ -2,9 +2,10 @@
 
 A client may ask a follower for a message that has just been acknowledged. The follower has its entry, but learns that
 it is committed only with the next entry, or up to 20 ms later. So while the log has entries that are not applied,
-direct gets wait until the leader has told what is committed. They are answered in the order of the requests.
+direct gets wait until the leader has reported its commit index. They are answered in the order of the requests.
 
-Direct gets may be stale: without a leader, after WAIT_NS, or if too many wait, all are answered with what is here.
+Direct gets may be stale: without a leader, after WAIT_NS, or if too many wait, all are answered from the replica's
+present state.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Log(Protocol):
         """Return whether the log has entries that are not applied."""
 
     def ask(self, done: Callable[[], None]) -> bool:
-        """Call `done` when what is committed now has been applied; return False if no leader is known."""
+        """Call `done` when all entries committed by now are applied; return False if no leader is known."""
 
 
 class Settling:
@@ -48,19 +49,19 @@ class Settling:
         self._timers = timers
         self._log = log
         self._waiting: deque[Chore] = deque()
-        self._continuing = 0  # they were released, and have not run yet
+        self._continuing = 0  # requests that were released and have not run yet
         self._questions = 0
-        self._asked = 0  # number of the question that is on its way, 0: none
-        self._covered = 0  # requests that waited when it was asked
+        self._asked = 0  # number of the question without an answer; 0: none
+        self._covered = 0  # number of requests that waited when the question was sent
         self._timer: Timer | None = None
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request waits that a new one could overtake."""
+        """Whether no request waits, so a new one may be answered at once."""
         return not (self._waiting or self._continuing)
 
     def steps(self) -> Steps:
-        """Wait for the answer to a question that is asked later than this call."""
+        """Wait for the answer to a question that is sent after this call."""
         yield self._wait
         self._continuing -= 1
 

@@ -1,9 +1,10 @@
-"""A stream whose replicas were reduced to one goes on without a group.
+"""Conversion of a stream whose replicas were reduced to one: it continues without a group.
 
-The leader of the group makes itself its only member (membership.py) and tells the metadata, which gives the stream
-the number of a group that has no log yet. As soon as that is known here, the replica becomes a stream as on a single
-server. Its configuration says so last: a start before that finds the replica and its group, and does all of it again.
-A later group of the stream has another number, so no server confuses its log with the old one.
+The leader of the group makes itself the only member (membership.py) and reports that to the metadata, which gives the
+stream the number of a group that has no log yet. When this server applies that entry, it converts the replica to a
+stream as on a single server. The new configuration is written last: after a restart before that, the server finds the
+replica and its group, and repeats the conversion. A later group of the stream has another number, so no server
+confuses its log with the old one.
 """
 
 from __future__ import annotations
@@ -59,13 +60,14 @@ class Machine(Protocol):
 
 
 def finish_steps(machine: Machine, conclude: Callable[[], bool]) -> Steps:
-    """Apply everything in the log of the group, and take no more messages.
+    """Stop accepting messages, and apply all entries in the log of the group.
 
-    The group has no other member, so all of its log counts. If the replica is not elected, as when the log has lost
-    the removal of the others, `conclude` applies the log without an election; it returns whether that is done.
+    The group has no other member, so its whole log is valid. If the replica is not elected, for example because the
+    log has lost the removal of the other members, `conclude` applies the log without an election; it returns whether
+    that is done.
 
     Raises:
-        ApiError: the outcome of what was proposed last is unknown.
+        ApiError: the outcome of the last proposals is unknown.
         StoreFailed: the replica has failed, or lacks messages.
     """
     turn, pause = machine.stream.turn, Answer(machine.stream.turn, machine.js.shared.timers, 0)
@@ -95,12 +97,12 @@ def _applied_steps(machine: Machine, is_applied: Callable[[], bool]) -> Steps:
 
 
 def single_steps(machine: Machine, is_applied: Callable[[], bool], end_group: Callable[[], None]) -> Steps:
-    """Make a replica that has finished a stream without others; `end_group` removes the log of its group.
+    """Convert a replica that has finished to a stream without a group; `end_group` removes the log of its group.
 
-    It proposes nothing more, and first waits until what it has proposed is applied: acks may be on their way.
+    The replica proposes nothing more, and first waits until its proposals (for example acks) are applied.
 
     Raises:
-        StoreFailed: its files cannot be written, and it leads again; or they cannot be read, and stay.
+        StoreFailed: its files cannot be written, and it leads again; or they cannot be read, and are not changed.
     """
     machine.end()
     try:
@@ -114,10 +116,10 @@ def single_steps(machine: Machine, is_applied: Callable[[], bool], end_group: Ca
 
 
 def _store_steps(machine: Machine) -> Generator[Step, None, list[StoredConsumer]]:
-    """Make everything durable, at last that there is one replica; return the consumers that are in memory only.
+    """Make messages, consumers and then the configuration durable; return the consumers that are in memory only.
 
     Raises:
-        StoreFailed: it cannot be written.
+        StoreFailed: a file cannot be written.
     """
     js, stream = machine.js, machine.stream
     yield from durable_steps(stream)
@@ -125,7 +127,7 @@ def _store_steps(machine: Machine) -> Generator[Step, None, list[StoredConsumer]
         raise stream.store.error or StoreFailed(str(stream), "it has failed")
     if stream.config.storage == FILE:
         for _ in js.files.recover_consumers(stream.name):
-            yield None  # those that an earlier attempt has stored are stored again
+            yield None  # an attempt also stores the consumers that an earlier one has stored
     memory = yield from _keep_steps(machine)
     positions = machine.replica.consumers.positions
     if stream.config.storage == FILE and positions:

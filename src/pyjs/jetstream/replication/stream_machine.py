@@ -107,14 +107,14 @@ class StreamMachine:
         self.stream: Stream
         self.replica: Replica
         self.leads = False
-        self.is_elected = False  # it should lead, even if it cannot
-        self.waits = ""  # what a change of the members waits for
-        self.memory: list[StoredConsumer] = []  # of a stream that had no other replicas, without files
+        self.is_elected = False  # the group has elected this replica, even if it cannot lead
+        self.waits = ""  # the reason why a change of the members waits
+        self.memory: list[StoredConsumer] = []  # consumers without files, of a former single replica
         self.is_adopting = (
             False  # consumers of a stream that had no other replicas are being brought into the group
         )
-        self.catch_up: CatchUp | None = None  # None: it has everything that the log has not
-        self.leader = 0  # number of a node, 0: none is known
+        self.catch_up: CatchUp | None = None  # None: the replica is not behind
+        self.leader = 0  # number of the leading node; 0: unknown
         self.leader_since_ns = 0  # on the wall clock
         self._consensus = consensus
         self._owner = owner
@@ -158,7 +158,7 @@ class StreamMachine:
             self.copy_lost()
 
     def _damaged(self) -> None:
-        """Let another replica lead from now on, because messages were found damaged here."""
+        """Make another replica lead from now on, because stored messages of this one are damaged."""
         if self.damage is Damage.NONE:
             self.damage = Damage.FOLLOWS
             self.stream.turn.go_on(heal_steps(self))
@@ -556,7 +556,7 @@ class StreamMachine:
         return self._consensus.has_tail(self.group)
 
     def ask(self, done: Callable[[], None]) -> bool:
-        """Call `done` when what is committed now has been applied; return False if no leader is known."""
+        """Call `done` when all entries committed by now are applied; return False if no leader is known."""
         return self._consensus.read_index(self.group, done)
 
     @property

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     Steps: TypeAlias = Generator[Step, None, None]
 
-RETRY_NS = 5 * NS_PER_S  # before a replica that has failed is opened again
+RETRY_NS = 5 * NS_PER_S  # pause before a failed replica is opened again
 COPYING_NS = NS_PER_S  # after its last question a replica copies no more
 ENDING_NS = 200 * NS_PER_MS  # after the answer that ends its copy
 # Before the first replica of a new stream stands for election: the others open it too.
@@ -80,7 +80,7 @@ class ReplicatedStreams:
         metadata: Metadata,
     ) -> None:
         self.led: list[Stream] = []  # streams that this node leads since their owner last looked
-        self.lost: list[Stream] = []  # streams that it led before
+        self.lost: list[Stream] = []  # streams of which this node lost the leadership
         # To report to the metadata: replicas whose log may have lost votes or entries, and streams whose only replica
         # is the only member of its group.
         self.lost_replicas: list[Assignment] = []
@@ -98,7 +98,7 @@ class ReplicatedStreams:
         self.resigned: set[int] = set()  # groups whose replica here has lost messages, and leads without them
         # Replicas on other nodes that copy from here, by group and node: when one asked last, and what it had then.
         self._copying: dict[tuple[int, int], tuple[int, int]] = {}
-        # Replicas by account and stream that are not open after a failure: time of creation, 0: nothing is stored.
+        # Replicas that are not open after a failure: account and stream -> creation time; 0: no stored files.
         self._shut: dict[tuple[str, str], int] = {}
 
     # -- questions ---------------------------------------------------------------------------------------------
@@ -150,12 +150,12 @@ class ReplicatedStreams:
             yield from machine.settle_steps()
 
     def machine_of(self, stream: Stream) -> StreamMachine | None:
-        """Return the replica of a stream on this node; None: the stream has no others."""
+        """Return the replica of a stream on this node; None: the stream is not replicated."""
         machine = self._machines.get((stream.account.name, stream.name))
         return machine if machine is not None and machine.stream is stream else None
 
     def group_status(self, machine: StreamMachine) -> GroupStatus:
-        """Return the group of a replica, as this node sees it: the other members, and this one without a leader."""
+        """Return the status of a replica's group on this node: all members but the leader."""
         since_ns = machine.leader_since_ns if machine.leads else 0
         try:
             found = self._consensus.status(machine.group)
@@ -172,7 +172,7 @@ class ReplicatedStreams:
         return GroupStatus(machine.leader, since_ns, tuple(peers))
 
     def _copy_lag(self, machine: StreamMachine, node: int, now_ns: int) -> int:
-        """Return how many sequences a replica on a node lacks that copies messages from here."""
+        """Return the number of sequences that a replica on another node, which copies from this node, still lacks."""
         asked_ns, have = self._copying.get((machine.group, node), (0, 0))
         if now_ns - asked_ns > COPYING_NS or machine.stream.closed:
             self._copying.pop((machine.group, node), None)
@@ -237,7 +237,7 @@ class ReplicatedStreams:
         self._consensus.node_silent(node)
 
     def node_heard(self, node: int) -> None:
-        """Record that a node answers again."""
+        """Record that a node responds again."""
         self._silent.pop(node, None)
         self._consensus.node_heard(node)
 
@@ -267,17 +267,17 @@ class ReplicatedStreams:
         """Open the replica of a stream: the stored one, or a new one.
 
         Raises:
-            ApiError, PyjsError, OSError: it cannot be opened; its files stay.
+            ApiError, PyjsError, OSError: the replica cannot be opened; its files are not changed.
         """
         key = js.account.name, assignment.name
         before = self._machines.get(key)
-        if before is not None:  # it was about to leave
+        if before is not None:  # the replica was about to leave the group
             self._close(before)
         machine = StreamMachine(js, self._consensus, assignment, self)
         conf = self._conf_of(js, assignment)
         alone = js.streams.get(assignment.name)
         if alone is not None:
-            # It had no other replica: its group begins with this one, which has all messages.
+            # The stream had one replica: its group begins with this replica, which has all messages.
             self._shut[key] = assignment.created_ns
             machine.memory = consumers.in_memory(alone)
             js.parked[assignment.name] = yield from streams.make_replica(js, alone, assignment.group)
@@ -289,7 +289,7 @@ class ReplicatedStreams:
         in_doubt = assignment.group in self._consensus.doubts.unsure
         machine.agreement.begin(stored, in_doubt=in_doubt)
         self._consensus.open(assignment.group, assignment.raft_group, machine, conf, incarnation)
-        self._consensus.set_prompt(assignment.group, False)  # direct gets wait where it matters: settling.py
+        self._consensus.set_prompt(assignment.group, False)  # settling.py makes direct gets wait if necessary
         is_first = conf is not None and assignment.nodes[0] == self._node
         if len(voters) == 1 or (voters and is_first):
             machine.stream.turn.go_on(self._stand_steps(machine))
@@ -344,7 +344,7 @@ class ReplicatedStreams:
             yield partial(self._wake_later, machine.stream.turn, STAND_NS)
             if machine.leader or self.machine_of(machine.stream) is not machine:
                 return
-            with suppress(RaftError):  # it is not durable yet
+            with suppress(RaftError):  # the group is not durable yet
                 self._consensus.campaign(machine.group)
 
     def _conf_of(self, js: JetStream, assignment: Assignment) -> Conf | None:
@@ -420,10 +420,10 @@ class ReplicatedStreams:
         )
 
     def single_steps(self, js: JetStream, assignment: Assignment) -> Steps:
-        """Let the replica of a group that has ended go on alone; other streams stay as they are.
+        """Convert the replica of a group that has ended to a stream without a group; other streams do not change.
 
         Raises:
-            ApiError, PyjsError, OSError: it cannot be done now.
+            ApiError, PyjsError, OSError: the conversion failed for now.
         """
         key, group = (js.account.name, assignment.name), assignment.ended
         if not self._has_ended(js, assignment):
@@ -431,7 +431,7 @@ class ReplicatedStreams:
             if is_single and key not in self._machines and group in self._log.groups:
                 self._log.remove(
                     group
-                )  # the server ended before that; the next write of the consensus has it
+                )  # the server ended before that; the next write of the consensus includes the removal
             return
         if key not in self._machines:
             stored = self._log.groups.get(group)
@@ -448,7 +448,7 @@ class ReplicatedStreams:
         with suppress(UnknownGroup):
             found = self._consensus.status(group)
             return found.applied == found.last
-        return True  # it was concluded
+        return True  # the group was concluded
 
     def _end_group(self, machine: StreamMachine) -> None:
         """Close a group, and remove its log."""
@@ -458,7 +458,7 @@ class ReplicatedStreams:
     def _has_ended(self, js: JetStream, assignment: Assignment) -> bool:
         """Return whether this server has the last replica of a stream's former group, not yet without that group."""
         if not assignment.ended or assignment.incarnation_on(self._node) != 1:
-            return False  # this server has got its replica later
+            return False  # this server got its replica later
         key = js.account.name, assignment.name
         machine, parked = self._machines.get(key), js.parked.get(assignment.name)
         if machine is not None:
@@ -477,9 +477,9 @@ class ReplicatedStreams:
             yield from self._drop_steps(js, assignment)
         elif machine is not None:
             machine.assignment = wanted
-            self.regroup(machine)  # the leader stays until the others have everything
+            self.regroup(machine)  # the leader remains until the others have all messages
             machine.stream.turn.go_on(self._leave_steps(machine))
-        elif assignment.group in self._log.groups:  # it was leaving before a restart
+        elif assignment.group in self._log.groups:  # the replica was leaving before a restart
             yield from self.open_steps(js, wanted)
         else:
             yield from self._drop_steps(js, assignment)
@@ -491,7 +491,7 @@ class ReplicatedStreams:
             drop = partial(self._drop_steps, js, machine.assignment)
             try:
                 yield from js.gates.within(name, True, drop)
-            except StoreFailed as error:  # such as a server that stops now: its next start removes the files
+            except StoreFailed as error:  # for example, the server stops; the next start removes the files
                 self._shared.log.warn(f"The files of {machine.stream} are not removed yet: {error}")
 
     def _is_here(self, machine: StreamMachine) -> bool:
@@ -511,7 +511,7 @@ class ReplicatedStreams:
             machine.end()
             self._consensus.remove(assignment.group)
         elif assignment.group in self._log.groups:
-            self._log.remove(assignment.group)  # the next write of the consensus has it
+            self._log.remove(assignment.group)  # the next write of the consensus includes the removal
         name, is_copy = assignment.name, machine is not None and machine.stream.closed
         parked = js.parked.get(name)
         if parked is not None and parked.created_ns == assignment.created_ns:
@@ -528,17 +528,17 @@ class ReplicatedStreams:
     # -- failures ----------------------------------------------------------------------------------------------
 
     def take_lost_replicas(self) -> list[Assignment]:
-        """Return the replicas that must come back as other peers, once."""
+        """Return, once, the replicas that must return as new peers."""
         found, self.lost_replicas = self.lost_replicas, []
         return found
 
     def take_ended(self) -> list[Assignment]:
-        """Return the streams that need their group no more, once."""
+        """Return, once, the streams that no longer need their groups."""
         found, self.ended = self.ended, []
         return found
 
     def fail(self, stream: Stream) -> None:
-        """Stop a replica whose state is not reliable any more."""
+        """Stop a replica whose state is no longer reliable."""
         machine = self.machine_of(stream)
         assert machine is not None
         machine.replica.stop(StoreFailed(str(stream), "internal error"))
@@ -581,7 +581,7 @@ class ReplicatedStreams:
             yield from self.open_steps(js, machine.assignment)
 
     def _close(self, machine: StreamMachine) -> None:
-        """Close a replica; its log stays, and its files are read again when it is opened."""
+        """Close a replica; its log remains, and its files are read again when it is opened."""
         js, stream = machine.js, machine.stream
         del self._machines[js.account.name, stream.name]
         has_files = machine.catch_up is None or not machine.catch_up.is_dropped
@@ -617,7 +617,7 @@ def _reopened_steps(js: JetStream, name: str) -> Generator[Step, None, Parked]:
     """Return the replica in the files of a stream.
 
     Raises:
-        StoreFailed: the files cannot be read now; they stay.
+        StoreFailed: the files cannot be read now; they are not changed.
     """
     for found in js.files.reopen_steps(name):
         if found is not None:

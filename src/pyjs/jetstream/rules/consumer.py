@@ -38,7 +38,7 @@ ACK_PENDING_DEFAULT = 1000
 INACTIVE_THRESHOLD_DEFAULT_NS = 5_000 * NS_PER_MS
 PINNED_TIMEOUT_DEFAULT_NS = 120_000 * NS_PER_MS
 HEARTBEAT_MIN_NS = 100 * NS_PER_MS
-NOT_SEARCHED = "not searched"  # not a valid subject, because of the blank
+NOT_SEARCHED = "not searched"  # never equal to a valid subject, since it has a blank
 _GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
 
 

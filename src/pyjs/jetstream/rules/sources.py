@@ -1,6 +1,6 @@
 """Checks of a stream's mirror and sources, in nats-server's order, and the options a mirror inherits.
 
-Pure functions: a function passed in finds the configurations of other streams by name. Imported only for
+Pure functions; the caller passes the lookup of other streams' configurations. Imported only for
 configurations with a mirror or sources.
 
 Source: order, codes and texts probed on nats-server 2.15.1 (tests/conformance/scenarios/mirror, source).
@@ -68,7 +68,7 @@ def check_filters(config: StreamConfig) -> None:
 def check_kept(config: StreamConfig, find: Find) -> None:
     """Refuse a stored configuration whose mirror or sources no request could have created.
 
-    Other streams may have changed since, so of the rules about them only the one against cycles is checked.
+    Other streams may have changed since then, so of the rules about other streams only the one on cycles is checked.
 
     Raises:
         ApiError: the first violation.

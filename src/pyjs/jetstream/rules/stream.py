@@ -34,7 +34,7 @@ REPLICAS_MAX = 5
 NS_PER_S = 1_000_000_000
 DUPLICATE_WINDOW_NS = 120 * NS_PER_S
 SHORTEST_NS = 100 * 1_000_000  # minimum of max_age and duplicate_window
-NOT_SEARCHED = "not searched"  # not a valid subject, because of the blank
+NOT_SEARCHED = "not searched"  # never equal to a valid subject, since it has a blank
 _LIMITS = ("max_msgs", "max_msgs_per_subject", "max_bytes", "max_msg_size", "max_consumers")
 
 

@@ -22,13 +22,13 @@ cdef class Lifetimes:
     cdef Due* old               # a heap that a sweep empties from its end; NULL: no sweep runs
     cdef size_t n_old
     cdef int64_t absent         # sequences without a message at the last sweep
-    cdef int64_t taken          # entries taken since then whose messages were removed
+    cdef int64_t taken          # entries taken since the last sweep whose messages were removed
     cdef uint64_t* never        # ascending: messages that outlive max_age
     cdef size_t n_never, never_room
 
     cdef void note(self, uint64_t seq, int64_t ttl_ns, int64_t stored_at_ns) noexcept nogil
     cpdef int64_t next_due(self) noexcept nogil                          # 0: nothing expires
-    cpdef uint64_t take_due(self, int64_t now_ns) noexcept nogil         # removes it; 0: none has expired
+    cpdef uint64_t take_due(self, int64_t now_ns) noexcept nogil         # removes the first due entry; 0: none is due
     cpdef bint outlives(self, uint64_t seq) noexcept nogil
     cpdef void forget_below(self, uint64_t seq) noexcept nogil           # of removed messages
     cpdef void clear(self) noexcept nogil
@@ -45,7 +45,7 @@ cdef class Lifetimes:
 cdef class Aging:
     cdef StreamStore store
     cdef readonly Lifetimes lifetimes       # of messages with a TTL
-    cdef uint64_t passed_seq                # every message up to here outlives max_age
+    cdef uint64_t passed_seq                # every message up to this sequence outlives max_age
     cdef bint busy                          # steps are running
 
     cdef int64_t next_due(self, int64_t max_age_ns) noexcept nogil

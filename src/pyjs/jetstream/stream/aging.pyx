@@ -4,13 +4,13 @@
 store; it calls the stream only to run the steps and to store markers of expired subjects.
 
 `Lifetimes` has two tables: a binary heap of the messages with a finite TTL, ordered by expiry, and the ascending
-sequences of messages that never expire. Both need at most sixteen bytes a message, and shrink when few entries are
-left. Entries of removed messages are harmless. When they may be more than half of the heap, a sweep discards them:
-it takes the entries of the old heap from its end, step by step, and adds the live ones to a new heap.
+sequences of messages that never expire. Both need at most sixteen bytes per message, and shrink when few entries are
+left. Entries of removed messages are harmless. When they may make up more than half of the heap, a sweep discards
+them: it takes the entries of the old heap from its end, step by step, and adds the live ones to a new heap.
 
 Invariant: heap and old heap together have every live entry; len <= 2 * live + STALE_MIN after a sweep.
 
-Compiled: every expired message passes here, a message with a TTL twice (benchmarks/hostile.py: expiry, ttl-together).
+Compiled: runs for every expired message, twice for one with a TTL (benchmarks/hostile.py: expiry, ttl-together).
 Source: nats.docs "Streams" (MaxAge), ADR-43.
 """
 from libc.stdint cimport int64_t, uint64_t
@@ -30,10 +30,10 @@ cdef enum:
     STEP = 2000                 # messages removed in one step: less than a millisecond
     MARKED_STEP = 50            # in a stream with markers: each message is read, and a marker stored
     ROOM_MIN = 64               # entries: smaller tables are not shrunk
-    ROOMY_PART = 4              # a table is shrunk if less than this part of it is used
+    ROOMY_PART = 4              # a table is shrunk if less than 1/4 of it is used
     STALE_MIN = 4096            # entries of removed messages below which no sweep begins
     SWEPT_STEP = 10000          # entries of one step of a sweep: about a millisecond
-cdef int64_t RETRY_NS = 1000000000      # wait before a message that could not be removed is tried again
+cdef int64_t RETRY_NS = 1000000000      # wait before another attempt to remove a message
 cdef int64_t LAST_NS = INT64.high
 
 
@@ -75,7 +75,7 @@ cdef class Lifetimes:
         self.push(due)
 
     cdef void note_again(self, uint64_t seq, int64_t at_ns) noexcept nogil:
-        """Put back an entry that `take_due` removed, because its message stays."""
+        """Put back an entry that `take_due` removed, because its message was not removed."""
         cdef Due due
         due.seq, due.at_ns = seq, at_ns
         self.taken -= 1
@@ -141,7 +141,7 @@ cdef class Lifetimes:
         """Move up to `most` live entries of the old heap to the new one; return whether entries are left."""
         cdef size_t left = self.n_old - min(self.n_old, most)
         while self.n_old > left:
-            self.n_old -= 1             # the last entry is no parent: the others stay a heap
+            self.n_old -= 1             # the last entry is not a parent, so the others remain a heap
             if index_live(index, self.old[self.n_old].seq) != NULL:
                 self.push(self.old[self.n_old])
         if self.n_old == 0:
@@ -163,7 +163,7 @@ cdef class Lifetimes:
         return 0
 
     cdef size_t place_of(self, uint64_t seq) noexcept nogil:
-        """Return the number of sequences in `never` below `seq`; usually that is all of them."""
+        """Return the number of sequences in `never` below `seq`; usually all are below."""
         cdef size_t low = 0, high = self.n_never, middle
         if high and self.never[high - 1] < seq:
             return high
@@ -252,7 +252,7 @@ cdef class Aging:
     # -- steps ------------------------------------------------------------------------------------------------------
 
     def begin(self, stream) -> None:
-        """Remove the expired messages of `stream`, some now and the others in later turns, unless steps run."""
+        """Remove expired messages of `stream`, some now, the others in later turns; do nothing while steps run."""
         if not self.busy and stream.expire_some():
             self.busy = True
             stream.turn.go_on(self.rest(stream))
@@ -281,7 +281,7 @@ cdef class Aging:
             if seq == 0:
                 return max_age_ns != 0 and self.drop_older(stream, wall - max_age_ns, left, marked)
             if index_live(&self.store.catalogue.index, seq) == NULL and stream.replica is not None:
-                continue                    # its message is gone; a replica that started since has no such entry
+                continue                    # its message was removed; a restarted replica lacks the entry
             if not self.drop(stream, seq, marked):
                 self.lifetimes.note_again(seq, wall + RETRY_NS)
             left -= 1
@@ -293,14 +293,14 @@ cdef class Aging:
         cdef bint some = False
         while seq and index_live(&self.store.catalogue.index, seq).ts <= horizon:
             if left == 0:
-                return some                 # otherwise no more can be removed, and the timer tries again
+                return some                 # otherwise none can be removed now, and the timer tries again
             some |= self.drop(stream, seq, marked)
             left -= 1
             seq = self.next_expiring(seq + 1)
         return False
 
     cdef bint drop(self, stream, uint64_t seq, bint marked) except -1:
-        """Remove a message; with `marked`, the last of a subject leaves a marker. Return False if not now."""
+        """Remove a message; with `marked`, mark the end of its subject. Return False if that is impossible now."""
         cdef bytes subject
         if not marked:
             self.store.drop(seq, False)

@@ -5,11 +5,11 @@ from pyjs.core.account cimport Account
 from pyjs.wire.ops cimport Msg
 
 cdef enum AnswerKind:
-    PUB_ACK                     # sent when its record is written; an error reply if the write fails
-    LONG_ACK                    # as PUB_ACK, and its body is in the arena
+    PUB_ACK                     # sent when its message is written; an error reply if the write fails
+    LONG_ACK                    # like PUB_ACK, with its body in the arena
     DUPLICATE
     REFUSAL                     # its body is in the arena
-    REPUBLISHED                 # a copy: sent when its record is written, otherwise not at all
+    REPUBLISHED                 # a copy: sent when its message is written, dropped if the write fails
 
 cdef struct Answer:
     uint64_t seq
@@ -17,7 +17,7 @@ cdef struct Answer:
     size_t body_at              # REFUSAL, REPUBLISHED: in the arena
     uint32_t reply_len
     uint32_t body_len
-    uint32_t header_len         # REPUBLISHED: of the body
+    uint32_t header_len         # REPUBLISHED: size of the headers in the body
     int kind
 
 cdef class Answers:

@@ -1,11 +1,11 @@
 """Replies to publishers that wait for the commit, and copies to republish after it.
 
-A queue of fixed entries and one arena for reply subjects; both grow by doubling and are reused in the next turn.
-`send` detaches the queue before the first reply, since a reply may itself be published into a stream that answers. A
-PubAck is composed of a template and digits, without a JSON library.
+A queue of fixed-size entries and one arena for reply subjects; both grow by doubling and are reused in the next turn.
+`send` detaches the queue before the first reply, since a reply may itself be published into a stream, which then
+queues answers. A PubAck is composed of a template and digits, without a JSON library.
 
-Knows nothing of the reasons for refusals. Compiled because every publish with a reply passes here (benchmarks/:
-JetStream async publish).
+Knows nothing of the reasons for refusals. Compiled: runs for every publish with a reply (benchmarks/: JetStream async
+publish).
 """
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free
@@ -35,7 +35,7 @@ cdef class Answers:
         free(self.arena)
 
     cdef int add(self, Msg* m, int kind, uint64_t seq, const char* body, size_t body_len) noexcept nogil:
-        """Queue a reply; return -1 if memory is short, and the publisher gets no reply."""
+        """Queue a reply; if memory is short, return -1: the publisher gets no reply."""
         cdef Answer* a
         if (grow(<void**> &self.queue, &self.room, self.used + 1, sizeof(Answer)) < 0
                 or grow(<void**> &self.arena, &self.arena_room, self.arena_used + m.reply_len + body_len, 1) < 0):
@@ -77,7 +77,7 @@ cdef class Answers:
         return batch
 
     cdef void send(self, Account account, uint64_t lost_from, const char* failure, size_t failure_len) noexcept nogil:
-        """Publish every reply; replace those of messages from `lost_from` on by the reply body `failure`."""
+        """Publish every reply; for messages from `lost_from` on, send the reply body `failure` instead."""
         cdef Answer* queue = self.queue
         cdef char* arena = self.arena
         cdef size_t used = self.used, room = self.room, arena_room = self.arena_room

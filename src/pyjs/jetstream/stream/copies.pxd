@@ -10,7 +10,7 @@ cdef enum:                                  # results of a copy
     STORED = 1
     SKIPPED = 2                             # a duplicate, or a message without interest
 
-# Store a copy. `applied`: its entry is applied on every replica, and the leader has checked that there is room.
+# Store a copy. `applied`: a replica applies its entry, for which the leader has checked the limits.
 cdef int keep_copy(Stream target, Msg* m, bint mirrors, bint applied) noexcept nogil
 # Return whether the value of a copy can be added to the counter of its subject.
 cdef bint is_countable(Stream target, Msg* m)

@@ -1,10 +1,10 @@
 """Stores copies of messages of other streams, which have checked them.
 
-A mirror or source stores a copy at once. If its stream has several replicas it proposes the copy, and each replica
-stores it when the entry is applied. Nothing that depends on the state of the stream refuses it then, since the leader
-could not copy it again in its place: the leader has checked the limits before.
+A mirror or source stores a copy at once. If its stream has several replicas, it proposes the copy, and each replica
+stores it when it applies the entry. The leader checks the limits before it proposes. A replica must not refuse the
+copy later because of the stream's state, since the leader could not copy the message again in the right order.
 
-Compiled because every copied message passes here (benchmarks/: JetStream mirror).
+Compiled: runs for every copied message (benchmarks/: JetStream mirror).
 """
 from libc.stdint cimport uint32_t
 from libc.string cimport memset
@@ -37,7 +37,7 @@ cdef int keep_copy(Stream target, Msg* m, bint mirrors, bint applied) noexcept n
 
 
 cdef int keep(Stream target, Msg* m, PubHeaders* h, bint applied) noexcept nogil:
-    """Store a message that is no duplicate."""
+    """Store a message that is not a duplicate."""
     cdef uint64_t seq, before = target.staged_bytes
     cdef bint lives, rolls_up, ends
     lives = h.ttl.n != 0 and target.limits.features & ALLOW_TTL != 0
@@ -61,7 +61,7 @@ cdef int keep(Stream target, Msg* m, PubHeaders* h, bint applied) noexcept nogil
 
 
 cdef uint64_t append(Stream target, Msg* m) noexcept nogil:
-    """Store a message of an entry, whatever the limits; return its sequence, or 0 if the store has failed."""
+    """Store a message of an entry without checking limits; return its sequence, or 0 if the store has failed."""
     if target.store.catalogue.last_seq >= LAST_SEQ:
         return 0
     if target.limits.features & KEEPS_INTEREST and not target.interest.wanted(m.subject, m.subject_len):
@@ -88,7 +88,7 @@ cdef int keep_counted(Stream target, Msg* m, PubHeaders* h, bint applied) noexce
     except (ApiError, NotNow) as error:
         if applied and isinstance(error, NotNow):
             target.turn.faulted.append((target, error))     # the other replicas have counted it
-        return REFUSED              # as in nats-server, it is tried again; not once it is applied
+        return REFUSED              # as in nats-server, the copy is tried again, unless its entry is being applied
     body = headers + payload
     m.body, m.header_len, m.size = body, <uint32_t> len(headers), <uint32_t> len(body)
     return keep(target, m, h, applied)
@@ -103,6 +103,6 @@ cdef bint is_countable(Stream target, Msg* m):
 
 
 cdef tuple counted(Stream target, Msg* m):
-    """Return the headers, payload and value to store for a copy. Raises ApiError: it cannot be counted."""
+    """Return the headers, payload and value to store for a copy. Raises ApiError if it cannot be counted."""
     cdef uint64_t last_seq = target.store.catalogue.last_seq_of(m.subject, m.subject_len)
     return target.special.count(last_seq, m.body[:m.header_len], m.body[m.header_len:m.size])

@@ -4,8 +4,8 @@ Three blocks of memory: a ring of entries in order of arrival, a hash table of e
 probing), and the concatenated id bytes. Only the oldest ids are removed, at the start of the ring and of the bytes;
 the bytes are moved when half of them are dead. Times are arguments and must not decrease.
 
-Knows nothing of messages or streams. Compiled because every message with an id passes here (benchmarks/:
-JetStream async publish with Nats-Msg-Id). Source: nats.docs "Nats-Msg-Id", duplicate window.
+Knows nothing of messages or streams. Compiled: runs for every message with an id (benchmarks/: JetStream async
+publish with Nats-Msg-Id). Source: nats.docs "Nats-Msg-Id", duplicate window.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -72,8 +72,8 @@ cdef class Dedupe:
         return 0
 
     cdef void release(self, SeenId* entry) noexcept nogil:
-        """Remove the slot of an entry; its id does not count any more."""
-        if entry.key_len:               # 0: forget_one did so
+        """Remove the slot of an entry, so that its id is no longer found."""
+        if entry.key_len:               # 0: forget_one has removed it
             self.remove_slot(self.find_slot(entry.hash, self.keys + (entry.key_at - self.keys_base), entry.key_len))
 
     cdef void forget_before(self, int64_t horizon) noexcept nogil:
@@ -134,7 +134,7 @@ cdef class Dedupe:
         self.slots[at] = <uint32_t> ((e & self.ring_mask) + 1)
 
     cdef int grow_ring(self, uint64_t entries) noexcept nogil:
-        """Allocate that many entries, and a hash table with twice as many slots."""
+        """Allocate `entries` entries, and a hash table with twice as many slots."""
         cdef uint64_t size = FIRST_ENTRIES, e
         cdef SeenId* ring
         cdef uint32_t* slots
@@ -173,7 +173,7 @@ cdef class Dedupe:
         return self.last_id[:self.last_id_len]
 
     def dump(self, uint64_t first, uint64_t count) -> bytes:
-        """Return `count` ids, from the `first` oldest on: (sequence u64, time i64, size u32, 0 u32), then bytes."""
+        """Return `count` ids, oldest first, after skipping `first`: (seq u64, time i64, size u32, 0 u32), bytes."""
         cdef uint64_t begin = self.oldest + first, end = begin + count, e
         cdef bytes out
         cdef KeptId* kept
@@ -281,5 +281,5 @@ cdef class Dedupe:
         self.forget_before(now_ns - self.window_ns)
 
     def forget_older(self, int64_t horizon) -> None:
-        """Remove ids that came before a time."""
+        """Remove ids stored before `horizon` (ns)."""
         self.forget_before(horizon)

@@ -8,9 +8,9 @@ from pyjs.store.index.subjects cimport Subject
 cdef class Evictions:
     cdef StreamStore store
     cdef object turn                    # core.sink.Turn
-    cdef uint64_t* seqs                 # messages whose subjects may exceed the limit because of them
+    cdef uint64_t* seqs                 # messages that may have put their subjects over the limit
     cdef size_t n, room
-    cdef readonly list purges           # filters of purges to report to consumers; b"": everything
+    cdef readonly list purges           # filters of purges to report to consumers; b"": all messages
     cdef list rollups                   # (sequence, subject that is rolled up; b"": all of them)
     cdef bint has_rollups               # `rollups` is not empty; read without the GIL
     cdef uint64_t rolled_up_before      # sequence of the newest queued roll-up of all subjects; 0: none is queued

@@ -2,10 +2,10 @@
 
 An eviction is noted when the new message is accepted, and carried out after that message is written. So no
 acknowledged message is lost if the disk refuses the new one, and no file records a removal without its replacement. A
-note is the sequence of the new message; if that message is gone, the note has no effect.
+note is the sequence of the new message; if that message was removed, the note has no effect.
 
-Knows nothing of files, answers and consumers. Compiled because a message that replaces another passes here
-(benchmarks/: JetStream async publish to a stream with max_msgs_per_subject).
+Knows nothing of files, answers and consumers. Compiled: runs for every message that replaces another (benchmarks/:
+JetStream async publish to a stream with max_msgs_per_subject).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free
@@ -36,7 +36,7 @@ cdef class Evictions:
         return self.n != 0 or self.has_rollups
 
     cdef bint exceeds(self, StreamLimits limits) noexcept nogil:
-        """Return whether the stream has more messages or bytes than its limits, which remove its oldest messages."""
+        """Return whether the stream has more messages or bytes than its limits allow."""
         if limits.features & DISCARD_NEW:
             return False
         return ((limits.max_msgs > 0 and self.store.catalogue.msgs > <uint64_t> limits.max_msgs)
@@ -45,8 +45,8 @@ cdef class Evictions:
     cdef bint may_remove(self, StreamLimits limits, uint64_t seq) noexcept nogil:
         """Return whether `carry_out` may remove message `seq`, by a roll-up with wildcards or a limit of the stream.
 
-        A limit may remove it if it may be among the oldest messages that exceed the limit: at least as many messages
-        up to `seq` are stored as there are sequences, less those that were removed.
+        A limit may remove the message if it may be among the oldest messages that exceed the limit. The number of
+        stored messages up to `seq` is at least the number of sequences up to `seq` minus the removed messages.
         """
         cdef uint64_t exceeding = 0, removed, before
         if seq < self.swept_before:
@@ -69,7 +69,7 @@ cdef class Evictions:
     cdef void note(self, uint64_t seq) noexcept nogil:
         """Note that the subject of message `seq` may exceed its limit."""
         if grow(<void**> &self.seqs, &self.room, self.n + 1, sizeof(uint64_t)) != 0:
-            return                      # the next message of the subject notes it again
+            return                      # out of memory: the next message of the subject notes it again
         self.seqs[self.n] = seq
         self.n += 1
 
@@ -138,7 +138,7 @@ cdef class Evictions:
                 self.trim_subject(s, max_per_subject)
 
     cdef void trim_subject(self, Subject* s, int64_t max_per_subject) noexcept nogil:
-        while s.count > <uint64_t> max_per_subject:         # at least one message stays, and with it the subject
+        while s.count > <uint64_t> max_per_subject:         # at least one message remains, and with it the subject
             self.store.catalogue.settle_first(s)
             if self.store.drop(s.first, False) != 0:
                 return

@@ -10,11 +10,11 @@ cdef class Interest:
     cdef StreamStore store
     cdef Sublist subs                   # the sink of each subscription is its StreamConsumer
     cdef dict subs_by_name              # consumer's name -> its subscriptions
-    cdef StreamInbox inbox              # has the waiting consumers
-    cdef readonly uint64_t woken_seq    # seq: messages up to here were looked at for waiting consumers
+    cdef StreamInbox inbox              # lists the waiting consumers
+    cdef readonly uint64_t woken_seq    # all messages up to this seq were checked for waiting consumers
 
     cdef bint wanted(self, const char* subject, size_t n) noexcept nogil        # some filter matches
-    cdef bint wants(self, uint64_t seq) noexcept nogil      # the same for a stored message, by where consumers begin
+    cdef bint wants(self, uint64_t seq) noexcept nogil      # of a stored message; checks where consumers begin
     cdef bint needed(self, uint64_t seq) noexcept       # a consumer with a matching filter has not acknowledged it
     cdef int tell(self, list purges) except -1
     cdef void tell_drops(self) noexcept

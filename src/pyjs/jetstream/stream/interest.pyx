@@ -3,7 +3,7 @@
 Every consumer is subscribed to its filters in a list of subscriptions that the stream owns, so the cost of a message
 depends only on the consumers with matching filters. Knows nothing of the work of consumers and streams.
 
-Compiled because it is asked per message (benchmarks/: scaling, consumers).
+Compiled: called for every message (benchmarks/: scaling, consumers).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -17,7 +17,7 @@ from pyjs.subjects.sublist cimport Sublist, Subscription
 from pyjs.store.index.filter import is_wildcard
 
 cdef enum:
-    FEW = 4                     # up to this many waiting consumers are woken without a look at the messages
+    FEW = 4                     # up to this many waiting consumers are woken without checking the messages
 
 
 cdef class Interest:
@@ -132,7 +132,7 @@ cdef class Interest:
             if seq == 0 or seq > last_seq:
                 break
             subject = self.store.catalogue.subject_at(seq, &n)
-            if subject != before:           # one lookup per subject: a burst is looked up once
+            if subject != before:           # one lookup for successive messages of one subject
                 before = subject
                 self.wake_route(self.subs.find(subject, n), seq)
 
@@ -153,7 +153,7 @@ cdef class Interest:
 
 
 cdef bint begins_before(Route* r, uint64_t seq, int64_t ts) noexcept:
-    """Return whether a consumer of a route is not configured to begin after a message."""
+    """Return whether some consumer of a route may begin at or before a message."""
     cdef uint32_t i
     for i in range(r.n):
         config = (<StreamConsumer> r.targets[i].sink).config

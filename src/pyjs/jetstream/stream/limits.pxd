@@ -12,11 +12,11 @@ cdef enum Feature:
     SEALED = 16
     ALLOW_ROLLUP = 32
     KEEPS_INTEREST = 64         # interest retention
-    REMOVES_ACKNOWLEDGED = 128               # interest or workqueue retention: acknowledged messages are removed
+    REMOVES_ACKNOWLEDGED = 128  # interest or workqueue retention: acknowledged messages are removed
     COUNTS = 256                # a message adds to the last value of its subject
     SCHEDULES = 512             # messages may be schedules
-    HOLDS = 1024                # publishes wait for the end of a large batch; no option
-    IN_STEPS = 2048             # commits wait too: its steps have begun
+    HOLDS = 1024                # not an option: publishes wait for the end of a large batch
+    IN_STEPS = 2048             # not an option: commits wait too, since its steps have begun
 
 cdef class StreamLimits:
     cdef int64_t max_msgs, max_bytes, max_msgs_per_subject, max_msg_size    # as configured: -1 or 0 is unlimited
@@ -24,16 +24,16 @@ cdef class StreamLimits:
     cdef unsigned int features                                              # Feature flags
     cdef tuple scheduled_subjects       # the stream's subjects, if its messages may be schedules
 
-    # Return the limit that makes discard new refuse `m`, 0: none. Messages with a noted eviction still count.
+    # Return the limit for which discard new refuses `m`; 0: none. Messages with a noted eviction still count.
     cdef int reached(self, Catalogue catalogue, Msg* m, bint rolls_up) noexcept nogil
 
 cdef class Usage:
-    cdef public int64_t used        # bytes of all streams that count here
+    cdef public int64_t used        # bytes of all counted streams
     cdef public int64_t reserved    # sum of their max_bytes
     cdef public int64_t max         # -1: unlimited
 
 cdef class UsageShare:
     cdef Usage account, server
-    cdef int64_t counted            # bytes of this stream that count in both
+    cdef int64_t counted            # bytes of this stream that are counted in both
 
     cdef void count(self, int64_t stored) noexcept nogil

@@ -1,8 +1,8 @@
 """A stream's limits and options for ingest, and its share of the usage of account and server.
 
-There is one `Usage` for each account and storage, and one for each server and storage. Streams add stored bytes and
-subtract removed ones; nothing else changes `used`. Compiled because ingest reads both for every message
-(benchmarks/: JetStream async publish).
+There is one `Usage` for each account and storage type, and one for the server and each storage type. Streams add
+stored bytes and subtract removed bytes; no other code changes `used`. Compiled because the ingest reads limits and
+usage for every message (benchmarks/: JetStream async publish).
 """
 from pyjs.store.index.sequences cimport Entry, index_live
 
@@ -68,7 +68,7 @@ cdef class StreamLimits:
 
 
 cdef class Usage:
-    """The used bytes and their limit."""
+    """Used bytes, and their limit."""
 
     def __cinit__(self, int64_t limit=-1):
         self.max = limit
@@ -81,7 +81,7 @@ cdef class UsageShare:
         self.account, self.server = account, server
 
     cdef void count(self, int64_t stored) noexcept nogil:
-        """Replace the counted bytes by `stored`."""
+        """Set the counted bytes to `stored`."""
         cdef int64_t change = stored - self.counted
         self.counted = stored
         self.account.used += change

@@ -24,8 +24,8 @@ def parse_ttl_ns(text: bytes) -> int | None:
 
     A valid value is a duration of at least a second, a number of seconds, or `never`. nats-server uses the last 64
     bits of a number; if the result is 0 or negative, the value is invalid
-    (tests/unit/jetstream/stream/test_message_ttl.py). A value too large for nanoseconds expires at once in
-    nats-server; here it becomes the longest possible time.
+    (tests/unit/jetstream/stream/test_message_ttl.py). With a value too large for nanoseconds, a message expires at
+    once in nats-server; here such a value becomes the longest possible time.
     """
     if len(text) > DURATION_SIZE_MAX:
         return _seconds_ns(text)
@@ -53,7 +53,7 @@ def marker_headers(ttl_ns: int) -> bytes:
 
 
 def is_marker(headers: bytes) -> bool:
-    """Return whether a message marks the end of its subject: the server's marker, or a key-value client's purge."""
+    """Return whether a message is the server's marker of an expired subject, or the purge of a key-value client."""
     return bool(value_of(headers, b"Nats-Marker-Reason")) or value_of(headers, b"KV-Operation") == b"PURGE"
 
 

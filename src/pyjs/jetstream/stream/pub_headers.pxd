@@ -21,9 +21,9 @@ cdef struct PubHeaders:
     uint32_t increments         # lines with Nats-Incr
     int64_t ttl_ns              # of `ttl`, if it is a plain number of seconds; otherwise 0
     bint later                  # features/checks.py must check a rare header, or `ttl`
-    bint rare                   # `later`, for another reason than Nats-Incr
+    bint rare                   # `later` is set for another reason than Nats-Incr
     bint conditional            # a header other than msg_id is set
-    bint has_status             # the first line has a status
+    bint has_status             # the first line contains a status
 
 # Fill `out` from a whole header block; return 0 if no header matters.
 cdef bint scan_pub_headers(const char* h, size_t n, PubHeaders* out) noexcept nogil

@@ -1,9 +1,9 @@
 """The headers of a publish that a stream handles, found in one pass.
 
-Only lines that start with `Nats-` are examined; names match exactly, as in nats-server, and the first of equal names
-counts. Leading blanks of values are removed. Knows nothing of the effects of the headers (stream.pyx).
+Only lines that start with `Nats-` are examined. Names match exactly, as in nats-server; if a name repeats, the first
+header counts. Leading blanks of values are removed. Knows nothing of the effects of the headers (stream.pyx).
 
-Compiled because every publish with headers passes here (benchmarks/: JetStream async publish, headers).
+Compiled: runs for every publish with headers (benchmarks/: JetStream async publish, headers).
 Source: nats.docs "Headers for publish", probed on nats-server 2.15.1.
 """
 from libc.stdint cimport int64_t, uint32_t

@@ -1,6 +1,6 @@
 """The bodies of PubAcks that refuse a publish.
 
-Called by the compiled ingest for refused messages only, so the few Python calls do not matter.
+The compiled ingest calls this module only for refused messages, so the few Python calls do not matter.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _REFUSALS = {
         errcodes.STREAM_WRONG_LAST_SEQUENCE,
     )
 }
-IS_DUPLICATE = "msgid is duplicate"  # in a trace; the publisher gets a PubAck
+IS_DUPLICATE = "msgid is duplicate"  # shown in a trace; the publisher gets a PubAck
 # Errors with a different text in a trace.
 _TRACED = {
     errcodes.STREAM_NOT_MATCH.err_code: "expected stream does not match",
@@ -75,7 +75,7 @@ def rollup_error(scope: bytes, allowed: bool) -> ApiError | None:
 
 
 def traced_refusal(error: ApiError, subject: bytes, headers: bytes) -> tuple[str, bytes]:
-    """Return the text of `error` for a trace, and the subject if nats-server shows it in the trace, or b""."""
+    """Return the text of `error` for a trace, and the subject, or b"" if nats-server does not show it."""
     if error.err_code == errcodes.STREAM_STORE_FAILED.err_code:
         return error.description, subject
     if error.err_code == errcodes.STREAM_ROLLUP_FAILED.err_code:

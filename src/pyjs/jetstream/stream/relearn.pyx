@@ -1,10 +1,9 @@
 """Restore a stream's duplicate window, TTLs and schedules after a restart.
 
-A clean stop writes the ids in parts, with a fingerprint of the stream's state. If it still fits, the start reads no
-message. Otherwise it restores the window from the headers of messages.
+A clean stop writes the ids in parts, with a fingerprint of the stream's state. If the fingerprint still matches, the
+start reads no message. Otherwise it restores the window from the headers of messages.
 
-Knows nothing of files. Compiled because every message of the window passes here after a kill (benchmarks/scaling.py
-recovery).
+Knows nothing of files. Compiled: runs for every message of the window after a kill (benchmarks/scaling.py recovery).
 """
 from libc.stdint cimport int64_t, uint64_t
 
@@ -16,7 +15,7 @@ from pyjs.store.store cimport Record
 
 cdef enum:
     STEP_MESSAGES = 8192        # messages read in one step: some milliseconds
-    SCHEDULE_COST = 32          # a schedule takes as long as this many messages
+    SCHEDULE_COST = 32          # a schedule takes as long as this many plain messages
 
 
 def window_parts(Stream stream, uint64_t part_ids):
@@ -38,7 +37,7 @@ def relearn_steps(Stream stream, int64_t now_ns, parts=()):
 
     Raises, at any step:
         ValueError, TypeError, LookupError, ArithmeticError, MemoryError: `parts` are invalid.
-        PyjsError, OSError: reading `parts` failed. After any of these errors call it again without `parts`.
+        PyjsError, OSError: reading `parts` failed. After any of these errors, call this again without `parts`.
     """
     cdef bytes last_id = None
     cdef uint64_t seq
@@ -64,7 +63,7 @@ def relearn_steps(Stream stream, int64_t now_ns, parts=()):
 
 
 def replica_steps(Stream stream):
-    """Restore window, TTLs and schedules of a recovered replica as they were when it applied its last entry."""
+    """Restore window, TTLs and schedules of a recovered replica to their state after its last applied entry."""
     cdef PubHeaders h
     cdef int64_t now_ns = stream.store.applied_ns, from_ns
     yield from relearn_steps(stream, now_ns)
@@ -80,7 +79,7 @@ def replica_steps(Stream stream):
 
 
 def copied_steps(Stream stream, bytes dump, uint64_t count, bytes last_id):
-    """Restore TTLs and schedules of a copied replica; its window is known, see Dedupe.dump."""
+    """Restore TTLs and schedules of a copied replica, and its window from `dump` (see Dedupe.dump)."""
     yield from relearn_steps(stream, stream.store.applied_ns)
     stream.dedupe.forget_from(0)
     stream.dedupe.restore(dump, count)
@@ -141,7 +140,7 @@ cdef uint64_t learn(Stream stream, uint64_t seq, int64_t now_ns) except? 0:
         left -= learn_from(stream, seq, horizon)
         newest = seq
         seq = stream.store.catalogue.next_with_headers(seq + 1)
-    if seq == 0 and newest != stream.store.catalogue.last_seq:    # the last message has no headers, and so no id
+    if seq == 0 and newest != stream.store.catalogue.last_seq:    # the last message has no headers, so it has no id
         stream.dedupe.last_id_len = 0
     return seq
 

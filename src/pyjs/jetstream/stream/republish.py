@@ -1,7 +1,7 @@
 """Republishing: the subject and headers of the copies that a stream publishes of its stored messages.
 
-Pure bytes: the stream queues the copies with its PubAcks, so that a copy leaves after the commit, and never if the
-commit fails. Streams without republish do not use this module.
+Works only on bytes: the stream queues the copies with its PubAcks, so that a copy is sent after the commit, and not
+if the commit fails. Streams without republish do not use this module.
 
 Source: nats.docs "Streams", republish; headers and corner cases probed on nats-server 2.15.1
 (tests/conformance/scenarios/republish).

@@ -1,6 +1,6 @@
 """Removal of messages that no consumer needs any more, from streams with interest or workqueue retention.
 
-Knows the store and the consumers by subject; nothing of publishes and answers. The stream notes the change.
+Knows the store and the consumers by subject; nothing of publishes and answers. The stream queues the commit.
 
 Compiled because a sweep examines every message of a stream (benchmarks/scaling.py).
 Source: nats.docs "Streams" (RetentionPolicy).
@@ -21,7 +21,7 @@ cdef enum:
 
 
 def sweep_steps(stream, StreamStore store, Interest interest, StreamLimits limits):
-    """Visit every message once, in steps; remove those that are acknowledged, or match no consumer (interest)."""
+    """Visit every message once, in steps; remove acknowledged messages and, with interest, those of no consumer."""
     cdef StoreFilter everything = store.make_filter(())
     cdef uint64_t seq = store.catalogue.next_seq(0, everything)
     cdef int left = SWEPT_PER_TURN
@@ -39,7 +39,7 @@ def sweep_steps(stream, StreamStore store, Interest interest, StreamLimits limit
 
 
 def remove_all(StreamStore store not None, bytes seqs not None) -> None:
-    """Remove messages by their sequences, u64 each; those that are gone already count as removed."""
+    """Remove messages by their sequences (u64 each), of which some may have been removed already."""
     cdef const char* p = seqs
     cdef size_t at, n = len(seqs)
     cdef uint64_t seq = 0
@@ -50,7 +50,7 @@ def remove_all(StreamStore store not None, bytes seqs not None) -> None:
 
 
 cdef uint64_t skip_unwanted(StreamStore store, Msg* m, int64_t wall, bint keeps_id) noexcept nogil:
-    """Use up a sequence for a message that no consumer wants; return it, or 0 if the store refused.
+    """Skip the sequence of a message that no consumer needs; return it, or 0 if the store refused.
 
     With `keeps_id` the headers of a message with an id are stored and removed at once, so that a start finds the id.
     """
@@ -65,13 +65,13 @@ cdef uint64_t skip_unwanted(StreamStore store, Msg* m, int64_t wall, bint keeps_
             if seq:
                 store.drop(seq, False)
             return seq
-    if store.catalogue.last_ts < wall:      # times of this turn may be ahead
+    if store.catalogue.last_ts < wall:      # the times of this turn may be ahead of `wall`
         store.catalogue.last_ts = wall
     return store.skip()
 
 
 cdef int drop_or_propose(StreamStore store, object replica, uint64_t seq) except -1:
-    """Remove a message; the leader of a replicated stream proposes that, and followers wait for the entry."""
+    """Remove a message; in a replicated stream the leader proposes the removal, and followers wait for its entry."""
     if replica is None:
         store.drop(seq, False)
     else:

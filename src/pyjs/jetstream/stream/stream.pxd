@@ -1,4 +1,4 @@
-"""A stream: takes publishes, stores them, answers with PubAcks after the commit."""
+"""A stream: accepts publishes, stores them, and answers with PubAcks after the commit."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.core.account cimport Account
@@ -31,7 +31,7 @@ cdef class Stream(Sink):
     cdef readonly StreamStore store
     cdef readonly Dedupe dedupe
     cdef readonly dict consumers            # name -> consumer, see stream_consumer.pyx
-    cdef readonly list listing              # names of the consumers in listings, ascending
+    cdef readonly list listing              # names of the consumers to list, ascending
     cdef readonly object claims             # claims.Claims of the consumers of a workqueue
     cdef readonly int64_t created_ns
     cdef readonly bint closed
@@ -42,13 +42,13 @@ cdef class Stream(Sink):
     cdef StreamLimits limits                # of the configuration, as C values
     cdef bint ttl_raised                    # the TTL of the current message was raised to that of markers
     cdef readonly Aging aging               # expiry of messages
-    cdef public object transform            # subjects.transform.SubjectTransform, None: subjects stay
-    cdef int n_followers                    # copiers that read this stream
+    cdef public object transform            # subjects.transform.SubjectTransform; None: subjects are unchanged
+    cdef int n_followers                    # number of mirrors and sources that copy this stream
     cdef public object inflow               # sourcing.Inflow: its mirror or sources; None: none
     cdef public Sink special                # features.special.SpecialPublishes: takes batches and counters
     cdef int64_t stamp                      # time of the current message, 0: now
-    cdef public Sink replica                # replicated.replica.Replica, None: the stream has no other replicas
-    cdef public int64_t entry_ns            # a replica: wall time of the entry applied last; 0: no replica
+    cdef public Sink replica                # replicated.replica.Replica; None: not replicated
+    cdef public int64_t entry_ns            # wall time of the entry applied last; 0: not replicated
     cdef public object republisher          # republish.Republisher, None: no republish
 
     cdef UsageShare usage                   # of the account's usage and the server's
@@ -60,8 +60,8 @@ cdef class Stream(Sink):
     cdef uint64_t staged_bytes              # bytes appended since the last commit
     cdef Answers answers
     cdef Answers held                       # answers of the batch in the sync job; only with sync_always
-    cdef public bint sync_always            # PubAcks leave after the sync, not after the write
-    cdef list calls, held_calls             # callbacks for the next sync, and for the running one
+    cdef public bint sync_always            # PubAcks are sent after the sync, not after the write
+    cdef list calls, held_calls             # callbacks for the next sync, and for the running sync
     cdef bint unsynced                      # the stream is in Turn.unsynced
     cdef object sync_job                    # the running SyncJob of the store; None: none
 

@@ -1,15 +1,15 @@
 """A stream: accepts publishes, stores them, and answers with PubAcks after the commit.
 
-`deliver` is the ingest: header conditions, dedupe, sizes and limits, then an append to the store's batch and a
-queued answer. `commit`, called in the turn, writes the batch; only then does it send the answers and wake consumers.
-Messages replaced by new ones (by limits or a roll-up) are removed after the new ones are written, by a second, small
-write before the answers (eviction.pyx).
+`deliver` is the ingest: it checks header conditions, duplicates, sizes and limits, then appends the message to the
+store's batch and queues an answer. `commit`, called in the turn, writes the batch; only then does it send the answers
+and wake consumers. Messages replaced by new ones (by limits or a roll-up) are removed after the new ones are written,
+by a second, small write before the answers (eviction.pyx).
 
 Invariants after a commit: first_seq <= last_seq + 1; msgs <= last_seq + 1 - first_seq; kept_seq == last_seq.
 
 Long because the ingest of a message, the commit and its effects change one state.
-Knows nothing of storage and of the work of consumers; their interface is in stream_consumer.pyx. Compiled because
-every published message passes here (benchmarks/: JetStream async publish).
+Knows nothing of storage and of the work of consumers; their interface is in stream_consumer.pyx. Compiled: runs for
+every published message (benchmarks/: JetStream async publish).
 Source: nats.docs "Streams", order of checks and texts probed on nats-server 2.15.1 (tests/conformance).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -48,15 +48,15 @@ from pyjs.jetstream.stream.publish_errors import IS_DUPLICATE, failure_body, ref
 from pyjs.jetstream.stream.publish_errors import store_error, traced_refusal
 from pyjs.jetstream.stream.retention import sweep_steps
 
-cdef int64_t PROBE_NS = 1000000000  # wait before a stream that could not remove a message tries again
-cdef int64_t STEP_NS = 1000000000   # a message so much older than the last one shows that the wall clock was set
+cdef int64_t PROBE_NS = 1000000000  # wait before another attempt to remove a message
+cdef int64_t STEP_NS = 1000000000   # if a message is older than the last one by this, the wall clock was set
 
 cdef enum:
-    STAGED_BYTES_MAX = 262144   # staged bytes that ask for a turn
+    STAGED_BYTES_MAX = 262144   # staged bytes beyond which a turn is requested
     ANSWERS_MAX = 8192
     HEADERS_SIZE_MAX = 65535
     REMOVED_PER_TURN = 2048     # messages removed in one turn: about a millisecond
-    SUBJECT_TOO_LONG = 4        # with a large max_control_line; nats-server stores part of it
+    SUBJECT_TOO_LONG = 4        # with a large max_control_line; nats-server stores part of the subject
     NO_SEQUENCE_LEFT = 5        # nats-server continues with 0, and loses such messages in files
     SUBJECT_SIZE_MAX = 65535    # the limit of a log record
 cdef uint64_t LAST_SEQ = SEQ_MAX
@@ -151,12 +151,12 @@ cdef class Stream(Sink):
         return 1
 
     def publish_later(self, bytes subject, bytes headers, bytes body) -> None:
-        """Publish a message after the next commit, unless the last stored message is lost in it."""
+        """Publish a message after the next commit, unless that commit fails to write the last message."""
         self.answers.add_message(subject, headers, body, len(body), self.store.catalogue.last_seq)
         self.staged_bytes += len(body)
 
     cdef void ingest_transformed(self, Msg* m) noexcept:
-        """Ingest a message under its transformed subject; a subject that does not match stays unchanged."""
+        """Ingest a message under its transformed subject; a subject that does not match remains unchanged."""
         cdef bytes subject = self.transform.apply(m.subject[:m.subject_len])
         cdef Msg renamed = m[0]
         if subject is not None:
@@ -345,7 +345,7 @@ cdef class Stream(Sink):
         return True
 
     cdef bint trims(self, uint64_t seq) noexcept nogil:
-        """Carry out the limits of the stream at once if they may remove `seq`; return whether that was done."""
+        """Apply the limits of the stream at once if they may remove `seq`; return whether that was done."""
         return seq != 0 and self.evictions.may_remove(self.limits, seq) and self.makes_room()
 
     cdef uint64_t keep_and_republish(self, Msg* m) noexcept:
@@ -455,7 +455,7 @@ cdef class Stream(Sink):
             self.turn.streams.append(self)
 
     cdef finish_batch(self):
-        """Finish a batch that is being committed in steps, because the stream is about to change."""
+        """Finish a batch that is being committed in steps, before the stream changes."""
         if self.limits.features & HOLDS:
             self.special.finish()
 
@@ -480,7 +480,7 @@ cdef class Stream(Sink):
             return
         self.kept_seq = self.store.catalogue.last_seq
         self.store.catalogue.check_counts()
-        # A replica evicts at the end of each entry only, as the others do.
+        # A replica evicts only at the end of each entry, like all other replicas.
         if self.replica is None and self.evict() and self.store.commit() != 0 and self.probe is not None:
             self.probe.failed(self.turn.now)    # the messages are written; the next commit evicts
         if not self.sync_always:
@@ -514,12 +514,12 @@ cdef class Stream(Sink):
     def begin_sync(self):
         """Return a job that syncs everything committed, for any thread, or None if there is nothing to sync.
 
-        Pass its result to finish_sync. With sync_always the answers of the batch leave then; answers of later commits
-        wait for the next job.
+        The caller must pass its result to finish_sync, which with sync_always sends the answers of the batch; answers
+        of later commits wait for the next job.
         """
         self.unsynced = False
         if self.sync_job is not None or (self.dirty and self.sync_always):
-            return None                         # dirty, before its turn: the commit asks again
+            return None                         # a commit is due in this turn, which queues the call again
         self.sync_job = self.store.begin_sync()
         if self.sync_job is None and not self.dirty:
             self.answers.send(self.account, 0, NULL, 0)
@@ -564,7 +564,7 @@ cdef class Stream(Sink):
             self.replica.stop(self.store.error)
             return
         cdef bytes failure = failure_body(self.name, store_error(self.store.error))
-        # Messages of an earlier write of the turn are written, but answers that need their sync are not sent.
+        # An earlier write of the turn succeeded, but answers that need its sync are not sent.
         self.kept_seq = max(self.kept_seq,
                             index_prev_live(&self.store.catalogue.index, self.store.catalogue.last_seq))
         self.evict()
@@ -611,17 +611,17 @@ cdef class Stream(Sink):
             self.expiry.arm(self, due - self.turn.skew, self.turn.now)
 
     def clock_stepped(self) -> None:
-        """Set the expiry timer by the new wall time after the clock was set."""
+        """Reset the expiry timer after the wall clock was set."""
         self.expiry.cancel()
         self.arm_expiry()
         self.special.clock_stepped()
 
     cdef int64_t now(self) noexcept nogil:
-        """Return the time for everything but messages: of the turn, or of the entry that a replica applies."""
+        """Return the time of the turn, or of the entry that a replica applies; not for the times of messages."""
         return self.entry_ns or self.turn.now
 
     cdef int64_t wall(self) noexcept nogil:
-        """Return the wall time, for new messages and for expiry; it is that of the entry in a replica."""
+        """Return the wall time, or the time of the entry that a replica applies; for new messages and expiry."""
         return self.entry_ns or self.turn.now + self.turn.skew
 
     def expire(self) -> None:
@@ -665,7 +665,7 @@ cdef class Stream(Sink):
         """Remove a consumer; if `for_good`, an interest stream removes messages that only this consumer needed."""
         consumer = self.consumers[name]
         if for_good:
-            self.remove_acknowledged(consumer, <size_t> -1)     # its acknowledgements would be lost with it
+            self.remove_acknowledged(consumer, <size_t> -1)     # before they are lost with the consumer
         del self.consumers[name]
         if not consumer.config.direct:
             del self.listing[bisect_left(self.listing, name)]
@@ -691,7 +691,7 @@ cdef class Stream(Sink):
             self.sweep()
 
     def read_inbox(self) -> None:
-        """Remove acknowledged messages that no consumer needs, a bounded number; others follow in a later turn."""
+        """Remove acknowledged messages that no consumer needs: a bounded number now, the others in later turns."""
         cdef int left = REMOVED_PER_TURN
         self.inbox.queued = False
         while left > 0 and self.inbox.acknowledged:
@@ -722,13 +722,13 @@ cdef class Stream(Sink):
     # -- streams that copy from this one -------------------------------------------------------------------
 
     def add_follower(self, follower) -> None:
-        """Register a copier: the stream stores messages that it needs, and keeps them until it calls `release`."""
+        """Register a mirror or source: the stream stores the messages that it needs, until it calls `release`."""
         self.n_followers += 1
         self.interest.add(follower)
         self.inbox.join(follower)
 
     def remove_follower(self, follower) -> None:
-        """Remove a copier; an interest stream removes messages that only it needed."""
+        """Remove a mirror or source; an interest stream removes messages that only it needed."""
         self.n_followers -= 1
         self.interest.remove(follower)
         self.inbox.leave(follower)
@@ -751,7 +751,7 @@ cdef class Stream(Sink):
         return purged
 
     def end_purge(self, bytes subject_filter) -> None:
-        """Let consumers recount num_pending after a purge; return once that is written."""
+        """Make consumers recount num_pending after a purge, and write the removal before returning."""
         self.evictions.purges.append(subject_filter)
         self.commit_now()
 
@@ -763,7 +763,7 @@ cdef class Stream(Sink):
         return removed
 
     def close(self) -> None:
-        """Answer committed messages, then refuse all others; the caller closes the store."""
+        """Answer committed messages, then refuse all others; the caller must close the store."""
         cdef bytes failure
         self.read_inbox()
         self.commit()
@@ -790,7 +790,7 @@ cdef class Stream(Sink):
 
     cdef end(self):
         """Stop accepting messages."""
-        self.closed, self.special = True, Sink()        # the old one refers to this stream
+        self.closed, self.special = True, Sink()        # the old object refers to this stream
         self.expiry.cancel()
         for part in (self.probe, self.replica):
             if part is not None:

@@ -6,9 +6,9 @@ from pyjs.core.sink cimport Sink, Turn
 cdef class StreamConsumer(Sink):
     cdef readonly str name              # its key in Stream.consumers
     cdef public object config           # consumer_config.ConsumerConfig
-    cdef public tuple filters           # bytes: its filter subjects; empty: all
+    cdef public tuple filters           # its filter subjects as bytes; empty: all messages
     cdef readonly StreamInbox inbox     # of its stream; None: not connected
-    cdef uint64_t told_seq              # seq of the last reported removal: several filters may match it
+    cdef uint64_t told_seq              # seq of the last removal, reported once even if several filters match
 
     cpdef void wake(self, uint64_t seq) noexcept
     cpdef bint needs(self, uint64_t seq) noexcept

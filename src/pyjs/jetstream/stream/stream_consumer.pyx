@@ -1,12 +1,12 @@
 """The interface between a stream and its consumers.
 
-A consumer holds the store and, after `add_consumer`, the stream's inbox, but not the stream. It adds itself to
-`acknowledged` when it no longer needs messages (acknowledged, terminated, delivered without ack policy) and the
-stream asks for that; the stream takes their sequences in its turn, after the pumps (`Stream.read_inbox`). It adds
-itself to `waiting` when it has no more messages; `wake` adds it to Turn.consumers when a message may match, once per
-wait. A removal is reported to all consumers whose filters match, even to the one that acknowledged the message.
+A consumer refers to the store and, after `add_consumer`, to the stream's inbox, but not to the stream. It adds itself
+to `acknowledged` when it no longer needs messages (acknowledged, terminated, delivered with ack policy none) and the
+stream needs to know that; the stream takes their sequences in its turn, after the pumps (`Stream.read_inbox`). It
+adds itself to `waiting` when it has no more messages; `wake` adds it to Turn.consumers when a message may match, once
+per wait. A removal is reported to all consumers whose filters match, even to the one that acknowledged the message.
 
-Compiled because drops and wakes are found per message (benchmarks/: scaling).
+Compiled because removals and new messages are reported per message (benchmarks/: scaling).
 """
 from libc.stdint cimport uint64_t
 
@@ -19,24 +19,24 @@ cdef class StreamConsumer(Sink):
         self.filters = filters
 
     cpdef void wake(self, uint64_t seq) noexcept:
-        """Handle new messages; none below `seq` (0: unknown) is for this consumer since it began to wait."""
+        """Handle new messages; of those since it began to wait, none below `seq` (0: unknown) matches."""
 
     cpdef bint needs(self, uint64_t seq) noexcept:
-        """Return whether the filters match the stored message and it is not acknowledged yet."""
+        """Return whether a stored message matches the filters and is not acknowledged yet."""
         return False
 
     cpdef void dropped(self, uint64_t seq) noexcept:
-        """Handle the removal of a message that the filters match."""
+        """Handle the removal of a message that matches the filters."""
 
     cpdef list take_acknowledged(self, size_t most):
-        """Return up to `most` acknowledged sequences, each of them once."""
+        """Return up to `most` acknowledged sequences, each once."""
         return []
 
     def clock_stepped(self) -> None:
         """Recompute the timers for wall times; called after the wall clock was set."""
 
     def on_purge(self, uint64_t first_seq) -> None:
-        """Handle a purge that removed every message below `first_seq`, and perhaps others."""
+        """Handle a purge, which removed every message below `first_seq` and possibly others."""
 
     def close(self) -> None:
         """Stop all work; `stop` must follow."""

@@ -2,11 +2,11 @@
 
 Blocks come in the order of their numbers, and messages in the order of their sequences. A message is removed by a
 tombstone in a later record, by the index of its block (before nats-server 2.10), or by the index of all blocks. Like
-nats-server, this module ignores an index that does not fit the blocks: messages that limits had removed then come
-back, and the limits remove them again.
+nats-server, this module ignores an index that does not match the blocks: messages that limits had removed then
+reappear, and the limits remove them again.
 
-Damage is reported to the owner, which decides whether to continue. Reading continues after a damaged record if the
-next record fits, otherwise after the block.
+Damage is reported to the owner, which decides whether to continue. Reading resumes after a damaged record if the
+next record is valid, otherwise after the block.
 Source: rebuildStateFromBufLocked, recoverFullState and readIndexInfo in nats-server's server/filestore.go.
 """
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyjs.core.chore import Step
     from pyjs.jetstream.transfer.writing import StreamWriter
 
-    # Called with the description of a damage; it may raise BadArchive.
+    # Called with a description of the damage; it may raise BadArchive.
     Damaged: TypeAlias = Callable[[str], None]
 
     class Build(Protocol):
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
             """Write all appended messages."""
 
 
-STEP_RECORDS = 256  # taken in one step: half a millisecond
-STEP_RANGES = 256  # ranges of removed messages
-TEARS_TOLD = 20  # damages reported per block; the others are only counted
+STEP_RECORDS = 256  # processed in one step: half a millisecond
+STEP_RANGES = 256  # ranges of removed messages processed in one step
+TEARS_TOLD = 20  # damaged places reported per block; the others are only counted
 NO_CHECK = bytes(8)  # of a block without records
 
 
@@ -70,9 +70,9 @@ class BlockFiles:
         self._before = 0  # the last sequence before the current block
         self._checks: dict[int, bytes] = {}  # number of each block -> the check of its last record
         self._torn_after = -1  # the last sequence before damage, until the next message; -1: no damage
-        self._problems: list[str] = []  # found and not reported yet
-        self._tears = 0  # damages of the current block
-        self.last_seq = 0  # the sequences of the stream go on after it
+        self._problems: list[str] = []  # not reported yet
+        self._tears = 0  # damaged places in the current block
+        self.last_seq = 0  # the next message of the stream gets a higher sequence
         self.missing: list[tuple[int, int]] = []  # ranges with damaged messages: first and last sequence
         self.lost = -1  # messages that the index counts and the blocks lack; -1: unknown, there is no index
 
@@ -84,7 +84,7 @@ class BlockFiles:
     # -- blocks --------------------------------------------------------------------------------------------
 
     def begin_block(self, number: int, index: bytes = b"") -> None:
-        """Begin a block; `index` is the content of its `N.idx`. Raises BadArchive if its number is not the next."""
+        """Begin a block; `index` is the content of its `N.idx`. Raises BadArchive if the numbers do not increase."""
         if number <= self._number:
             raise BadArchive(f"block {number} comes after block {self._number}")
         self._number, self._index, self._skips_rest, self._tears = number, index, False, 0
@@ -251,7 +251,7 @@ class ConsumerFiles:
 
 
 def check_sum(meta: bytes, given: bytes | None, name: str) -> None:
-    """Refuse a `meta.inf` that does not fit its `meta.sum`; `name` is of the stream, or `<stream>/<consumer>`."""
+    """Refuse a `meta.inf` that does not match its `meta.sum`; `name` is `<stream>` or `<stream>/<consumer>`."""
     if given is not None and given != highway_hash(name.encode(), meta).hex().encode():
         raise BadArchive(f"meta.inf of {name!r} does not fit its checksum")
 

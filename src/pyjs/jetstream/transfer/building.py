@@ -1,7 +1,8 @@
-"""A stream under construction: it is not visible before it is complete and durable.
+"""A stream under construction, which is invisible until it is complete and durable.
 
-A file stream is built in a directory whose name a start removes, and renamed when it is complete, so after a kill it
-is either complete or absent. Its bytes count towards the limits of account and server while it is built.
+A file stream is built under a temporary directory name, and renamed when it is complete. A start removes directories
+with temporary names, so after a kill the stream is either complete or absent. Its bytes count towards the limits of
+account and server while it is built.
 
 Source: ADR-63; limits as in nats-server's source.
 """
@@ -61,15 +62,15 @@ class _Sync(Job):
 
 
 class StreamBuild:
-    """One stream under construction; it must be closed in any case."""
+    """One stream under construction; the caller must always close it."""
 
     def __init__(self, js: JetStream, config: StreamConfig, join: Join | None = None) -> None:
-        """Begin; in a cluster `join` gives the complete stream to it."""
+        """Begin; in a cluster, `join` adds the complete stream to the cluster."""
         self._js = js
         self._join = join
         self.config = config
         self.created_ns = js.shared.clock.wall_ns()  # in a cluster
-        self._files: AccountFiles | None = None  # of the hidden directory; None: a memory stream
+        self._files: AccountFiles | None = None  # of the temporary directory; None: a memory stream
         self._writer: StreamWriter | None = None
         self._counted = 0  # bytes added to the usage of account and server
 
@@ -157,7 +158,7 @@ class StreamBuild:
         return self._js.account.name
 
     def add_steps(self) -> Generator[Step, None, Stream]:
-        """Open the complete stream in its place; the caller has exclusive access to it.
+        """Open the complete stream under its final name; the caller has exclusive access to it.
 
         Raises:
             ApiError: the name was taken meanwhile, or the stream is refused.
@@ -183,7 +184,7 @@ class StreamBuild:
         return stream
 
     def _adopt(self, files: AccountFiles) -> Generator[Step, None, Stream]:
-        """Move the stream to its place and open it; if that fails, remove all of it."""
+        """Rename the stream to its final name and open it; if that fails, remove all of it."""
         js, name = self._js, self.config.name
         try:
             yield from js.files.adopt(files, name, js.shared.metadata)

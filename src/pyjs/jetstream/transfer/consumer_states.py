@@ -1,8 +1,8 @@
-"""The state of a consumer as archives have it, and as this server stores it.
+"""The state of a consumer in archives, and its conversion to the form that this server stores.
 
 An archive has the delivered sequences, the ack floor, the time of each unacknowledged delivery, and the number of
-redeliveries of each message. It lacks the delays of naks and the list of a `last_per_subject` start: after a restore
-such messages wait for `ack_wait`, and such a start continues with every message.
+redeliveries of each message. It lacks the delays of naks: after a restore such messages wait for `ack_wait`. It also
+lacks the list of a `last_per_subject` start: after a restore the consumer continues with every message.
 
 Source: `ConsumerState` of nats-server, JSON in archives of version 2; o.dat in those of version 1.
 """
@@ -102,7 +102,7 @@ def _state(given: dict[str, Any]) -> Generator[None, None, ConsumerState]:
 def stored_state(state: ConsumerState) -> Generator[None, None, bytes]:
     """Return the state file's snapshot for a state of an archive, in steps.
 
-    Deliveries up to the ack floor become acknowledged, whatever the state says.
+    Deliveries up to the ack floor become acknowledged, even if the state lists them as unacknowledged.
 
     Raises:
         BadArchive: it is invalid.

@@ -1,9 +1,9 @@
-"""The messages of an archive, between the bytes of its entries and a store, many at a time.
+"""Conversion between the message entries of an archive and the messages of a store, many at a time.
 
-Only for ordinary messages: both functions stop before one that cannot be read, is damaged, refused or expired, and
+Only for ordinary messages: both functions stop before a message that is unreadable, damaged, refused or expired, and
 the caller handles that message alone (snapshot.py, writing.py).
 
-Compiled: no object is made for a message (benchmarks/archives.py).
+Compiled: no Python object is created per message (benchmarks/archives.py).
 """
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -25,10 +25,10 @@ cdef enum:
 
 
 def read_messages(StreamStore store not None, uint64_t seq, uint64_t last_seq, uint32_t limit, size_t size_max):
-    """Return the entries of the messages from `seq` up to `last_seq`, and the sequence to continue at; 0: the end.
+    """Return the entries of the messages from `seq` up to `last_seq`, and the sequence to continue at (0: none).
 
-    Stops after `limit` messages or `size_max` bytes, and before a message that cannot be read: without one, no bytes
-    are returned, and the sequence is that of the message.
+    Stops after `limit` messages or `size_max` bytes, and before a message that cannot be read. If that is the first
+    message, no bytes are returned, and the sequence is that of the message.
     """
     cdef bytearray out = bytearray()
     cdef size_t n = 0, room = 0, need

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.stream.stream import Stream
     from pyjs.jetstream.transfer.building import StreamBuild
 
-FILE_MAX = 64 << 20  # bytes of a file that is held in memory as a whole
+FILE_MAX = 64 << 20  # bytes of a file that is read into memory as a whole
 BLOCK_NAME = re.compile(r"msgs/([0-9]{1,9})\.blk")
 BLOCK_INDEX_NAME = re.compile(r"msgs/([0-9]{1,9})\.idx")
 CONSUMER_NAME = re.compile(r"obs/([^/]+)/(meta\.inf|meta\.sum|o\.dat)")
@@ -42,8 +42,8 @@ class TarBuilder:
         self._tar = TarReader()
         self._blocks: BlockFiles | None = None  # None: the metadata is not complete yet
         self._consumer: ConsumerFiles | None = None
-        self._file = ""  # the current one; "": it is ignored
-        self._held = bytearray()  # of the current file, unless it is a block
+        self._file = ""  # name of the current file; "": it is ignored
+        self._held = bytearray()  # content of the current file, unless it is a block
         self._meta = b""
         self._sum: bytes | None = None
         self._index = b""  # index.db

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pyjs.jetstream.stream.stream import Stream
     from pyjs.jetstream.transfer.building import StreamBuild
 
-ENTRY_WORK = 512  # bytes that could be appended while one entry is looked at
-ENTRY_MAX = 64 << 20  # bytes; the state of a consumer is one entry, and so is each message
+ENTRY_WORK = 512  # bytes that could be appended in the time that one entry takes
+ENTRY_MAX = 64 << 20  # bytes; a consumer's state is one entry, and so is each message
 
 
 class Part(Enum):
@@ -58,7 +58,7 @@ class ArchiveBuilder:
             BadArchive, ApiError, StoreFailed: the stream cannot be built.
         """
         self._entries.add(data)
-        work = 0  # in bytes, since the last step ended
+        work = 0  # in bytes, since the last yield
         while True:
             if self._part is Part.MESSAGES:
                 work += self._messages()

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.transfer.building import Join
 
 STALL_NS = 5 * NS_PER_S
-QUEUED_MAX = 64 << 20  # bytes of chunks that wait; a client that waits for answers sends much less
+QUEUED_MAX = 64 << 20  # bytes of waiting chunks; a client that waits for answers sends much less
 CHUNK_SIZE = 256  # bytes that a waiting chunk occupies in addition to its payload
 RESPONSE = "io.nats.jetstream.api.v1.stream_create_response"
 
@@ -48,8 +48,8 @@ class Input(Enum):
     """The state of the client's chunks."""
 
     OPEN = "open"
-    ENDED = "ended"  # the empty chunk came
-    STALLED = "stalled"  # nothing came for five seconds
+    ENDED = "ended"  # the empty chunk has arrived
+    STALLED = "stalled"  # no chunk has arrived for five seconds
     CLOSED = "closed"  # the restore has ended
 
 
@@ -59,7 +59,7 @@ class Restore:
     def __init__(
         self, js: JetStream, config: StreamConfig, client: dict[str, object] | None, join: Join | None = None
     ) -> None:
-        """Create a restore; in a cluster `join` gives the complete stream to it."""
+        """Create a restore; in a cluster, `join` adds the complete stream to the cluster."""
         self._js = js
         self._join = join
         self._config = config
@@ -76,7 +76,7 @@ class Restore:
         self._timer: Timer | None = None
 
     def begin(self) -> str:
-        """Start to receive; return the subject for the chunks."""
+        """Start receiving; return the subject for the chunks."""
         self._subscription = self._js.account.subscribe_handler(self._subject.encode(), self._on_chunk)
         self._log("Starting restore")
         self._tell("create", {})
@@ -161,13 +161,13 @@ class Restore:
         if chore is not None:
             self._js.account.turn.chores.append(chore)
 
-    # -- the watch for silence -----------------------------------------------------------------------------
+    # -- the timeout of a silent client --------------------------------------------------------------------
 
     def _arm(self) -> None:
         self._timer = self._js.shared.timers.at(self._heard_ns + STALL_NS, self._look)
 
     def _look(self) -> None:
-        """End a restore whose client is silent; the time spent on earlier chunks does not count."""
+        """End a restore whose client has sent no chunk in time; time spent on earlier chunks does not count."""
         if self._input is not Input.OPEN:
             return
         if self._parked is None:

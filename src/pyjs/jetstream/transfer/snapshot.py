@@ -1,7 +1,7 @@
 """A snapshot: an archive of one stream, sent in chunks while the client acknowledges them.
 
-The archive is made as it is sent: a step reads some messages, and no step runs while a whole window of chunks is
-unacknowledged. Messages published meanwhile are left out; those removed meanwhile may be missing.
+The archive is created while it is sent: a step reads some messages, and no step runs while a whole window of chunks
+is unacknowledged. Messages published meanwhile are left out; messages removed meanwhile may be missing.
 
 Source: ADR-63, nats-server's source; tests/conformance/test_archives.py restores them on both servers.
 """
@@ -43,7 +43,7 @@ INTEREST_TIMEOUT_NS = 2 * NS_PER_S
 
 
 class Ended(Exception):
-    """The snapshot cannot continue; has the status for the client and the reason for the advisory."""
+    """The snapshot cannot continue; holds the status for the client and the reason for the advisory."""
 
     def __init__(self, status: str, reason: str) -> None:
         super().__init__(reason)
@@ -93,7 +93,7 @@ class Snapshot:
         self._ack_subject = f"$JS.SNAPSHOT.ACK.{stream.name}.{nuid(js.shared.rng)}".encode()
         self._slots = flow.chunks_max()
         self._index = 1  # of the next chunk
-        self._acked_ns = 0  # when the last chunk left or was acknowledged
+        self._acked_ns = 0  # when the last chunk was sent or acknowledged
         self._subscribed = False  # a subscription with exactly this subject was found
         self._parked: Chore | None = None
         self._timer: Timer | None = None
@@ -153,7 +153,7 @@ class Snapshot:
         consumers = [each for each in consumers if not each.config.direct] if self._with_consumers else []
         state = orjson.dumps(self._state | {"consumer_count": len(consumers)})
         yield MAGIC + encode(STATE_NAME, now_ns, 0, b"", state)
-        for each in consumers:  # one a step: there may be thousands, and one may have many deliveries
+        for each in consumers:  # one per step: there may be thousands, and one may have many deliveries
             name = CONSUMER_PREFIX + each.name.encode()
             yield encode(name, now_ns, 0, b"", archived(each, self._last_seq))
         yield from self._messages()
@@ -216,7 +216,7 @@ class Snapshot:
     def _wait_for_interest(self) -> Iterator[Step]:
         """Wait up to two seconds for the client's subscription.
 
-        The `nats` command subscribes after the response; until then one of its wildcards already matches the subject.
+        The `nats` command subscribes after the response, but has a wildcard subscription that matches before.
         """
         until_ns = self._now_ns() + INTEREST_TIMEOUT_NS
         account, subject = self._js.account, self._flow.subject

@@ -1,7 +1,7 @@
-"""A stream under construction: its store and consumers, not served yet.
+"""The writer of a stream under construction: of its store and consumers, which are not served yet.
 
 Knows nothing of accounts, usage limits and running streams: a restore adds the finished stream to the account
-(building.py), an import renames its directory. Messages keep their sequences and times; sequences between them are
+(building.py), an import renames its directory. Messages keep their sequences and times; missing sequences are
 skipped.
 
 Source: rules of a restore as in nats-server's source, server/stream_backup.go.
@@ -60,7 +60,7 @@ class WrittenConsumer:
 
 
 class StreamWriter:
-    """Writes one stream; it must be closed in any case."""
+    """Writes one stream; the caller must always close it."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class StreamWriter:
         self.created_ns = created_ns
         self.consumers: dict[str, WrittenConsumer] = {}
         self.uncommitted = 0  # bytes of messages since the last commit
-        self.files: AccountFiles | None = None  # of the hidden directory; None: a memory stream
+        self.files: AccountFiles | None = None  # of the temporary directory; None: a memory stream
         self._metadata: MetadataWriter | None = None
         self._store: StreamStore | None = None
         self._now_ns = now_ns
@@ -87,7 +87,7 @@ class StreamWriter:
         self._store = MemStore()
 
     def begin_in_files(self, files: AccountFiles, metadata: MetadataWriter) -> Generator[Step, None, None]:
-        """Create the store of a file stream in a hidden directory. Raises StoreFailed."""
+        """Create the store of a file stream in a temporary directory. Raises StoreFailed."""
         self.files, self._metadata = files, metadata
         self._store = yield from files.create(self.config, self.created_ns, metadata)
 
@@ -162,7 +162,7 @@ class StreamWriter:
         return self._now_ns > message.ts + ttl_ns
 
     def skip_to(self, seq: int) -> None:
-        """Use up every sequence up to `seq`. Raises StoreFailed."""
+        """Skip every unused sequence up to `seq`. Raises StoreFailed."""
         if seq > self.store.last_seq and not self.store.skip_seqs_to(seq):
             raise StoreFailed(self.config.name, f"sequence {seq} was refused") from self.store.error
 

@@ -1,8 +1,8 @@
 """The departure of this server from a JetStream cluster, without an error for clients that reconnect.
 
-Leaderships move to other servers first; clients here wait meanwhile. Then each client gets the rest of its output and
-an end of file. It connects to another server, and what it had sent until then is handled once its subscriptions are
-known there: answers find it. So no request is lost between the two connections.
+Leaderships are moved to other servers first, while the clients of this server wait. Then each client gets the rest of
+its output and an end of file, and connects to another server. Its last input to this server is handled once its
+subscriptions are known at the other server, so that answers reach it. So no request is lost between two connections.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from pyjs.server.open_connections import OpenConnections
 
 HAND_OVER_S = 5.0
-CALM_S = 0.1  # in which answers come to what clients have asked for
+CALM_S = 0.1  # seconds in which pending requests of clients are answered
 RETURN_S = 1.5  # in which a client connects to another server
 LOOK_S = 0.01
 
 
 class Leaving:
-    """Clients of a server that leaves."""
+    """The departure of the clients of a server that leaves."""
 
     def __init__(self, driver: Driver, connections: OpenConnections[Connection]) -> None:
         self._driver = driver
@@ -40,14 +40,14 @@ class Leaving:
 
     @property
     def _is_needed(self) -> bool:
-        """Whether other servers of a JetStream cluster are there to go on."""
+        """Whether this server is in a JetStream cluster with other servers that can continue."""
         jetstream, cluster = self._node.jetstream, self._node.cluster
         if jetstream is None or jetstream.shared.member is None or cluster is None:
             return False
         return bool(cluster.routes)
 
     def begin_lame_duck(self, then: Callable[[], None]) -> None:
-        """Hand over all leaderships, let clients go on for now, and call `then`."""
+        """Transfer all leaderships, let clients continue for now, and call `then`."""
         if self._is_needed:
             task = self._driver.loop.create_task(self._begin_lame_duck(then))
             self._tasks.add(task)
@@ -63,14 +63,14 @@ class Leaving:
             then()
 
     def close(self, session: ClientSession) -> None:
-        """Let one client go."""
+        """End the connection of one client without an error for it."""
         if self._over is not None and isinstance(session.link, Connection):
             self._hang_up(session.link)
         else:
             session.close("Server Shutdown")
 
     async def let_all_go(self) -> None:
-        """Hand over all leaderships, if that was not done before, and let all clients go; a fault only ends this."""
+        """Transfer all leaderships, unless that is done, and end all connections; a fault only ends this work."""
         try:
             await self._let_all_go()
         except Exception as error:
@@ -90,7 +90,7 @@ class Leaving:
             await asyncio.wait(self._tasks)
 
     async def _hand_over(self) -> None:
-        """Move the leaderships, once. Clients wait from some moment on."""
+        """Transfer the leaderships, once; from some moment on, clients must wait."""
         if self._over is None:
             self._over = asyncio.Event()
             assert self._node.cluster is not None
@@ -120,8 +120,8 @@ class Leaving:
         task.add_done_callback(self._tasks.discard)
 
     async def _let_go(self, connection: Connection) -> None:
-        """Send the rest and an end of file, and handle what the client has sent once it has come elsewhere."""
-        session = getattr(connection, "session", None)  # gone with the transport
+        """Send the remaining output and an end of file; handle the client's last input once it has another server."""
+        session = getattr(connection, "session", None)  # None: the transport is closed
         if not isinstance(session, ClientSession) or session.closed_reason or connection.has_hung_up:
             return
         try:
@@ -138,7 +138,7 @@ class Leaving:
         while connection.has_more and self._driver.loop.time() < deadline:
             if connection.is_over and self._is_elsewhere(session.account.name, wanted):
                 break
-            await asyncio.sleep(LOOK_S)  # nothing tells when a client has come to another server
+            await asyncio.sleep(LOOK_S)  # no event shows that a client has connected to another server
         connection.hear_out()
 
     def _is_elsewhere(self, account: str, subjects: set[bytes]) -> bool:

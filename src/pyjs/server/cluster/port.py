@@ -1,4 +1,4 @@
-"""The port for other servers of the cluster, and connections to the ports of others.
+"""The port for other servers of the cluster, and connections to the ports of other servers.
 
 `cluster.mesh` decides which servers to connect to; after each turn, this module starts the connections that
 are due. An attempt to connect ends after DIAL_S.
@@ -41,7 +41,7 @@ RouteTls: TypeAlias = "tuple[TlsSettings | None, ssl.SSLContext | None]"  # for 
 def _read_tls(options: Options) -> RouteTls:
     """Read the certificates of routes, for listening and for connecting.
 
-    Both sides present a certificate, and the handshake precedes everything else.
+    Both sides present a certificate, and the handshake precedes all other input.
 
     Raises:
         TlsFailed: a certificate is unusable.
@@ -176,7 +176,7 @@ class RoutePort:
         return connection if settings is None else TlsTransport(self._tls, settings, connection)
 
     async def close(self) -> None:
-        """Stop the thread; call it after all connections are closed."""
+        """Stop the thread; all connections must be closed."""
         await self._tls.close()
 
     def close_port(self) -> None:

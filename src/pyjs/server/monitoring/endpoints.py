@@ -45,7 +45,7 @@ class Monitoring:
         await self.pages.start()
 
     def ready(self) -> None:
-        """Report the server as ready, beginning now."""
+        """Report the server as ready from now on."""
         self._monitored.ready = True
 
     def reloaded(self, options: Options) -> None:

@@ -2,7 +2,7 @@
 
 Every method is answered like GET, and HEAD without the body, as in nats-server; probes rely on that. Input is
 parsed in slices, and parsing stops while a request waits for its answer. So thousands of requests in one
-packet delay other work no more than a few.
+packet delay other work no more than a few requests do.
 
 Source: RFC 9112; behaviour of nats-server 2.15.1 (a request that is not complete after five seconds gets a 400).
 """
@@ -53,7 +53,7 @@ class HttpConnection(asyncio.Protocol):
         self._queued = False  # `step` will be called
         self._awaited: asyncio.Future[object] | None = None  # the work waits for this future
         self._full = False  # the peer does not read: answering is paused
-        self._ended = False  # the peer will send nothing more
+        self._ended = False  # the peer has ended its output
         self._begun = False  # a request has begun and is incomplete
         self._request_size = 0  # bytes parsed since the last complete request
         self._refusal = 0  # the status that refuses the input after `_requests`; 0: none
@@ -76,7 +76,7 @@ class HttpConnection(asyncio.Protocol):
         self._requests.clear()
         self._input = b""
         self._work = None
-        del self._parser  # it has a reference to this connection
+        del self._parser  # break the cycle: the parser refers to this connection
 
     def data_received(self, data: bytes) -> None:
         """Queue input; `step` parses it."""
@@ -88,7 +88,7 @@ class HttpConnection(asyncio.Protocol):
         self._ask_for_step()
 
     def eof_received(self) -> bool:
-        """Close after everything is answered, since the peer may still read."""
+        """Close after all requests are answered, since the peer may still read."""
         self._ended = True
         self._ask_for_step()
         return True
@@ -105,7 +105,7 @@ class HttpConnection(asyncio.Protocol):
 
     # -- called by the port ------------------------------------------------------------------------------------
     def step(self) -> None:
-        """Do one step: parse a slice, or work on one answer."""
+        """Run one step: parse a slice, or work on one answer."""
         self._queued = False
         if self.transport.is_closing() or self._full:
             return
@@ -131,7 +131,7 @@ class HttpConnection(asyncio.Protocol):
             self.close()
 
     def close(self) -> None:
-        """Close after everything written has been sent, or when the peer stalls."""
+        """Close after all written output has been sent, or when the peer stalls."""
         self.transport.close()
 
     def abort(self) -> None:
@@ -168,7 +168,7 @@ class HttpConnection(asyncio.Protocol):
             self._input = b""
 
     def _answer_step(self) -> None:
-        """Do one step of the answer to the first request."""
+        """Run one step of the answer to the first request."""
         target, head_only, keep_alive, version = self._requests[0]
         if self._work is None:
             self._work = self._port.handle(target)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Work = Generator[asyncio.Future[Any] | None, None, Response]
     Handler = Callable[[str], Work]  # argument: the request target, path and query
 
-CONNECTIONS_MAX = 1000  # open at the same time; more are refused, so that clients still find descriptors
+CONNECTIONS_MAX = 1000  # open at the same time; more are refused, to leave descriptors for clients
 SWEEP_S = 1.0  # interval of the check for connections that take too long
 
 

@@ -1,8 +1,8 @@
-"""The start of a client connection that may come through a proxy: its PROXY header, before anything else.
+"""The start of a client connection that may come through a proxy: its PROXY header, before all other input.
 
-A protocol that passes everything on to the protocol above, except the header. After the header, the transport
-gets the protocol above, and this object is no longer used. A client without a header connects without a
-proxy, as in nats-server. A connection that sends nothing within PREFIX_S is closed.
+A protocol that passes all input except the header to the protocol above. After the header, the protocol above is set
+as the transport's protocol, and this object is no longer used. A client without a header connects without a proxy, as
+in nats-server. A connection that sends nothing within PREFIX_S is closed.
 
 Source: behaviour of nats-server 2.15.1, in tests/conformance/test_proxy_protocol.py.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyjs.server.tls.transport import TlsTransport
 
 PREFIX_S = 10.0  # time for the first bytes
-HEADER_S = 5.0  # time for the rest
+HEADER_S = 5.0  # seconds for the rest of the header
 
 
 class ProxiedStart(asyncio.Protocol):
@@ -33,7 +33,7 @@ class ProxiedStart(asyncio.Protocol):
         self._connection = connection
         self._above = above  # the protocol above: the connection, or its TlsTransport
         self._data = b""
-        self._over = False  # nothing more will be read
+        self._over = False  # there will be no more input
         self._timer: Timer | None = None
         self._transport: asyncio.Transport
 

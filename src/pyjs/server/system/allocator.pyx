@@ -1,22 +1,22 @@
-"""Settings of glibc's allocator: it keeps the memory of read and write buffers, and also allocates Python's objects.
+"""Settings of glibc's allocator: it reuses the memory of read and write buffers, and also allocates Python's objects.
 
 `trim` returns every free page to the system. Compiled: ctypes would add 5 ms to the start for one call.
-Keeping the buffers makes messages above 1 KiB 1.2 to 3 times as fast (benchmarks/: core publish and 1-1 with
+Reusing the buffers makes messages above 1 KiB 1.2 to 3 times as fast (benchmarks/: core publish and 1-1 with
 1 KiB and more). Without glibc, the functions do nothing.
 
-All threads share one arena, since a trim does not shrink the end of other arenas: the thread that syncs files
-and writes indexes kept 16 MB in its own arena.
+All threads share one arena, since a trim does not shrink the end of other arenas: with a separate arena, the thread
+that syncs files and writes indexes occupied 16 MB more.
 
-Python's own allocator of small objects frees an arena of 1 MiB only when all of it is free, so a few
-long-lived objects keep the memory of a burst of requests: after 5,000 consumers were created and deleted, 1.6
-times the memory before. glibc frees single pages of 4 KiB: 0.95 times. That costs 5 % of the API's processor
-time; messages create no objects. Blocks allocated earlier by Python's allocator stay valid: its `free` and
-`realloc` recognize their own blocks by address, and pass all others to the raw allocator, as they always do
-with blocks over 512 bytes.
+Python's own allocator of small objects frees an arena of 1 MiB only when all of it is free, so a few long-lived
+objects occupy the memory of a burst of requests: after 5,000 consumers were created and deleted, the process had 1.6
+times its previous memory. glibc frees single pages of 4 KiB: the process had 0.95 times its previous memory. That
+costs 5 % of the API's processor time; messages create no objects. Blocks allocated earlier by Python's allocator
+remain valid: its `free` and `realloc` recognize their own blocks by address, and pass all others to the raw
+allocator, as they always do with blocks over 512 bytes.
 
 Source: https://github.com/python/cpython/blob/v3.11.7/Objects/obmalloc.c: _PyObject_Free and
 _PyObject_Realloc (tried on 3.12 and 3.13 as well);
-https://docs.python.org/3/c-api/memory.html#c.PyMem_SetAllocator, by which an allocator that wraps the one before can
+https://docs.python.org/3/c-api/memory.html#c.PyMem_SetAllocator: an allocator that wraps the previous one can
 be set at any time.
 """
 import os
@@ -76,7 +76,7 @@ cdef extern from *:
 
 
 def keep_buffers() -> bool:
-    """Configure the allocator to keep buffers. Only for the command: an embedding program owns its allocator."""
+    """Configure the allocator to reuse buffers. Only for the command: an embedding program owns its allocator."""
     return pyjs_keep_buffers() != 0
 
 

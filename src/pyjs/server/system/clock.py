@@ -3,7 +3,7 @@
 The wall clock can be set forward and back, the monotonic clock cannot. Deadlines use the monotonic clock,
 shifted so that it begins at the wall time of the start. When the wall clock is set, the skew between the two
 changes. The wall clock is read between two reads of the monotonic clock: if these are far apart, the thread
-was interrupted in between, and the previous skew is used.
+was interrupted between them, and the previous skew is used.
 """
 
 from __future__ import annotations

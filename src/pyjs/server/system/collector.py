@@ -1,16 +1,16 @@
 """Settings of Python's garbage collector, so that it does not block the loop.
 
-Reference counts free nearly everything. The collector finds cycles, and examines every object for that: with
-ten thousand consumers it takes 100 ms, at any time. So objects that survive one full collection are frozen
-and not examined again. That is safe as long as sessions, streams and consumers leave no cycles when they end
+Reference counts free nearly all objects. The collector finds cycles, for which it examines every object: with ten
+thousand consumers that takes 100 ms, at any time. So objects that survive one full collection are frozen and not
+examined again. That is safe as long as sessions, streams and consumers leave no cycles when they end
 (tests/unit/test_garbage.py).
 
 A full collection runs after some three thousand new objects, earlier than by default. It then takes at most
-two milliseconds, and the next one skips the objects that survived. With these thresholds too, each object is
+two milliseconds, and the next collection skips the objects that survived. With these thresholds too, each object is
 examined once in each generation.
 
-Nearly all objects that a start creates are kept. Until it ends, the collector runs at most once per
-START_COUNT new objects. They are then frozen without a collection, which would take a tenth of the start.
+Nearly all objects that a start creates are long-lived. Until the start ends, the collector runs at most once per
+START_COUNT new objects. Then the objects are frozen without a collection, which would take a tenth of the start.
 
 Source: https://docs.python.org/3/library/gc.html#gc.freeze
 """
@@ -25,7 +25,7 @@ START_COUNT = 200_000  # new objects; a start without streams creates 70,000
 
 
 def collect_seldom() -> None:
-    """Configure the collector for the start of this process. Like this whole module, only for the command."""
+    """Configure the collector for the start of this process. Only for the command, like the whole module."""
     gc.set_threshold(START_COUNT)
 
 
@@ -38,7 +38,7 @@ def keep_survivors() -> None:
 
 
 def collect() -> None:
-    """Run a full collection now. This also empties Python's free lists, whose objects can keep many pages in use."""
+    """Run a full collection now. This also empties Python's free lists, whose objects can occupy many pages."""
     gc.collect()
 
 

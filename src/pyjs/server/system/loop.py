@@ -11,7 +11,7 @@ import asyncio
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """Return the fastest installed loop; the caller closes it."""
+    """Return the fastest installed loop, which the caller must close."""
     try:
         import uvloop
     except ImportError:  # a platform without uvloop, see pyproject.toml

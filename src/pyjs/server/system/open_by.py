@@ -18,7 +18,7 @@ def _open_files(pid: int) -> list[str]:
         try:
             found.append(os.readlink(f"{folder}/{name}"))
         except OSError:
-            continue  # closed meanwhile
+            continue  # the descriptor was closed meanwhile
     return found
 
 

@@ -24,7 +24,7 @@ class ScratchStore:
         _there.add(self)
 
     def remove(self) -> None:
-        """Remove the directory with everything in it; ignores errors."""
+        """Remove the directory with all its contents; ignores errors."""
         import shutil  # imported lazily, in 2 ms: the command has no scratch store
 
         if self._pid == os.getpid():

@@ -60,7 +60,7 @@ class IoThread:
             thread.join()
 
     async def finish(self) -> None:
-        """Do the same as `stop`, without blocking the loop."""
+        """Like `stop`, without blocking the loop."""
         if self.pending:
             self._emptied = asyncio.Event()
             await self._emptied.wait()
@@ -74,7 +74,7 @@ class IoThread:
             job, done = item
             try:
                 self._loop.call_soon_threadsafe(self._finish, done, result_of(job))
-            except RuntimeError:  # the loop is closed, so nothing waits for the result
+            except RuntimeError:  # the loop is closed, so the result is not needed
                 return
             # Otherwise these variables would keep a deleted stream and its consumers in memory until the next
             # job.

@@ -1,16 +1,16 @@
 """Decides when streams are synced, and runs their sync jobs in the I/O thread.
 
 - By default, the streams written since the last sync are synced every `sync_interval`; earlier if many files wait,
-since these occupy descriptors.
+  since these occupy descriptors.
 - With `sync_interval: always` every turn submits its batch at once, and PubAcks are sent once it is durable: group
 commit, one fdatasync per stream and batch, while the next batch is read. Streams whose PubAcks do not wait for it are
 synced when the interval is over, one after the other, so that a batch waits for one of them at most: those with
 replicas, whose messages are durable in the log of their group.
 
-Many streams are synced together: all are asked for their jobs, some in each callback of the loop; then one
-sync of the file system covers them all.
+Many streams are synced together: each returns its job, some streams in each callback of the loop; then one sync of
+the file system covers all jobs.
 
-Knows nothing of files: a stream returns a job, the job runs in the thread, its result goes back to the stream.
+Knows nothing of files: a stream returns a job, the job runs in the thread, its result is passed to the stream.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 NS_PER_S = 1_000_000_000
 GROUP_MIN = 32  # for this many streams or more, one sync of the whole file system is faster
 GROUP_MIN_ALWAYS = 256  # the same with `always`: other programs' writes could delay waiting publishers
-BEGUN_AT_ONCE = 128  # streams asked for their jobs in one callback; about 20 us each
+BEGUN_AT_ONCE = 128  # streams that return their jobs in one callback; about 20 us each
 TOGETHER_MAX = 4096  # streams in one sync of the file system
 RESULTS_AT_ONCE = 64  # results handled in one turn; about 10 us each
 DRAIN_S = 1.0  # seconds: a drain waits for messages published within this time
@@ -107,7 +107,7 @@ class Syncer:
             self._begin_some()
 
     def _begin_some(self) -> None:
-        """Get the jobs of some streams; when all streams were asked, submit the jobs."""
+        """Get the jobs of some streams; when all streams have returned theirs, submit the jobs."""
         try:
             for _ in range(min(len(self._due), BEGUN_AT_ONCE)):
                 stream = self._due.popleft()
@@ -148,7 +148,7 @@ class Syncer:
         self._io_thread.submit(together.end, self._ended)
 
     def drain(self, then: Callable[[], None]) -> None:
-        """Sync everything, and call `then` once every PubAck that waited for a sync is sent.
+        """Sync all streams, and call `then` once every PubAck that waited for a sync is sent.
 
         Clients may continue to publish, but messages published more than DRAIN_S seconds after this call are not
         acknowledged.
@@ -232,7 +232,7 @@ class Syncer:
 
 
 def _finish(works: list[Work], errors: list[Exception | None]) -> None:
-    """Give each stream its result; then raise the first exception, if any."""
+    """Pass each stream its result; then raise the first exception, if any."""
     failed: Exception | None = None
     for (stream, _), error in zip(works, errors, strict=True):
         try:

@@ -1,7 +1,7 @@
 """The threads that run the jobs of a node, one for each queue; results return to the node's next turn.
 
-Jobs of the COMPUTE queue wait here in fair order over their owners, and the thread gets one at a time. So
-many passwords from one address delay another address by one check, not by all of them.
+Jobs of the COMPUTE queue wait in fair order over their owners, and the thread gets one job at a time. So an address
+that sends many passwords delays a login from another address by only one check.
 
 Knows nothing of the work of a job.
 """
@@ -71,7 +71,7 @@ class Workers:
             await thread.finish()
 
     def stop(self) -> None:
-        """Do the same as `finish`, but block; for a loop that is about to be closed."""
+        """Like `finish`, but block; for a loop that is about to be closed."""
         self._submit_waiting()
         for thread in self._threads.values():
             thread.stop()

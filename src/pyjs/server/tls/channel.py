@@ -46,7 +46,7 @@ class TlsChannel:
         self._outgoing = ssl.MemoryBIO()
         self._asks = context.verify_mode is not ssl.CERT_NONE
         self._fed = b""  # records since the handshake, for `unseal`
-        self._credit = IDLE_MAX  # bytes of records without data that may still come
+        self._credit = IDLE_MAX  # bytes of records without data that may still arrive
         self._sealed = False  # the output contained an encrypted record
         self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
 
@@ -82,7 +82,7 @@ class TlsChannel:
 
         Raises:
             ssl.SSLError: the client is refused, or does not use TLS. `take_output` may return an alert to send.
-            ValueError: its certificate cannot be read.
+            ValueError: the client's certificate cannot be read.
         """
         with suppress(ssl.SSLWantReadError):
             self._object.do_handshake()
@@ -100,7 +100,7 @@ class TlsChannel:
 
         Raises:
             TlsEnded: the client sent a close_notify, and all bytes before it were returned.
-                TlsAbused: there were too many records for that many bytes.
+            TlsAbused: there were too many records for that many bytes.
             ssl.SSLError: a record is damaged, or belongs to another stream.
         """
         pieces: list[bytes] = []
@@ -140,7 +140,7 @@ class TlsChannel:
         return self._outgoing.read()
 
     def peer(self, *, first: bool) -> TlsPeer:
-        """Return the parameters of the handshake; `first` means that it came before INFO."""
+        """Return the parameters of the handshake; `first` means that it preceded INFO."""
         name, version, _ = self._object.cipher() or ("", "", 0)
         return TlsPeer(version.removeprefix("TLSv"), IANA_NAMES.get(name, name), first, self._shown)
 

@@ -1,7 +1,6 @@
 """The TLS context created from the files of a `tls` block.
 
-Created at the start and by a reload; either completely or not at all. A reload does not affect connected
-clients.
+Created at the start and by a reload, completely or not at all. A reload does not affect connected clients.
 
 Source: https://docs.python.org/3/library/ssl.html; tests/conformance/test_tls.py.
 """
@@ -32,7 +31,7 @@ class TlsSettings(NamedTuple):
     """The TLS settings for new connections."""
 
     options: TlsOptions
-    context: ssl.SSLContext  # made from the files
+    context: ssl.SSLContext  # created from the files
     # For the monitoring port, which requests no certificates; None: it has no TLS.
     pages: ssl.SSLContext | None
 
@@ -110,7 +109,7 @@ def _load_chain(context: ssl.SSLContext, certificate: str, key: str) -> None:
     for path in (certificate, key):
         _read(path)  # shows which of the two files is missing; OpenSSL does not
     try:
-        # Without a password, OpenSSL would ask for a pass phrase at the terminal.
+        # Without a password, OpenSSL would request a pass phrase at the terminal.
         context.load_cert_chain(certificate, key, password=_no_password)
     except _Encrypted:
         raise TlsFailed(f"the key in {key} has a pass phrase; write one without") from None
@@ -136,7 +135,7 @@ def _load_authorities(context: ssl.SSLContext, path: str) -> None:
 
 
 class _Encrypted(Exception):
-    """OpenSSL asked for a pass phrase: the key is encrypted."""
+    """OpenSSL requested a pass phrase: the key is encrypted."""
 
 
 def _no_password() -> str:
@@ -152,10 +151,10 @@ def _read(path: str) -> bytes:
 
 
 def certificate_ends(options: TlsOptions) -> str:
-    """Return the expiry of the first certificate in Go's format, or "" if its file cannot be read any more."""
+    """Return the expiry of the first certificate in Go's format, or "" if its file can no longer be read."""
     if not options.certificates:
         return ""
-    from cryptography import x509  # imported lazily, in 30 ms: only for one line of /varz
+    from cryptography import x509  # imported lazily, since it takes 30 ms and only one line of /varz needs it
 
     try:
         certificate = x509.load_pem_x509_certificate(_read(options.certificates[0][0]))

@@ -1,6 +1,6 @@
 """The TLS of the client port: settings, the thread for handshakes, and their rate limit.
 
-A reload sets new settings for new connections; existing ones keep theirs.
+A reload sets new settings for new connections; existing connections are not affected.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class TlsPort:
             self._log.warn(text)
 
     async def close(self) -> None:
-        """Stop the thread; call it after all connections are closed."""
+        """Stop the thread; all connections must be closed."""
         if self._second is not None:
             self._second.cancel()
         await self.thread.finish()

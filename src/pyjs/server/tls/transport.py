@@ -2,7 +2,7 @@
 
 It is used instead of asyncio's own TLS, because a NATS client gets INFO before the handshake, and its first
 bytes may decide whether TLS is used. Both take the same time per byte (uvloop wraps the same OpenSSL object).
-Here the handshake runs in a thread, one step of one connection at a time, in order of arrival; a short last
+The handshake runs in a thread, one step of one connection at a time, in order of arrival; a short last
 step runs on the loop.
 
     WAITING -> SHAKING -> OPEN -> CLOSED      WAITING -> CLOSED (plain: the Connection gets the loop's transport)
@@ -43,7 +43,7 @@ class Phase(enum.Enum):
 
 
 class EncryptedConnection(Protocol):
-    """A protocol that uses a TlsTransport: a NATS client's Connection, or one to the monitoring port."""
+    """A protocol that uses a TlsTransport: a NATS client's Connection, or a connection to the monitoring port."""
 
     ready: bool  # set after the handshake
     transport: asyncio.Transport
@@ -152,7 +152,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._phase = Phase.CLOSED
         self._cancel_timers()
         self._connection.connection_lost(error)
-        del self._connection  # it has a reference to this transport: a cycle would keep 50 KB of OpenSSL
+        del self._connection  # break the cycle, which would hold 50 KB of OpenSSL
         self._held.clear()
         self._read.clear()
         if not self._stepping:
@@ -198,7 +198,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
 
     # -- the handshake -----------------------------------------------------------------------------------------
     def _step(self) -> None:
-        """Continue the handshake with the received input: in the thread, or here if the rest is short."""
+        """Continue the handshake with the received input: in the thread, or at once if the rest is short."""
         if self._stepping:
             return
         self._channel.feed(b"".join(self._read))
@@ -256,7 +256,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             self._connection.eof_received()
 
     def _fail(self, cause: str) -> None:
-        """Close after a failed handshake; nothing is sent but a TLS alert."""
+        """Close after a failed handshake; send only a TLS alert."""
         self._phase = Phase.CLOSED
         self._cancel_timers()
         self._connection.handshake_failed(cause, expected=cause in (NO_TLS, "timeout"))

@@ -1,4 +1,4 @@
-"""Close frames; their status tells why a connection ends.
+"""Close frames, whose status is the reason why a connection ends.
 
 Source: RFC 6455, section 7.4; statuses as nats-server 2.15, tests/conformance/test_websocket.py.
 """

@@ -7,8 +7,8 @@ zlib (inflate.py).
 
 A turn writes at most a portion to each connection (`Link.portion`), within its share of time, so that
 compression does not delay other work. Large pieces of a message are compressed separately: if the same body
-goes to many connections, each after a different line, the body is compressed once. Each part ends at a byte
-boundary, so together they form one deflate stream.
+is sent to many connections, each after a different line, the body is compressed once. Each part ends at a byte
+boundary, so that all parts together form one deflate stream.
 
 Source: RFC 6455, section 5; RFC 7692, section 7.2; RFC 1951, section 3.2.4.
 """
@@ -37,7 +37,7 @@ COMPRESSED_MAX = 512 * 1024
 APART_MIN = 16 * 1024  # bytes of a piece that is compressed separately
 KEPT_MIN = 1024  # minimum size in bytes of a compressed part that is cached
 KEPT = 4  # cached parts
-KEPT_S = 0.1  # seconds for which they are cached
+KEPT_S = 0.1  # seconds for which compressed bodies are cached
 LEVEL = 1
 SYNC = b"\x00\x00\xff\xff"  # the end of a flush; not sent after the last part
 Deflate = Callable[[bytes, int], bytes]  # arguments: a part, bits of the window
@@ -48,7 +48,7 @@ class Terms:
     """The negotiated parameters of an upgrade."""
 
     masked: bool = True  # the client masks its frames
-    window_bits: int = 0  # window of compressed output, as a power of two; 0: nothing is compressed
+    window_bits: int = 0  # window of compressed output, as a power of two; 0: no compression
     frame_max: int = 0  # bytes of a frame's payload; 0: no limit
     whole_compressed: bool = False  # a compressed message is always one frame, regardless of `frame_max`
 
@@ -66,7 +66,7 @@ def stored(part: bytes) -> bytes:
 
 
 class Packer:
-    """Frames for all connections of one port; a body that goes to many of them is compressed once."""
+    """Frames for all connections of one port; a body for many connections is compressed once."""
 
     def __init__(self, call_later: Callable[[float, Callable[[], None]], object]) -> None:
         self._call_later = call_later
@@ -83,7 +83,7 @@ class Packer:
             kept_bits, kept, packed = entry
             if kept_bits == bits and kept == part:  # comparing is fast unless the two are equal or nearly so
                 self._kept.remove(entry)
-                self._kept.append(entry)  # the most recently used one is dropped last
+                self._kept.append(entry)  # the most recently used entry is dropped last
                 return packed
         packed = deflated(part, bits)
         if not self._kept:

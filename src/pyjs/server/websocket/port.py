@@ -1,7 +1,7 @@
 """The port for WebSocket clients: its socket, connections that are not upgraded yet, and the order of their requests.
 
-An upgrade takes some 0.2 ms. Each iteration of the loop answers a few requests, so that a flood of them does
-not delay clients for longer. A connection whose request is not complete in time is closed.
+An upgrade takes some 0.2 ms. Each iteration of the loop answers only a few requests, so that a flood of requests
+does not delay clients for long. A connection whose request is not complete in time is closed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 NS_PER_S = 1_000_000_000
 HANDSHAKE_S = 5.0  # seconds for TLS and the request, if handshake_timeout is not set
 ANSWERS_MAX = 8  # requests answered in one iteration of the loop: some 2 ms
-HELD_SIZE_MAX = 32 * 1024 * 1024  # bytes of all incomplete requests; beyond it, new requests are refused
+HELD_SIZE_MAX = 32 * 1024 * 1024  # bytes of all incomplete requests; beyond this, new requests are refused
 
 
 class WebSocketPort:
@@ -112,7 +112,7 @@ class WebSocketPort:
             transport.abort()
 
     async def close(self) -> None:
-        """Stop the thread; call it after all connections are closed."""
+        """Stop the thread; all connections must be closed."""
         await self._pending.wait_empty()
         await self._tls.close()
 
@@ -121,7 +121,7 @@ class WebSocketPort:
         if not tls.certificates:
             return None
         limit_ns = options.websocket.handshake_timeout_ns or int(HANDSHAKE_S * NS_PER_S)
-        # The handshake comes first, for every connection.
+        # Every connection begins with the handshake.
         tls = replace(
             tls, handshake_first_ns=0, allow_plain=False, timeout_ns=limit_ns, connection_rate_limit=0
         )

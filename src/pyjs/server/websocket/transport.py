@@ -63,7 +63,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._phase = Phase.REQUEST
         self._tls: TlsPeer | None = None
         self._connection: Connection | None = None  # the connection above; None before the upgrade
-        self._head = bytearray()  # the request, as far as received
+        self._head = bytearray()  # the received part of the request
         self._terms = Terms()
         self._frames: FrameReader
         self._inflater = Inflater()
@@ -134,7 +134,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._tls = peer._replace(first=False)  # the field does not apply here
 
     def handshake_failed(self, cause: str, *, expected: bool) -> None:
-        """Log the cause, and close; a client that does not use TLS gets it as a plain HTTP answer."""
+        """Log the cause, and close; send it to a client without TLS as a plain HTTP answer."""
         cause = end_http(self.transport, cause)
         self._port.log.error(f"websocket: TLS handshake error from {self._address}: {cause}")
 
@@ -153,7 +153,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._port.held_size += len(data)
         if self._head.find(HEAD_END, start) >= 0:
             self._read_below(on=False)
-            self._cancel_timer()  # from here on, any delay is the server's
+            self._cancel_timer()  # the request is complete: later delays are not the client's
             self._port.enqueue(self)
         elif len(self._head) > HEAD_SIZE_MAX:
             self._refuse_text("431 Request Header Fields Too Large")
@@ -280,7 +280,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
                 self._run_later()
 
     def _take_read(self, data: bytes) -> None:
-        """Pass a read to the frames; at the end of the input, tell the Connection."""
+        """Pass a read to the frames; at the end of the input, notify the Connection."""
         assert self._connection is not None
         if not data:
             self._connection.eof_received()
@@ -362,7 +362,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self.transport.writelines(self._port.packer.frames_of(pieces, self._terms))
 
     def close(self) -> None:
-        """Send a close frame, and close after everything has been sent."""
+        """Send a close frame, and close after all output has been sent."""
         if self._phase in (Phase.OPEN, Phase.ENDING) and self._connection is not None:
             self._phase = Phase.CLOSED
             self.transport.write(self._closing or reason_frame(self._connection.closed_reason))

@@ -71,7 +71,7 @@ def upgrade(head: bytes, options: WebSocketOptions, *, encrypted: bool) -> Upgra
     try:
         return _negotiated(protocol, head, words, options, encrypted=encrypted)
     finally:
-        # The protocol object is not used for frames; without this, a cycle of a hundred objects would remain.
+        # Break a cycle of a hundred objects; frames do not use the protocol object.
         protocol.parser.close()
         protocol.handshake_exc = protocol.parser_exc = None
 

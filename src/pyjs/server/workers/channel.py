@@ -1,7 +1,6 @@
 """Messages between the server and one worker, over a socket pair that both inherit.
 
-A message is a JSON object and bytes. When the channel ends, the other process has exited, for whatever
-reason.
+A message is a JSON object and bytes. When the channel ends, the other process has exited.
 """
 
 from __future__ import annotations

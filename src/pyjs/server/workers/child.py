@@ -66,7 +66,7 @@ class Overseer:
             await asyncio.sleep(0)
             self._channel.close()
             return 1
-        except asyncio.CancelledError:  # it was stopped meanwhile
+        except asyncio.CancelledError:  # the server was stopped meanwhile
             return 0
         finally:
             self._starting = None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Pages:
-    """Answers requests for pages; each iteration of the loop does one step of one page."""
+    """Answers requests for pages; each iteration of the loop runs one step of one page."""
 
     def __init__(self, driver: Driver, options: Options, loaded_ns: int) -> None:
         node = driver.node

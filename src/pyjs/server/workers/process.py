@@ -1,4 +1,4 @@
-"""A worker as its server sees it: process, channel, log lines and restarts."""
+"""A worker from the view of its server: process, channel, log lines and restarts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyjs.server.logging import Logger
     from pyjs.server.workers.channel import Message
 
-BACKOFF_S = 0.1  # seconds before a crashed worker is started again; doubled after each crash
+BACKOFF_S = 0.1  # seconds before a crashed worker is restarted; doubled after each crash
 BACKOFF_MAX_S = 30.0
 LASTING_S = 60.0  # seconds: if a worker was ready this long, the wait after its next crash is BACKOFF_S
 PAGE_S = 5.0  # seconds within which a worker must answer a request for a page
@@ -34,7 +34,7 @@ class State(enum.Enum):
 
     STARTING = enum.auto()
     READY = enum.auto()
-    RESTING = enum.auto()  # it crashed, and will be started again
+    RESTING = enum.auto()  # the worker crashed, and will be restarted
     ENDED = enum.auto()
 
 
@@ -48,7 +48,7 @@ class Page:
 
 
 class WorkerProcess:
-    """One worker, over all the processes that run as it."""
+    """One worker, which may be several processes one after another."""
 
     def __init__(self, options: Options, worker: Worker, log: Logger, changed: Callable[[], None]) -> None:
         """Create a worker without a process; `changed` is called after each change of `state`."""
@@ -59,7 +59,7 @@ class WorkerProcess:
         self.server_id = ""
         self.name = ""
         self.restarts = 0
-        self.failure = ""  # why it could not start
+        self.failure = ""  # the reason why the worker could not start
         self._log = log
         self._changed = changed
         self._channel: Channel
@@ -67,7 +67,7 @@ class WorkerProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = asyncio.Event()
         self._ready_at = 0.0
-        self._may_end = False  # it may exit and is not restarted: lame duck mode
+        self._may_end = False  # in lame duck mode, the worker may exit and is not restarted
         self._numbers = 0  # number of requests so far
         self._waiting: dict[int, asyncio.Future[tuple[Message, bytes] | None]] = {}
 

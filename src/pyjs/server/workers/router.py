@@ -1,4 +1,4 @@
-"""The monitoring pages of a server with workers: requested from each worker, and combined here."""
+"""The monitoring pages of a server with workers, combined from the pages of all workers."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class WorkersRouter:
         return Response(200, root_page(self._base), HTML_HEADERS)
 
     def _routez(self, path: str, query: str) -> Steps:
-        """Answer /routez without routes: those between workers are not shown."""
+        """Answer /routez without routes, since routes between workers are not shown."""
         yield from ()
         now = time_text(self._supervisor.clock.now_ns())
         head = {"server_id": self._supervisor.server_id, "server_name": self._supervisor.server_name}

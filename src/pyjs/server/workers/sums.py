@@ -1,4 +1,4 @@
-"""The pages of all workers combined to one: counters are added, lists are merged. Pure functions of their JSON.
+"""The pages of all workers, combined to one: counters are added, lists are merged. Pure functions of JSON.
 
 All other values come from the first worker, which has the streams.
 """
@@ -65,7 +65,7 @@ def varz(pages: Sequence[Json]) -> Json:
 
 
 def added(maps: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Return the sums of numbers with the same name."""
+    """Return the sum of the numbers with each name."""
     sums: dict[str, int] = {}
     for each in maps:
         for name, value in each.items():

@@ -1,9 +1,9 @@
 """A server of several processes: starts the workers, forwards signals, and serves the pages for all of them.
 
-The process of the command has no clients. It holds the client port, so that no other program can bind it, but
-does not listen: each worker does, and the kernel distributes connections over them. Log lines of workers come
-through pipes and go to one log. A crashed worker is started again; if a worker fails at its first start, the
-server exits.
+The process of the command has no clients. It binds the client port, so that no other program can use it, but does not
+listen: each worker listens, and the kernel distributes connections over the workers. Log lines of workers are read
+from pipes and written to one log. A crashed worker is restarted; if a worker fails at its first start, the server
+exits.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PATH_MAX = 90  # bytes of the path of the directory of sockets: the path of a so
 
 
 def run(options: Options) -> int:
-    """Serve with several workers until a signal ends it; return the exit code of the command."""
+    """Serve with several workers until a signal ends the server; return the exit code of the command."""
     import sys
 
     try:
@@ -257,7 +257,7 @@ class Supervisor:
         self._reloading = asyncio.ensure_future(self._reload(before))
 
     async def _reload(self, before: asyncio.Task[None] | None) -> None:
-        """Read the configuration again, here and then in all workers."""
+        """Read the configuration again, in this process and then in all workers."""
         if before is not None:
             await before
         old = self.options
@@ -288,7 +288,7 @@ class Supervisor:
 
     # -- ending ----------------------------------------------------------------------------------------------------
     async def _wait_ended(self, running: list[asyncio.Task[None]]) -> None:
-        """Wait until all workers have ended; kill those that take too long to stop."""
+        """Wait until all workers have ended; kill workers that take too long to stop."""
         killing: asyncio.TimerHandle | None = None
         while not all(each.done() for each in running):
             if killing is None and (self._stopping or self._failed):

@@ -1,1 +1,1 @@
-"""Encryption at rest: keys and ciphers."""
+"""Encryption of stored files: keys and ciphers."""

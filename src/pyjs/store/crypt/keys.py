@@ -1,14 +1,14 @@
-"""Encryption keys: the configured key, the data key of each stream, and the ciphers under it.
+"""Encryption keys: the configured key, the data key of each stream, and the ciphers that use it.
 
-Each stream has a random data key, wrapped with a key that is derived from the configured one (HKDF-SHA256).
-The configured key encrypts nothing else, so when it is replaced (`prev_key`), only 32 bytes per stream are
-wrapped again. Other keys are derived from the data key, one for each purpose (HMAC-SHA256):
+Each stream has a random data key, wrapped (encrypted) with a key that is derived from the configured key
+(HKDF-SHA256). The configured key encrypts nothing else, so when it is replaced (`prev_key`), only 32 bytes per
+stream are wrapped again. Other keys are derived from the data key, one for each purpose (HMAC-SHA256):
 
     metadata, logs      an AEAD (ChaCha20-Poly1305 or AES-256-GCM) with a random nonce in front
     segment, index      a key stream (ChaCha20 or AES-256-CTR) by offset in the file, with a random nonce in the
                         header: one damaged byte damages one byte of the plain image
 
-Knows no files. Nothing here is ever logged. `cryptography` is imported lazily: only encryption needs it.
+Knows no files. Keys are never logged. `cryptography` is imported lazily: only encryption needs it.
 
 Source: docs/storage-format.md, "Encryption".
 """
@@ -67,10 +67,10 @@ class KeyRing:
         return self._wrapped(self._algorithm, self._randbytes(KEY_SIZE))
 
     def open_key(self, algorithm: int, wrapped: bytes) -> tuple[StreamKey, bool]:
-        """Return a data key, and whether the previous key unwrapped it; it is then wrapped with the current key.
+        """Return a data key, and whether the previous key unwrapped it; its `wrapped` always uses the current key.
 
         Raises:
-            WrongKey: neither key unwraps it.
+            WrongKey: neither configured key unwraps it.
         """
         if algorithm not in BLOCK_SIZES:
             raise WrongKey(f"algorithm {algorithm} is not known")
@@ -114,7 +114,7 @@ class StreamKey:
         return nonce[NONCE_SIZE:] == self._mark_of(nonce[:NONCE_SIZE])
 
     def stream(self, algorithm: int, nonce: bytes) -> KeyStream:
-        """Return the key stream of the file with that nonce."""
+        """Return the key stream of the file with this nonce."""
         return KeyStream(algorithm, self._derive(b"file" + nonce))
 
     def _mark_of(self, chance: bytes) -> bytes:
@@ -127,7 +127,7 @@ class StreamKey:
 
 
 class Sealer:
-    """Encrypts and authenticates small pieces with one key: nonce, ciphertext, tag."""
+    """Encrypts and authenticates small pieces of data with one key, as nonce, ciphertext and tag."""
 
     def __init__(self, algorithm: int, key: bytes, randbytes: Callable[[int], bytes]) -> None:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
@@ -136,7 +136,7 @@ class Sealer:
         self._randbytes = randbytes
 
     def seal(self, plain: bytes, about: bytes) -> bytes:
-        """Return `plain` encrypted. `about` is authenticated with it but not stored; `open` needs the same bytes."""
+        """Encrypt `plain`. `about` is authenticated with it but not stored; `open` needs the same bytes."""
         nonce = self._randbytes(NONCE_SIZE)
         return nonce + self._aead.encrypt(nonce, plain, about)
 
@@ -157,7 +157,7 @@ class Sealer:
 
 
 class KeyStream:
-    """The key stream of one file; the same call encrypts and decrypts. Continuing at the last offset is cheap."""
+    """The key stream of one file; one method encrypts and decrypts. Continuing at the last offset is cheap."""
 
     def __init__(self, algorithm: int, key: bytes) -> None:
         assert algorithm in BLOCK_SIZES
@@ -188,7 +188,7 @@ class KeyStream:
 
 
 def _master_key(key: str) -> bytes:
-    """Derive the key that wraps data keys from the configured key."""
+    """Return the key that wraps data keys, derived from the configured key."""
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 

@@ -44,8 +44,8 @@ from pyjs.base.errors import NotNow
 cdef enum:
     HEADER_SIZE = 64
     FLAGS_AT = 6
-    FLAG_LAST = 1               # of the request
-    FLAG_END = 2                # of the range, or of the stream
+    FLAG_LAST = 1               # the last chunk of the request
+    FLAG_END = 2                # the end of the range or of the stream
     FLAG_ENTRIES_ONLY = 4
     DATA_MAX = 0x7fffffff
     ASKED = 2048                # size of `asked`

@@ -1,8 +1,8 @@
 """Plain images of segment files: reading and writing plain, compressed and encrypted files.
 
-An encrypted image ends with a mark, one nonzero byte after the last byte written: the image may itself end
-with zeros, and only the mark separates them from the zeros of reserved space. The rest of the layout is in
-store/format/outer_header.
+An encrypted image ends with a mark, which is one nonzero byte after the last written byte. The image itself may
+end with zeros, and only the mark separates them from the zeros of reserved space. store/format/outer_header
+describes the rest of the layout.
 
 Knows nothing of records.
 
@@ -63,7 +63,7 @@ class EncryptedImage(PlainImage):
         self.size = max(self.size, size)
 
     def whole(self, around: bool = False) -> Buffer:
-        """Return the whole image, decrypted piece by piece so that other threads can run in between."""
+        """Return the whole image, decrypted piece by piece, so that other threads can run between pieces."""
         out = bytearray(self.size)
         for at in range(0, self.size, STEP):
             size = min(STEP, self.size - at)
@@ -72,7 +72,7 @@ class EncryptedImage(PlainImage):
         return memoryview(out)
 
     def _find_end(self) -> int:
-        """Return the offset of the mark; if there is none, the last write is torn or damaged."""
+        """Return the offset of the mark, or the probable end of the image if a torn or damaged write has none."""
         size = end = max(self._disk.size_of(self.fd), self.shift)
         while end > self.shift:
             begin = max(end - END_STEP, self.shift)
@@ -117,7 +117,7 @@ def open_image(disk: Disk, path: str, fd: int, key: StreamKey | None) -> PlainIm
     """Return the plain image of the segment file `path`, open as `fd`.
 
     Raises:
-        UnknownFormat: its version or a flag is unknown.
+        UnknownFormat: the version or a flag of the file is unknown.
         Locked: it is encrypted with another key.
         CorruptRecord: its outer header is damaged.
         OSError: the file cannot be read.
@@ -155,7 +155,7 @@ def read_image(disk: Disk, path: str, key: StreamKey | None, around: bool = Fals
 
 
 def encode_file(image: Buffer, codec: int, key: StreamKey | None, meta: bytes) -> tuple[int, list[Buffer]]:
-    """Return flags and bytes of the file for `image`: compressed if that saves space, encrypted with a `key`."""
+    """Return flags and bytes of the file for `image`: compressed if that saves space, encrypted if `key` is set."""
     packed = pack(image) if codec else None
     flags = (CODEC_ZSTD if packed is not None else 0) | (key.algorithm if key is not None else 0)
     if not flags:

@@ -36,7 +36,7 @@ class StoreLocked(PyjsError):
 
 
 def file_name(name: str) -> str:
-    """Return the file name for `name`: characters outside SAFE as %XX; a long name is cut, and a digest appended."""
+    """Return the file name for `name`: characters outside SAFE as %XX; a long name is cut and a digest appended."""
     # Longer names are cut in any case: a damaged file may claim a consumer name of a megabyte.
     kept = name[: NAME_SIZE_MAX + 1]
     escaped = kept if SAFE.issuperset(kept) else "".join(map(_escaped, kept))
@@ -72,11 +72,11 @@ class StoreLock:
     """The lock of a store directory: one on its file `.lock`, and one on the directory itself.
 
     Other programs may test the lock on the file. If that file is deleted, the lock on the directory still
-    keeps out a second server, on file systems that support it.
+    excludes a second server, on file systems that support such locks.
     """
 
     def __init__(self, disk: Disk, directory: str, *, shared: bool = False) -> None:
-        """Take both locks. Raises BlockingIOError if another process has one of them, OSError if locking failed."""
+        """Take both locks. Raises BlockingIOError if another process has one of them, OSError if locking fails."""
         self._disk = disk
         self._fds: list[int] = []
         path = f"{directory}/.lock"
@@ -102,7 +102,7 @@ class StoreLock:
 
 
 def lock_store(disk: Disk, directory: str) -> StoreLock:
-    """Lock a store directory; create it if it is missing.
+    """Lock a store directory, which is created if it is missing.
 
     Raises:
         StoreLocked: another process has the lock.
@@ -132,9 +132,9 @@ def _sync_above(disk: Disk, directory: str) -> None:
 
 
 def hide_directory(disk: Disk, directory: str, number: int = 0, sync: bool = True) -> str:
-    """Rename a directory for removal, to a name that no start reads; return its new path.
+    """Rename a directory that is to be removed to a name that no start reads; return its new path.
 
-    The name has the first free number, starting at `number`. Without `sync` the caller syncs the parent directory.
+    The name has the first free number from `number` on. Without `sync`, the caller must sync the parent directory.
     """
     return _rename_aside(disk, directory, DELETING, number, sync)
 
@@ -157,7 +157,7 @@ def finish_removals(disk: Disk, parent: str) -> list[str]:
 
 
 def free_name(disk: Disk, directory: str, prefix: str, number: int = 0) -> str:
-    """Return the first free path beside `directory`: `prefix` and a number, starting at `number`."""
+    """Return the first free path beside `directory`, made of `prefix` and a number from `number` on."""
     parent, _, name = directory.rpartition("/")
     while disk.exists(aside := f"{parent}/{prefix}{number}-{name}"):
         number += 1

@@ -1,8 +1,8 @@
 """Correction of one damaged byte in a short piece of a segment file: tries every value until the checksum is right.
 
-Two kinds of pieces need this, since their contents are stored nowhere else: a record of removals, without
-which removed messages would come back, and the header of an encrypted or compressed file, which is needed to
-read the file.
+Two kinds of pieces need this, since their contents are stored nowhere else: a record of removals, without which
+removed messages would reappear, and the header of an encrypted or compressed file, without which the file cannot
+be read.
 
 Knows no files. Compiled: a start may compute 130,000 hashes for a record (benchmarks/store_start.py).
 """

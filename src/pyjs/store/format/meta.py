@@ -4,8 +4,8 @@
                | generation u64 | body (msgpack map) | XXH64 u64
 
 little-endian; the checksum covers everything before it, with seed 0. The frame is the same in every version.
-`needs` is the first pyjs-server version that reads the body; an older server shows it in its error. A set
-flag is a feature that the reader must support. There is one flag: with SEALED the body is encrypted,
+`needs` is the first pyjs-server version that reads the body; an older server shows it in its error. Each set
+flag names a feature that the reader must support. There is one flag: with SEALED the body is encrypted,
 
     body     = algorithm u8 | size of wrapped u8 | 0 u16 | wrapped data key | nonce | ciphertext | tag
 
@@ -71,7 +71,7 @@ class UnknownFormat(PyjsError):
 
 
 class Opener:
-    """Decrypts bodies with a stream's data key, or unwraps that key with the configured ones."""
+    """Decrypts bodies with a stream's data key, which it unwraps with the configured keys if necessary."""
 
     def __init__(self, key: StreamKey | None = None, key_ring: KeyRing | None = None) -> None:
         self._key_ring = key_ring
@@ -83,7 +83,7 @@ class Opener:
         """Return the decrypted body of an envelope.
 
         Raises:
-                Locked: no known key decrypts it.
+            Locked: no known key decrypts it.
         """
         algorithm, wrapped_size, _ = SEAL.unpack_from(body)
         wrapped, sealed = body[SEAL.size : SEAL.size + wrapped_size], body[SEAL.size + wrapped_size :]
@@ -131,7 +131,7 @@ def envelope_size(data: bytes) -> int:
 
 
 def intact_generation(data: bytes) -> int | None:
-    """Return the generation of an envelope if its checksum is right, else None. The body is not decoded."""
+    """Return the generation of an envelope, or None if its checksum is wrong. The body is not decoded."""
     size = envelope_size(data)
     if size == 0 or len(data) != size:
         return None
@@ -143,7 +143,7 @@ def intact_generation(data: bytes) -> int | None:
 
 
 def is_torn(data: bytes) -> bool:
-    """Return whether `data` is empty or an envelope without its end."""
+    """Return whether `data` is empty, or an envelope whose end is missing."""
     begun = data.rstrip(b"\0")
     if len(begun) < HEADER.size:
         return MAGIC.startswith(begun[: len(MAGIC)])
@@ -199,7 +199,7 @@ def save_meta(disk: Disk, directory: str, name: str, data: bytes) -> None:
 
 
 def write_whole(disk: Disk, temporary: str, path: str, data: bytes) -> None:
-    """Replace the file at `path` by `data`, atomically; the name is durable after sync_dir."""
+    """Replace the file at `path` with `data`, atomically; the name is durable after sync_dir."""
     write_file(disk, temporary, [data])
     disk.rename(temporary, path)
 
@@ -207,7 +207,7 @@ def write_whole(disk: Disk, temporary: str, path: str, data: bytes) -> None:
 def load_meta(
     disk: Disk, directory: str, name: str, kind: int, opener: Opener | None = None
 ) -> tuple[int, dict[str, Any], list[str]]:
-    """Return (generation, values, problems) of the newest intact copy; the problems are those of the other copy.
+    """Return (generation, values, problems): those of the newest intact copy, and the damage of the other copy.
 
     Raises:
         CorruptRecord: no copy is intact.
@@ -233,7 +233,7 @@ def load_meta(
 
 
 def _severity(problem: CorruptRecord | OSError) -> int:
-    """Order the errors of two unreadable copies: a failing disk first, then damage, then a missing file."""
+    """Return the rank of an unreadable copy's error: a failing disk first, then damage, then a missing file."""
     if isinstance(problem, FileNotFoundError):
         return 2
     return 1 if isinstance(problem, CorruptRecord) else 0

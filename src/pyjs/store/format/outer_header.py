@@ -1,7 +1,7 @@
-"""The outer header of a segment file, which names its encoding: compressed, encrypted, or both.
+"""The outer header of a segment file, which states its encoding: compressed, encrypted, or both.
 
 The plain image is a segment as in store/format/record, including its header. A plain file is identical to its
-image. Any other file begins with an outer header, whose flags describe the rest:
+image. Any other file begins with an outer header, whose flags describe the encoding of the body:
 
     file   = header (64)  [META record]  body
     body   = image mark zeros* | table block* table           encrypted when the flags name a cipher
@@ -107,7 +107,7 @@ def unknown_format(head: bytes, path: str) -> UnknownFormat:
 
 
 class PlainImage:
-    """The image of a plain file; the base of the other images."""
+    """The image of a plain file, and the base class of the other images."""
 
     outer: OuterHeader | None = None
     shift = 0  # offset of the image in the file, if it is not compressed
@@ -125,7 +125,7 @@ class PlainImage:
         return self._disk.read_at(self.fd, size, at)
 
     def read_around(self, at: int, size: int) -> tuple[bytes, Holes]:
-        """Do the same as `read`, but also return the unreadable places; their bytes count as damaged."""
+        """Like `read`, but also return the unreadable places, whose bytes count as damaged."""
         try:
             return self.read(at, size), []
         except OSError as error:
@@ -143,23 +143,23 @@ class PlainImage:
         return b"".join(pieces), holes
 
     def whole(self, around: bool = False) -> Buffer:
-        """Return the whole image; with `around`, or in a map, unreadable places are filled and raise no error."""
+        """Return the whole image; with `around`, or in a map, fill unreadable places instead of raising errors."""
         return memoryview(self._disk.map_file(self.fd, self.size)) if self.size else b""
 
     def place_of(self, at: int, end: int) -> tuple[int, int]:
-        """Return offset and size in the file of the image bytes `at` to `end`."""
+        """Return the offset and size in the file of the image bytes `at` to `end`."""
         return self.shift + at, end - at
 
     def grow(self, size: int) -> None:
         """Note that the image has grown to `size` bytes."""
 
     def spare_problem(self) -> str:
-        """Return the damage of a spare copy, or "". It is harmless while the other copy is intact."""
+        """Return the damage of a spare copy, or "" if there is none; harmless while the other copy is intact."""
         return "" if self.outer is None else clear_problem(self._disk, self.fd, self.outer)
 
 
 def outer_header_at(disk: Disk, fd: int, path: str) -> tuple[OuterHeader | None, str]:
-    """Return the outer header of an open file or None, and a description of its damage or "".
+    """Return the outer header of an open file (None: there is none), and its damage ("": none).
 
     Raises:
         UnknownFormat: a flag is unknown.
@@ -184,7 +184,7 @@ def clear_problem(disk: Disk, fd: int, outer: OuterHeader) -> str:
 
 
 def readable(disk: Disk, fd: int, size: int, offset: int) -> bytes | None:
-    """Do the same as `read_at`, but return None if the place is unreadable. Raises OSError for any other error."""
+    """Like `read_at`, but return None if the place is unreadable. Raises OSError for any other error."""
     try:
         return disk.read_at(fd, size, offset)
     except OSError as error:

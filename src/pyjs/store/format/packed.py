@@ -40,7 +40,7 @@ SAMPLES = 4  # chunks that are compressed first, to estimate the gain
 
 
 class PackedImage(PlainImage):
-    """The image of a compressed file, which may be encrypted as well."""
+    """The image of a compressed file, which may also be encrypted."""
 
     def __init__(self, disk: Disk, path: str, fd: int, outer: OuterHeader, stream: KeyStream | None) -> None:
         """Read the table.
@@ -73,14 +73,14 @@ class PackedImage(PlainImage):
         return chunks[at - first * CHUNK_SIZE : end - first * CHUNK_SIZE]
 
     def read_around(self, at: int, size: int) -> tuple[bytes, Holes]:
-        """Do the same as `read`, but also return the places of damaged chunks."""
+        """Like `read`, but also return the places of damaged chunks."""
         data = self.read(at, size)
         numbers = range(at // CHUNK_SIZE, -(-(at + len(data)) // CHUNK_SIZE))
         holes = [(each * CHUNK_SIZE, (each + 1) * CHUNK_SIZE) for each in numbers if each in self.damaged]
         return data, holes
 
     def whole(self, around: bool = False) -> Buffer:
-        """Return the whole image; bytes of damaged and unreadable chunks are replaced by a filler."""
+        """Return the whole image; damaged and unreadable chunks are replaced by filler bytes."""
         return memoryview(b"".join(self._chunk(number) for number in range(len(self._places))))
 
     def spare_problem(self) -> str:
@@ -146,9 +146,9 @@ class PackedImage(PlainImage):
             at += size
 
     def _chunk(self, number: int) -> bytes:
-        """Return one chunk of the image. A damaged one is not zeros: these could hide a loss at a segment's end.
+        """Return one chunk of the image. A damaged chunk is not filled with zeros: they could hide a loss at the end.
 
-        If the first chunk is damaged, the segment header in it is taken from the outer header.
+        If the first chunk is damaged, its segment header is derived from the outer header.
         """
         found = self._unpacked(number)
         if found is not None:
@@ -202,7 +202,7 @@ def _saves(size: int, plain_size: int) -> bool:
 
 
 def _zip(chunk: memoryview) -> bytes:
-    """Return a chunk compressed, or plain if compression does not make it smaller."""
+    """Compress a chunk; return it unchanged if compression does not make it smaller."""
     from cramjam import zstd
 
     packed = bytes(zstd.compress(chunk, level=LEVEL))

@@ -1,7 +1,7 @@
 """Recasting: rewrites a sealed segment compressed, encrypted, or both.
 
-The plain image does not change by a single byte, so the offsets in index entries stay valid. A damaged
-segment is left unchanged. The new file is read back and compared before it replaces the old one.
+The plain image does not change, so the offsets in index entries remain valid. A damaged segment is left
+unchanged. The new file is read back and compared before it replaces the old one.
 
 Knows nothing of stores: store/file chooses segments and replaces the files. A job can run in any thread and
 uses only files.
@@ -45,7 +45,7 @@ class Recast:
         self._meta = meta
 
     def __call__(self) -> Exception | None:
-        """Write and sync the new file. Return the error, or None; `flags` then has the encoding of the new file."""
+        """Write and sync the new file, and set `flags` to its encoding. Return the error, or None."""
         try:
             self._write()
         except UNREADABLE as error:
@@ -74,10 +74,10 @@ class Recast:
 
 
 def restore_plain(disk: Disk, path: str, key: StreamKey | None, meta: bytes) -> int:
-    """Replace a compressed segment by its image, encrypted if there is a key; return its encoding.
+    """Replace a compressed segment with its image, encrypted if there is a key; return the new encoding.
 
     Raises:
-        CorruptRecord: a part of the segment is damaged.
+        CorruptRecord: part of the segment is damaged.
         Locked: it is encrypted with another key.
         OSError: a read or write failed; the file is unchanged.
     """

@@ -1,4 +1,4 @@
-"""Segment files: the layout of their header and records. docs/storage-format.md explains it."""
+"""Segment files: the layout of their header and records, as specified in docs/storage-format.md."""
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef enum:

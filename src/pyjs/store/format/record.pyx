@@ -8,7 +8,7 @@ A segment is a 64-byte header followed by records, little-endian, no padding:
 The hash of a record is XXH64 of the bytes after its header; its seed is XXH64 of the header before `check`.
 `check` is half of the hash: it proves the record even if the bytes before it are lost. The checksum is XXH64
 of the hash; its seed is the eight bytes before the record, which are the checksum of the previous record or
-of the segment header. Invariant: if the checksums of a range of records are right, no record between them is
+of the segment header. Invariant: if all checksums of a range of records are right, no record of the range is
 missing.
 
 Knows no files. Compiled: each append writes one record (benchmarks/: JetStream async publish).

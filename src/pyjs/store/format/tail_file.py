@@ -2,8 +2,8 @@
 
     <account>/tails     envelope of kind 6 *, each: {"streams": {file name of the stream: [number, index file]}}
 
-With a separate file for each of thousands of streams, a stop would take most of its time to write them, and a
-start to open them. An entry is identical to the index file of segment `number` of its stream, encrypted if
+With a separate file for each of thousands of streams, a stop would spend most of its time writing files, and a
+start opening them. An entry is identical to the index file of segment `number` of its stream, and encrypted if
 the stream is. A damaged part is skipped: the next part is found by its magic, and the segments of the damaged
 part are read instead.
 
@@ -38,7 +38,7 @@ def tails_path(streams: str) -> str:
 
 
 def read_tails(disk: Disk, path: str) -> tuple[Tails, list[str]]:
-    """Return the intact entries of the file at `path`, and its damage; both are empty if there is no file.
+    """Return the intact entries of the file at `path`, and its damage; both are empty if the file is missing.
 
     Raises:
         OSError: the file cannot be read.
@@ -77,7 +77,7 @@ def _entries(streams: dict[object, object]) -> Iterator[tuple[str, Tail]]:
 
 
 def write_tails(disk: Disk, path: str, tails: Tails) -> None:
-    """Replace the file at `path` by `tails`; remove it if `tails` is empty. Like index files, it is not synced.
+    """Replace the file at `path` with `tails`; remove it if `tails` is empty. Like index files, it is not synced.
 
     Raises:
         OSError: the write failed; the old file is unchanged.

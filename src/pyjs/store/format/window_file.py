@@ -2,8 +2,7 @@
 
 A part is an envelope of store/format/meta whose generation is the number of the part. The file only makes a
 start faster: if a part is missing or damaged, the ids are read from the messages. docs/storage-format.md
-describes the format
-for other programs.
+describes the format for other programs.
 
 Knows nothing of the stream or of the meaning of an id.
 """
@@ -26,7 +25,7 @@ ENTRY_SIZE = 24  # minimum number of bytes of an id in a part
 
 
 def write_parts(disk: Disk, path: str, parts: Iterable[dict[str, Any]], key: StreamKey | None = None) -> None:
-    """Replace the window at `path` by `parts`, encrypted if there is a key.
+    """Replace the window at `path` with `parts`, encrypted if there is a key.
 
     Raises:
         OSError: the write failed; the old window is unchanged.

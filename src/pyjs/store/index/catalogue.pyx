@@ -1,20 +1,20 @@
 """The index of a store by sequence and by subject, and every search in it.
 
 Knows nothing of bodies and callers: the store that owns it reports added and dropped messages, and rebuilds
-it at a start. Sequences are dense in segments (store/index/sequences.pyx). Each segment has a 4096-bit set of
-the subject ids that it may contain. Each entry has the distance to the previous message of its subject. Each
-subject has a count and its first and last sequence; these two are searched again only after the known ones
-were dropped.
+the index at a start. Sequences are dense in segments (store/index/sequences.pyx). Each segment has a 4096-bit set
+of the subject ids that it may contain. Each entry has the distance to the previous message of its subject. Each
+subject has a count and its first and last sequence, which are searched again only after those messages were
+dropped.
 
-A search examines a few thousand sequences. If none of them matches, it goes through the matching subjects: if
-few matches follow the gap, the filter remembers all of them. So the cost of a delivery depends neither on
-gaps nor on the length of the stream. A trie of tokens finds the subjects that match a filter with wildcards.
+A search examines a few thousand sequences. If none of them matches, it examines the matching subjects instead: if
+they have few later matches, the filter caches all of them. So the cost of a delivery depends neither on gaps nor on
+the length of the stream. A trie of tokens finds the subjects that match a filter with wildcards.
 
 Invariants: first_seq <= last_seq + 1; msgs is the number of live entries of all segments, and the sum of the counts
 of all subjects.
 
-Compiled: consumers ask for the next match per message (benchmarks/: pull 500, KV, scaling).
-Long because every count and every search of both stores is here.
+Compiled: consumers search the next match for every message (benchmarks/: pull 500, KV, scaling).
+Long because it has every count and every search of both kinds of store.
 """
 from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memset
@@ -95,7 +95,7 @@ cdef class Catalogue:
         return e
 
     cdef int add_gap(self, Segment* s) noexcept nogil:
-        """Use up the next sequence in `s`; it has no message."""
+        """Add the next sequence to `s`, without a message."""
         cdef Entry* e = segment_add(s)
         if e == NULL:
             return -1
@@ -196,7 +196,7 @@ cdef class Catalogue:
             index_free(&self.index)
 
     cdef void leave(self, Remains remains) except *:
-        """Store memory that is not needed any more, for take_remains."""
+        """Hold memory that is no longer needed until take_remains."""
         self.remains = [*(self.remains or ()), remains]
 
     cdef void forget_all(self, uint64_t first_seq) noexcept nogil:
@@ -468,7 +468,7 @@ cdef class Catalogue:
         return best if failed == 0 else self.scan_back(&seq, <uint64_t> -1, f)
 
     cdef uint64_t scan_back(self, uint64_t* seq, uint64_t limit, StoreFilter f) noexcept nogil:
-        """Return the last match <= `seq` among `limit` messages, or 0. Set `seq` to where to continue; 0: nowhere."""
+        """Return the last match <= `seq` among `limit` messages, or 0. Set `seq` to the next one to examine, or 0."""
         cdef Segment* s
         while limit:
             seq[0] = index_prev_live(&self.index, seq[0])
@@ -585,7 +585,7 @@ cdef class Catalogue:
 
     # -- Python ------------------------------------------------------------------------------------------------
     def take_remains(self) -> list:
-        """Return the memory of dropped messages, and forget it; freeing it may take long."""
+        """Return the memory of dropped messages, which the caller must free; that may take long."""
         remains, self.remains = self.remains, None
         return remains or []
 
@@ -655,7 +655,7 @@ cdef class Catalogue:
         return self.last_seq - self.first_seq + 1 - self.msgs if self.msgs else 0
 
     def deleted(self, uint64_t limit=0, uint64_t after=0) -> list:
-        """Return the sequences without a message between first and last, above `after`; a `limit` of 0 means all."""
+        """Return up to `limit` sequences (0: all) above `after`, between first and last, that have no message."""
         cdef uint64_t seq = max(self.first_seq, after + 1), found
         gaps = []
         if self.msgs == 0:

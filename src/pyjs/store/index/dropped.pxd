@@ -1,4 +1,4 @@
-"""Dropped messages of a store: a log of them for consumers, and their memory, to be freed."""
+"""Dropped messages of a store: their log for consumers, and their memory, which is to be freed."""
 from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.store.index.sequences cimport SeqIndex
@@ -15,7 +15,7 @@ cdef class DropLog:
     cdef void add(self, uint64_t seq, const char* subject, uint32_t n) noexcept nogil
 
 cdef class Remains:
-    """Tables that no store uses any more."""
+    """Tables that no store uses any longer."""
     cdef SeqIndex index
     cdef SubjectTable subjects
     cdef SubjectIndex* by_token

@@ -1,12 +1,12 @@
 """Dropped messages of a store: a log for consumers (`DropLog`), and memory to free in any thread (`Remains`).
 
-`DropLog`: consumers update num_pending from the messages that were dropped since they drained it last. If
-memory is short, a drop is not logged. `Remains`: a million messages are a million allocations, so a purge
-hands over the store's tables and returns at once. `free` may run in any thread, after the jobs that read the
+`DropLog`: consumers update num_pending from the messages that were dropped since they last drained the log. If
+memory is short, a drop is not logged. `Remains`: a million messages are a million allocations, so a purge moves the
+store's tables to a `Remains` and returns at once. `free` may run in any thread, after the jobs that read the
 segments have ended.
 
 Knows nothing of stores and files. Compiled: limits drop a message per publish (benchmarks/: JetStream rows),
-and it frees the tables of the store (benchmarks/hostile.py: purge).
+and `Remains` frees the tables of the store (benchmarks/hostile.py: purge).
 """
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdlib cimport free

@@ -1,9 +1,9 @@
 """A set of subject filters over one store, with the cached results of its searches.
 
-The memory of one filter is bounded, however many subjects there are: each of ten thousand consumers may have
-a filter. Knows nothing of the position of messages; catalogue.pyx searches.
+The memory of one filter is bounded, however many subjects there are, since each of ten thousand consumers may have
+a filter. Knows nothing of the position of messages; catalogue.pyx does the searches.
 
-Compiled: a search calls it for each message (benchmarks/: pull 500).
+Compiled: a search calls the filter for each message (benchmarks/: pull 500).
 """
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdlib cimport calloc, free, malloc

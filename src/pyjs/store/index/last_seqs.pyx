@@ -1,7 +1,7 @@
 """Searches in steps: the last sequence of each matching subject, and the number of matching messages.
 
-Both consider only messages that were stored when the search began. If messages are removed during a count,
-they may still be counted; `Count.is_exact` tells. Memory is eight bytes per subject, sixteen during the sort;
+Both consider only messages that were stored when the search began. Messages that are removed during a count may
+still be counted; `Count.is_exact` is False then. A search needs eight bytes per subject, sixteen during the sort, so
 callers should limit the number of simultaneous searches of a large store.
 
 Compiled: a stream may have millions of subjects (benchmarks/hostile.py last-per-subject, filter-updates).
@@ -44,11 +44,11 @@ cdef class LastSeqs:
 
     @property
     def first(self) -> int:
-        """The lowest sequence; there must be one."""
+        """The lowest sequence; at least one must have been found."""
         return self.seqs[0]
 
     def step(self, uint32_t limit) -> bool:
-        """Do the work for about `limit` subjects; return whether the search is complete. Raises MemoryError."""
+        """Process about `limit` subjects; return whether the search is complete. Raises MemoryError."""
         if not self.walk.look(limit):
             return False
         if not self.walk.done:
@@ -129,7 +129,7 @@ cdef class LastSeqs:
     def packed(self) -> bytes:
         """Return the first sequence, then the distance from each sequence to the next, as LEB128.
 
-        Decoded by `Skips` in jetstream/consumer/delivery/cursor.pyx.
+        `Skips` in jetstream/consumer/delivery/cursor.pyx decodes them.
         """
         cdef char* out = NULL
         cdef size_t i, size = 0, room = 0
@@ -166,7 +166,7 @@ cdef class Count:
         self.all_msgs = store.msgs
 
     def step(self, uint32_t limit) -> bool:
-        """Do the work for about `limit` subjects; return whether the count is complete. Raises MemoryError."""
+        """Process about `limit` subjects; return whether the count is complete. Raises MemoryError."""
         cdef Catalogue store = self.walk.store
         cdef Subject* s
         cdef size_t newer

@@ -1,4 +1,4 @@
-"""Sequences of one store: dense segments of fixed-width entries, with a bit for each dead one."""
+"""Sequences of one store: dense segments of fixed-width entries, with one bit per entry for dead entries."""
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
 cdef enum:

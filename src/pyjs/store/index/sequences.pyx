@@ -1,4 +1,4 @@
-"""Sequences of one store: the place of each message, and whether it is live.
+"""Sequences of one store: the position of each message, and whether it is live.
 
 Knows nothing of subject names, of files or of the memory of bodies. Removing a message sets one bit. Entries
 of sealed segments never change, so they may be in a read-only map.

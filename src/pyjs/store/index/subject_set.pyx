@@ -1,9 +1,9 @@
 """The subjects of one store: a table by name and id, and a trie of their tokens for searches by wildcards.
 
-Of messages it knows only the sequences in the table. The first search that needs the trie builds it in steps;
-the trie is then kept. If there are few subjects, a search compares each one instead.
+Of messages it knows only the sequences in the table. The first search that needs the trie builds it in steps; later
+searches use it again. If there are few subjects, a search compares each of them instead.
 
-Compiled: every append looks up its subject here (benchmarks/: jspub-150k).
+Compiled: runs for every append, to look up the subject (benchmarks/: jspub-150k).
 """
 from libc.stdlib cimport free
 

@@ -1,11 +1,11 @@
 """A trie of the tokens of a store's subjects, for filters with wildcards.
 
-The first filter with wildcards over many subjects builds it; it is then kept. The cost of a search depends on
-the number of its matches, not of subjects. A branch is a node where subjects differ, or a token that they
-share. If only one subject continues, the rest of it is a leaf of eight bytes, whose tokens are read from the
-subject. Knows nothing of messages.
+The first filter with wildcards over many subjects builds the trie; later searches use it again. The cost of a search
+depends on the number of its matches, not on the number of subjects. A branch is a node where subjects differ, or a
+token that they share. If only one subject continues after a token, its rest is a leaf of eight bytes, whose tokens
+are read from the subject. Knows nothing of messages.
 
-Nothing here is recursive: clients determine the depth of the trie.
+No function is recursive, since clients determine the depth of the trie.
 Compiled: a search visits a branch per token of each subject (benchmarks/: scaling, subjects).
 """
 from libc.stdint cimport uintptr_t
@@ -44,7 +44,7 @@ cdef int more_branches(SubjectIndex* x) noexcept nogil:
 
 
 cdef Branch* branch_new(SubjectIndex* x, Branch* parent, const char* token, size_t n) noexcept nogil:
-    """Return a branch without a parent link yet, or NULL if memory is short."""
+    """Return a new branch, which its parent does not link to yet, or NULL if memory is short."""
     cdef Branch* b
     if x.free == 0 and more_branches(x) != 0:
         return NULL
@@ -67,7 +67,7 @@ cdef Branch* branch_new(SubjectIndex* x, Branch* parent, const char* token, size
 
 
 cdef void branch_free(SubjectIndex* x, Branch* b) noexcept nogil:
-    """Free a branch that no parent links to any more."""
+    """Free a branch that its parent no longer links to."""
     x.branches[b.number] = <Branch*> ((<uintptr_t> x.free << 1) | 1)
     x.free = b.number
     ref_free(&b.children)
@@ -132,7 +132,7 @@ cdef int put_leaf(Branch* b, Subject* s) noexcept nogil:
 
 
 cdef Branch* split(SubjectIndex* x, Branch* b, uint32_t slot, size_t n) noexcept nogil:
-    """Replace the leaf in `slot` by a branch with that leaf; without memory, return NULL and change nothing."""
+    """Replace the leaf in `slot` with a branch that has this leaf; if memory is short, return NULL."""
     cdef Subject* s = leaf(x, b.children.slots[slot].ref)
     cdef Branch* below = branch_new(x, b, s.name + b.begin, n)
     if below == NULL:

@@ -1,7 +1,7 @@
 """The subjects that match a filter, found and returned in steps while the store changes.
 
 Each pattern is searched in the index of subjects, with a bounded number of lookups. A pattern that needs more
-is broad: `look` compares every subject with it, some in each call. The walk stores ids and generations, not
+lookups is broad: `look` compares every subject with it, some in each call. The walk stores ids and generations, not
 subjects, so a subject that has lost its last message is left out. Knows nothing of its callers.
 
 Compiled: a stream may have millions of subjects (benchmarks/: scaling, subjects).
@@ -38,7 +38,7 @@ cdef class SubjectWalk:
         free(self.known)
 
     def look(self, size_t limit) -> bool:
-        """Compare about `limit` more subjects; return whether all matches are known. Call it until True, then `take`.
+        """Compare about `limit` more subjects; return whether all matches are known. `take` needs a result of True.
 
         Raises MemoryError.
         """
@@ -84,7 +84,7 @@ cdef class SubjectWalk:
         return False
 
     cdef int remember(self, Subject* s) except -1:
-        """Add a subject, unless it was added before or was created after the walk began."""
+        """Add a subject, unless it was added before or created after the walk began."""
         cdef uint8_t bit = 1 << (s.id & 7)
         if s.id >= self.look_end or self.known[s.id >> 3] & bit:
             return 0
@@ -103,7 +103,7 @@ cdef class SubjectWalk:
             count -= 1
 
     def take(self, size_t count) -> dict:
-        """Return name -> number of messages for the next `count` subjects, without those removed meanwhile."""
+        """Return name -> number of messages for the next `count` subjects, except those removed meanwhile."""
         cdef dict counts = {}
         cdef Subject* s
         while count:

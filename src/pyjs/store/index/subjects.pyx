@@ -2,15 +2,15 @@
 
 Knows nothing of files, records or consumers. Each subject with live messages has a small id (reused after the
 subject is removed) and a generation (never reused), so that a filter can cache its result per id. First and
-last sequence are maintained lazily: dropping such a message only marks it as stale, and the next query
-searches.
+last sequence are maintained lazily: when that message is dropped, the sequence is only marked as stale, and the
+next query searches for the new one.
 
 A stream may have millions of subjects, so each is one block of 40 bytes plus its name. Blocks are written to
 chunks one after another; 31 bits address a block. A chunk without live blocks is freed. When a new chunk
 begins, the live blocks of chunks that are less than a quarter full move to it. So blocks move only while a
 subject is added.
 
-Compiled: every append looks up its subject here (benchmarks/: jspub-150k).
+Compiled: runs for every append, to look up the subject (benchmarks/: jspub-150k).
 """
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
@@ -75,7 +75,7 @@ cdef int number_for_chunk(SubjectTable* t) noexcept nogil:
 
 
 cdef int begin_chunk(SubjectTable* t, uint32_t n) noexcept nogil:
-    """Start a chunk with room for at least `n` bytes; move the blocks of sparse chunks to it. -1: no memory."""
+    """Start a chunk with room for `n` bytes or more; move blocks of sparse chunks to it. Return -1 without memory."""
     cdef uint32_t size = CHUNK_MIN, i
     cdef int number = number_for_chunk(t)
     cdef Chunk* c
@@ -180,7 +180,7 @@ cdef Subject* subjects_add(SubjectTable* t, const char* name, size_t n) noexcept
 
 
 cdef uint32_t take_id(SubjectTable* t) noexcept nogil:
-    """Return a free id; the caller has made room for one."""
+    """Return a free id; `more_ids` must be called before."""
     cdef uint32_t id = t.free_id
     if id == NO_ID:
         id = t.n_ids

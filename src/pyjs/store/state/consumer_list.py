@@ -6,7 +6,7 @@ The generation of an envelope is the number of its entry; numbers are consecutiv
 is its head; it has the number of entries that were written together with it. An entry that is damaged in one
 copy is read from the other copy; the mark helps to find the entry after it. Invalid bytes at the end of both
 copies are an append that a kill interrupted before the client got an answer. A number that is missing in both
-copies is damage: the entry may have been a consumer.
+copies is damage: that entry may have created a consumer.
 
 A list is rewritten as a whole, one copy after the other; each new copy is durable before it replaces the old
 one. If the copies have different heads, the one with the higher number is valid.
@@ -163,7 +163,7 @@ def encode_list(first: int, entries: list[dict[str, Any]], key: StreamKey | None
 def load_list(
     disk: Disk, directory: str, opener: Opener, ends: tuple[int, int] | None = None
 ) -> ConsumerList:
-    """Return the list of a stream; `ends` limits how many bytes of each copy are read.
+    """Return the list of a stream; `ends` limits the bytes that are read of each copy.
 
     Raises:
         UnknownFormat: another version wrote an entry.
@@ -192,11 +192,11 @@ def load_list(
 def is_intact(disk: Disk, directory: str, ends: tuple[int, int], opener: Opener) -> bool:
     """Return whether both copies are readable, equal, and complete up to `ends`.
 
-    Ten times as fast as `load_list`, since only the head is decoded. Meant for a thread: its computing delays
+    Ten times as fast as `load_list`, since only the head is decoded. Call it in a thread, since its work delays
     the event loop. The result may be False while an entry is being written.
 
     Raises:
-            UnknownFormat, Locked: as load_list does.
+        UnknownFormat, Locked: as in `load_list`.
     """
     try:
         first, second = (

@@ -9,12 +9,12 @@ snapshot:
 little-endian. The checksum is XXH64 of size and delta, seeded with the previous entry's checksum; the first
 entry's seed is the envelope's checksum. Because there are two envelopes, one damaged byte always leaves an
 intact snapshot. The log ends at the first entry with a wrong checksum: applying later entries could move the
-ack floor too far, while ending there only causes redeliveries. A new generation is complete before the files
+ack floor too far, while ignoring them only causes redeliveries. A new generation is complete before the files
 of the old one are removed.
 
-The first snapshot may be durable elsewhere before the directory exists. `append` then creates the directory
-and the first generation, without a sync; until an envelope of that generation is intact, the first snapshot
-is the state.
+The first snapshot may be durable elsewhere (in the list of consumers) before the directory exists. `append` then
+creates the directory and the first generation, without a sync. Until an envelope of that generation is intact, the
+first snapshot is the state.
 
 In an encrypted stream the envelope is encrypted with the data key, and each delta with a key of the generation.
 `load` rewrites plain files encrypted.
@@ -69,7 +69,7 @@ class NextState(NamedTuple):
 
 
 class OpenLogs:
-    """The descriptors of recently written logs (opening a file costs as much as four writes), and their syncs."""
+    """Descriptors of recently written logs, since opening a file costs as much as four writes, and their syncs."""
 
     def __init__(self, disk: Disk, files: OpenFiles | None = None, sync: LogSync | None = None) -> None:
         self.sync = sync or LogSync(disk)
@@ -139,7 +139,7 @@ class ConsumerStateFile:
         """Start a new generation with `data`, and remove the previous one; `data` is durable on return.
 
         Raises:
-                OSError: either the old generation still has everything that was appended, or the new one is complete.
+            OSError: either the old generation still has everything that was appended, or the new one is complete.
         """
         generation = max(self._newest, self._generation) + 1
         envelope = encode(KIND_STATE, generation, {"state": data}, self._key)
@@ -162,7 +162,7 @@ class ConsumerStateFile:
         return NextState(self._directory, self._newest, envelope, replaced)
 
     def took(self, state: NextState) -> None:
-        """Continue with the durable new generation `state`; close the files that it replaced."""
+        """Continue with the new generation `state`, which is durable; close the files that it replaced."""
         for path in state.replaced:
             self._logs.files.close(path)
             self._logs.sync.forget(path)
@@ -173,7 +173,7 @@ class ConsumerStateFile:
         """Write both files of the first generation; the sync of the log also syncs their names.
 
         Raises:
-                OSError: the first snapshot is still the state.
+            OSError: the first snapshot is still the state.
         """
         assert self._first is not None, "a snapshot comes first"
         envelope = encode(KIND_STATE, FIRST, {"state": self._first}, self._key)
@@ -200,8 +200,8 @@ class ConsumerStateFile:
     def load(self, *, seal: bool = True) -> tuple[bytes, list[bytes], list[str]]:
         """Return (snapshot, deltas, problems) of the stored state. If `seal` is False, nothing is written.
 
-        `append` continues after the deltas. If there are problems, the caller should call `snapshot`, which
-        ends them.
+        `append` continues after the deltas. If there are problems, the caller should call `snapshot`, which replaces
+        the damaged files.
 
         Raises:
             CorruptRecord: no snapshot is intact.
@@ -239,7 +239,7 @@ class ConsumerStateFile:
         """Rename every file to a name that no start reads; return the new paths. The next call must be `snapshot`.
 
         Raises:
-                OSError: some files were not renamed.
+            OSError: some files were not renamed.
         """
         for number, kind in self._files():
             self._logs.files.close(self._path(kind, number))
@@ -249,7 +249,7 @@ class ConsumerStateFile:
     # -- parts ---------------------------------------------------------------------------------------------
 
     def _seal(self, state: bytes, deltas: list[bytes]) -> None:
-        """Rewrite plain files encrypted: the log first, with either all deltas or none."""
+        """Rewrite plain files encrypted: first the log, atomically with all its deltas."""
         generation = self._generation + 1
         envelope = encode(KIND_STATE, generation, {"state": state}, self._key)
         self._sealer = self._sealer_of(envelope)
@@ -286,7 +286,7 @@ class ConsumerStateFile:
         self._logs.sync.began(path)
 
     def _sync_names(self) -> None:
-        """Make the names of the files and of their directory durable; the first log may not have been synced yet."""
+        """Make the names of the files and their directory durable; the sync of the first log may not have run yet."""
         self._disk.sync_dir(self._directory)
         self._disk.sync_dir(self._directory.rpartition("/")[0])
 

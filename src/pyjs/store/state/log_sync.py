@@ -2,8 +2,8 @@
 
 Works like the syncs of a stream's store: `begin_sync` returns a job for any thread, `finish_sync` handles its
 result. A job opens the files by path, since a log's own descriptor may be closed at any time; syncing a file
-covers writes through all descriptors. If a file is missing, a later generation that is durable has replaced
-it, or it was removed with its consumer.
+covers writes through all descriptors. If a file is missing, a later, durable generation has replaced it, or it was
+removed with its consumer.
 
 After a failed sync `is_lost` is true, and the consumer must start a new generation.
 """
@@ -57,10 +57,9 @@ class LogSyncJob:
 
 
 class LogSync:
-    """The unsynced logs of all consumers. Calls `ask` once, when the caller should call `begin_sync`.
+    """The unsynced logs of all consumers. Calls `ask` once when `begin_sync` is due.
 
-    If `always` is set, jobs are small, since clients wait for them; otherwise one job syncs all writes of the
-    interval.
+    With `always` jobs are small, since clients wait for them; otherwise one job syncs all writes of the interval.
     """
 
     def __init__(
@@ -78,13 +77,13 @@ class LogSync:
         self._syncing: dict[str, list[Done]] = {}
 
     def began(self, path: str) -> None:
-        """Note a new log, which may have the path of a removed one."""
+        """Note a new log, which may have the path of a removed log."""
         self._lost.discard(path)
         self._new.add(path)
         self.wrote(path)
 
     def adopted(self, path: str, has_entries: bool) -> None:
-        """Note a log found at the start, whose name and entries may not have been synced by a killed process."""
+        """Note a log found at the start; a killed process may not have synced its name and entries."""
         self._new.add(path)
         if has_entries:
             self.wrote(path)
@@ -134,7 +133,7 @@ class LogSync:
             self._ask_once()
 
     def sync_now(self) -> None:
-        """Sync everything in this thread; for a stop and for tests."""
+        """Sync all logs in this thread; for a stop and for tests."""
         while (job := self.begin_sync()) is not None:
             self.finish_sync(job())
 

@@ -79,7 +79,7 @@ def write(client: Client, found: Replay, ledger: Ledger) -> Ledger:
         return replace(ledger, revision=revision)
     last = read(client, found, ledger.created)
     if replace(last, revision=ledger.revision) == ledger:
-        return last  # this write succeeded before, and its answer was lost
+        return last  # the first attempt at this write succeeded, but its answer was lost
     raise WriterReplaced(f"id={found.id}: another run of this replay goes on at the same time; this one ends")
 
 

@@ -1,7 +1,7 @@
 """Subject mappings in the notation of NATS: `orders.> -> replay.orders.>`, `orders.*.new -> new.$1`.
 
 The first mapping whose source matches a subject gives its destination. `$1`, or `{{wildcard(1)}}`, is the
-token that the first `*` of the source matched; a final `>` is the rest, which the source's `>` matched. A
+token that the first `*` of the source matched; a final `>` stands for the tokens that the source's `>` matched. A
 subject without a match is not mapped; the caller must handle that. The JVM applies the mappings: each is a
 regular expression and a replacement in Java's syntax.
 """

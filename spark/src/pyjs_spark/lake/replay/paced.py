@@ -1,7 +1,7 @@
 """Data source `jetstream-replay`: the sink, with the number of the `batch` and a `rate` in rows per second.
 
 A repeated write is recognised by the number of its batch, as in a streaming query. The task that publishes
-does the pausing, because Spark buffers thousands of rows before it, and passes them on at once.
+limits the rate, because Spark buffers thousands of rows before this task, and delivers them all at once.
 """
 
 from __future__ import annotations

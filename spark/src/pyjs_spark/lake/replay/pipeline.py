@@ -4,24 +4,24 @@
     kind = "replay"
     source = "/data/lake"                       # an archive that `archive` wrote
     format = "parquet"                          # or delta, iceberg
-        stream = "ORDERS"                           # the archived stream to replay
+    stream = "ORDERS"                           # the archived stream to replay
     target = "ORDERS_AGAIN"                     # the stream that stores them
-        id = "orders-again"                         # of this replay: the next run continues it, without repetition
-    map = ["orders.> -> again.orders.>"]        # the first match is used; without a map, subjects stay
-        subjects = ["orders.new"]                   # only these subjects, as in the archive
+    id = "orders-again"                         # a later run with this id continues, without repetition
+    map = ["orders.> -> again.orders.>"]        # the first match is used; default: subjects do not change
+    subjects = ["orders.new"]                   # only these subjects, as in the archive
     first_seq = 1000                            # only these sequences, both inclusive
     last_seq = 1999
-        since = "2026-11-20T00:00:00Z"              # only messages stored from then on; `until` is exclusive
+    since = "2026-11-20T00:00:00Z"              # only messages stored from then on; `until` is exclusive
     until = "2026-11-21T00:00:00Z"
-        rate = 10_000                               # maximum messages per second
+    rate = 10_000                               # maximum messages per second
     msg_ids = "keep"                            # or origin: <stream>:<seq> for all
-        rows_per_batch = 1_000_000                  # sequences per batch
+    rows_per_batch = 1_000_000                  # sequences per batch
     master = "local[*]"
 
     [options]                                   # of the sink
     servers = "nats://127.0.0.1:4222"
 
-        [catalog]                                   # of Iceberg, as for the archive
+    [catalog]                                   # of Iceberg, as for the archive
 
 Messages are written in the order of their sequences. Each has the headers of its original, except those that
 would have an effect again (Nats-Rollup, Nats-Expected-..., Nats-TTL), and in addition
@@ -104,7 +104,7 @@ class Replay:
     catalog: Table[str, str] = field(default_factory=dict)
 
     def definition(self) -> dict[str, object]:
-        """Return what identifies this replay; stored progress with another identity cannot be continued."""
+        """Return the identity of this replay; stored progress with another identity cannot be continued."""
         lists = {"map": [str(each) for each in self.maps], "subjects": list(self.subjects)}
         return {**lists, **{name: getattr(self, name) for name in IDENTITY}}
 

@@ -42,7 +42,7 @@ def messages(spark: SparkSession, found: Replay, batches: Sequence[Batch]) -> Da
         rows = rows.where(f.col("ts_ns") < found.until_ns)
     origin = f.concat(f.lit(f"{found.stream}:"), f.col("seq").cast("string"))
     given = f.expr("get(get(map_values(map_filter(headers, (k, v) -> lower(k) = 'nats-msg-id')), 0), 0)")
-    given = f.nullif(given, f.lit(""))  # an empty id is none, as on a server
+    given = f.nullif(given, f.lit(""))  # an empty id counts as no id, as on a server
     return rows.select(
         "seq",
         f.col("subject").alias("original"),
@@ -92,11 +92,11 @@ class Limits:
 
     subjects: Sequence[str]
     size: int  # bytes of headers and payload, except the headers that the sink adds
-    headers_size: int  # the same, for the headers only
+    headers_size: int  # maximum size of the headers in bytes
 
 
 def check(spark: SparkSession, found: Replay, limits: Limits, batches: Sequence[Batch]) -> None:
-    """If a row cannot be written, refuse all rows before the first write. Raises OptionError."""
+    """Raise OptionError if a row cannot be written; called before the first write."""
     from pyspark.sql import functions as f
 
     if not batches:

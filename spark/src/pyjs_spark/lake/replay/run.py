@@ -2,8 +2,8 @@
 
 Each batch is one Spark job that ends with a single task, because the order of messages is guaranteed: the JVM
 reads the Parquet files, filters and maps, and the task passes the rows to the sink in the order of their
-sequences. A batch has the same rows in every attempt, so the sink recognises it by its number and writes
-nothing twice (ledger.py).
+sequences. A batch has the same rows in every attempt, so the sink recognises a repeated batch by its number and
+writes no row twice (ledger.py).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Plan:
 
     ledger: Ledger
     batches: tuple[Batch, ...]
-    end: int  # of the archive: the sequence after its last one
+    end: int  # the sequence after the archive's last sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def plan(found: Replay) -> Plan:
     """Return the batches of the next run; changes nothing.
 
     Raises:
-        OptionError: there is no such archive, or the id belongs to another replay.
+        OptionError: the archive does not exist, or the id belongs to another replay.
         DataLoss: the archive lacks messages, or belongs to another stream than before.
     """
     source = replay_source.look(found)
@@ -145,7 +145,7 @@ def _write(spark: SparkSession, found: Replay, batch: Batch, number: int) -> Rep
     ready = rows.select("subject", "headers", "data", "msg_id")
     ready.write.format("jetstream-replay").mode("append").options(**options).save()
     marker = _progress(found).read().get(0)
-    if marker is None or marker.batch != number:  # the filters left no row
+    if marker is None or marker.batch != number:  # no row passed the filters
         return Replayed(batch.low, batch.high, 0)
     return Replayed(batch.low, batch.high, marker.rows, marker.duplicates)
 

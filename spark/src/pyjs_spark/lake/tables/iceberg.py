@@ -5,9 +5,9 @@ newest snapshot with this property is the progress, so a table that was rolled b
 snapshots have expired, the progress is the table's property of the same name, which each commit also sets.
 The table is partitioned by the day of `ts`.
 
-If others have committed meanwhile, the library repeats a commit on top of theirs. An archive must not do
-that: two concurrent runs would both add their files. So each commit is tried once, and only on the snapshot
-that was read.
+If another process has committed in between, the library repeats a commit on top of the newer snapshot. An
+archive must not do that: two concurrent runs would both add their files. So each commit is tried once, and
+only on the snapshot that was read.
 
 The default catalog is an SQLite file in the root: pyiceberg's catalog of type sql named `pyjs`.
 

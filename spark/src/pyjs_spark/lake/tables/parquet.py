@@ -2,7 +2,7 @@
 
     <root>/stream=<name>/date=<UTC day>/seq=<first>-<last>.parquet    both numbers with 19 digits
     <root>/stream=<name>/_archive.json      identity of the stream, and the options of the archive
-        <root>/stream=<name>/_none/             empty files with such names, for ranges without a message
+    <root>/stream=<name>/_none/             empty files with such names, for ranges without a message
     <root>/stream=<name>/_tmp/              files that are being written
 
 The names alone are the progress: the next run reads the sequences that no file covers, and after a kill it
@@ -76,7 +76,7 @@ class ParquetArchive:
             raise SparkError(f"{path}: this says not whose archive it is; put back what was there") from None
 
     def prepare(self, holding: Holding, options: Options) -> None:
-        """Write the stream's identity, and remove files that a killed run left behind."""
+        """Write the stream's identity, and remove unfinished files of a killed run."""
         self._system.create_dir(self._parts, recursive=True)
         self._system.delete_dir_contents(self._parts)
         if holding.said is None:

@@ -72,7 +72,7 @@ class Table(ABC):
         self.lake = lake
         self.stream = stream
         self.folder = f"{self.root}/{folder_name(stream)}"
-        self.parts = f"{self.root}/{parts_folder(lake.format, stream)}"  # of its files
+        self.parts = f"{self.root}/{parts_folder(lake.format, stream)}"  # the folder of its files
 
     @property
     def root(self) -> str:
@@ -119,7 +119,7 @@ class Table(ABC):
         return record.next
 
     def add(self, after: int, done: Sequence[tuple[ReadRange, Sequence[TableFile]]]) -> list[Written]:
-        """If the table ends at `after`, commit the files of ranges and return them."""
+        """Commit the files of ranges if the table ends at `after`; return the files."""
         files = [file for _, own in done for file in own]
         with told(self):
             self.append(after, done[-1][0].high, files)
@@ -130,7 +130,7 @@ class Table(ABC):
 
     @abstractmethod
     def record(self) -> TableProperties | None:
-        """Return the properties of the table, or None without one. Raises OptionError if it is not an archive."""
+        """Return the table's properties; None if there is no table. Raises OptionError if it is not an archive."""
 
     @abstractmethod
     def create(self, record: TableProperties) -> None:
@@ -140,7 +140,7 @@ class Table(ABC):
         """In one step, add the files if the table ends at `after`, and set its end to `high`.
 
         Raises:
-                SparkError: the table has another end; nothing was added.
+            SparkError: the table has another end; nothing was added.
         """
         for tries in range(1, TRIES_MAX + 1):
             table = self.loaded()
@@ -186,7 +186,7 @@ def check_installed(kind: str) -> None:
 
 @contextmanager
 def told(table: Table) -> Iterator[None]:
-    """Convert exceptions of a library to one-line SparkErrors, since libraries have no common error class."""
+    """Convert exceptions of a library to SparkErrors of one line; the libraries have no common error class."""
     try:
         yield
     except (SparkError, OSError):

@@ -9,7 +9,7 @@ cdef enum Change:
     PROGRESS                    # seq, ts
     NAKED                       # seq
     DELAYED                     # seq, due_at
-    EXHAUSTED                       # seq
+    EXHAUSTED                   # seq
 
 cdef class StateLog:
     cdef unsigned char* data

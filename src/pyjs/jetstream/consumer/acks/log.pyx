@@ -3,7 +3,7 @@
 Grammar (u is an unsigned LEB128 number, times are ns since the epoch):
 
     delta       = { change }
-    change      = %d1 seq:u cseq:u n:u ts:u     n first deliveries; seq and cseq rise by one from each to the next
+    change      = %d1 seq:u cseq:u n:u ts:u     n first deliveries; seq and cseq ascend by one
                 | %d2 seq:u n:u                 n acks or terms of single messages
                 | %d3 seq:u cseq:u              ack of everything up to seq
                 | %d4 seq:u ts:u                redelivery

@@ -6,13 +6,12 @@ One entry per stream_seq, in a slab, found by a hash table. Every entry is in tw
 entries by sequence (first deliveries are in that order, so a new entry is the newest), and one list for its state.
 There is one list of waiting entries per backoff step: its entries have equal waits and time never decreases, so the
 list is ordered by deadline without a heap, an ack costs O(1), and the next deadline is the least of the heads.
-Entries with their own deadline (nak with delay) are in a binary heap instead, since their deadlines have any order.
+Entries with their own deadline (nak with delay) are in a binary heap instead, since they come in no order.
 
 Invariants: seq ascends from `oldest` to `newest`; count == 0 exactly if oldest == 0.
 
 Long because deliveries, their deadlines and the tables that find them change one state.
 Compiled: runs for every delivery and every ack (benchmarks/: pull with explicit acks).
-
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, qsort
@@ -25,9 +24,9 @@ cdef enum:
     FIRST_BUCKETS_LOG = 7
     ENTRY_TEXT_MAX = 128        # characters of an entry in JSON: six numbers and separators
     EXPIRED_MAX = 16384         # due entries handled by one call; more would delay the turn
-    FEW_PART = 4                # removals of fewer than this part of the rest leave the table one by one
-    ROOMY_PART = 16             # the slab is shrunk if less than this part of it is used
-    MANY = 4096                 # entries: a smaller slab is not shrunk, nor the table rebuilt for fewer removals
+    FEW_PART = 4                # the table is rebuilt after removing at least 1/4 as many entries as remain
+    ROOMY_PART = 16             # the slab is shrunk if at most 1/16 of it is used
+    MANY = 4096                 # entries: smaller slabs are not shrunk, and fewer removals rebuild no table
 
 cdef struct SortKey:
     int64_t key
@@ -96,7 +95,7 @@ cdef class PendingAcks:
         self.reorder()
 
     cdef int reorder(self) except -1:
-        """Compute the deadlines of all waiting entries again, and sort them by deadline."""
+        """Recompute the deadlines of all waiting entries, and sort the entries by deadline."""
         cdef SortKey* keys = <SortKey*> malloc((self.count + 1) * sizeof(SortKey))
         cdef uint32_t n = 0, i = self.oldest, k
         cdef Entry* e
@@ -154,7 +153,7 @@ cdef class PendingAcks:
         return 0
 
     cdef void take_table(self, uint32_t* buckets, int size_log) noexcept nogil:
-        """Insert all entries into these empty buckets."""
+        """Replace the table by these empty buckets, and insert all entries."""
         cdef uint32_t i = self.oldest
         cdef uint64_t at
         free(self.buckets)
@@ -303,7 +302,7 @@ cdef class PendingAcks:
         self.release(i)
 
     cdef void release(self, uint32_t i) noexcept nogil:
-        """Free an entry that is not in the table any more."""
+        """Free an entry that is no longer in the table."""
         cdef Entry* e = &self.entries[i]
         self.unlink(i)
         if e.older:
@@ -415,7 +414,7 @@ cdef class PendingAcks:
         self.link(i, IN_REDELIVER)
 
     cdef void delay(self, uint32_t i, int64_t due_at) noexcept nogil:
-        """Redeliver entry `i` at `due_at`, whatever its wait."""
+        """Redeliver entry `i` at `due_at`, instead of after its ack wait."""
         self.unlink(i)
         self.entries[i].due_at = due_at
         self.entries[i].where = IN_DELAYED
@@ -461,8 +460,8 @@ cdef class PendingAcks:
     cdef uint32_t expire(self, int64_t now, uint32_t max_deliver) noexcept nogil:
         """Queue entries that are due at `now` for redelivery, in sequence order; return their number.
 
-        At most EXPIRED_MAX per call; the others stay due for the next call. Entries delivered `max_deliver` times (0:
-        no limit) go to the list of exhausted ones instead.
+        At most EXPIRED_MAX per call; the others remain due for the next call. Entries delivered `max_deliver` times
+        (0: no limit) go to the list of exhausted entries instead.
         """
         cdef uint32_t k, i, n = 0, where = IN_WAIT
         cdef size_t room = 0
@@ -539,7 +538,7 @@ cdef class PendingAcks:
     def dump(self) -> list:
         """Return (seq, cseq, sent_at, count, where, due_at) of every entry, ascending by seq.
 
-        `where` is 1 queued for redelivery, 3 delayed until due_at, 4 waiting for an ack.
+        `where` is 1: queued for redelivery, 3: delayed until `due_at`, 4: waiting for an ack.
         """
         cdef list out = []
         cdef uint32_t i = self.oldest

@@ -4,7 +4,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from pyjs.core.account cimport Account
 
 cdef class AckReplies:
-    cdef char* data             # u32 length and subject of each
+    cdef char* data             # u32 length and subject of each reply
     cdef size_t size, room      # bytes
 
     cdef void add(self, const char* reply, uint32_t n) noexcept nogil

@@ -3,8 +3,8 @@
 Replies are empty messages, sent after the acks are written. The stream takes the sequences in order, some at a time.
 Knows nothing of acks and streams.
 
-Compiled because every ack with a reply, and every ack in an interest or workqueue stream, passes here (benchmarks/:
-pull with double acks, pull with explicit acks).
+Compiled: runs for every ack with a reply, and for every ack in an interest or workqueue stream (benchmarks/: pull
+with double acks, pull with explicit acks).
 """
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free
@@ -73,7 +73,7 @@ cdef class AcknowledgedQueue:
         free(self.seqs)
 
     cdef void add(self, uint64_t seq) noexcept nogil:
-        """Queue a sequence. Without memory it is dropped, and the message stays in the stream."""
+        """Queue a sequence. Without memory it is dropped, and its message remains in the stream."""
         if grow(<void**> &self.seqs, &self.room, self.count + 1, sizeof(uint64_t)) < 0:
             return
         self.seqs[self.count] = seq

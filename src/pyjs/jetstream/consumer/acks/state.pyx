@@ -29,7 +29,7 @@ cdef class AckState:
         self.delivered_seq = self.floor_seq = seq - 1
 
     def reset(self, uint64_t seq) -> None:
-        """Forget every delivery, and start again with `seq`; the caller writes a snapshot."""
+        """Forget every delivery, and restart at `seq`; the caller must write a snapshot."""
         self.pending.clear()
         self.set_exhausted({})
         self.begin(seq)
@@ -38,7 +38,7 @@ cdef class AckState:
     # -- deliveries ------------------------------------------------------------------------------------------------
 
     cpdef void delivered(self, uint64_t seq, int64_t now, bint acked) noexcept nogil:
-        """Add a first delivery; `acked` is true for ack policy none. The caller has made room in `pending`."""
+        """Add a first delivery; `acked` is true for ack policy none. `pending.reserve` must be called before."""
         self.delivered_cseq += 1
         self.delivered_seq = seq
         self.changes.delivered(seq, self.delivered_cseq, now)
@@ -54,7 +54,7 @@ cdef class AckState:
         self.pending.sent_again(i, now)
 
     def give_up(self, uint64_t seq) -> int:
-        """Give up a pending delivery, which stays unacknowledged; return its number of deliveries.
+        """Give up a pending delivery, which remains unacknowledged; return its number of deliveries.
 
         The ack floor does not change.
         """
@@ -90,7 +90,7 @@ cdef class AckState:
         cdef Entry* after
         cdef uint64_t seq = e.seq, cseq = e.cseq
         cdef uint32_t newer = e.newer
-        cdef bint oldest = e.older == 0     # with ack policy all it may not be the oldest, whatever floor_cseq is
+        cdef bint oldest = e.older == 0     # with ack policy all it need not be the oldest
         self.pending.remove(i)
         if self.pending.count == 0:
             self.floor_seq, self.floor_cseq = self.delivered_seq, self.delivered_cseq
@@ -102,7 +102,7 @@ cdef class AckState:
                 self.floor_seq, self.floor_cseq = seq, cseq
 
     cpdef bint ack_to(self, uint64_t seq, uint64_t cseq) noexcept nogil:
-        """Acknowledge everything up to `seq`; return False if it already was. If True, call `take_exhausted` next.
+        """Acknowledge everything up to `seq`; return False if nothing changed. If True, call `take_exhausted` next.
 
         If an older message was redelivered, the `consumer_seq` of a later first delivery can be below the floor.
         nats-server confirms such an ack but ignores it; here it counts.

@@ -1,1 +1,1 @@
-"""Selection of the next message, its receiver and its time."""
+"""Selection of the next message, of its receiver and of the time of its delivery."""

@@ -6,12 +6,12 @@ from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.index.filter cimport StoreFilter
 from pyjs.store.store cimport StreamStore
 
-cdef class Skips:               # sequences to deliver first, packed
+cdef class Skips:                   # sequences to deliver first, packed
     cdef readonly size_t left       # number of sequences not delivered yet
-    cdef uint64_t seq               # the next of them
+    cdef uint64_t seq               # the next sequence
     cdef bytes data
     cdef const uint8_t* raw         # points into data
-    cdef size_t size, at            # of data; position after `seq`
+    cdef size_t size, at            # size of `data`; position in it after `seq`
 
     cdef void advance(self) noexcept nogil
 
@@ -22,7 +22,7 @@ cdef class DeliveryCursor:
     cdef Catalogue catalogue            # of the store
     cdef StoreFilter filter
     cdef readonly uint64_t next_seq     # where the search for the next first delivery begins
-    cdef Skips skips                    # last_per_subject: until it is empty, only these up to `skips_end`
+    cdef Skips skips                    # last_per_subject: up to `skips_end`, only these are delivered
     cdef uint64_t skips_end
     cdef uint64_t end_seq               # the last search ended here without a match; 0: it found one
     cdef uint64_t unread                # live matches from next_seq to counted_to

@@ -1,15 +1,16 @@
 """The position of a consumer in its stream: its next message, and its num_pending.
 
-The count is updated by deliveries, new messages and removals; it is recomputed only after other changes. A consumer
-with `last_per_subject` first delivers the message that was the last of each subject when the consumer was created:
-`Skips`. They are packed, since many consumers may have a million each: the first sequence, then the distance to each
-next one, as LEB128 (store/index/last_seqs.pyx packs them). A snapshot has the same bytes as base64, or an empty list.
+Deliveries, new messages and removals update the count; it is recomputed only after other changes. A consumer with
+`last_per_subject` first delivers the message that was the last of each subject when the consumer was created.
+`Skips` holds these sequences, packed, since many consumers may have a million each: the first sequence, then the
+distance to each next one, as LEB128 (packed by store/index/last_seqs.pyx). A snapshot has the same bytes as base64,
+or an empty list.
 
 Invariant: unread <= msgs of the stream, if the count is up to date and no skips are left.
 
 Knows the store; nothing of deliveries, acks and files.
 
-Compiled because each first delivery looks here (benchmarks/: pull 500, push).
+Compiled: runs for each first delivery (benchmarks/: pull 500, push).
 Source: nats.docs "DeliverPolicy", num_pending.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -80,7 +81,7 @@ cdef class Skips:
         return number_bytes(self.seq) + self.data[self.at :] if self.left else b""
 
     cdef void advance(self) noexcept nogil:
-        """Go to the next sequence; `left` must be above 0."""
+        """Advance to the next sequence; `left` must be above 0."""
         cdef uint64_t gap = 0
         self.left -= 1
         if self.left:
@@ -96,7 +97,7 @@ cdef class DeliveryCursor:
         self.skips = Skips(b"")
 
     def set_filters(self, tuple subjects) -> None:
-        """Set the filter subjects; none means all messages."""
+        """Set the filter subjects; an empty tuple means all messages."""
         self.filter = self.store.make_filter(subjects)
         self.stale = True
         self.end_seq = 0
@@ -106,7 +107,7 @@ cdef class DeliveryCursor:
         self.next_seq, self.skips, self.skips_end = seq, skips, skips_end
 
     def reset(self, uint64_t seq) -> None:
-        """Deliver from `seq` on, whatever came before."""
+        """Set the position to `seq`, and forget the skips."""
         self.begin(seq, Skips(b""), 0)
         self.end_seq = 0
         self.stale = True
@@ -115,8 +116,7 @@ cdef class DeliveryCursor:
         """Set num_pending to `unread`, the number of matches between the first message and sequence `counted_to`.
 
         Has no effect unless the cursor is still at the first message. No message may have been removed since the
-        count,
-        except for removals that `dropped` has yet to report.
+        count, except for removals that `dropped` has not reported yet.
         """
         if self.next_seq <= self.catalogue.first_seq and self.catalogue.drops.size == 0 and self.skips.left == 0:
             self.unread, self.counted_to, self.stale = unread, counted_to, False
@@ -133,7 +133,7 @@ cdef class DeliveryCursor:
         self.next_seq = max(self.next_seq, first_seq)
 
     cdef bint covers(self, uint64_t seq) noexcept nogil:
-        """Return whether the stream has message `seq` and the filters match it."""
+        """Return whether the stream has message `seq` and it matches the filters."""
         return index_live(&self.catalogue.index, seq) != NULL and self.catalogue.next_seq(seq, self.filter) == seq
 
     cpdef uint64_t find(self) noexcept nogil:
@@ -173,7 +173,7 @@ cdef class DeliveryCursor:
             after = self.next_seq
         self.unread += self.catalogue.count_from(after, self.filter)
         self.counted_to = self.catalogue.last_seq
-        # Removals that `dropped` will still report are not in this count, and must not be subtracted again.
+        # This count already excludes removals that `dropped` will report, which must not be subtracted again.
         self.stale = self.catalogue.drops.size != 0
 
     cpdef void woken(self, uint64_t seq) noexcept nogil:

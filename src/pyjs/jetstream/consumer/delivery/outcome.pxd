@@ -7,5 +7,5 @@ cdef enum Outcome:
     AT_END                      # no more messages
     ACK_PENDING_FULL            # max_ack_pending
     NO_DEMAND                   # no request is waiting
-    HELD                        # too early, or too fast: wait until `Pacing.hold_until`
+    HELD                        # too early, or over the rate: wait until `Pacing.hold_until`
     DECLINED                    # no waiting request may be served now

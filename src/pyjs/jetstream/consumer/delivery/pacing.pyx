@@ -1,18 +1,16 @@
-"""The rate of deliveries.
-
-It has the original intervals between messages (replay_policy original), and the token bucket of rate_limit_bps.
+"""The rate of deliveries: original intervals (replay_policy original), and the token bucket of rate_limit_bps.
 
 Both set the time of the next delivery (`hold_until`). Knows nothing of consumers: it sees sizes in bytes and times in
 nanoseconds.
 
-Compiled because each message of a consumer with a rate passes here (benchmarks/: push).
+Compiled: runs for each message of a consumer with a rate (benchmarks/: push).
 Source: nats.docs "ReplayPolicy", "RateLimit".
 """
 from libc.stdint cimport int64_t
 
 cdef enum:
-    EARLY_NS = 1000000          # a replayed message may be this much early
-    HOLD_MIN_NS = 1000000       # shortest wait for the rate, so that several messages wait together
+    EARLY_NS = 1000000          # a replayed message may be early by this much
+    HOLD_MIN_NS = 1000000       # minimum wait for the rate limit, so that several messages are sent together
     LATE_NS = 50000000          # if a delivery is later than this, the next interval starts at its actual time
 
 
@@ -48,7 +46,7 @@ cdef class Pacing:
         self.replay_ts = ts
 
     cpdef bint take_rate(self, int64_t size, int64_t now) noexcept nogil:
-        """Take `size` bytes out of the bucket; return False if that must wait until `hold_until`."""
+        """Take `size` bytes out of the bucket; return False if the message must wait until `hold_until`."""
         cdef double ns_per_byte = 8e9 / <double> self.rate_bps
         cdef int64_t spare = 0
         if size < self.burst_size:

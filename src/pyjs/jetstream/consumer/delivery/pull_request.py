@@ -82,7 +82,7 @@ def read_pull(body: bytes) -> PullRequest:
 
 
 def _fields(body: bytes) -> dict[str, Any]:
-    """Return the fields; a valid request costs one call of the JSON library."""
+    """Return the fields; a valid request costs one call to the JSON library."""
     try:
         fields = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -101,7 +101,7 @@ def _is_plain(name: str, value: object) -> bool:
 
 
 def check_pull(request: PullRequest, config: ConsumerConfig) -> None:
-    """Refuse a request beyond the limits of the consumer, or against its priority policy.
+    """Refuse a request beyond the limits of the consumer, or one that violates its priority policy.
 
     Raises:
         RefusedPull: 409, naming the limit, or 400.

@@ -9,17 +9,17 @@ from pyjs.wire.ops cimport Msg
 cdef struct Waiting:
     char* reply                 # owned by this struct
     uint32_t reply_len
-    int64_t left                # messages; may start at 0, which is served as 1
+    int64_t left                # messages; an initial 0 counts as 1
     int64_t bytes_left          # 0: not limited by size
     int64_t delivered
     int64_t expires_at          # ns; 0: never
     int64_t heartbeat_ns        # 0: none
     int64_t heartbeat_at        # ns
     bint no_wait
-    bint grouped                # it names a priority group
-    int64_t min_pending         # overflow: served if at least this many messages are pending,
-    int64_t min_ack_pending     # or this many deliveries; both 0: always served
-    int64_t priority            # prioritized: the smallest is first
+    bint grouped                # whether it names a priority group
+    int64_t min_pending         # overflow: served if num_pending is at least this,
+    int64_t min_ack_pending     # or num_ack_pending at least this; both 0: always served
+    int64_t priority            # prioritized: the smallest is served first
     uint64_t pin                # pinned_client: number of its pin; 0: none
     Waiting* next
 
@@ -30,7 +30,7 @@ cdef class WaitingQueue:
     cdef readonly int64_t no_wait       # number of requests that end when there are no messages
     cdef readonly int64_t max
     cdef int64_t wake_at                # ns; no expiry or heartbeat is earlier; 0: none
-    cdef public bint by_priority               # the lowest priority number is first, not the oldest request
+    cdef public bint by_priority        # the lowest priority number is first, not the oldest request
     cdef void insert(self, Waiting* w) noexcept nogil
     cdef void rotate(self) noexcept nogil
     cdef void drop_head(self) noexcept nogil
@@ -39,12 +39,12 @@ cdef class WaitingQueue:
     cdef bint served(self, int64_t size, int64_t now) noexcept nogil
 
 cdef enum:
-    NO_PIN = 0xffffffff                 # number of a pin that is not valid any more
+    NO_PIN = 0xffffffff                 # number of a pin that is no longer valid
 
 cdef class Pin:
     cdef uint64_t number                # number of the valid pin; 0: none
     cdef readonly bytes id              # the id that clients see, b"": none
-    cdef char[22] text                  # the same as `id`
+    cdef char[22] text                  # the bytes of `id`
     cdef readonly str group             # of the pinned client
     cdef readonly int64_t pinned_at     # ns, 0: no pin
     cdef int64_t until                  # end of the pin, unless its client sends another request

@@ -1,14 +1,14 @@
 """The waiting pull requests of a consumer, and the choice of the next one.
 
-`WaitingQueue`: served round robin. A request that got a message and wants more goes to the end, or after those of its
-priority. `Pin`, of a priority group: only the pinned client is served while it sends requests in time. A pin has an
-id, which the client repeats in its requests, and a number, by which waiting requests are compared without their
-texts. `PullRequests` skips or ends requests because of expiry, pin or priority policy. A request that ends
-before it has all its messages gets a status.
+`WaitingQueue` is served round robin: a request that got a message and wants more goes to the end, or after the others
+of its priority. `Pin` belongs to a priority group: only the pinned client is served while it sends requests in time.
+A pin has an id, which the client repeats in its requests, and a number, which identifies it in waiting requests.
+`PullRequests` skips or ends requests because of expiry, pin or priority policy. A request that ends before it has all
+its messages gets a status.
 
 Knows nothing of cursors and acks: the consumer passes the numbers for the conditions.
 
-Compiled: every message of a pull consumer passes here (benchmarks/: pull 500).
+Compiled: runs for every message of a pull consumer (benchmarks/: pull 500).
 Source: nats.docs "Pull consumers", ADR-13, ADR-42; order of checks and of service probed on nats-server 2.15.1.
 """
 from libc.stdint cimport int64_t, uint64_t
@@ -44,7 +44,7 @@ cdef class WaitingQueue:
 
     def add(self, bytes reply, int64_t batch, int64_t max_bytes, bint no_wait, int64_t now, int64_t expires_ns,
             int64_t heartbeat_ns, int64_t priority=0) -> bool:
-        """Queue a request; return False if there are `max` already."""
+        """Queue a request; return False if the queue already has `max` requests."""
         cdef Waiting* w
         if self.count >= self.max:
             return False
@@ -120,7 +120,7 @@ cdef class WaitingQueue:
     cdef bint served(self, int64_t size, int64_t now) noexcept nogil:
         """Count a message of `size` bytes for the first request, and move on to the next request.
 
-        Return True if the first request has all of its messages but not all of its bytes: end it with a status.
+        Return True if the first request got all its messages but not all its bytes; the caller must then end it.
         """
         cdef Waiting* w = self.head
         w.delivered += 1
@@ -162,7 +162,7 @@ cdef class WaitingQueue:
 
 
 cdef class Pin:
-    """The pin of one consumer, at first unassigned."""
+    """The pin of one consumer, initially unassigned."""
 
     def __cinit__(self):
         self.id = b""
@@ -209,7 +209,7 @@ cdef class PullRequests:
             self.pin.clear()
 
     def names_wrong_pin(self, request, int64_t now) -> bool:
-        """Return whether a request has the id of another pin; the right id extends the pin."""
+        """Return whether a request has the id of another pin; extend the pin if the id is right."""
         if not self.pin.number or not request.pin_id:
             return False
         if request.pin_id != self.pin.id.decode():
@@ -234,7 +234,7 @@ cdef class PullRequests:
     # -- messages --------------------------------------------------------------------------------------------------
 
     cdef Outcome send(self, Msg* m, int64_t size, uint64_t unread, uint64_t ack_pending, int64_t now) noexcept nogil:
-        """Send a message of `size` bytes to the first eligible request; `unread` is num_pending after it."""
+        """Send a message of `size` bytes to the first eligible request; `unread` is num_pending after that."""
         cdef Waiting* w
         cdef int64_t passed = 0
         while self.queue.head != NULL:
@@ -263,7 +263,7 @@ cdef class PullRequests:
         return NOT_TAKEN
 
     cdef bint may_have(self, Waiting* w, uint64_t unread, uint64_t ack_pending) noexcept nogil:
-        """Return whether the priority policy allows a request the next message."""
+        """Return whether the priority policy allows the request to get the next message."""
         if self.priority == PRIORITY_PINNED:
             return self.pin.number == 0 or w.pin == self.pin.number
         if self.priority == PRIORITY_PRIORITIZED or (w.min_pending <= 0 and w.min_ack_pending <= 0):
@@ -326,7 +326,7 @@ cdef class PullRequests:
     def sweep(self, int64_t now, bint at_end, heartbeat) -> None:
         """Remove requests that expired or lost their interest; send due heartbeats.
 
-        `at_end`: there are no messages, so requests that do not wait end too. `heartbeat` returns the status for
+        With `at_end` there are no messages, so requests that do not wait end too. `heartbeat` returns the status for
         heartbeats.
         """
         cdef Waiting* before = NULL

@@ -6,7 +6,7 @@ from pyjs.core.account cimport Account
 cdef enum FlowState:
     FLOW_OFF                    # not configured
     FLOW_OPEN                   # no request is outstanding
-    FLOW_ASKED                  # a request is unanswered
+    FLOW_ASKED                  # a request is outstanding
 
 cdef class FlowControl:
     cdef FlowState state
@@ -23,8 +23,8 @@ cdef class PushSubject:
     cdef const char* text               # points into the subject
     cdef uint32_t length
     cdef bytes group                    # queue group, b"": none
-    cdef readonly bint bound            # a subscription has exactly the subject and group
+    cdef readonly bint bound            # a subscription has exactly this subject and group
     cdef bint changed                   # subscriptions changed: call `update_bound`
-    cdef int64_t unbound_at             # ns: since when it is not bound
+    cdef int64_t unbound_at             # ns: when it became unbound
     cdef int64_t sent_at                # ns: last message or heartbeat
     cdef int64_t heartbeat_ns           # longest time without a message or heartbeat; 0: unlimited

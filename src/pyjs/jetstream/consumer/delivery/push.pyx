@@ -1,8 +1,8 @@
 """The subscribers of a push consumer, and its flow control.
 
-Flow control: after half of the window the consumer requests a confirmation; with a full window it waits for it. Each
-confirmation doubles the window, up to 32 MiB. States: off, open and asked; `switch` leads from off to open and back,
-`ask` from open to asked, `confirm` from asked to open. Invariant: 0 <= asked <= pending.
+Flow control: after half of the window the consumer requests a confirmation; if the window is full, it waits for the
+confirmation, which doubles the window, up to 32 MiB. States: off, open and asked; `switch` leads from off to open and
+back, `ask` from open to asked, `confirm` from asked to open. Invariant: 0 <= asked <= pending.
 
 Knows nothing of messages. Compiled because it runs for every message of a push consumer (benchmarks/: push).
 Source: nats.docs "Push consumers", "Flow control"; interest, window and requests probed on nats-server 2.15.1.

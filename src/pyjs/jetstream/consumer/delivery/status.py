@@ -1,6 +1,6 @@
 """The status messages of consumers: header blocks without payload.
 
-Knows nothing of the reasons to send them.
+Knows nothing of the reasons for sending them.
 
 Source: ADR-13 and nats.docs "Consumers"; texts and headers probed on nats-server 2.15.1.
 """
@@ -26,7 +26,7 @@ def ended(text: bytes, messages_left: int, bytes_left: int) -> bytes:
 
 
 def read_progress(headers: bytes) -> tuple[int, int]:
-    """Return stream_seq and consumer_seq of an answer to flow control, 0 if missing."""
+    """Return stream_seq and consumer_seq of an answer to flow control; 0 for a missing one."""
     found = []
     for name in (b"Nats-Last-Stream:", b"Nats-Last-Consumer:"):
         text = headers.partition(name)[2].partition(b"\r\n")[0].strip()

@@ -12,10 +12,10 @@ cdef struct AckToken:
     uint64_t seq                # stream_seq
     uint64_t cseq               # consumer_seq
 
-cdef struct TokenText:          # the last token written, and where its digits are
+cdef struct TokenText:          # the last token written, and the positions of its digits
     uint64_t count, seq, cseq, pending
     uint64_t ts_high            # the timestamp without its last eight digits
-    uint32_t seq_end, cseq_end, ts_end      # the last digit of each
+    uint32_t seq_end, cseq_end, ts_end      # position of the last digit of each
     uint32_t size
 
 cdef enum Verb:
@@ -34,9 +34,9 @@ cdef class DeliveryWriter:
     cdef uint32_t prefix_len            # of "$JS.ACK.<stream>.<consumer>."
     cdef uint32_t other_len             # of the ack prefix that deliveries do not have
     cdef public bint headers_only
-    cdef char* bare                     # headers_only: headers with the size of the payload
+    cdef char* bare                     # headers_only: the headers, with the size of the payload added
     cdef size_t bare_room
-    cdef char* pinned                   # a message with the header of the pin
+    cdef char* pinned                   # a message with the header of the pin added
     cdef size_t pinned_room
 
     cdef int write(self, Msg* m, Record* r, uint32_t count, uint64_t cseq, uint64_t unread) noexcept nogil

@@ -3,9 +3,10 @@
     $JS.ACK.<stream>.<consumer>.<count>.<stream_seq>.<consumer_seq>.<timestamp>.<pending>
     $JS.ACK.<domain or _>.<account hash>.<stream>.<consumer>.<the same five>[.<anything>]
 
-A delivery is a stored message whose reply subject is its ack subject: a prefix and the last five tokens. The line
-before the body is written here; the body stays in the store. Only headers_only and a pin rewrite the body, to add one
-header. Timestamp and pending count of an ack are for clients, and are not read. Knows nothing of the receivers.
+A delivery is a stored message whose reply subject is its ack subject: a prefix and the last five tokens. This module
+writes the line before the body; the body itself is sent from the store's memory. Only headers_only and a pin copy the
+body, to add one header. The timestamp and pending count of an ack are for clients, and are not read. Knows nothing of
+the receivers.
 
 Compiled: writes every delivery and reads every ack (benchmarks/: pull 500, push, pull with explicit acks).
 Source: nats.docs "Consumers", ADR-15, ADR-42 and ADR-47; lenience with acks probed on nats-server 2.15.1.
@@ -209,7 +210,7 @@ def parse(bytes tokens) -> tuple:
 def compose_tokens(deliveries) -> list:
     """Return the last five ack-subject tokens of each delivery in `deliveries`.
 
-    All are composed in one buffer, as in `write`, so each updates the one before.
+    All are composed in one buffer, as in `write`, so each overwrites the previous one.
     """
     cdef TokenText t
     cdef char out[104]

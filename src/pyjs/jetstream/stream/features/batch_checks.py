@@ -1,7 +1,7 @@
 """The checks of an atomic batch at its commit: each message is checked as if those before it were stored.
 
-If a message fails, all messages are refused with the error of the first one that fails. The stored messages equal the
-published ones, except for counters, schedules, and TTLs that are too short.
+If a message fails a check, the batch is refused with the error of the first such message. The stored messages equal
+the published ones, except for counters, schedules, and TTLs that are too short.
 
 Source: ADR-50; order and texts probed on nats-server 2.15.1 (tests/conformance/scenarios/atomic).
 """
@@ -78,7 +78,7 @@ class BatchChecks:
         self._last_seq, self._msgs, self._bytes = state.totals()
         self._ids: set[bytes] = set()
         self._counts: dict[bytes, int] = {}  # messages of this batch by subject
-        self._expected: dict[bytes, int] = {}  # subject -> its last sequence that a condition has required
+        self._expected: dict[bytes, int] = {}  # subject -> the last sequence that a condition has required
         self._last: dict[bytes, bytes] = {}  # subject -> headers, in a stream with schedules
         self._sums: dict[
             bytes, tuple[bytes, bytes]
@@ -88,7 +88,7 @@ class BatchChecks:
         """Return the next message as it will be stored.
 
         Raises:
-            ApiError: the message is refused, and with it the batch.
+            ApiError: the message, and so the batch, is refused.
         """
         if value_of(message.headers, _LAST_ID):
             raise errcodes.ATOMIC_PUBLISH_UNSUPPORTED_HEADER_BATCH.error(header=_LAST_ID.decode())
@@ -132,7 +132,7 @@ class BatchChecks:
         return self._last[subject] if subject in self._last else self._state.last_headers(subject)
 
     def _check_alone(self, headers: bytes, payload_size: int) -> None:
-        """Check the headers that depend only on this message, and its id."""
+        """Check the id, and the headers whose validity depends only on this message."""
         errcodes.STREAM_HEADER_EXCEEDS_MAXIMUM.raise_if(len(headers) > HEADERS_SIZE_MAX)
         if error := increment_error(headers, payload_size, self._config.allow_msg_counter):
             raise error

@@ -9,15 +9,15 @@ cdef class BatchCommits:
     cdef Stream stream
     cdef object state                   # a batch_checks.State
     cdef BatchUsage usage
-    cdef AtomicBatch batch              # the one that is committed in steps; None: none
-    cdef bytes reply                    # of its last message
-    cdef object checks                  # batch_checks.BatchChecks of it
+    cdef AtomicBatch batch              # the batch that is committed in steps; None: none
+    cdef bytes reply                    # reply subject of its last message
+    cdef object checks                  # its batch_checks.BatchChecks
     cdef int phase                      # the next step
-    cdef bint stepping                  # a step runs
+    cdef bint stepping                  # a step is running
     cdef size_t at                      # the next message of the phase
     cdef size_t last_wanted             # the last message that is stored
-    cdef int64_t first_ts               # the time of the first message, the others follow a nanosecond apart
-    cdef list held                      # publishes that came meanwhile: (subject, reply, body, header_len)
+    cdef int64_t first_ts               # time of the first message; the others follow one nanosecond apart
+    cdef list held                      # publishes since its start: (subject, reply, body, header_len)
     cdef size_t held_size
 
     cdef void commit(self, Msg* m, AtomicBatch batch) except *

@@ -1,13 +1,14 @@
 """The commit of an atomic batch: its messages are checked, then all are stored or none.
 
-A small batch is committed where its last message arrives. A large one is committed in steps of bounded work over
-several turns: the checks; the bytes, which the store takes in parts; last the index, so that no reader sees a message
-before all of them are there. Meanwhile publishes to the stream are held, in order, and its other commits wait. All
-other code that stores into the stream, erases from it, purges, configures or closes it calls `finish` first or waits.
-Removals of acknowledged or unwanted messages and the steps of a purge continue: until the commit after the batch they
-change only the index, no file. If many publishes are held, each further one does a part of the work itself.
+A small batch is committed as soon as its last message arrives. A large batch is committed in steps of bounded work
+over several turns: first the checks; then the bytes, which the store takes in parts; last the index, so that no
+reader sees a message until all of them are stored. Meanwhile publishes to the stream are held, in order, and its
+other commits wait. All other code that stores into the stream, erases from it, or purges, configures or closes it,
+calls `finish` first or waits. Removals of acknowledged or unwanted messages and the steps of a purge continue: until
+the commit after the batch they change only the index, no file. If many publishes are held, each further publish does
+a part of the work itself.
 
-Compiled because every message of a batch passes here (benchmarks/batches.py: atomic).
+Compiled: runs for every message of a batch (benchmarks/batches.py: atomic).
 Source: ADR-50; order of checks probed on nats-server 2.15.1 (tests/conformance/scenarios/atomic).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -32,9 +33,9 @@ cdef uint32_t HEADER_LEN_MAX = HEADERS_SIZE_MAX
 
 cdef enum:
     CHECKED_STEP = 128          # messages that one step checks
-    HELD_MAX = 2097152          # bytes of held publishes, beyond which they do a part of the work
-    HELD_OVERHEAD = 512         # bytes that a held publish counts in addition to its own
-    STEP_WORK = 8192            # of the input of a turn that a step costs
+    HELD_MAX = 2097152          # bytes of held publishes beyond which each does a part of the work
+    HELD_OVERHEAD = 512         # bytes that a held publish counts in addition to its size
+    STEP_WORK = 8192            # bytes of a turn's input that a step counts as
 
 cdef enum Phase:
     ENTER
@@ -53,10 +54,10 @@ cdef class BatchCommits:
         self.held = []
 
     cdef void commit(self, Msg* m, AtomicBatch batch) except *:
-        """Commit a closed batch, whose last message is `m`: its PubAck is that of the batch.
+        """Commit a closed batch with the last message `m`, which the PubAck of the batch answers.
 
         Raises:
-            ApiError: the first failed check, or the store refuses; nothing is stored.
+            ApiError: a check failed, or the store refused; nothing is stored.
         """
         if batch.used > self.usage.at_once_max and not self.stream.store.changing:
             self.begin(m, batch)
@@ -71,7 +72,7 @@ cdef class BatchCommits:
             self.check(batch, 0, batch.n, self.count_to_check(batch))
         finally:
             self.checks = None                  # it refers to the stream
-        if self.stream.replica is None:         # otherwise the leader has checked the room of its node
+        if self.stream.replica is None:         # otherwise the leader has checked the limits of its node
             self.check_room(batch)
         self.answer(m, batch, self.append_batch(batch))
 
@@ -93,7 +94,7 @@ cdef class BatchCommits:
     def finish(self) -> None:
         """Run all remaining steps of the batch, and store the held publishes, before the stream changes.
 
-        May run during a delivery, so other messages of the turn are not committed. The current trace belongs to
+        It may run during a delivery, so other messages of the turn are not committed. The current trace belongs to
         another message and is off meanwhile.
         """
         trace, self.stream.turn.trace = self.stream.turn.trace, None
@@ -122,7 +123,7 @@ cdef class BatchCommits:
         self.state = self.checks = None
 
     cdef int hold(self, Msg* m) noexcept nogil:
-        """Keep a publish until the batch is stored."""
+        """Hold a publish until the batch is stored."""
         cdef size_t size = m.subject_len + m.reply_len + m.size
         cdef size_t due = size // self.usage.part_size + 1
         with gil:
@@ -172,7 +173,7 @@ cdef class BatchCommits:
         self.phase = CHECK
 
     cdef void do_all(self) except *:
-        """Commit a batch of which nothing is done yet."""
+        """Run all phases of a batch that has not begun."""
         cdef bytes reply = self.reply
         cdef Msg m
         compose(&m, NULL, 0, NULL, 0, 0)
@@ -215,7 +216,7 @@ cdef class BatchCommits:
         cdef size_t size = 0
         cdef int failed = 0
         cdef Msg m
-        self.check_room(batch)              # again: others use the account's room meanwhile
+        self.check_room(batch)              # again: other streams may have used the account's room meanwhile
         while self.at < batch.n and size < self.usage.part_size and failed == 0:
             if not batch.messages[self.at].skipped:
                 batch.view(self.at, &m)
@@ -244,7 +245,7 @@ cdef class BatchCommits:
                 break
         self.stream.stamp = 0
         self.stream.store.end_parts()
-        if seq == 0:                        # out of memory: the records are there, and the index has some of them
+        if seq == 0:                        # out of memory: the store has the records, the index only some of them
             raise MemoryError
         self.note_batch(batch, first)
         compose(&m, NULL, 0, NULL, 0, 0)
@@ -261,7 +262,7 @@ cdef class BatchCommits:
         self.stream.note_change()
 
     cdef void release(self) except *:
-        """Take the held publishes; those after the end of another large batch are held again."""
+        """Process the held publishes; hold those again that follow the end of another large batch."""
         held, self.held, self.held_size = self.held, [], 0
         for subject, reply, body, header_len in held:
             self.replay(subject, reply, body, header_len)
@@ -317,7 +318,7 @@ cdef class BatchCommits:
     cdef size_t count_to_check(self, AtomicBatch batch) noexcept nogil:
         """Return how many messages, from the first one, need the checks in Python.
 
-        After the last one with a special header none does, unless an option of the stream concerns every message.
+        No message after the last one with a special header does, unless an option of the stream needs all checked.
         """
         cdef size_t n = batch.n
         if self.stream.limits.features & (COUNTS | SCHEDULES | DISCARD_NEW | DISCARD_NEW_PER_SUBJECT):
@@ -367,7 +368,7 @@ cdef class BatchCommits:
             or self.stream.interest.wanted(m.subject, m.subject_len)
 
     cdef uint64_t skip(self, Msg* m) noexcept nogil:
-        """Use up the sequence of a message that the stream does not store."""
+        """Skip the sequence of a message that the stream does not store."""
         if self.stream.replica is None:
             return self.stream.store.skip()
         return skip_unwanted(self.stream.store, m, self.stream.wall(), True)

@@ -6,10 +6,10 @@ from pyjs.wire.ops cimport Msg
 
 cdef struct BatchHeaders:       # views into the header block
     Value id
-    int64_t seq                 # of the message in its batch; -1: missing or not a number
+    int64_t seq                 # of the message within its batch; -1: missing or not a number
     Value commit
     bint has_commit             # `commit` may be empty
-    bint has_level              # the message asks for an API level
+    bint has_level              # the message requires an API level
 
 cdef struct StagedMessage:
     size_t at                   # in the arena: subject, headers, payload
@@ -23,10 +23,10 @@ cdef void scan_batch_headers(const char* headers, size_t n, BatchHeaders* out) n
 
 cdef class BatchUsage:
     cdef public int64_t count           # open atomic batches
-    cdef public int64_t bytes           # staged by them
+    cdef public int64_t bytes           # staged in open atomic batches
     cdef public int64_t bytes_max
-    cdef public size_t at_once_max      # bytes of a batch that is committed in one turn
-    cdef public size_t part_size        # bytes of a larger one that one step stores
+    cdef public size_t at_once_max      # bytes up to which a batch is committed in one turn
+    cdef public size_t part_size        # bytes of a larger batch that one step stores
     cdef public int64_t fast_count      # open fast batches, which hold no messages
 
 cdef class AtomicBatch:
@@ -37,7 +37,7 @@ cdef class AtomicBatch:
     cdef size_t n, room
     cdef char* arena
     cdef size_t used, arena_room
-    cdef int64_t bytes                  # that count in the usage
+    cdef int64_t bytes                  # counted in the usage
     cdef int64_t deadline_ns
     cdef object timer                   # None: not open
 
@@ -53,7 +53,7 @@ cdef class AtomicBatches:
     cdef int64_t timeout_ns
     cdef size_t msgs_max
     cdef dict open              # id -> AtomicBatch
-    cdef AtomicBatch last       # the one that was used last, never None: it may be closed
+    cdef AtomicBatch last       # the batch used last; never None, but it may be closed
 
     cdef bint goes_on(self, Msg* m, BatchHeaders* h) noexcept nogil
     cdef bint has_room(self, Msg* m) noexcept nogil

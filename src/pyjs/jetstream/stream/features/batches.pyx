@@ -2,15 +2,15 @@
 
 A batch is open from its message 1 to its commit, an error, or the end of its idle time. Its messages are checked
 (batch_checks.py) and stored only at the commit. They are staged in one buffer for each batch, without Python objects.
-Staged bytes are bounded for the server, so a batch can be refused for its size before its number of messages reaches
-the limit.
+The staged bytes of all batches of the server are bounded, so a batch can be refused for its size before its number of
+messages reaches the limit.
 
-A message that continues the batch used last is staged by compiled code alone (`goes_on`, `stage`); the first one, the
-last one and those of other batches take the long way (`take`).
+A message that continues the batch used last is staged by compiled code alone (`goes_on`, `stage`); the first and the
+last message, and messages of other batches, take the slow path (`take`).
 
-Invariant of an open batch: its messages are 1 to n of its sequence.
+Invariant of an open batch with n messages: their sequences in the batch are 1 to n.
 
-Knows nothing of streams and stores. Compiled because every message of a batch passes here (benchmarks/batches.py).
+Knows nothing of streams and stores. Compiled: runs for every message of a batch (benchmarks/batches.py).
 Source: ADR-50; order of checks and texts probed on nats-server 2.15.1 (tests/conformance/scenarios/atomic).
 """
 from libc.stdint cimport int64_t, uint32_t
@@ -34,7 +34,7 @@ TIMEOUT, LARGE, INCOMPLETE, UNSUPPORTED = "timeout", "large", "incomplete", "uns
 
 cdef enum:
     SEQUENCE_DIGITS_MAX = 20
-cdef int64_t SEQUENCE_MAX = 10**17      # a sequence that reaches it takes no further digit: no batch is so long
+cdef int64_t SEQUENCE_MAX = 10**17      # reading a sequence ends at this value: no batch is so long
 
 
 # -- headers ---------------------------------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ cdef inline Value value_in(const char* line, const char* end, size_t name_size) 
 
 
 cdef void scan_batch_headers(const char* headers, size_t n, BatchHeaders* out) noexcept nogil:
-    """Fill `out` from a whole header block; the first of equal names counts."""
+    """Fill `out` from a whole header block; of several headers with one name, the first counts."""
     cdef const char* end = headers + n
     cdef const char* line = <const char*> memchr(headers, c'\n', n)
     cdef const char* next_line
@@ -158,7 +158,7 @@ cdef class AtomicBatch:
         compose(m, p, s.subject_len, p + s.subject_len, s.header_len, s.size)
 
     cdef int replace(self, size_t i, bytes subject, bytes headers, bytes payload) except -1:
-        """Replace message `i`; the old bytes stay in the arena, unused."""
+        """Replace message `i`; the old bytes remain in the arena, unused."""
         cdef bytes body = headers + payload
         cdef Msg m
         compose(&m, subject, len(subject), body, len(headers), len(body))
@@ -228,7 +228,7 @@ cdef class AtomicBatches:
             raise self.abandoned(batch, INCOMPLETE, errcodes.ATOMIC_PUBLISH_INCOMPLETE_BATCH.error())
         if h.seq - is_end > <int64_t> self.msgs_max or not self.has_room(m):
             raise self.abandoned(batch, LARGE, self.too_large())
-        if is_end:                          # the end of a batch is not stored; the last message gets its header
+        if is_end:                          # not stored: the message before it gets the commit header
             self.end(batch)
         elif self.stage(batch, m, special, now_ns) != 0:
             raise self.abandoned(batch, LARGE, self.too_large())
@@ -263,7 +263,7 @@ cdef class AtomicBatches:
         return batch
 
     def end(self, AtomicBatch batch not None) -> None:
-        """Mark the last staged message as the one that commits."""
+        """Add the commit header to the last staged message."""
         cdef Msg m
         batch.view(batch.n - 1, &m)
         batch.replace(batch.n - 1, m.subject[:m.subject_len], added(m.body[:m.header_len], COMMIT, b"1"),
@@ -274,7 +274,7 @@ cdef class AtomicBatches:
         batch.timer = self.timers.at(batch.deadline_ns, lambda: self.check_idle(batch), self)
 
     def check_idle(self, AtomicBatch batch not None) -> None:
-        """Abandon the batch, unless a message has come since its timer was set."""
+        """Abandon the batch, unless a message has arrived since its timer was set."""
         if batch.deadline_ns > batch.timer.deadline_ns:
             self.arm(batch)
         else:

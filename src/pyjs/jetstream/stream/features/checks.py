@@ -1,7 +1,7 @@
 """Checks of rare headers, at the points where nats-server makes them.
 
-Called by the compiled ingest only for messages that have such a header, so the Python calls do not matter. The order
-of the checks decides which error a publisher gets (tests/conformance/scenarios/publish).
+The compiled ingest calls this module only for messages that have such a header, so the Python calls do not matter.
+The order of the checks decides which error a publisher gets (tests/conformance/scenarios/publish).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Counters: a message adds its Nats-Incr to the last value of its subject, and the sum is stored.
 
-Numbers have any size, as in nats-server: thousands of digits are read and written in parts, because Python limits one
-conversion. A copied message has the whole value of its origin. Nats-Counter-Sources, in the headers of the last
-message of the subject, has the last known value of every origin; only the change since then is added.
+Numbers have any size, as in nats-server: thousands of digits are read and written in parts, because Python limits the
+digits of one conversion. A copied message has the total value of its origin. Nats-Counter-Sources, a header of the
+last message of the subject, has the last known value of every origin; only the change since then is added.
 
 Knows only headers and payloads; the stream finds the last message and stores the new one.
 Source: ADR-49; order, texts and headers probed on nats-server 2.15.1 (tests/conformance/scenarios/counter).
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 INCREMENT, SOURCES, STREAM_SOURCE = b"Nats-Incr", b"Nats-Counter-Sources", b"Nats-Stream-Source"
 DIGITS_AT_ONCE = 4000  # Python converts 4,300 digits at most
-# A counter adds up: conditions on other messages make no sense with an increment.
+# Headers that are refused in a message with an increment.
 _NOT_WITH_INCREMENT = (
     b"Nats-Rollup",
     b"Nats-Expected-Stream",
@@ -97,7 +97,7 @@ def _with_copy(
 
 
 def _value_in(payload: bytes) -> int:
-    """Return the number in a stored payload, or 0 if there is none, as in nats-server."""
+    """Return the number in a stored payload, or 0 if it has none, as in nats-server."""
     try:
         shown = orjson.loads(payload).get("val")
         digits = b"" if shown is None else shown.encode()
@@ -128,7 +128,7 @@ def _json(sources: dict[str, dict[str, str]]) -> bytes:
 
 
 def _leading_number(text: bytes) -> int:
-    """Return the number that a text begins with, or 0 if it begins with none."""
+    """Return the number at the beginning of a text, or 0 if there is none."""
     match = _BIG_INT.match(text)
     return number_of(match[0]) if match else 0
 

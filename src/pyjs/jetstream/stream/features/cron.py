@@ -1,10 +1,10 @@
 """Cron patterns of six fields (second, minute, hour, day, month, weekday), in the dialect of nats-server.
 
-This module exists because no library reads exactly this dialect, and the dialect decides which patterns are refused.
+This module exists because no library reads exactly this dialect, on which it depends which patterns are refused.
 croniter and cronsim also accept `L`, `#` and weekday 7, and have other rules for jumps of the clock.
 
 A field is a list of ranges: `*`, `?`, a number or a name, `a-b`, each with `/step`; `a/step` ends at the maximum. If
-neither day nor weekday has a star, one of them has to match; otherwise both.
+neither day nor weekday has a star, one of them must match; otherwise both must match.
 
 The search moves an instant forward, field by field from month to second, and restarts when a field wraps around. So
 hours that the clock skips do not match, and hours that it repeats match twice, as in nats-server.
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
 PATTERN_SIZE_MAX = 1000  # characters; nats-server has no limit, and each range costs a microsecond
-YEARS_MAX = 5  # a pattern without a match for so long is invalid
+YEARS_MAX = 5  # a pattern without a match in this time is invalid
 CACHED = 4096
-_EPOCH = datetime(1970, 1, 1)  # wall times of a zone are computed without one
+_EPOCH = datetime(1970, 1, 1)  # wall times are naive datetimes
 _NUMBER = re.compile(r"\+?[0-9]{1,18}", re.ASCII)
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -47,7 +47,7 @@ _FIELDS: tuple[tuple[int, int, dict[str, int]], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    bits: int  # bit n: the value n matches
+    bits: int  # bit n is set if the value n matches
     star: bool  # the field has a star without a step
 
 
@@ -113,9 +113,9 @@ class Cron:
     weekday: _Field
 
     def next_after(self, at_s: int, zone: tzinfo | None) -> int | None:
-        """Return the first matching second after `at_s`, in seconds since 1970, or None if there is none for years.
+        """Return the first matching second after `at_s`, in seconds since 1970, or None if YEARS_MAX have none.
 
-        `zone` None is UTC.
+        A `zone` of None means UTC.
         """
         if not (self.second.bits and self.minute.bits and self.hour.bits and self._has_date()):
             return None
@@ -197,16 +197,16 @@ class _Walk:
 
     def __init__(self, at_s: int, zone: tzinfo | None) -> None:
         self.zone = zone
-        self.truncated = False  # the smaller fields are reset to their minimum
+        self.truncated = False  # the smaller fields have been reset to their minimum
         self.move(at_s)
 
     def move(self, at_s: int) -> None:
-        """Go to an instant."""
+        """Move to an instant."""
         self.at_s = at_s
         self.wall = _EPOCH + timedelta(seconds=at_s + offset_s(at_s, self.zone))
 
     def go_to(self, wall: datetime) -> None:
-        """Go to a wall time; if the clock skips or repeats it, to the instant that Go's time.Date chooses."""
+        """Move to a wall time; if the clock skips or repeats it, to the instant that Go's time.Date returns."""
         as_utc = (wall - _EPOCH) // timedelta(seconds=1)
         guess = offset_s(as_utc, self.zone)
         self.move(as_utc - offset_s(as_utc - guess, self.zone))

@@ -1,9 +1,9 @@
 """Fast batches: messages stored at once, acknowledged in groups whose size the server chooses.
 
 The reply subject of a message has all parameters: `<prefix>.<id>.<flow>.<ok or fail>.<sequence>.<operation>.$FI`. A
-batch with gap mode `fail` ends before a missing message; a batch with `ok` continues. The acknowledgement of every
-n-th message also states the next n: it doubles up to the client's maximum, and to 500 divided by the number of open
-batches.
+batch with gap mode `fail` ends before a missing message; a batch with `ok` continues. Every n-th message is
+acknowledged, and the acknowledgement states the next n. It doubles each time, up to the client's maximum and to 500
+divided by the number of open batches.
 
 Invariant of an open batch: acked_seq <= done_seq <= last_seq.
 
@@ -21,7 +21,7 @@ cdef enum:
     FLOW_MAX = 500              # messages per acknowledgement, divided among the open batches of a stream
     FLOW_DEFAULT = 10
 
-cdef int64_t VALUE_MAX = 10**17     # no digit is added to a value this large
+cdef int64_t VALUE_MAX = 10**17     # reading a number ends at this value
 
 
 cdef inline const char* token_before(const char* start, const char* end) noexcept nogil:
@@ -162,14 +162,14 @@ cdef class FastBatches:
         batch.timer = self.timers.at(batch.deadline_ns, lambda: self.check_idle(batch), self)
 
     def check_idle(self, FastBatch batch not None) -> None:
-        """Close the batch, unless a message has come since its timer was set; its client gets no message."""
+        """Close the batch, unless a message has arrived since its timer was set; its client is not notified."""
         if batch.deadline_ns > batch.timer.deadline_ns:
             self.arm(batch)
         else:
             self.close(batch)
 
     def close(self, FastBatch batch not None) -> None:
-        """Close an open batch; later messages of it are refused."""
+        """Close an open batch, so that later messages of it are refused."""
         del self.open[batch.id]
         self.n_open -= 1
         self.usage.fast_count -= 1

@@ -1,10 +1,10 @@
 """Publishes of fast batches into one stream: order, gaps, checks, acknowledgements.
 
 A message that continues the batch used last, and needs only checks of its size and id, is stored by compiled code
-alone (`append`). Other messages take the slow path (`take`), with the checks of a batch of one message. Replies of a
-batch, including errors of its messages, are sent even if the stream has `no_ack`, as by nats-server.
+alone (`append`). Other messages take the slow path (`take`), with the checks of an atomic batch of one message. Like
+nats-server, it sends the replies of a batch, including errors of its messages, even if the stream has `no_ack`.
 
-Compiled because every message of a fast batch passes here (benchmarks/batches.py).
+Compiled: runs for every message of a fast batch (benchmarks/batches.py).
 Source: ADR-50 "Fast-ingest Batch Publishing"; order of checks probed on nats-server 2.15.1
 (tests/conformance/scenarios/fast).
 """
@@ -33,7 +33,7 @@ cdef extern from "string.h" nogil:
     void* memmem(const void* text, size_t n, const void* part, size_t part_n)
 
 cdef enum:
-    CHECKED = COUNTS | DISCARD_NEW | DISCARD_NEW_PER_SUBJECT      # options for which every message is checked
+    CHECKED = COUNTS | DISCARD_NEW | DISCARD_NEW_PER_SUBJECT      # options that require checks of every message
 
 
 cdef class FastPublishes(Sink):
@@ -164,7 +164,7 @@ cdef class FastPublishes(Sink):
         return True
 
     cdef void ping(self, Msg* m, FastReply* r, FastBatch batch) except *:
-        """Report a gap before the sequence of the ping, and send the last acknowledgement again."""
+        """Report a gap before the sequence of the ping, and repeat the last acknowledgement."""
         if r.seq > batch.last_seq:
             self.say(m, b'{"type":"gap","last_seq":%d,"seq":%d}' % (batch.last_seq + 1, r.seq + 1))
             if not batch.gap_ok:

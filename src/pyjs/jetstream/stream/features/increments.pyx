@@ -1,9 +1,9 @@
 """Counters with small numbers: the sum of an increment and a stored value, without Python objects.
 
-Handles numbers of up to 18 digits, whose sum fits 64 bits, and messages without other headers that matter. Everything
-else is the work of counting.py, with the same results.
+Handles numbers of up to 18 digits, whose sum fits 64 bits, and messages without other headers that matter.
+All other cases are left to counting.py, with the same results.
 
-Knows nothing of streams. Compiled because every message of a counter passes here (benchmarks/batches.py: counter).
+Knows nothing of streams. Compiled: runs for every message of a counter (benchmarks/batches.py: counter).
 Source: ADR-49.
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t

@@ -25,19 +25,19 @@ cdef enum:
     DAYS_TO_2000 = 10957        # since 1970
     DAY_S = 86400
 cdef int64_t NS_PER_S = 1000000000
-cdef int[12] DAYS_BEFORE = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334]  # the month, in a common year
+cdef int[12] DAYS_BEFORE = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334]  # in a common year
 cdef int[12] MONTH_DAYS = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
 
 
 cdef int two_digits(const char* p) noexcept nogil:
-    """Return a number of two digits, or a negative number."""
+    """Return a number of two digits, or a negative number if it is invalid."""
     if not (c'0' <= p[0] <= c'9' and c'0' <= p[1] <= c'9'):
         return -1
     return 10 * (p[0] - c'0') + (p[1] - c'0')
 
 
 cdef int64_t seconds_of(const char* p) noexcept nogil:
-    """Return the seconds since 1970 of "20YY-MM-DDThh:mm:ss", or -1."""
+    """Return the seconds since 1970 of "20YY-MM-DDThh:mm:ss", or -1 if it is invalid."""
     cdef int year, month, day, hour, minute, second, days
     if p[0] != c'2' or p[1] != c'0' or p[4] != c'-' or p[7] != c'-':
         return -1
@@ -56,7 +56,7 @@ cdef int64_t seconds_of(const char* p) noexcept nogil:
 
 
 cdef int64_t time_of(const char* p, size_t n) noexcept nogil:
-    """Return a time in ns since 1970, or -1."""
+    """Return a time in ns since 1970, or -1 if it is invalid."""
     cdef int64_t second, ns = 0
     cdef size_t i
     if n < DATE_SIZE + 1 or p[n - 1] != c'Z':
@@ -79,12 +79,12 @@ cdef int64_t time_of(const char* p, size_t n) noexcept nogil:
 
 
 cdef bint is_named(const char* line, size_t n, const char* name, size_t m) noexcept nogil:
-    """Return whether a header line has this name, which is given with its colon."""
+    """Return whether a header line has this name; `name` includes the colon."""
     return n >= m and memcmp(line, name, m) == 0
 
 
 cdef Value value_after(const char* line, size_t n, size_t at) noexcept nogil:
-    """Return the value of a line whose colon is before `at`, without leading blanks."""
+    """Return the value of a line whose colon is just before `at`, without leading blanks."""
     cdef Value value
     while at < n and line[at] == c' ':
         at += 1
@@ -145,7 +145,7 @@ cdef bint is_valid_plain(StreamLimits limits, Msg* m) noexcept nogil:
 
 
 cdef bint is_own(tuple subjects, Value target) noexcept:
-    """Return whether one of the stream's subjects has the target."""
+    """Return whether one of the stream's subjects matches the target."""
     cdef bytes each
     for each in subjects:
         if overlaps(target.p, target.n, each, len(each)):

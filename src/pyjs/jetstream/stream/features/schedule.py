@@ -5,7 +5,7 @@ later message of that subject replaces or ends it. Each firing publishes the mes
 Nats-Schedule-Source, under Nats-Schedule-Target. Its header Nats-Scheduler holds the schedule's subject, and
 Nats-Schedule-Next the time of the next firing, or `purge` if this was the last one.
 
-Pure functions of headers and times; scheduling.pyx has the schedules of a stream.
+Pure functions of headers and times; scheduling.pyx stores the schedules of a stream.
 Source: ADR-51; order, texts and headers probed on nats-server 2.15.1 (tests/conformance/scenarios/schedule).
 """
 
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 SCHEDULE, NEXT, SCHEDULER = b"Nats-Schedule", b"Nats-Schedule-Next", b"Nats-Scheduler"
 TARGET, SOURCE = b"Nats-Schedule-Target", b"Nats-Schedule-Source"
 TTL, ROLLUP, ZONE = b"Nats-Schedule-TTL", b"Nats-Schedule-Rollup", b"Nats-Schedule-Time-Zone"
-PURGE = b"purge"  # of Nats-Schedule-Next: the schedule is over
+PURGE = b"purge"  # value of Nats-Schedule-Next: the schedule has ended
 NS_PER_S = 1_000_000_000
 ZONE_SIZE_MAX = 255
 ZONES_CACHED = 64
-TEXTS_CACHED = 64  # the check of a message and its storage read the same text
+TEXTS_CACHED = 64  # texts; the check of a message and its storage parse the same one
 NAMED = {
     "@yearly": "0 0 0 1 1 *",
     "@annually": "0 0 0 1 1 *",
@@ -63,7 +63,7 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\dT)(\d{1,2})(:\d\d:\d\d(?:[.,]\d+)?)(?:Z|([+
 _PLAIN_TIME = re.compile(
     r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,9}Z|20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII
 )
-_EPOCH = datetime(1970, 1, 1)  # of times without a zone
+_EPOCH = datetime(1970, 1, 1)  # times are naive datetimes
 # Headers not copied to a produced message: those of the schedule, and those that could prevent its storage.
 _PREFIXES = (b"Nats-Schedule", b"Nats-Expected-")
 _NAMES = (b"Nats-Msg-Id", b"Nats-TTL", b"Nats-Rollup")
@@ -96,7 +96,7 @@ def zone_of(name: bytes) -> tzinfo:
     Raises:
         ApiError: 10223, there is no such zone.
     """
-    from zoneinfo import ZoneInfo  # imported lazily, in 3 ms: most servers have no schedule
+    from zoneinfo import ZoneInfo  # imported lazily, since it takes 3 ms and most servers have no schedule
 
     shown = name.decode("ascii", "replace")
     if shown in ("UTC", "Local"):
@@ -115,7 +115,7 @@ def next_due(headers: bytes, after_ns: int, now_ns: int) -> Due | None:
     Firings that `now_ns` has passed are skipped, except that of `@at`.
 
     Raises:
-        ApiError: 10223 or 10189, zone or pattern is invalid.
+        ApiError: 10223, the zone is invalid; 10189, the pattern is.
     """
     fields = fields_of(headers)
     zone_name = fields.get(ZONE)
@@ -132,7 +132,7 @@ def next_due(headers: bytes, after_ns: int, now_ns: int) -> Due | None:
 
 
 def _due(pattern: str, zone: tzinfo | None, after_ns: int, now_ns: int) -> Due | None:
-    # Imported lazily, in 6 ms: most servers have no schedule.
+    # Imported lazily, since it takes 6 ms and most servers have no schedule.
     from pyjs.jetstream.stream.features.cron import parse_cron
 
     if pattern.startswith(("@at ", "@every ")):
@@ -154,12 +154,12 @@ def _due(pattern: str, zone: tzinfo | None, after_ns: int, now_ns: int) -> Due |
 
 @lru_cache(TEXTS_CACHED)
 def _time_ns(text: str) -> int:
-    """Return the time of `@at` in ns, which may have a one-digit hour and an offset of up to 24 hours and 60 minutes.
+    """Return the time of `@at` in ns; it may have a one-digit hour, and an offset of up to 24 hours and 60 minutes.
 
     Raises:
         ValueError: the text is not such a time.
     """
-    if _PLAIN_TIME.fullmatch(text):  # the usual form, without the general reader
+    if _PLAIN_TIME.fullmatch(text):  # the usual form needs no general parser
         second = (datetime.fromisoformat(text[:19]) - _EPOCH) // timedelta(seconds=1)
         return second * NS_PER_S + int(text[20:-1].ljust(9, "0"))
     found = _TIME.fullmatch(text)
@@ -266,7 +266,7 @@ def ended_by(headers: bytes) -> bytes:
 
 
 def continued_by(headers: bytes) -> tuple[bytes, int] | None:
-    """Return the subject of the schedule that produced a message, and its next time; None if there is no next one."""
+    """Return the subject of the schedule that produced a message, and its next time; None if it has no next time."""
     fields = fields_of(headers)
     following, scheduler = fields.get(NEXT), fields.get(SCHEDULER)
     if not scheduler or not following or following == PURGE:
@@ -281,7 +281,7 @@ def continued_by(headers: bytes) -> tuple[bytes, int] | None:
 
 
 def following(headers: bytes, at_ns: int, now_ns: int) -> Due | None:
-    """Return the firing of a stored schedule after the one at `at_ns`; the last one has `repeats` unset.
+    """Return the firing of a stored schedule after the one at `at_ns`; `repeats` is unset for the last firing.
 
     Returns None if the message is not a valid schedule or has no target.
     """

@@ -1,10 +1,10 @@
-"""The message schedules of one stream: which fires next, and the message that a firing stores.
+"""The message schedules of one stream: when each fires next, and the messages that they produce.
 
-A heap has the sequence and the next time of each schedule, sixteen bytes an entry. Everything else is read from the
+A heap has the sequence and the next time of each schedule, sixteen bytes per entry. All other data is read from the
 stored message when it fires, so removed, replaced and ended schedules need no work: their entries are skipped.
 A firing reads and stores messages, so only a bounded number fire in each turn.
 
-Compiled, since it stores with the functions of the ingest (benchmarks/expiry.py); the decisions are in schedule.py.
+Compiled because it uses compiled functions of the ingest (benchmarks/expiry.py); schedule.py makes the decisions.
 Source: ADR-51, probed on nats-server 2.15.1 (tests/conformance/scenarios/schedule).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -29,7 +29,7 @@ from pyjs.jetstream.stream.message_ttl import with_least_ttl
 
 cdef enum:
     STEP = 100                  # schedules that fire in one turn: some milliseconds
-cdef int64_t RETRY_NS = 1000000000      # wait before a firing that the store refused is tried again
+cdef int64_t RETRY_NS = 1000000000      # wait before a firing that the store refused is repeated
 
 
 cdef class Scheduling:
@@ -50,7 +50,7 @@ cdef class Scheduling:
         self.timer.cancel()
         self.stream = None
 
-    # -- which fires next -------------------------------------------------------------------------------------------
+    # -- the next firing --------------------------------------------------------------------------------------------
 
     def add(self, bytes headers, uint64_t seq, int64_t stored_at_ns, int64_t now_ns) -> None:
         """Add a stored message, if it is a schedule."""
@@ -65,7 +65,7 @@ cdef class Scheduling:
         if self.learning:
             self.learned[seq] = at_ns
             return
-        self.due.note(seq, 0, max(at_ns, 1))                # 0 is no time
+        self.due.note(seq, 0, max(at_ns, 1))                # 0 would mean no time
         if self.due.is_stale(self.stream.store.catalogue):
             self.due.begin_sweep(self.stream.store.catalogue)
             self.stream.turn.go_on(sweep_steps(self.due, self.stream))
@@ -78,14 +78,14 @@ cdef class Scheduling:
         self.due.note_again(seq, max(at_ns, 1))
 
     def learn(self, bytes headers, uint64_t seq, int64_t stored_at_ns, int64_t now_ns) -> None:
-        """Note a message of a recovered stream: a schedule, its end, or one with the time of its next firing."""
+        """Note a message of a recovered stream: a schedule, or one that ends a schedule or states its next time."""
         cdef PlainSchedule plain
         if read_plain(headers, len(headers), &plain):
             self.learned[seq] = plain.at_ns
             return
         cdef bytes subject = ended_by(headers)
         cdef uint64_t last = self.stream.store.catalogue.last_seq_of(subject, len(subject)) if subject else 0
-        if 0 < last < seq:                  # the server was killed between the end of a schedule and its removal
+        if 0 < last < seq:                  # a kill came between the end of the schedule and its removal
             self.learned.pop(last, None)
             self.stream.evictions.note_rollup(subject, b"sub", seq)
             self.stream.note_change()
@@ -104,7 +104,7 @@ cdef class Scheduling:
             self.learned[seq] = due.at_ns
 
     def begin_learning(self) -> None:
-        """Forget the times of all schedules; the leader of a replicated stream reads them from the messages."""
+        """Forget the times of all schedules; the new leader of a replicated stream then reads them from messages."""
         self.due.clear()
         self.learned, self.learning = {}, True
 
@@ -123,14 +123,14 @@ cdef class Scheduling:
             self.timer.arm(self, at_ns - self.stream.turn.skew, self.stream.turn.now)
 
     def arm_again(self) -> None:
-        """Set the timer by the new wall time."""
+        """Set the timer according to the new wall time."""
         self.timer.cancel()
         self.arm()
 
     # -- firing -----------------------------------------------------------------------------------------------------
 
     def expire(self) -> None:
-        """Fire schedules that are due: some now, the others in the next turns. Called by the timer."""
+        """Fire due schedules: some now, the others in the next turns. Called by the timer."""
         if self.fire_some():
             self.busy = True
             self.stream.turn.go_on(self.rest())
@@ -159,7 +159,7 @@ cdef class Scheduling:
         if self.stream.replica is not None:
             return self.propose_some()
         self.stream.mark_dirty()
-        self.stream.makes_room()            # schedules that ended in this turn must not fire
+        self.stream.makes_room()            # remove the schedules that ended in this turn: they must not fire
         while left:
             at_ns = self.due.next_due()
             seq = self.due.take_due(now_ns)
@@ -186,12 +186,12 @@ cdef class Scheduling:
         return len(found) == STEP
 
     def fire_one(self, uint64_t seq, int64_t at_ns) -> None:
-        """Fire a schedule of a replicated stream, as its leader has proposed."""
+        """Fire a schedule of a replicated stream, as proposed by its leader."""
         self.fire(seq, at_ns, self.stream.wall())
         self.arm()
 
     cdef void fire(self, uint64_t seq, int64_t at_ns, int64_t now_ns) except *:
-        """Fire one schedule, unless it was removed or replaced since."""
+        """Fire one schedule, unless it was removed or replaced since it was added."""
         cdef StreamStore store = self.stream.store
         try:
             schedule = store.get(seq)
@@ -214,7 +214,7 @@ cdef class Scheduling:
             self.note_again(seq, due.at_ns)
 
     cdef bint is_over(self, uint64_t seq, bytes subject) except -1:
-        """Return whether a later message ended a schedule of its subject; a message produced by another does not."""
+        """Return whether a later message of its subject ended a schedule; messages of other schedules do not."""
         cdef StreamStore store = self.stream.store
         cdef uint64_t last = store.catalogue.last_seq_of(subject, len(subject))
         cdef uint64_t after = seq if last == seq else store.catalogue.next_seq(seq + 1, store.make_filter((subject,)))
@@ -227,7 +227,7 @@ cdef class Scheduling:
         return False
 
     cdef object content_of(self, schedule):
-        """Return the message to publish: the last one of the source, or the schedule itself if there is none."""
+        """Return the message to publish: the last message of the source, or the schedule itself if there is none."""
         cdef StreamStore store = self.stream.store
         source = value_of(schedule.headers, SOURCE)
         seq = store.last_match(source) if source else 0
@@ -235,7 +235,7 @@ cdef class Scheduling:
         return schedule if last is None else last
 
     cdef bytes transformed(self, bytes subject, uint64_t seq, int64_t at_ns):
-        """Return the transformed target of a firing; all replicas of a stream must choose the same."""
+        """Return the transformed target of a firing, the same on all replicas of the stream."""
         transform = self.stream.transform
         if transform is None:
             return subject
@@ -245,7 +245,7 @@ cdef class Scheduling:
         return transform.apply_by(firing, subject) or subject
 
     cdef bint publish(self, bytes subject, bytes headers, bytes payload) except -1:
-        """Store a produced message; return False if the store has no room now. A message too large is dropped."""
+        """Store a produced message; return False if the store has no room now. Drop a message that is too large."""
         cdef Stream stream = self.stream
         cdef bytes body
         cdef PubHeaders h

@@ -1,12 +1,11 @@
 """Publishes that need more than a check and an append: those of batches, counters and schedules.
 
-A stream's ingest passes a message here if its reply subject, a header or an option of the stream requires it; all
-other messages bypass this part. Messages of batches are handled before the ingest checks anything, counters after it
-has checked the expectations in the headers. A schedule gets its roll-up header here and returns to the ingest;
-scheduling.pyx publishes it when it is due.
+A stream's ingest passes a message to this part if its reply subject, a header or an option of the stream requires it.
+Messages of batches are handled before any check of the ingest, counters after it has checked the expectations in the
+headers. A schedule gets a roll-up header, and returns to the ingest; scheduling.pyx publishes it when it is due.
 
-Compiled because it stores and answers with the functions of the ingest (benchmarks/: JetStream async publish); the
-decisions are in plain Python beside it.
+Compiled because it uses compiled functions of the ingest (benchmarks/: JetStream async publish); plain Python modules
+of this package make the decisions.
 Source: order of checks probed on nats-server 2.15.1 (tests/conformance/scenarios/counter, publish).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -40,21 +39,21 @@ from pyjs.jetstream.stream.features.counting import counted
 from pyjs.jetstream.stream.features.schedule import ended_by, with_rollup
 
 cdef enum:
-    ACK_SIZE_MAX = 1280         # the head of a PubAck, a sequence and a small value
+    ACK_SIZE_MAX = 1280         # of the head of a PubAck, a sequence and a small value
     REPLICATED_PAYLOAD_MAX = 67108864   # bytes: the highest max_payload
     LINE_END = 2                # bytes of "\r\n"
 cdef bytes ROLLUP_LINE = b"Nats-Rollup: sub\r\n\r\n"
 
 
 cdef inline bint is_special(PubHeaders* h) noexcept nogil:
-    """Return whether a header of a message of a batch needs a check or has an effect."""
+    """Return whether a message of a batch has a header that needs a check or has an effect."""
     return (h.later or h.msg_id.n or h.ttl.n or h.rollup.n or h.expected_stream.n or h.expected_last_seq.n
             or h.expected_last_subject_seq.n or h.expected_last_subject.n or h.expected_last_msg_id.n
             or h.schedule.n or h.schedule_next.n)
 
 
 cdef class SpecialPublishes(Sink):
-    """The publishes of one stream that its ingest does not handle itself."""
+    """Handles the publishes of one stream that its ingest does not handle itself."""
 
     def __init__(self, Stream stream not None, server, timer) -> None:
         self.stream = stream
@@ -69,7 +68,7 @@ cdef class SpecialPublishes(Sink):
         free(self.scratch)
 
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
-        """Take, stage, hold or refuse one message; `t` is not used."""
+        """Store, stage, hold or refuse one message; `t` is not used."""
         cdef PubHeaders h
         if self.stream.limits.features & HOLDS:
             return self.commits.hold(m)
@@ -137,7 +136,7 @@ cdef class SpecialPublishes(Sink):
             self.commits.commit(m, batch)
 
     cdef AtomicBatch collect(self, Msg* m):
-        """Stage a message at the leader of a replicated stream; return its batch if this was the last message of it.
+        """Stage a message at the leader of a replicated stream; if it is the last of its batch, return the batch.
 
         Raises:
             ApiError: the message is refused.
@@ -156,7 +155,7 @@ cdef class SpecialPublishes(Sink):
         return batch
 
     cdef int restage(self, AtomicBatch batch, Msg* m) except -1:
-        """Add a message of an entry to a batch."""
+        """Add a message from a replicated entry to a batch."""
         cdef PubHeaders h
         scan_pub_headers(m.body, m.header_len, &h)
         if batch.stage(m, is_special(&h)) != 0:
@@ -164,7 +163,7 @@ cdef class SpecialPublishes(Sink):
         return 0
 
     cdef void commit_staged(self, Msg* m, AtomicBatch batch) noexcept:
-        """Commit the batch of an entry; `m` has the reply subject for its PubAck."""
+        """Commit the batch from a replicated entry; `m` has the reply subject for its PubAck."""
         try:
             self.commits.commit_whole(m, batch)
         except ApiError as error:
@@ -193,11 +192,11 @@ cdef class SpecialPublishes(Sink):
         self.fast.batches.close_lost(kept_seq)
 
     def drop(self, error) -> None:
-        """Refuse the current batch and the held publishes with `error`, the one that ended the stream's writes."""
+        """Refuse the current batch and the held publishes with `error`, the error that ended the stream's writes."""
         self.commits.drop(error)
 
     def close(self) -> None:
-        """Forget open batches and schedules; they refer to the stream, so a cycle would remain."""
+        """Forget open batches and schedules; their references to the stream would form a cycle."""
         self.commits.close()
         self.batches.drop_all()
         self.fast.batches.close_all()
@@ -228,11 +227,11 @@ cdef class SpecialPublishes(Sink):
         self.stream.ingest_with_other_headers(m, headers)
 
     def note_schedule(self, bytes headers, uint64_t seq) -> None:
-        """Apply the headers of message `seq`, just stored, which is a schedule or ends one."""
+        """Apply the headers of message `seq`, just stored: it is a schedule, or ends one."""
         cdef PlainSchedule plain
         if self.stream.limits.features & SCHEDULES and read_plain(headers, len(headers), &plain):
             self.scheduling.note(seq, plain.at_ns)
-            if self.scheduling.due.next_due() >= plain.at_ns:   # otherwise the timer is set to an earlier one
+            if self.scheduling.due.next_due() >= plain.at_ns:   # otherwise an earlier time is set
                 self.scheduling.arm()
             return
         subject = ended_by(headers)
@@ -243,7 +242,7 @@ cdef class SpecialPublishes(Sink):
             self.scheduling.arm()
 
     def clock_stepped(self) -> None:
-        """Set the timers by the new wall time after the clock was set."""
+        """Reset the timers after the wall clock was set."""
         self.scheduling.arm_again()
 
     def wall_ns(self) -> int:
@@ -299,16 +298,16 @@ cdef class SpecialPublishes(Sink):
 
     # -- counters ----------------------------------------------------------------------------------------------
     def payload_max(self) -> int:
-        """Return the largest payload of a sum in bytes; replicas on servers with other limits store the same."""
+        """Return the maximum payload of a sum in bytes, which must be equal on all replicas."""
         return self.server.max_payload if self.stream.replica is None else REPLICATED_PAYLOAD_MAX
 
     cdef uint64_t last_value(self, const char* subject, size_t n) noexcept nogil:
-        """Return the sequence of the last message of a subject that the limits of the stream keep, or 0."""
+        """Return the sequence of the last message of a subject that the limits will not remove, or 0."""
         cdef uint64_t seq = self.stream.store.last_of(subject, n)
         return self.stream.store.last_of(subject, n) if self.stream.trims(seq) else seq
 
     cdef bint added(self, Msg* m, PubHeaders* h) noexcept nogil:
-        """Store the sum of a small increment and a small value, and answer; if it returns False, use `add_up`."""
+        """Store the sum of a small increment and a small value, and answer; return False if `add_up` must do it."""
         cdef uint64_t last_seq
         cdef int64_t change = 0, total = 0
         cdef size_t size

@@ -23,7 +23,7 @@ A new leader opens each consumer with its committed state:
 - Lost: waiting pull requests, which get 409 Leadership Change; the pin of a priority group, so the next request
   gets a new one; and the time of the last activity, so `inactive_threshold` starts again.
 
-The positions of the stream's sources are here, too: they are committed and restored in the same way.
+The positions of the stream's sources are handled here too: they are committed and restored in the same way.
 
 Knows nothing of the meaning of changes and states; jetstream/manage/replicated_consumers.py opens consumers.
 """
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.stream.stream import Stream
 
 VERSION = 1  # of a dump
-OPENED_PER_STEP = 16  # consumers: about a millisecond
+OPENED_PER_STEP = 16  # consumers; opening them takes about a millisecond
 CREATED = Struct("<q")
 _CREATION = Struct("<qI")
 
@@ -94,7 +94,7 @@ def read_positions(body: bytes) -> dict[bytes, tuple[int, bytes]]:
 
 
 class CommittedConsumer(StreamConsumer):
-    """The committed state of one consumer; it takes the consumer's place in the stream while that is not open."""
+    """The committed state of one consumer; represents the consumer in the stream while it is not open."""
 
     def __init__(self, name: str, created_ns: int, config: bytes, state: bytes) -> None:
         self.created_ns = created_ns
@@ -110,7 +110,7 @@ class CommittedConsumer(StreamConsumer):
         self.filters = tuple(subject.encode() for subject in self.config.filters)
 
     def needs(self, seq: int) -> bool:
-        """Return True: only the open consumer knows."""
+        """Return True: only an open consumer knows which messages it still needs."""
         return True
 
 
@@ -121,13 +121,13 @@ class Opener(Protocol):
         """Do the long part of opening a consumer, in steps."""
 
     def open(self, consumer: CommittedConsumer) -> StreamConsumer:
-        """Return the open consumer with the committed state; it is in the stream, and has begun."""
+        """Return the open consumer with the committed state; it is added to the stream and started."""
 
     def configure(self, consumer: StreamConsumer, config: ConsumerConfig) -> None:
         """Apply a changed configuration to an open consumer."""
 
     def rewrite(self, consumer: StreamConsumer) -> None:
-        """Let an open consumer propose its whole state with its next changes."""
+        """Make an open consumer propose its whole state with its next changes."""
 
 
 class ReplicatedConsumers:
@@ -136,9 +136,9 @@ class ReplicatedConsumers:
     def __init__(self, stream: Stream) -> None:
         self.index = 0  # of the last entry applied to the consumers
         self.committed: dict[str, CommittedConsumer] = {}
-        # How far sources were copied: by name, the sequence in the origin and the identity of the origin.
+        # Positions of sources by name: the last copied sequence of the origin, and the identity of the origin.
         self.positions: dict[bytes, tuple[int, bytes]] = {}
-        self.open: dict[str, StreamConsumer] = {}  # where this replica leads
+        self.open: dict[str, StreamConsumer] = {}  # empty unless this replica leads
         self.opener: Opener | None = None  # set before the stream leads
         self._stream = stream
         self._leads = False
@@ -155,7 +155,7 @@ class ReplicatedConsumers:
         """Apply one item of a checked payload.
 
         Raises:
-            ApiError: 10148, there is a consumer of that name; 10014, there is none.
+            ApiError: 10148, a consumer of that name exists; 10014, it does not exist.
         """
         if self._has_entry:
             return
@@ -168,7 +168,7 @@ class ReplicatedConsumers:
         consumer = self.committed.get(name.decode("utf-8", "replace"))
         if consumer is None or consumer.created_ns != CREATED.unpack_from(body)[0]:
             errcodes.CONSUMER_NOT_FOUND.raise_if(kind not in _CHANGES)
-            return  # the leader proposed it before it applied the deletion
+            return  # the leader proposed the item before it applied the deletion
         _APPLY[kind](self, consumer, body[CREATED.size :])
 
     def apply_again(self, index: int, payload: bytes) -> None:
@@ -181,7 +181,7 @@ class ReplicatedConsumers:
                 try:
                     self.apply(kind, name, body)
                 except errcodes.ApiError:
-                    pass  # it was refused then, too
+                    pass  # the creation was refused at that time too
 
     def _create(self, name: str, body: bytes) -> None:
         errcodes.CONSUMER_ALREADY_EXISTS.raise_if(name in self.committed)
@@ -190,7 +190,7 @@ class ReplicatedConsumers:
         self._place(CommittedConsumer(name, created_ns, config, state))
 
     def _place(self, consumer: CommittedConsumer) -> None:
-        """Add a consumer; open it where this replica leads."""
+        """Add a consumer; open it if this replica leads."""
         self.committed[consumer.name] = consumer
         self._stream.add_consumer(consumer)
         if self._leads:
@@ -242,7 +242,7 @@ class ReplicatedConsumers:
             self.open[consumer.name] = self.opener.open(consumer)
 
     def close_one(self, name: str, reason: str) -> CommittedConsumer:
-        """Stop an open consumer without recording its last changes; its committed state takes its place."""
+        """Stop an open consumer without recording its last changes; its committed state replaces it."""
         opened, consumer = self.open.pop(name), self.committed[name]
         self._stream.remove_consumer(name, for_good=False)
         opened.stop(reason)
@@ -250,7 +250,7 @@ class ReplicatedConsumers:
         return consumer
 
     def _may_open(self, consumer: CommittedConsumer) -> bool:
-        """Return whether a consumer is still to be opened, after other work may have run."""
+        """Return whether a consumer must still be opened, since other work may have run in between."""
         return (
             self._leads and not self._stream.closed and self._stream.consumers.get(consumer.name) is consumer
         )
@@ -263,7 +263,7 @@ class ReplicatedConsumers:
                 self.close_one(name, "leadership")
 
     def lost(self, names: Iterable[str]) -> None:
-        """Let these consumers propose their whole state, because changes that they proposed may be lost."""
+        """Make these consumers propose their whole state, because changes that they proposed may be lost."""
         for name in names:
             if name in self.open and self.opener is not None:
                 self.opener.rewrite(self.open[name])
@@ -280,13 +280,13 @@ class ReplicatedConsumers:
         return data
 
     def load(self, data: bytes) -> None:
-        """Replace all consumers by those of a dump; then apply the entries after it.
+        """Replace all consumers by those in a dump; the caller then applies the entries after it.
 
-        The store may be ahead of the dump, and must not be behind it: an interest stream stores messages for the
-        consumers of that moment.
+        The store may be ahead of the dump, but must not be behind it: an interest stream stores messages for the
+        consumers that it has at that moment.
 
         Raises:
-            ValueError: it is not a dump, or a newer version wrote it.
+            ValueError: `data` is not a dump, or a newer version wrote it.
         """
         version, *rest = msgpack.unpackb(data)
         if version != VERSION:

@@ -43,7 +43,7 @@ class _StoreSync(Job):
 
 
 def durable_steps(stream: Stream) -> Generator[Step]:
-    """Wait until everything written by the store is durable, or the store has failed."""
+    """Wait until all writes of the store are durable, or the store has failed."""
     while not (stream.store.durable or stream.store.failed):
         job = stream.store.begin_sync()
-        yield None if job is None else _StoreSync(stream, job).park  # None: one runs, which is soon over
+        yield None if job is None else _StoreSync(stream, job).park  # None: a sync is running

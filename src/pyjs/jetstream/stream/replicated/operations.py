@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Steps = Generator[Step, None, Any]
 
-STEP = 2000  # messages removed in one step: about a millisecond
+STEP = 2000  # messages removed in one step, which takes about a millisecond
 _PURGE = Struct("<QQ")
 _DELETE = Struct("<QB")
 _SEQ = Struct("<Q")
@@ -64,7 +64,7 @@ def apply_operation(replica: Replica, kind: str, subject: bytes, body: bytes) ->
     """Apply an operation of a checked payload; return its result.
 
     Raises:
-        ApiError: it is refused, on every replica.
+        ApiError: the operation is refused, by every replica.
     """
     if kind.startswith("consumer"):
         return replica.consumers.apply(kind, subject, body)
@@ -88,7 +88,7 @@ def _purge(replica: Replica, subject: bytes, body: bytes) -> Steps:
         if keep:
             end_seq = yield from _end_of(replica, subject, count - keep)
         purged = yield from _drop_steps(replica, subject, end_seq)
-    stream.evictions.purges.append(subject)  # the commit tells the consumers
+    stream.evictions.purges.append(subject)  # the commit informs the consumers
     return purged
 
 
@@ -105,7 +105,7 @@ def _end_of(replica: Replica, subject: bytes, left: int) -> Steps:
 
 
 def _drop_steps(replica: Replica, subject: bytes, end_seq: int) -> Steps:
-    """Remove the matches below `end_seq`; readers wait meanwhile."""
+    """Remove the matches below `end_seq`; readers wait until the end."""
     store = replica.stream.store
     wanted = store.make_filter((subject,) if subject else ())
     purged, seq = 0, 1
@@ -124,11 +124,11 @@ def _drop_steps(replica: Replica, subject: bytes, end_seq: int) -> Steps:
 
 def _delete(replica: Replica, body: bytes) -> bool:
     seq, erase = _DELETE.unpack(body)
-    if erase:  # it is overwritten at once: the record of that must say that the entry is applied
+    if erase:  # overwritten at once, so the record of the erasure must contain the mark of this entry
         replica.mark_applied()
     removed = replica.stream.store.drop_seq(seq, bool(erase))
     if erase and removed:
-        replica.stream.dedupe.forget_one(seq)  # its bytes are gone, so that no start could find its id
+        replica.stream.dedupe.forget_one(seq)  # a restart would not find the id in the erased message
     return removed
 
 
@@ -137,7 +137,7 @@ def _configure(replica: Replica, _subject: bytes, body: bytes) -> Steps:
     yield from replica.config_steps(config)
     stream = replica.stream
     old = stream.config
-    stream.dedupe.forget_older(stream.store.ids_from)  # a longer window does not bring them back
+    stream.dedupe.forget_older(stream.store.ids_from)  # a longer window does not restore ids
     stream.configure(config)
     stream.special.drop_disabled()
     stream.evictions.trim_subjects(config.max_msgs_per_subject)
@@ -145,7 +145,7 @@ def _configure(replica: Replica, _subject: bytes, body: bytes) -> Steps:
 
 
 def _expire(replica: Replica, _body: bytes) -> bool:
-    return replica.stream.expire_some()  # a bounded number; the leader proposes the rest
+    return replica.stream.expire_some()  # a bounded number; the leader proposes further expiries
 
 
 def _remove(replica: Replica, body: bytes) -> None:

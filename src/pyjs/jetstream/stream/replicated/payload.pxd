@@ -5,34 +5,34 @@ cdef enum:
     PAYLOAD_VERSION = 1
     PAYLOAD_HEADER_SIZE = 8
     ITEM_HEADER_SIZE = 12
-    COPY_TAIL_SIZE = 16             # behind a mirrored message: its sequence and time
+    COPY_TAIL_SIZE = 16             # bytes after a mirrored message: its sequence and time
     PAYLOAD_SIZE_MAX = 68091904     # bytes: one message of any size fits; the same as in consensus/batch.py
 
 cdef enum ItemKind:
     ITEM_MESSAGE = 1
     ITEM_BATCH = 2              # the messages of an atomic batch; subject: its id
-    ITEM_PURGE = 3              # the kinds from here on, up to the deletion of a consumer, are alone in their payload
+    ITEM_PURGE = 3              # items of kinds 3 to 12 are alone in their payload
     ITEM_DELETE = 4
     ITEM_CONFIG = 5
     ITEM_EXPIRE = 6
     ITEM_REMOVE = 7
     ITEM_SKIP = 8
     ITEM_FIRE = 9
-    ITEM_CONSUMER_CREATE = 10   # from here on the subject is the name of a consumer
+    ITEM_CONSUMER_CREATE = 10   # in kinds 10 to 14, the subject is the name of a consumer
     ITEM_CONSUMER_CONFIG = 11
     ITEM_CONSUMER_DELETE = 12
-    ITEM_CONSUMER_CHANGES = 13  # the kinds from here on may be together with messages
+    ITEM_CONSUMER_CHANGES = 13  # items of this and higher kinds may be together with messages
     ITEM_CONSUMER_STATE = 14
     ITEM_MIRRORED = 15          # a message of a mirror's origin
     ITEM_SOURCED = 16           # a copy of a source, with the header that names its origin
-    ITEM_POSITIONS = 17         # how far sources were copied
+    ITEM_POSITIONS = 17         # positions of sources
 
 cdef packed struct ItemHeader:
     uint32_t size               # of the whole item
     uint8_t kind
     uint8_t spare               # 0
     uint16_t subject_len
-    uint32_t header_len         # of the body, which is the rest of the item
+    uint32_t header_len         # size of the headers at the start of the body
 
 cdef struct Item:               # a view into the payload
     int kind
@@ -59,6 +59,6 @@ cdef class PayloadBuffer:
     cdef uint32_t items_of(self, size_t batch_at) noexcept nogil
     cdef bytes take(self)
 
-# Read the item at `at` and move `at` behind it; False: there is none. The payload must have been checked.
+# Read the item at `at` and move `at` after it; False: no more items. The payload must have been checked.
 cdef bint next_item(const char* p, size_t n, size_t* at, Item* out) noexcept nogil
 cpdef str payload_fault(bytes payload)

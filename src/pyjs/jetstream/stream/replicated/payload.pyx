@@ -3,7 +3,7 @@
     payload = version u8 (1)  spare u8, u16 (0)  items u32  item*
     item    = size u32  kind u8  spare u8 (0)  subject_len u16  header_len u32  subject  body
 
-`size` is that of the whole item; the body is the rest of it and begins with header_len bytes of headers.
+`size` is the size of the whole item; the body is the rest of the item and begins with header_len bytes of headers.
 
 | kind | subject | body |
 |---|---|---|
@@ -25,12 +25,12 @@
 | 16 sourced | its subject | headers, payload |
 | 17 positions | | msgpack list: name of a source, sequence in its origin, identity of the origin; and so on |
 
-`created` tells a consumer from an earlier one of the same name. A payload is empty, or has messages, batches, copies,
-positions, and changes and states of consumers, or one item of another kind. Reply subjects are not in it: only the
-leader that proposed it answers.
+`created` distinguishes a consumer from an earlier one of the same name. A payload is empty, or has messages, batches,
+copies, positions, and changes and states of consumers, or one item of another kind. A payload has no reply subjects:
+only the leader that proposed it answers.
 
-The whole payload is checked before any part of it is applied. Knows nothing of streams. Compiled because every
-message of a replicated stream passes here (benchmarks/replica.py).
+The whole payload is checked before any part of it is applied. Knows nothing of streams. Compiled because it handles
+every message of a replicated stream (benchmarks/replica.py).
 """
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free
@@ -42,7 +42,7 @@ from pyjs.base.errors import PyjsError
 from pyjs.jetstream import errcodes
 
 cdef enum:
-    ROOMY = 1048576             # bytes; a larger buffer is freed when it was taken
+    ROOMY = 1048576             # bytes; a larger buffer is freed after `take`
     BATCH_ID_MAX = 64
     SUBJECT_SIZE_MAX = 65535
     CREATED_SIZE = 8            # bytes before the rest of an item about a consumer
@@ -253,7 +253,7 @@ cdef const char* operation_fault(Item* item) noexcept nogil:
 
 
 cdef const char* mirrored_fault(Item* item) noexcept nogil:
-    """Return what is wrong with a mirrored message, or NULL."""
+    """Return the fault of a mirrored message, or NULL."""
     cdef uint64_t seq = 0
     cdef int64_t ts = 0
     if item.size < COPY_TAIL_SIZE or item.size - COPY_TAIL_SIZE < item.header_len:

@@ -7,12 +7,12 @@ cdef class Proposal:
     cdef char* replies          # of each message: size u32, reply subject
     cdef size_t used, room, at
     cdef public size_t size     # bytes of the payload
-    cdef public object outcome  # Outcome, if a chore waits for it; None: nobody does
+    cdef public object outcome  # Outcome, if a chore waits for it, else None
     cdef readonly list calls    # called when the entry is applied; not if the proposal is lost
-    cdef uint64_t messages      # in it, copies too, while they are in flight
-    cdef list subjects          # of these messages, where they count
-    cdef bint copies            # there are copies of mirrors and sources in it
-    cdef readonly set changed   # names of the consumers whose changes are in it
+    cdef uint64_t messages      # number of messages and copies in the payload while it is in flight
+    cdef list subjects          # subjects of these messages, if a limit applies to them
+    cdef bint copies            # the payload has copies of mirrors and sources
+    cdef readonly set changed   # names of the consumers whose changes are in the payload
 
     cdef int add_reply(self, Msg* m) noexcept nogil         # -1: out of memory
     cdef void next_reply(self, Msg* m) noexcept nogil       # sets the reply of the next message

@@ -3,7 +3,7 @@
 Reply subjects stay on the leader, since only the node that received a message answers it. If the proposal is lost,
 the outcome of its messages is unknown and they get no answer.
 
-Compiled because every message of a replicated stream passes here (benchmarks/replica.py).
+Compiled because it handles every message of a replicated stream (benchmarks/replica.py).
 """
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport free
@@ -40,7 +40,7 @@ cdef class Proposal:
 
     @property
     def is_patient(self) -> bool:
-        """Whether it waits for its entry after this node has lost the lead: publishers get their answers then."""
+        """Whether to wait for the entry even after this node lost the leadership, so that publishers get answers."""
         return self.outcome is None
 
     def __dealloc__(self):

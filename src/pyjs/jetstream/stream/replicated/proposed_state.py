@@ -1,7 +1,7 @@
 """The state of an open consumer of a replicated stream: proposes the changes that a single server writes to a file.
 
 It replaces `ConsumerStateFile` in the consumer's StateKeeper, so changes are written or proposed, never both. They
-become part of the payload of this turn, and are not committed yet when `append` returns; `when_synced` tells when.
+become part of the payload of this turn, and are not committed yet when `append` returns; `when_synced` reports it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ProposedState:
         self.deltas_size, self.snapshot_size = 0, len(data)
 
     def when_synced(self, done: Callable[[Exception | None], None]) -> None:
-        """Call `done` with None once everything proposed so far is committed; never, if that remains unknown."""
+        """Call `done` with None when all proposals so far are committed; never, if that remains unknown."""
         if not self._replica.collects:
             self.append(b"")  # payloads of earlier turns may be in flight
         self._replica.when_applied(done)

@@ -14,21 +14,21 @@ cdef class Replica(Sink):
     cdef readonly Stream stream
     cdef Usage account, server  # of the account and of the server
     cdef object group           # Group, see replica.pyi
-    cdef object owner           # Owner, see replica.pyi; None: nothing depends on it
+    cdef object owner           # Owner, see replica.pyi; None: no owner
     cdef readonly PayloadBuffer buffer   # messages of this turn
     cdef Proposal proposal      # their replies
     cdef readonly bint leads
-    cdef public bint stopping   # the node stops: no message is taken any more
+    cdef public bint stopping   # the node stops, so no more messages are accepted
     cdef readonly uint64_t index, term  # of the entry applied last
-    cdef readonly object stopped        # the error after which nothing is applied; None: none
+    cdef readonly object stopped        # the error that stopped this replica, or None
     cdef readonly uint64_t in_flight    # bytes proposed, neither applied nor lost
     cdef public uint64_t in_flight_max
-    cdef object waiting         # deque of entries behind an operation that takes steps
+    cdef object waiting         # deque of entries that wait for an operation in steps
     cdef bint working           # its steps run
-    cdef readonly bint proposed         # the entry applied last was proposed here, where it is republished
-    cdef int64_t expiry_ns      # no expiry is proposed before; INT64_MAX: one is proposed
+    cdef readonly bint proposed         # this node proposed the last applied entry, and republishes it
+    cdef int64_t expiry_ns      # time of the next proposal of an expiry; INT64_MAX: one is proposed
     cdef readonly object consumers      # consumers.ReplicatedConsumers
-    cdef object running         # outcome of the running operation, on the leader; None: nobody waits
+    cdef object running         # outcome of the running operation, if a chore of the leader waits, else None
     cdef list removals          # acknowledged messages to remove
     cdef InFlight taken         # messages that are collected or proposed
 

@@ -15,11 +15,12 @@ An atomic batch is staged by the leader, and proposed as a whole by its last mes
 Evictions end each entry, not each turn: turns differ between replicas.
 
 The time of an entry is that of its leader's clock, but never earlier than the time of the entry before it. So after a
-leader whose clock was ahead, time stands still until the clock of the new leader has reached it: until then, messages
-expire late and ids stay remembered. In nats-server each message has its leader's time, so times can go back.
+leader whose clock was ahead, the time of entries is constant until the clock of the new leader has reached it: until
+then, messages expire late and ids count longer. In nats-server each message has its leader's time, so times can go
+back.
 
-An entry that cannot be applied, or a store that fails, stops this replica: it is behind the others then, and never
-different. Compiled because every message of a replicated stream passes here (benchmarks/replica.py). Long because
+An entry that cannot be applied, or a store that fails, stops this replica: it is then behind the others, but never
+different. Compiled because it handles every message of a replicated stream (benchmarks/replica.py). Long because
 leader and followers share one path from a payload to the store.
 """
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
@@ -53,7 +54,7 @@ from pyjs.jetstream.stream.replicated.proposal import Outcome
 cdef extern from "string.h" nogil:
     void* memmem(const void* text, size_t n, const void* part, size_t part_n)
 
-cdef int64_t RETRY_NS = 1000000000      # wait before an expiry that the group did not take is proposed again
+cdef int64_t RETRY_NS = 1000000000      # wait before an expiry that was not accepted is proposed again
 
 cdef enum:
     COLLECTED_MAX = 262144      # bytes of a payload that ask for a turn
@@ -62,8 +63,8 @@ cdef enum:
     SUBJECT_SIZE_MAX = 65535
     SUBJECT_TOO_LONG = 4        # as in stream.pyx
     RECORD_OVERHEAD = 48        # bytes of a stored record beyond its item, at most
-    DRAINED_PER_STEP = 262144   # bytes of entries that waited, applied in one step
-    ENTRY_COST = 2048           # bytes that take as long as an entry itself
+    DRAINED_PER_STEP = 262144   # bytes of waiting entries that are applied in one step
+    ENTRY_COST = 2048           # fixed cost of an entry, expressed in bytes
 
 
 cdef class Replica(Sink):
@@ -116,7 +117,7 @@ cdef class Replica(Sink):
         return 1
 
     cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1:
-        # The trace ends here: what happens to the message is known when its entry is applied.
+        # The trace ends here, since the outcome is known only when the entry is applied.
         trace.enter_stream(self.stream.name)
         return 1 if trace.only else self.deliver(m, t)
 
@@ -142,11 +143,11 @@ cdef class Replica(Sink):
                 and self.buffer.add(ITEM_MESSAGE, m.subject, m.subject_len, m.body, m.header_len, m.size) == 0:
             self.taken.add(self.stream, self.proposal, m.subject, m.subject_len)
             return True
-        self.proposal.used = replies        # a reply too many would get the answer to the next message
+        self.proposal.used = replies        # an extra reply would get the answer to the next message
         return not self.stream.refuse(m, 10023, 0)
 
     cdef bint collect_copy(self, Msg* m, bint mirrored, uint64_t seq, int64_t ts) noexcept nogil:
-        """Add a copy of a message of another stream to the payload of this turn; return False if there is no room.
+        """Add a copy of a message of another stream to the payload of this turn; return False if there is no space.
 
         `seq` and `ts` are those of the message in the origin.
         """
@@ -172,7 +173,7 @@ cdef class Replica(Sink):
         return True
 
     cdef bint refused(self, Msg* m) noexcept nogil:
-        """Return whether this node cannot take the message; if so, answer it."""
+        """Return whether this node cannot accept the message; if so, answer it."""
         cdef uint64_t size = ITEM_HEADER_SIZE + m.subject_len + m.size
         if PAYLOAD_HEADER_SIZE + size > PAYLOAD_SIZE_MAX:
             return self.stream.refuse(m, 10054, 0)
@@ -218,7 +219,7 @@ cdef class Replica(Sink):
         """Add a whole batch to the payload, whose last message is `m`.
 
         Raises:
-            ApiError: there is no room; nothing is added.
+            ApiError: there is no space; nothing is added.
         """
         cdef size_t used = self.buffer.used, replies = self.proposal.used
         cdef uint32_t items = self.buffer.items
@@ -236,7 +237,7 @@ cdef class Replica(Sink):
             self.taken.add(self.stream, self.proposal, each.subject, each.subject_len)
 
     cdef int fill_batch(self, Msg* m, AtomicBatch batch) noexcept nogil:
-        """Add the items of a batch and its reply; -1: no room, and a part may be there."""
+        """Add the items of a batch and its reply; -1: no space, and a part may have been added."""
         cdef size_t i, at = 0
         cdef Msg each
         if self.proposal.add_reply(m) != 0 or self.buffer.begin_batch(batch.id_text, batch.id_len, &at) != 0:
@@ -263,7 +264,7 @@ cdef class Replica(Sink):
         """Propose everything that is collected."""
         cdef Proposal proposal
         if self.leads and self.stream.inflow is not None:
-            self.stream.inflow.offering()       # adds how far the copies in it go
+            self.stream.inflow.offering()       # adds the positions of the copies in the payload
         if self.buffer.used:
             payload, proposal = self.buffer.take(), self.proposal
             self.proposal = Proposal()
@@ -356,7 +357,7 @@ cdef class Replica(Sink):
     def settle(self, more, error=None) -> None:
         """Handle the end of a proposed expiry: the next commit sets the timer, or the rest is proposed at once.
 
-        One that was not taken is proposed again after a delay.
+        An expiry that was not accepted is proposed again after a delay.
         """
         cdef Stream stream = self.stream
         self.expiry_ns = 0
@@ -389,7 +390,7 @@ cdef class Replica(Sink):
 
     # -- roles -------------------------------------------------------------------------------------------------
     def lead(self) -> None:
-        """Take messages and propose from now on; everything that was committed before must be applied."""
+        """Accept messages and propose from now on; all entries committed before must be applied."""
         self.leads, self.expiry_ns = True, 0
         self.in_flight = 0      # what was proposed in an earlier term is applied or lost
         if self.stream.limits.features & SCHEDULES:
@@ -435,7 +436,7 @@ cdef class Replica(Sink):
         """Apply a committed entry; an entry that was already applied has no effect.
 
         Raises:
-            BrokenEntry: it cannot be applied; this replica has stopped.
+            BrokenEntry: the entry cannot be applied; this replica has stopped.
         """
         if self.stopped is None and (self.working or self.waiting):
             self.waiting.append((index, term, time_ns, payload, proposal))
@@ -485,7 +486,7 @@ cdef class Replica(Sink):
         self.begin_entry(len(payload), payload_items(payload), time_ns)
         try:
             self.apply_items(payload, proposal)
-        except Exception as fault:          # a part of it is in memory, and no mark may cover that
+        except Exception as fault:          # a part of the entry is in memory, and no mark may cover it
             error = BrokenEntry(str(self.stream), index, repr(fault))
             self.stop(error)
             raise error from fault
@@ -557,7 +558,7 @@ cdef class Replica(Sink):
             memcpy(&ts, item.body + size + 8, 8)
             if self.stream.limits.features & SEALED or seq <= self.stream.store.catalogue.last_seq \
                     or self.stream.store.skip_to(seq - 1) != 0:
-                return                          # an earlier leader has proposed it, too
+                return                          # an earlier leader has proposed it too
         compose(&m, item.subject, item.subject_len, item.body, item.header_len, size)
         self.stream.stamp = ts
         keep_copy(self.stream, &m, mirrored, True)
@@ -613,7 +614,7 @@ cdef class Replica(Sink):
     def begin_operation(self, int64_t time_ns, bytes payload) -> None:
         """Apply an operation: a short one now, the steps of a long one in the next turns."""
         cdef Stream stream = self.stream
-        if stream.store.commit() != 0:  # so that everything before it is recorded as applied
+        if stream.store.commit() != 0:  # so that all earlier entries are recorded as applied
             self.stop(stream.store.error)
             return
         self.begin_entry(0, 0, time_ns)
@@ -674,7 +675,7 @@ cdef class Replica(Sink):
             if left <= 0:
                 left = DRAINED_PER_STEP
                 yield None
-                continue                # the replica may have stopped meanwhile
+                continue                # the replica may have stopped in between
             index, term, time_ns, payload, proposal = self.waiting.popleft()
             left -= ENTRY_COST + len(payload)
             try:

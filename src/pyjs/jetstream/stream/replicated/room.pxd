@@ -1,4 +1,4 @@
-"""The messages of a replicated stream that its leader has taken and that are not applied yet."""
+"""The messages of a replicated stream that its leader has accepted and that are not applied yet."""
 from libc.stdint cimport uint64_t
 
 from pyjs.jetstream.stream.limits cimport StreamLimits
@@ -9,11 +9,11 @@ from pyjs.wire.ops cimport Msg
 
 cdef class InFlight:
     cdef uint64_t messages
-    cdef dict subjects          # of these messages: how many, where a limit of each subject refuses copies
+    cdef dict subjects          # subject -> number of these messages, if a limit per subject refuses copies
 
     cdef void add(self, Stream stream, Proposal proposal, const char* subject, size_t n) noexcept nogil
     cdef void remove(self, Proposal proposal) noexcept
-    # Return whether discard new refuses a copy; `size` bytes are in flight.
+    # Return whether discard new refuses a copy while `size` bytes are in flight.
     cdef bint refuses(self, Stream stream, Msg* m, bint mirrored, uint64_t size) noexcept nogil
     cdef void add_subject(self, Proposal proposal, bytes subject) noexcept
     cdef bint refuses_beside(self, StreamLimits limits, Catalogue catalogue, Msg* m, bint rolls_up,

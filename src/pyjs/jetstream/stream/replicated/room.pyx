@@ -1,11 +1,11 @@
-"""The messages of a replicated stream that its leader has taken and that are not applied yet, and the room they need.
+"""The messages of a replicated stream that its leader has accepted and not applied yet, and the space that they need.
 
 Nothing refuses a copy of a mirror or source when its entry is applied (copies.pyx). So the leader proposes only
-copies that fit beside everything in flight: otherwise a copy would evict messages from a stream with discard new.
-It assumes that everything in flight will be stored; if that was wrong, the copy is tried again later. With nothing
-in flight it decides as a stream with one replica.
+copies that fit together with all messages in flight: otherwise a copy would evict messages from a stream with discard
+new. It assumes that all messages in flight will be stored; if that was wrong, the copy is tried again later. If no
+message is in flight, the leader decides as a stream with one replica does.
 
-Compiled because every message of a replicated stream passes here (benchmarks/replica.py).
+Compiled because it handles every message of a replicated stream (benchmarks/replica.py).
 """
 from libc.stdint cimport uint64_t
 from libc.string cimport memset
@@ -63,7 +63,7 @@ cdef class InFlight:
 
     cdef bint refuses_beside(self, StreamLimits limits, Catalogue catalogue, Msg* m, bint rolls_up,
                              uint64_t size) noexcept nogil:
-        """Return whether a copy that would fit now does not fit beside everything in flight."""
+        """Return whether a copy that would fit now does not fit together with the messages in flight."""
         cdef uint64_t count = 0, of_subject = 0
         if limits.max_msgs_per_subject > 0:
             count = catalogue.count_of(m.subject, m.subject_len)
@@ -81,7 +81,7 @@ cdef class InFlight:
 
 
 cdef bint is_skipped(Stream stream, Msg* m, bint mirrored, PubHeaders* h) noexcept nogil:
-    """Return whether a copy is not stored, because nobody wants it or it is a duplicate, so that it needs no room."""
+    """Return whether a copy is not stored and needs no space: no consumer wants it, or it is a duplicate."""
     if stream.limits.features & KEEPS_INTEREST and not stream.interest.wanted(m.subject, m.subject_len):
         return True
     return (h.msg_id.n != 0 and stream.dedupe.window_ns != 0 and not mirrored
