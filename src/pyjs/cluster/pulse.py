@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from pyjs.cluster.route import Route
 
 BEAT_NS = 100 * NS_PER_MS
-WAIT_NS = 150 * NS_PER_MS  # after a beat together with another server: that one's next beat should come earlier
+WAIT_NS = (
+    150 * NS_PER_MS
+)  # after a beat together with another server: that one's next beat should come earlier
 SILENT_NS = 350 * NS_PER_MS
 DEAD_NS = 2000 * NS_PER_MS
 MEASURED_BEAT = 10  # only each tenth beat is answered: answers cost as much as the beats

@@ -115,7 +115,13 @@ def test_a_batch_is_written_before_the_end_of_the_turn_unless_other_frames_wait(
 def test_heartbeats_and_parts_of_frames_need_no_turn(server: SimServer) -> None:
     route = route_of(server)
     needed = []
-    for data in (frame(5, bytes(8)), interest_frame(b"x", b"", 1), frame(5, bytes(8))[:9], bytes(11), frame(7, b"")):
+    for data in (
+        frame(5, bytes(8)),
+        interest_frame(b"x", b"", 1),
+        frame(5, bytes(8))[:9],
+        bytes(11),
+        frame(7, b""),
+    ):
         route.receive_data(data)
         needed.append(route.needs_turn)
     assert needed == [False, True, False, False, True]

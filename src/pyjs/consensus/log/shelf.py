@@ -125,7 +125,9 @@ class Shelf:
         if 0 < oldest.free_at <= job.mark and oldest is not self.newest:
             del self.files[oldest.number]
             self._disk.close_file(oldest.fd)
-            self.retire(oldest.path, oldest.size if oldest.end else 0)  # most of one left early was never written
+            self.retire(
+                oldest.path, oldest.size if oldest.end else 0
+            )  # most of one left early was never written
 
     def retire(self, path: str, size: int) -> None:
         """Rename an unneeded file to a spare, or remove it."""
