@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def prefix_of(stream: str, created_ns: int, key: bytes) -> str:
-    """Return how the names of the consumers of one copy begin; `key` names the source (sourcing.key_of)."""
+    """Return how the names of the consumers of one copy begin; `key` names the source (places.key_of)."""
     return short_hash(f"{stream} {created_ns} {key.decode('utf-8', 'surrogateescape')}") + "-"
 
 

@@ -65,7 +65,7 @@ class Behind(Protocol):
         """Make all replicas of a memory stream begin empty after `last_seq`: none of them has its messages."""
 
 
-class LostMessages(OtherStore):
+class LostMessages(PyjsError):
     """The store has messages that the group has lost."""
 
 
@@ -161,7 +161,7 @@ class CatchUp:
                 files, metadata = self._js.files, self._js.shared.metadata
                 yield from files.change(config, found.created_ns, found.store, metadata)
             found = found._replace(config=config)
-        except OtherStore:
+        except (OtherStore, LostMessages):
             self._close(found)
             yield from self._drop(found)
             raise
