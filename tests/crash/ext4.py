@@ -17,6 +17,7 @@ from pathlib import Path
 EXT4_IOC_SHUTDOWN = 2 << 30 | 4 << 16 | ord("X") << 8 | 125  # _IOR('X', 125, __u32)
 GOING_FLAGS_NOLOGFLUSH = 2
 TRIES = 50
+COPY_AFTER = 10  # tries
 TOOLS = ("mkfs.ext4", "mount", "umount")
 
 
@@ -51,10 +52,10 @@ class Ext4:
     def mount(self) -> None:
         """Mount it, which replays its journal.
 
-        The kernel may still be busy with the end of the mount before, and hand that one out again, shut
-        down as it is.
+        The kernel may still be busy with the end of the mount before, or a process of others may have inherited it:
+        then that one is handed out again, shut down as it is. A copy of the image has no such past.
         """
-        for _ in range(TRIES):
+        for tried in range(1, TRIES + 1):
             run_tool("mount", "-o", "loop", str(self._image), str(self.path))
             try:
                 (self.path / "probe").touch()
@@ -64,7 +65,14 @@ class Ext4:
                 problem = error
                 self.unmount()
                 time.sleep(0.2)  # nothing tells when the kernel is through with it
+                if tried % COPY_AFTER == 0:
+                    self._copy_image()
         raise CannotMount(f"{self._image} was mounted, and then: {problem}")
+
+    def _copy_image(self) -> None:
+        copy = self._image.with_name("image.copy")
+        run_tool("cp", "--sparse=always", str(self._image), str(copy))
+        copy.replace(self._image)
 
     def unmount(self) -> None:
         """Unmount it; no process may have files open in it."""

@@ -198,6 +198,7 @@ class Run:
         strike, heal = FAULTS[kind]
         next_ack = shared.strike()
         struck_at = time.monotonic()
+        shared.is_losing = kind in EVERYONE and self._interval_s > 0
         await strike(self._trio, victim, rng)
         if kind in EVERYONE:
             await heal(self._trio, victim, rng)

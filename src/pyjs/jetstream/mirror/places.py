@@ -1,4 +1,4 @@
-"""The positions in its origin at which a mirror or source begins or continues.
+"""The positions in its origin at which a mirror or source begins or continues, and the name of a source.
 
 The functions know the stream that copies, the configured source and the time at which the origin was created; they
 know nothing of links, consumers and stored positions.
@@ -9,11 +9,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjs.base.bounds import wrapped_ns
+from pyjs.base.nuid import short_hash
 from pyjs.jetstream.mirror.link_state import Place
 
 if TYPE_CHECKING:
     from pyjs.jetstream.config.stream import StreamSource
     from pyjs.store.store import StreamStore
+
+
+def key_of(source: StreamSource) -> bytes:
+    """Return the name of a source in Nats-Stream-Source: origin, filters and destinations."""
+    origin = source.name if source.external is None else f"{source.name}:{short_hash(source.external.api)}"
+    if source.consumer is not None:
+        origin += f":C={short_hash(source.consumer.name)}"
+    filters, destinations = [source.filter_subject or ">"], [">"]
+    if source.subject_transforms:
+        filters = [each.src or ">" for each in source.subject_transforms]
+        destinations = [each.dest or ">" for each in source.subject_transforms]
+    return " ".join((origin, "\f".join(filters), "\f".join(destinations))).encode()
 
 
 def first_copied(source: StreamSource) -> int:

@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING
 
 from pyjs.base.bounds import wrapped_ns
 from pyjs.base.errors import NotNow, StoreFailed
-from pyjs.base.nuid import short_hash
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.choices import FILE, LIMITS, WORKQUEUE
 from pyjs.jetstream.config.declared import as_json
 from pyjs.jetstream.config.stream import StreamConfig, StreamSource
+from pyjs.jetstream.mirror import places
 from pyjs.jetstream.mirror.consumer_link import ConsumerLink
 from pyjs.jetstream.mirror.copier import Copier, SourceSearch, last_sources
 from pyjs.jetstream.mirror.durable import ConsumerFeed
@@ -117,7 +117,7 @@ def leave(js: JetStream, name: str, created_ns: int, sources: Iterable[StreamSou
     Otherwise, an interest or workqueue origin would store messages for them until the consumers expired.
     """
     for source in sources:
-        key = key_of(source)
+        key = places.key_of(source)
         if source.consumer is None and Origin(js, source).is_kept:
             consumers = OriginConsumers(js, source, prefix_of(name, created_ns, key))
             consumers.delete_all(unless=partial(_copies_again, js, name, created_ns, key))
@@ -130,7 +130,7 @@ def _copies_again(js: JetStream, name: str, created_ns: int, key: bytes) -> bool
     found = None if member is None else member.machine.state.stream(js.account.name, name)
     if found is not None and found.created_ns == created_ns:
         configs.append(found.config)
-    return any(key_of(source) == key for config in configs for source in sources_of(config))
+    return any(places.key_of(source) == key for config in configs for source in sources_of(config))
 
 
 def _connect(js: JetStream, name: str) -> None:
@@ -186,7 +186,7 @@ class Inflow:
         """Apply `config`; unchanged sources continue without interruption."""
         self.offering()
         sources = sources_of(config)
-        wanted = {key_of(source): source for source in sources}
+        wanted = {places.key_of(source): source for source in sources}
         for key in [key for key in self._copies if key not in wanted]:
             copy = self._copies.pop(key)
             del self._copy_of[copy.copier]
@@ -597,15 +597,3 @@ class Origin:
 def sources_of(config: StreamConfig) -> tuple[StreamSource, ...]:
     """Return the mirror of a stream, or all its sources."""
     return (config.mirror,) if config.mirror else config.sources
-
-
-def key_of(source: StreamSource) -> bytes:
-    """Return the name of a source in Nats-Stream-Source: origin, filters and destinations."""
-    origin = source.name if source.external is None else f"{source.name}:{short_hash(source.external.api)}"
-    if source.consumer is not None:
-        origin += f":C={short_hash(source.consumer.name)}"
-    filters, destinations = [source.filter_subject or ">"], [">"]
-    if source.subject_transforms:
-        filters = [each.src or ">" for each in source.subject_transforms]
-        destinations = [each.dest or ">" for each in source.subject_transforms]
-    return " ".join((origin, "\f".join(filters), "\f".join(destinations))).encode()

@@ -93,7 +93,7 @@ class Behind(Protocol):
         """Make all replicas of a memory stream begin empty after `last_seq`: none of them has its messages."""
 
 
-class LostMessages(OtherStore):
+class LostMessages(PyjsError):
     """The store has messages that the group has lost."""
 
 
@@ -211,7 +211,7 @@ class CatchUp:
                 files, metadata = self._js.files, self._js.shared.metadata
                 yield from files.change(config, found.created_ns, found.store, metadata)
             found = found._replace(config=config)
-        except OtherStore as error:
+        except (OtherStore, LostMessages) as error:
             self._close(found)
             if isinstance(error, LostMessages) or not self._heals:
                 yield from self._drop(found)

@@ -181,8 +181,9 @@ cdef class Examiner:
         cdef bint found = False
         for i in range(s.n):
             at = s.base + i - c.base_seq
-            if is_dead(s, i) or at >= c.n or not c.entries[at].flags & ENTRY_ERASED \
-                    or s.entries[i].offset != c.entries[at].offset or not is_overwritten(self.files, s, &s.entries[i]):
+            if is_dead(s, i) or at >= c.n or not c.entries[at].flags & ENTRY_ERASED:
+                continue
+            if s.entries[i].offset != c.entries[at].offset or not is_overwritten(self.files, s, &s.entries[i]):
                 continue
             self.catalogue.unlink(s, i)
             self.writer.note_removal(s.base + i, True)

@@ -18,7 +18,7 @@ from pyjs.base.disk import OsDisk
 from pyjs.base.nuid import short_hash
 from pyjs.config.options import JetStreamOptions, Options
 from pyjs.jetstream.config.stream import ExternalStream, StreamSource, SubjectTransformConfig
-from pyjs.jetstream.mirror.sourcing import key_of
+from pyjs.jetstream.mirror.places import key_of
 from pyjs.jetstream.names import identity
 
 
