@@ -143,7 +143,9 @@ class StreamMachine:
         store.files.suspects.clear()
         if store.lost is None and not store.healing:
             self._was_damaged = bool(store.examiner.damaged)
-            if self._was_damaged:
+            for number in store.damaged_numbers(0):
+                store.examiner.note(number)
+            if store.examiner.damaged:
                 self._damaged()
         elif self.group in self._owner.resigned:
             self.damage = Damage.LAST_RESORT

@@ -124,6 +124,22 @@ def test_a_replica_whose_file_was_damaged_while_it_was_down_is_repaired(tmp_path
     assert cluster.same()["range"][2] == COUNT + 3
 
 
+def test_damage_that_costs_no_message_is_repaired_too(tmp_path: Path) -> None:
+    cluster = filled(tmp_path)
+    wanted = cluster.same()
+    follower = cluster.followers()[0]
+    cluster.kill(follower.number)
+    damage(cluster, follower.number, message(25), at=SIZE)  # the checksum of its record
+    again = cluster.start(follower.number)
+
+    assert healed(cluster) == wanted
+    assert told(again)[0].endswith("no message was lost")
+    cluster.kill(follower.number)
+    again = cluster.start(follower.number)
+    cluster.step(100)
+    assert not told(again)
+
+
 def test_a_damaged_replica_does_not_lead_before(tmp_path: Path) -> None:
     cluster = filled(tmp_path)
     follower = cluster.followers()[0]
