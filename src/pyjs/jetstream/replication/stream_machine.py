@@ -71,11 +71,8 @@ class Owner(Protocol):
 
     resigned: set[int]  # groups whose replica here has lost messages, and leads without them
 
-    def mend_steps(self, machine: StreamMachine) -> Steps:
-        """Open a failed replica again."""
-
-    def renew_steps(self, machine: StreamMachine) -> Steps:
-        """Open a repaired replica again."""
+    def mend_steps(self, machine: StreamMachine, *, failed: bool = True) -> Steps:
+        """Open a failed or repaired replica again."""
 
     def hand_over(self, machine: StreamMachine, node: int = 0) -> None:
         """Transfer the leadership to the replica on `node`, or (0) to the one that has most of the log."""
@@ -177,7 +174,7 @@ class StreamMachine:
         """Lead again if the group wants it; learn again what a start has learned without the damaged messages."""
         self.damage = Damage.NONE
         if self._was_damaged:
-            self.stream.turn.go_on(self._owner.renew_steps(self))
+            self.stream.turn.go_on(self._owner.mend_steps(self, failed=False))
         else:
             self.lead_again()
 
