@@ -15,6 +15,7 @@ from tests.unit.jetstream.stream.replicated.test_crash import DyingDisk
 
 from pyjs.base.errors import NotNow
 from pyjs.cli import main
+from pyjs.consensus.consensus import Tuning
 from pyjs.jetstream.manage import segments
 from pyjs.jetstream.replication import copying
 from pyjs.jetstream.replication.healing import is_damaged
@@ -238,6 +239,30 @@ def test_a_message_that_all_replicas_have_damaged_is_lost(tmp_path: Path) -> Non
     leader = next(node for node in cluster.up() if node.leads)
     assert leader.stream.store.msgs == COUNT - 1
     publish(cluster, 3, first=COUNT)
+
+
+def test_a_loss_does_not_spread(tmp_path: Path) -> None:
+    cluster = filled(tmp_path, tuning=Tuning(log_size_max=2000))
+    wanted = cluster.same()["messages"]
+    whole = cluster.followers()[0]
+    for node in cluster.up():
+        cluster.kill(node.number)
+    others = [number for number in cluster.numbers if number != whole.number]
+    for number in others:
+        damage(cluster, number, message(0), message(25))
+        cluster.start(number)
+    cluster.until(
+        lambda: any(node.leads and node.stream.store.lost is not None for node in cluster.up()), 8000
+    )
+    publish(cluster, 20, first=COUNT)
+    leader = cluster.leader()
+    cluster.until(lambda: leader.node_log.groups[1].start > 20, 3000)
+
+    cluster.start(whole.number)
+
+    state = healed(cluster, 6000)
+    assert state["messages"][:COUNT] == wanted
+    assert state["range"][:3] == (1, COUNT + 20, COUNT + 20)
 
 
 def test_the_only_undamaged_replica_leads(tmp_path: Path) -> None:
