@@ -29,6 +29,7 @@ from pyjs.jetstream.replication.copying import (
     OtherStore,
     end_steps,
     lacking,
+    lacking_ids_steps,
     put,
 )
 from pyjs.jetstream.replication.restoring import PutBack, put_back_steps, synced_steps, work_steps
@@ -278,9 +279,9 @@ class CatchUp:
             if state is not None and state.index >= self._let_go:
                 if self._heals and isinstance(store, FileStore):
                     missing = lacking(store, state, deleted)
-                    if missing or store.damaged_numbers(0):
-                        kept = copy_batch.sequences(state.kept)
-                        yield from put_back_steps(self._machine, store, missing, kept, self.answer)
+                    ids = yield from lacking_ids_steps(store, state)
+                    if missing or ids or store.damaged_numbers(0):
+                        yield from put_back_steps(self._machine, store, missing, ids, self.answer)
                 yield from end_steps(store, state, deleted)
                 return state
             yield from self.answer.pause(len(data) * NS_PER_S // RATE)
