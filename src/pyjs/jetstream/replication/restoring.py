@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
+from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -190,6 +191,18 @@ def synced_steps(turn: Turn, store: FileStore, job: SyncJob) -> Steps:
     store.finish_sync(job, errors[0])
     if errors[0] is not None:
         raise errors[0]
+
+
+def removed_steps(turn: Turn, store: FileStore) -> Steps:
+    """Remove the files that are not needed any more: a start would find their damage again."""
+    errors: list[OSError | None] = [None]
+    while errors[-1] is None and (removal := store.begin_removal()) is not None:
+        yield from work_steps(turn, partial(_keep_error, removal, errors))
+        store.finish_removal(errors[-1])
+
+
+def _keep_error(removal: Callable[[], OSError | None], errors: list[OSError | None]) -> None:
+    errors.append(removal())
 
 
 def work_steps(turn: Turn, work: Callable[[], object]) -> Steps:

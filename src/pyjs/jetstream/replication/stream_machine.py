@@ -116,6 +116,7 @@ class StreamMachine:
         self._settling = Settling(turn, timers, self)
         self._is_syncing = False
         self.damage = Damage.NONE
+        self._has_healed = False  # it has copied lost messages since it was opened
         self._consumers = ConsumerSnapshots()
 
     def __str__(self) -> str:
@@ -159,7 +160,9 @@ class StreamMachine:
     def copy_lost(self) -> None:
         """Copy the lost messages from the others; the stream is closed meanwhile."""
         self._owner.resigned.discard(self.group)
-        self.catch_up = CatchUp(self, self.replica.index, self.stream.store.last_seq, heals=True)
+        last_seq = self.stream.store.last_seq
+        again, self._has_healed = self._has_healed, True
+        self.catch_up = CatchUp(self, self.replica.index, last_seq, heals=True, again=again)
         self.catch_up.begin()
 
     def lead_damaged(self) -> None:

@@ -136,7 +136,8 @@ class History:
     def damage(self, paths: list[Path]) -> None:
         """Flip a bit of a segment, cut one, or remove one that has an index file."""
         rng, chance = self.damages, self.damages.random()
-        indexed = [path for path in paths if path.with_suffix(".idx").exists()]
+        indexed = [path for path in paths if any(path.parent.glob(f"{path.stem}.idx"))]
+        indexed = [path for path in indexed if path.with_suffix(".idx").stat().st_size]
         if chance < 0.2 and indexed:
             rng.choice(indexed).unlink()
         elif paths:
