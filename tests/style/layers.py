@@ -69,7 +69,9 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "jetstream.replication": (
         ("agreement", "copy_batch", "consumer_snapshots", "departing", "settling"),
         ("copying",),
-        ("catch_up", "healing", "membership", "single"),
+        ("repairing",),
+        ("healing", "restoring"),
+        ("catch_up", "membership", "single"),
         ("stream_machine",),
         ("streams",),
     ),

@@ -201,8 +201,16 @@ def flip_all_configuration(stream: Path) -> None:
 
 def test_without_damage_nothing_is_said_of_it(js: Site) -> None:
     after = reopened_after(js, lambda stream: None)
-    assert not {"lost_msgs", "lost_bytes", "damaged"} & after.json("/jsz").keys()
+    assert not {"lost_msgs", "lost_bytes", "repaired_msgs", "damaged"} & after.json("/jsz").keys()
     assert "lost" not in api(after.client(), "STREAM.INFO.F")["state"]
+
+
+def test_messages_that_other_replicas_had_are_counted(js: Site) -> None:
+    jetstream = js.node.jetstream
+    assert jetstream is not None
+    jetstream.shared.repaired = 3
+
+    assert js.json("/jsz")["repaired_msgs"] == 3
 
 
 def test_a_damaged_message_is_lost_in_the_totals_and_in_its_stream(js: Site) -> None:

@@ -31,9 +31,16 @@ from pyjs.jetstream.replication.copying import (
     OtherStore,
     end_steps,
     lacking,
+    lacking_ids_steps,
     put,
 )
-from pyjs.jetstream.replication.restoring import PutBack, put_back_steps, synced_steps, work_steps
+from pyjs.jetstream.replication.restoring import (
+    PutBack,
+    put_back_steps,
+    removed_steps,
+    synced_steps,
+    work_steps,
+)
 from pyjs.store.file.store import FileStore
 
 if TYPE_CHECKING:
@@ -105,10 +112,18 @@ class CatchUp:
     """The copy of one replica that is behind."""
 
     def __init__(
-        self, machine: Behind, index: int, last_seq: int, *, is_suspect: bool = False, heals: bool = False
+        self,
+        machine: Behind,
+        index: int,
+        last_seq: int,
+        *,
+        is_suspect: bool = False,
+        heals: bool = False,
+        again: bool = False,
     ) -> None:
         self._machine = machine
         self._heals = heals  # the replica has lost messages
+        self._again = again  # it was healed just now
         self._waits_ns = -1  # since when the group waits for this replica; -1: it does not
         self._put_back = 0  # how often lost messages were put back
         self.store: StreamStore | None = None  # from which other replicas may read messages
@@ -174,6 +189,8 @@ class CatchUp:
         log.warn(f"The replica of {stream} {trouble} and copies what it lacks")
         streams.abandon(self._js, stream, StoreFailed(str(stream), "it is behind"))
         self._js.held.let_go(self._name)
+        if self._again:
+            yield from self.answer.pause(RETRY_NS)
         while True:
             try:
                 opened, consumers = yield from self._attempt()
@@ -239,6 +256,7 @@ class CatchUp:
             job = store.begin_sync()
             if job is not None:
                 yield from synced_steps(turn, store, job)
+            yield from removed_steps(turn, store)
             yield from work_steps(turn, store.end_healing)
 
     def _opened(self) -> Generator[Step, None, Parked]:
@@ -317,9 +335,9 @@ class CatchUp:
             if state is not None and state.index >= self._let_go:
                 if self._heals and isinstance(store, FileStore):
                     missing = lacking(store, state, deleted)
-                    if missing or store.damaged_numbers(0):
-                        kept = copy_batch.sequences(state.kept)
-                        yield from put_back_steps(self._machine, store, missing, kept, self.answer)
+                    ids = yield from lacking_ids_steps(store, state)
+                    if missing or ids or store.damaged_numbers(0):
+                        yield from put_back_steps(self._machine, store, missing, ids, self.answer)
                 yield from end_steps(store, state, deleted)
                 return state
             yield from self.answer.pause(len(data) * NS_PER_S // RATE)

@@ -261,6 +261,15 @@ def lacking(store: StreamStore, state: State, deleted: memoryview[int]) -> list[
     return [seq for seq in chain(front, inside) if seq not in gone]
 
 
+def lacking_ids_steps(store: StreamStore, state: State) -> Generator[Step, None, list[int]]:
+    """Return the sequences of the removed messages whose ids count in `state` and are not in a copy."""
+    kept = sequences(state.kept)
+    if not kept:
+        return []
+    have = {seq for seq, _, _ in (yield from store.headers_steps(state.ids_from))}
+    return [seq for seq in kept if seq not in have]
+
+
 def _erase_steps(store: StreamStore, state: State, deleted: memoryview[int], lost: set[int]) -> Steps:
     """Erase removed messages whose ids no longer count: a start would read the ids from their headers."""
     kept, everything = lost | set(sequences(state.kept)), store.make_filter(())

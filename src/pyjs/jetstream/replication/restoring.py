@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
+from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from pyjs.base.errors import PyjsError, StoreFailed
 from pyjs.core.job import Job, JobQueue
-from pyjs.jetstream.replication.copying import is_there
 from pyjs.jetstream.replication.repairing import fetch_steps, told
 from pyjs.jetstream.stream.replicated.proposal import Outcome
 from pyjs.store.segment.index_file import index_path, remove_file
@@ -51,12 +51,13 @@ class PutBack(PyjsError):
 
 
 def put_back_steps(
-    machine: Lacking, store: FileStore, seqs: Sequence[int], kept: Sequence[int], answer: Answer
+    machine: Lacking, store: FileStore, seqs: Sequence[int], ids: Sequence[int], answer: Answer
 ) -> Steps:
     """Put messages back that the store lacks, and write its damaged segments again; close the store.
 
-    A segment is left as it is as long as the others do not have all of its messages. `kept` are the removed messages
-    whose ids count; those in a damaged segment are put back too, for their ids: the end of the copy removes them.
+    A segment is left as it is as long as the others do not have all of its messages. `ids` are removed messages whose
+    ids count and are not in the store: they are put back with nothing else, and the end of the copy removes them.
+    If the others have none of these ids, nothing happens.
 
     Raises:
         PutBack: some segments are written again.
@@ -66,19 +67,23 @@ def put_back_steps(
     size = 0
     senders: Counter[str] = Counter()
     first_seq = seqs[0] if seqs else 0
-    for number, wanted in places_of(store, seqs):
-        base, last = store.range_of(number)
-        is_new = last == 0
+    damaged, removed = store.damaged_numbers(first_seq), set(ids)
+    for number, places in places_of(store, damaged, sorted({*seqs, *ids})):
+        wanted = [seq for seq in places if seq not in removed]
+        is_new = store.range_of(number)[1] == 0
         found, names = yield from _found_steps(machine, wanted, answer, WRITTEN_MAX if is_new else SEQ_MAX)
         if len(found) == len(wanted) or (is_new and found):
-            removed = [seq for seq in kept if base <= seq <= last and not is_there(store, seq)]
-            ids, _ = yield from _found_steps(machine, removed, answer, SEQ_MAX, ids=True)
-            records = {each.seq: record_of(each) for each in (*ids, *found)}
-            jobs.append(store.restoration(number, records, first_seq or SEQ_MAX))
+            texts = [seq for seq in places if seq in removed]
+            told_ids, _ = yield from _found_steps(machine, texts, answer, SEQ_MAX, ids=True)
+            records = {each.seq: record_of(each) for each in (*told_ids, *found)}
+            if records or number in damaged:
+                jobs.append(store.restoration(number, records, first_seq or SEQ_MAX))
             senders += names
             size += sum(len(each.headers) + len(each.payload) for each in found)
         if size >= WRITTEN_MAX:
             break
+    if not jobs and not seqs and not damaged:
+        return
     if not jobs:
         raise StoreFailed(store.files.directory, f"no other replica has {len(seqs)} lost messages now")
     files = store.files
@@ -111,15 +116,15 @@ def _found_steps(
     return [found[seq] for seq in takewhile(found.__contains__, wanted)], names
 
 
-def places_of(store: FileStore, seqs: Sequence[int]) -> list[tuple[int, list[int]]]:
+def places_of(store: FileStore, damaged: Sequence[int], seqs: Sequence[int]) -> list[tuple[int, list[int]]]:
     """Return the numbers of the segments to which messages belong, and the messages of each.
 
     These are the damaged segments as well. A missing segment gets a number between those of its neighbours; if there
-    is none, the messages are the lost end of the segment before.
+    is none, the messages are the lost end of the segment before, or belong nowhere.
     """
     ranges = store.ranges()
     bases = [base for _, base, _ in ranges]
-    found: dict[int, list[int]] = {number: [] for number in store.damaged_numbers(seqs[0] if seqs else 0)}
+    found: dict[int, list[int]] = {number: [] for number in damaged}
     for seq in seqs:
         at = bisect_right(bases, seq) - 1
         if at >= 0 and seq <= ranges[at][2]:
@@ -128,7 +133,8 @@ def places_of(store: FileStore, seqs: Sequence[int]) -> list[tuple[int, list[int
             before = ranges[at][0] if at >= 0 else 0
             behind = ranges[at + 1][0] if at + 1 < len(ranges) else before + 2
             number = _free_number(store, before + 1, behind) or before  # the end of that one is missing
-        found.setdefault(number, []).append(seq)
+        if number:
+            found.setdefault(number, []).append(seq)
     return sorted(found.items())
 
 
@@ -185,6 +191,18 @@ def synced_steps(turn: Turn, store: FileStore, job: SyncJob) -> Steps:
     store.finish_sync(job, errors[0])
     if errors[0] is not None:
         raise errors[0]
+
+
+def removed_steps(turn: Turn, store: FileStore) -> Steps:
+    """Remove the files that are not needed any more: a start would find their damage again."""
+    errors: list[OSError | None] = [None]
+    while errors[-1] is None and (removal := store.begin_removal()) is not None:
+        yield from work_steps(turn, partial(_keep_error, removal, errors))
+        store.finish_removal(errors[-1])
+
+
+def _keep_error(removal: Callable[[], OSError | None], errors: list[OSError | None]) -> None:
+    errors.append(removal())
 
 
 def work_steps(turn: Turn, work: Callable[[], object]) -> Steps:

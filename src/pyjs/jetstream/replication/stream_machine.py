@@ -73,11 +73,8 @@ class Owner(Protocol):
 
     resigned: set[int]  # groups whose replica here has lost messages, and leads without them
 
-    def mend_steps(self, machine: StreamMachine) -> Steps:
-        """Open a failed replica again."""
-
-    def renew_steps(self, machine: StreamMachine) -> Steps:
-        """Open a repaired replica again."""
+    def mend_steps(self, machine: StreamMachine, *, failed: bool = True) -> Steps:
+        """Open a failed or repaired replica again."""
 
     def hand_over(self, machine: StreamMachine, node: int = 0) -> None:
         """Transfer the leadership to the replica on `node`, or (0) to the one that has most of the log."""
@@ -125,6 +122,7 @@ class StreamMachine:
         self._is_syncing = False
         self.damage = Damage.NONE
         self.agreement = Agreement(self)
+        self._has_healed = False  # it has copied lost messages since it was opened
         self._consumers = ConsumerSnapshots()
 
     def __str__(self) -> str:
@@ -149,7 +147,9 @@ class StreamMachine:
         store.files.suspects.clear()
         if store.lost is None and not store.healing:
             self._was_damaged = bool(store.examiner.damaged)
-            if self._was_damaged:
+            for number in store.damaged_numbers(0):
+                store.examiner.note(number)
+            if store.examiner.damaged:
                 self._damaged()
         elif self.group in self._owner.resigned:
             self.damage = Damage.LAST_RESORT
@@ -166,7 +166,8 @@ class StreamMachine:
     def copy_lost(self) -> None:
         """Copy the lost messages from the others; the stream is closed meanwhile."""
         self._owner.resigned.discard(self.group)
-        self._catch_up(self.replica.index, self.stream.store.last_seq, heals=True)
+        again, self._has_healed = self._has_healed, True
+        self._catch_up(self.replica.index, self.stream.store.last_seq, heals=True, again=again)
 
     def lead_damaged(self) -> None:
         """Open the stream without the lost messages, and lead if the group wants it: no other replica has them."""
@@ -180,7 +181,7 @@ class StreamMachine:
         """Lead again if the group wants it; learn again what a start has learned without the damaged messages."""
         self.damage = Damage.NONE
         if self._was_damaged:
-            self.stream.turn.go_on(self._owner.renew_steps(self))
+            self.stream.turn.go_on(self._owner.mend_steps(self, failed=False))
         else:
             self.lead_again()
 
@@ -348,12 +349,12 @@ class StreamMachine:
         else:
             load(self.replica, data[_MARKER.size :])
 
-    def _catch_up(self, index: int, last_seq: int, *, heals: bool = False) -> None:
+    def _catch_up(self, index: int, last_seq: int, *, heals: bool = False, again: bool = False) -> None:
         """Begin to copy, at least up to entry `index`; no message had a higher sequence than `last_seq`.
 
-        With `heals`, the replica has lost messages.
+        With `heals`, the replica has lost messages; with `again`, it has copied lost ones before.
         """
-        self.catch_up = CatchUp(self, index, last_seq, is_suspect=self.agreement.is_unsure, heals=heals)
+        self.catch_up = CatchUp(self, index, last_seq, is_suspect=self.agreement.is_unsure, heals=heals, again=again)
         self.catch_up.begin()
 
     # -- Behind, Damaged ---------------------------------------------------------------------------------------

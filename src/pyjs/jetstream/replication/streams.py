@@ -543,15 +543,18 @@ class ReplicatedStreams:
         assert machine is not None
         machine.replica.stop(StoreFailed(str(stream), "internal error"))
 
-    def mend_steps(self, machine: StreamMachine) -> Steps:
-        """Open a failed replica again after a pause; repeat until it succeeds."""
+    def mend_steps(self, machine: StreamMachine, *, failed: bool = True) -> Steps:
+        """Open a replica again, a failed one after a pause; repeat until it succeeds."""
         js, stream = machine.js, machine.stream
-        self._shared.log.error(
-            f"The replica of {stream} has failed and is opened again soon: {machine.replica.stopped}"
-        )
+        if failed:
+            self._shared.log.error(
+                f"The replica of {stream} has failed and is opened again soon: {machine.replica.stopped}"
+            )
         self.hand_over(machine)
         while True:
-            yield partial(self._wake_later, stream.turn, RETRY_NS)
+            if failed:
+                yield partial(self._wake_later, stream.turn, RETRY_NS)
+            failed = True
             try:
                 yield from js.gates.within(stream.name, True, lambda: self._reopen_steps(machine))
                 return
@@ -560,18 +563,6 @@ class ReplicatedStreams:
                 return
             except (PyjsError, OSError, MemoryError) as error:
                 self._shared.log.error(f"The replica of {stream} is not open, it is tried again: {error}")
-
-    def renew_steps(self, machine: StreamMachine) -> Steps:
-        """Open a repaired replica again, so that it knows all that the messages say."""
-        self.hand_over(machine)
-        try:
-            steps = partial(self._reopen_steps, machine)
-            yield from machine.js.gates.within(machine.stream.name, True, steps)
-        except ReplicaLost:
-            self.lost_replicas.append(machine.assignment)
-        except (PyjsError, OSError, MemoryError) as error:
-            machine.replica.stop(StoreFailed(str(machine.stream), str(error)))
-            yield from self.mend_steps(machine)
 
     def _reopen_steps(self, machine: StreamMachine) -> Steps:
         js, key = machine.js, (machine.js.account.name, machine.assignment.name)

@@ -27,7 +27,8 @@ cdef enum:
 
 cdef class Compactor:
     def __init__(self, Catalogue catalogue not None, SegmentFiles files not None, StoreCondition condition not None,
-                 StoreSync syncs not None, SegmentMaps maps not None, RetiredFiles retired not None, dict damaged not None) -> None:
+                 StoreSync syncs not None, SegmentMaps maps not None, RetiredFiles retired not None,
+                 dict damaged not None) -> None:
         self.catalogue = catalogue
         self.files = files
         self.condition = condition

@@ -358,7 +358,7 @@ cdef class FileStore(StreamStore):
         self.healing = False
 
     def restoration(self, uint32_t number, dict records not None, uint64_t first_seq):
-        """Return a job that adds lost messages to a segment, or writes a missing one; run it when the store is closed.
+        """Return a job that adds lost messages to a segment, or writes a missing one; run it when this is closed.
 
         Then rename its new file over the old one, and open the store again. It will not say that messages from
         `first_seq` on were removed.

@@ -24,8 +24,8 @@ from pyjs.store.index.sequences cimport (
 )
 from pyjs.store.format.record cimport (
     CHECKSUM_SIZE, FLAG_ERASED, KIND_DELETES, KIND_FOOTER, KIND_META, KIND_MSG, KIND_STATE, RECORD_HEADER_SIZE,
-    RECORD_SIZE_MIN, REMOVALS_MAX, SEGMENT_HEADER_SIZE, RecordHeader, check_segment_header, seal_record, stored_checksum,
-    write_segment_header,
+    RECORD_SIZE_MIN, REMOVALS_MAX, SEGMENT_HEADER_SIZE, RecordHeader, check_segment_header, seal_record,
+    stored_checksum, write_segment_header,
 )
 from pyjs.store.segment.contents cimport ERASED_BIT
 from pyjs.store.segment.entry_mark cimport MARK_SIZE_MAX

@@ -15,6 +15,7 @@ from tests.unit.jetstream.stream.replicated.test_crash import DyingDisk
 
 from pyjs.base.errors import NotNow
 from pyjs.cli import main
+from pyjs.consensus.consensus import Tuning
 from pyjs.jetstream.manage import segments
 from pyjs.jetstream.replication import copying
 from pyjs.jetstream.replication.healing import is_damaged
@@ -124,6 +125,22 @@ def test_a_replica_whose_file_was_damaged_while_it_was_down_is_repaired(tmp_path
     assert cluster.same()["range"][2] == COUNT + 3
 
 
+def test_damage_that_costs_no_message_is_repaired_too(tmp_path: Path) -> None:
+    cluster = filled(tmp_path)
+    wanted = cluster.same()
+    follower = cluster.followers()[0]
+    cluster.kill(follower.number)
+    damage(cluster, follower.number, message(25), at=SIZE)  # the checksum of its record
+    again = cluster.start(follower.number)
+
+    assert healed(cluster) == wanted
+    assert told(again)[0].endswith("no message was lost")
+    cluster.kill(follower.number)
+    again = cluster.start(follower.number)
+    cluster.step(100)
+    assert not told(again)
+
+
 def test_a_damaged_replica_does_not_lead_before(tmp_path: Path) -> None:
     cluster = filled(tmp_path)
     follower = cluster.followers()[0]
@@ -222,6 +239,30 @@ def test_a_message_that_all_replicas_have_damaged_is_lost(tmp_path: Path) -> Non
     leader = next(node for node in cluster.up() if node.leads)
     assert leader.stream.store.msgs == COUNT - 1
     publish(cluster, 3, first=COUNT)
+
+
+def test_a_loss_does_not_spread(tmp_path: Path) -> None:
+    cluster = filled(tmp_path, tuning=Tuning(log_size_max=2000))
+    wanted = cluster.same()["messages"]
+    whole = cluster.followers()[0]
+    for node in cluster.up():
+        cluster.kill(node.number)
+    others = [number for number in cluster.numbers if number != whole.number]
+    for number in others:
+        damage(cluster, number, message(0), message(25))
+        cluster.start(number)
+    cluster.until(
+        lambda: any(node.leads and node.stream.store.lost is not None for node in cluster.up()), 8000
+    )
+    publish(cluster, 20, first=COUNT)
+    leader = cluster.leader()
+    cluster.until(lambda: leader.node_log.groups[1].start > 20, 3000)
+
+    cluster.start(whole.number)
+
+    state = healed(cluster, 6000)
+    assert state["messages"][:COUNT] == wanted
+    assert state["range"][:3] == (1, COUNT + 20, COUNT + 20)
 
 
 def test_the_only_undamaged_replica_leads(tmp_path: Path) -> None:

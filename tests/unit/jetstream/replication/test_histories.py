@@ -1,7 +1,7 @@
 """Random histories of three nodes with short logs: kills, power cuts, cuts of the network, messages and operations.
 
-At the end all replicas are equal, and everything that was acknowledged is there, unless a request removed it.
-PYJS_HISTORIES=200 plays more of them.
+In some of them, the segments of one node are damaged whenever it was killed. At the end all replicas are equal, and
+everything that was acknowledged is there, unless a request removed it. PYJS_HISTORIES=200 plays more of them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,15 @@ from tests.support.disk import LossyDisk
 from tests.support.replicated import Cluster, ReplicaNode
 
 from pyjs.consensus.consensus import Tuning
+from pyjs.jetstream.manage import segments
 from pyjs.jetstream.replication import copying
+from pyjs.jetstream.replication.healing import is_damaged
+from pyjs.store.file.store import FileStore
 from pyjs.testing.node import RawClient
 
 SEEDS = range(int(os.environ.get("PYJS_HISTORIES", "4")))
 ACTIONS = 60
+SEGMENT_SIZE = 3000  # bytes
 
 
 class History:
@@ -37,6 +41,8 @@ class History:
                 self.cluster.kill(number)
                 self.cluster.start(number)
         self.cluster.create()
+        self.damages = Random(seed)
+        self.victim = self.damages.choice(self.cluster.numbers) if seed % 3 == 2 else 0
         self.sent = 0
         self.acked: dict[int, bytes] = {}  # by sequence
         self.removed: set[int] = set()  # sequences that may be gone
@@ -124,6 +130,22 @@ class History:
         disk = self.cluster.disks[number]
         if isinstance(disk, LossyDisk):
             disk.lose_power()
+        if number == self.victim:
+            self.damage(sorted((self.cluster.directory / f"{number}").rglob("*.seg")))
+
+    def damage(self, paths: list[Path]) -> None:
+        """Flip a bit of a segment, cut one, or remove one that has an index file."""
+        rng, chance = self.damages, self.damages.random()
+        indexed = [path for path in paths if any(path.parent.glob(f"{path.stem}.idx"))]
+        indexed = [path for path in indexed if path.with_suffix(".idx").stat().st_size]
+        if chance < 0.2 and indexed:
+            rng.choice(indexed).unlink()
+        elif paths:
+            path = rng.choice(paths)
+            data = bytearray(path.read_bytes())
+            at = rng.randrange(max(1, len(data.rstrip(b"\0"))))
+            data[at : at + 1] = bytes([data[at] ^ 1 << rng.randrange(8)]) if data else b""
+            path.write_bytes(data[:at] if chance < 0.3 else data)
 
     def start_some(self) -> None:
         """Start a node that is down."""
@@ -140,7 +162,12 @@ class History:
                 cluster.start(number)
         cluster.until(lambda: self.leader() is not None, 2000)
         cluster.step(100)
-        cluster.until(lambda: all("S" in node.js.streams for node in cluster.up()), 2000)
+        cluster.until(self.is_whole, 4000)
+        for node in cluster.up():
+            store = node.stream.store
+            for number in store.sealed_numbers() if isinstance(store, FileStore) and self.victim else ():
+                store.examiner.confirm(number)  # as the scrub does
+        cluster.until(self.is_whole, 4000)
         found = cluster.same()
         self.hear()
         stored = {seq: payload for seq, _, _, _, payload in found["messages"]}
@@ -149,12 +176,20 @@ class History:
             may_be_gone = seq in self.removed or cluster.config.max_msgs_per_subject > 0
             assert stored.get(seq, b"" if may_be_gone else None) in (payload, b""), (seq, first)
 
+    def is_whole(self) -> bool:
+        """Return whether the stream is open on all nodes, without damage."""
+        open_ = all("S" in node.js.streams for node in self.cluster.up())
+        return open_ and not any(is_damaged(node.stream) for node in self.cluster.up())
+
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_replicas_are_equal_after_any_history(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setattr(copying, "PART_MSGS", 10)
+    if seed % 3 == 2:  # then there are several segments
+        monkeypatch.setattr(segments, "SEGMENT_SIZE_MIN", SEGMENT_SIZE)
+        monkeypatch.setattr(segments, "SEGMENT_SIZE_MAX", SEGMENT_SIZE)
     history = History(tmp_path, seed)
     for _ in range(ACTIONS):
         history.act()
