@@ -25,7 +25,7 @@ from pyjs.jetstream import errcodes
 from pyjs.jetstream.errcodes import LeaderChanged
 from pyjs.jetstream.member.keeper import Key
 from pyjs.jetstream.member.notes import Order
-from pyjs.jetstream.member.questions import OFFLINE_NS
+from pyjs.jetstream.member.waiters import OFFLINE_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator

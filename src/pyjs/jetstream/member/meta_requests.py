@@ -25,8 +25,9 @@ from pyjs.jetstream.config import stream_requests
 from pyjs.jetstream.config.choices import FILE
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.member.notes import Order
-from pyjs.jetstream.member.questions import OFFLINE_NS, streams_report, usage_report
+from pyjs.jetstream.member.questions import streams_report, usage_report
 from pyjs.jetstream.member.restores import WORDS
+from pyjs.jetstream.member.waiters import OFFLINE_NS
 from pyjs.jetstream.rules import sources as source_rules
 from pyjs.jetstream.rules import stream as stream_rules
 from pyjs.subjects.overlap import first_overlap
