@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 ANSWER_NS = 2 * NS_PER_S
 TAKEN = "?"  # instead of a stream, before a request of which another server asks whether it is answered here
 TAKEN_NS = 200 * NS_PER_MS
+MEMBERS = "#"  # instead of a stream, before the stream of which the servers of its group are asked for
 STEP = 16  # streams reported in one turn: half a millisecond
 
 
@@ -59,6 +60,11 @@ class Questions:
         asked = {node: names for node in nodes if node in self._online}
         found = yield from self.gather(account, asked, TAKEN_NS)
         return any(each.get("taken") for each in found)
+
+    def members(self, account: str, name: str, node: int) -> Generator[Step, None, list[int]]:
+        """Return the servers in the group of a stream, as another server knows them; none if it does not answer."""
+        found = yield from self.gather(account, {node: [MEMBERS, name]} if node in self._online else {})
+        return [each for report in found for each in report.get("members", ())]
 
     def are_away(self, nodes: Iterable[int]) -> bool:
         """Return whether none of some servers answers; this server is none of them."""
@@ -100,6 +106,8 @@ class Questions:
             report: dict[str, Any] = {"taken": (bytes.fromhex(subject), bytes.fromhex(reply)) in self.taken}
         elif js is None:
             report = {}
+        elif question.names[:1] == (MEMBERS,):
+            report = {"members": members_of(js, question.names[1])}
         elif question.names:
             report = yield from streams_report(js, question.names)
         else:
@@ -114,6 +122,15 @@ def _report_in(data: bytes) -> dict[str, Any] | None:
     except orjson.JSONDecodeError:
         return None
     return report if isinstance(report, dict) else None
+
+
+def members_of(js: JetStream, name: str) -> list[int]:
+    """Return the servers in the group of a stream, as this server knows them."""
+    stream, replicated = js.streams.get(name), js.shared.replicated
+    machine = None if stream is None or replicated is None else replicated.machine_of(stream)
+    if machine is None or replicated is None:
+        return []
+    return [each.node for each in replicated.group_status(machine).peers]
 
 
 def streams_report(js: JetStream, names: tuple[str, ...]) -> Generator[Step, None, dict[str, Any]]:

@@ -257,6 +257,8 @@ class ReplicatedStreams:
         before = self._machines.get(key)
         if before is not None:  # it was about to leave
             self._close(before)
+            if before.group != assignment.group:
+                self.forget_group(js, before.group)
         machine = StreamMachine(js, self._consensus, assignment, self)
         conf = self._conf_of(js, assignment)
         alone = js.streams.get(assignment.name)
@@ -389,6 +391,13 @@ class ReplicatedStreams:
         if machine is not None:
             return machine.group
         return 0 if parked is None else parked.store.group
+
+    def forget_group(self, js: JetStream, group: int) -> None:
+        """Remove the log of a group that no replica here belongs to any more."""
+        used = [machine.group for machine in self._machines.values()]
+        used += [parked.store.group for parked in js.parked.values()]
+        if group in self._log.groups and group not in used:
+            self._log.remove(group)  # the next write of the consensus has it
 
     def has_group(self, js: JetStream, assignment: Assignment) -> bool:
         """Return whether a replica of the stream's group is or was on this server."""
