@@ -21,7 +21,7 @@ from pyjs.jetstream.cluster.assignments import Replica
 from pyjs.jetstream.cluster.reports import GroupStatus, PeerStatus, stream_cluster
 from pyjs.jetstream.config.choices import FILE, MEMORY
 from pyjs.jetstream.manage import consumers, streams
-from pyjs.jetstream.manage.parked import Parked
+from pyjs.jetstream.manage.parked import Parked, reopened_steps
 from pyjs.jetstream.replication import copy_batch
 from pyjs.jetstream.replication.copy_batch import WHOLE, Ask, Kind
 from pyjs.jetstream.replication.copying import serve
@@ -311,7 +311,7 @@ class ReplicatedStreams:
         parked = js.parked.pop(name, None)
         is_shut = self._shut.get((js.account.name, name)) == assignment.created_ns
         if parked is None and is_shut and assignment.config.storage == FILE:
-            parked = yield from _reopened_steps(js, name)
+            parked = yield from reopened_steps(js.files, name)
             if parked.config.num_replicas == 1:
                 parked.store.replicate(assignment.group)
         place = assignment.created_ns, assignment.group
@@ -589,16 +589,3 @@ def _release(js: JetStream, parked: Parked) -> None:
     """Close the store of a replica that is not opened."""
     if parked.config.storage == FILE:
         js.files.release(parked.store)
-
-
-def _reopened_steps(js: JetStream, name: str) -> Generator[Step, None, Parked]:
-    """Return the replica in the files of a stream.
-
-    Raises:
-        StoreFailed: the files cannot be read now; they stay.
-    """
-    for found in js.files.reopen_steps(name):
-        if found is not None:
-            return Parked(*found)
-        yield None
-    raise StoreFailed(js.files.directory_of(name), "it cannot be read")
