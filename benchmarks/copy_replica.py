@@ -39,15 +39,15 @@ class Publisher(threading.Thread):
         super().__init__(daemon=True)
         self._client = PlainClient(port)
         self._every_s = 1 / rate
-        self._stop = threading.Event()
+        self._ends = threading.Event()
         self.waits: list[tuple[float, float]] = []
 
     def run(self) -> None:
-        """Publish until `stop`."""
+        """Publish until `stop` is called."""
         client, payload = self._client, b"x" * LOAD_SIZE
         line = b"PUB big.load %s.l %d\r\n%s\r\n" % (client.inbox, LOAD_SIZE, payload)
         due = time.monotonic()
-        while not self._stop.is_set():
+        while not self._ends.is_set():
             began = time.monotonic()
             client.send(line)
             (answer,) = client.frames(1)
@@ -55,11 +55,11 @@ class Publisher(threading.Thread):
                 raise SystemExit(f"copy_replica: a publish was answered by {answer[1]!r}")
             self.waits.append((began, time.monotonic() - began))
             due = max(due + self._every_s, began)
-            self._stop.wait(max(0.0, due - time.monotonic()))
+            self._ends.wait(max(0.0, due - time.monotonic()))
 
     def stop(self) -> None:
         """End after the current publish."""
-        self._stop.set()
+        self._ends.set()
         self.join()
         self._client.close()
 

@@ -28,7 +28,7 @@ if NATS is None or not is_here():
 SYSTEM = ("--user", "s", "--password", "s")
 R = {"name": "R", "subjects": ["r"], "num_replicas": 3}
 TWO = {"name": "TWO", "subjects": ["two"], "num_replicas": 2}
-CONSUMERS = ("C", "D", "E")
+CONSUMERS = ("C", "D")  # of a nats-server, each counts as one of its replicated assets
 WAIT_S = 60
 REPORTS = {  # commands, and whether they need the system account
     "server list": True,
@@ -72,8 +72,7 @@ def fill(servers: ThreeServers) -> None:
 
 
 def is_led(info: dict[str, Any]) -> bool:
-    cluster = info.get("cluster", {})
-    return bool(cluster.get("leader")) and all(row["current"] for row in cluster.get("replicas", ()))
+    return bool(info.get("cluster", {}).get("leader"))  # replicas of an idle consumer may never be current
 
 
 @pytest.fixture(params=["ours", "peer"])
@@ -169,8 +168,8 @@ def test_servers_that_are_not_there_are_refused(servers: ThreeServers, tmp_path:
         ("server raft peer-remove zz --force", SYSTEM, "did not find a replica named zz"),
         ("stream cluster step-down R --preferred zz", (), 'preferred server "zz" not known'),
         ("consumer cluster step-down R C --preferred zz", (), 'preferred server "zz" not known'),
-        ("stream cluster step-down NONE", (), "stream not found"),
-        ("consumer cluster step-down R NONE", (), "not found"),
+        ("stream cluster step-down NONE", (), "could not pick a Stream"),
+        ("consumer cluster step-down R NONE", (), "nats: error"),
     ):
         assert text in nats(servers, tmp_path, words, *login, status=1), words
 

@@ -39,6 +39,7 @@ NOT_PROVOKED = {
     errcodes.PEER_REMAP_FAILED: _CLUSTER,
     errcodes.STREAM_MOVE_AND_SCALE: _CLUSTER,
     errcodes.STREAM_MOVE_IN_PROGRESS: "a move is soon over, see tests/unit/jetstream/member/test_moving.py",
+    errcodes.STREAM_RECONFIGURE_IN_PROGRESS: "soon over too, see tests/unit/jetstream/member/test_scaling.py",
     errcodes.STREAM_OFFLINE: _OPERATING,
     errcodes.CONSUMER_OFFLINE: _OPERATING,
     errcodes.CONSUMER_REPLICAS_EXCEEDS_STREAM: "no stream of one server has more than one replica",

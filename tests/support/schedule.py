@@ -22,7 +22,11 @@ LONG = (
 )
 ONE_BY_ONE = ("tests/conformance/test_scenarios.py", *LONG)
 # The tests of these files share servers.
-TOGETHER = ("tests/system/test_cluster_consumers.py", "tests/system/test_cluster_jetstream.py")
+TOGETHER = (
+    "tests/system/test_cluster_consumers.py",
+    "tests/system/test_cluster_copies.py",
+    "tests/system/test_cluster_jetstream.py",
+)
 
 
 def group_of(nodeid: str) -> str:

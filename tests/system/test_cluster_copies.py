@@ -1,6 +1,7 @@
 """Copies of streams on three real servers of both kinds: mirrors, buckets, objects, archives, numbers of replicas.
 
-A client library makes them as an application does, and leaders are killed meanwhile.
+A client library makes them as an application does. In `make cluster-jetstream`, leaders are killed meanwhile; what
+copies do then is also tested on a simulated network (tests/unit/jetstream/member).
 """
 
 from __future__ import annotations
@@ -21,9 +22,14 @@ from tests.conformance.harness.cluster import NAMES, ThreeServers, three
 from tests.conformance.harness.process import our_command, peer_command
 from tests.support.archives import back_up, restored
 
-if not (is_here() and os.environ.get("PYJS_CLUSTER_PROCESSES")):
-    # Elections take 0.3 s: where servers get no processor for so long, leaders change all the time.
-    pytest.skip("three real processes: make cluster-jetstream", allow_module_level=True)
+if not is_here():
+    pytest.skip("the consensus engine is not here (make cluster)", allow_module_level=True)
+
+# Elections take 0.3 s: where servers get no processor for so long, leaders change all the time.
+kills_leaders = pytest.mark.skipif(
+    not os.environ.get("PYJS_CLUSTER_PROCESSES"),
+    reason="kills of three real processes: make cluster-jetstream",
+)
 
 JETSTREAM = 'jetstream { store_dir: "<<store>>", max_file_store: 1GB, max_memory_store: 100MB }'
 SECONDS = 60
@@ -102,6 +108,7 @@ async def put(js: JetStreamContext, subject: str, data: bytes) -> None:
     await until(lambda: js.publish(subject, data, timeout=2, headers=headers), lambda ack: ack.seq)
 
 
+@kills_leaders
 def test_a_bucket_and_its_mirror_outlive_their_leaders(servers: ThreeServers) -> None:
     async def scene(client: Client) -> None:
         js = client.jetstream(timeout=5)
@@ -127,6 +134,7 @@ def test_a_bucket_and_its_mirror_outlive_their_leaders(servers: ThreeServers) ->
     play(servers, scene)
 
 
+@kills_leaders
 def test_an_object_is_read_from_any_server_and_its_store_is_copied(servers: ThreeServers) -> None:
     data = bytes(range(256)) * 4096
 
@@ -149,6 +157,7 @@ def test_an_object_is_read_from_any_server_and_its_store_is_copied(servers: Thre
     play(servers, scene)
 
 
+@kills_leaders
 def test_a_source_is_copied_once_into_one_replica_and_into_three(servers: ThreeServers) -> None:
     async def scene(client: Client) -> None:
         js = client.jetstream(timeout=5)

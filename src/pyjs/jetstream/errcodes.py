@@ -309,6 +309,7 @@ CONSUMER_ACK_FC_REQUIRES_NO_MAX_DELIVER = _code(
 )
 MESSAGE_SCHEDULES_TIME_ZONE_INVALID = _code(10223, 400, "message schedules time zone is invalid")
 CONSUMER_STREAM_IDENTITY_MISMATCH = _code(10225, 400, "consumer's stream identity does not match: {msg}")
+STREAM_RECONFIGURE_IN_PROGRESS = _code(10226, 400, "stream reconfiguration already in progress")
 MESSAGE_SOURCE_HDR_NOT_ALLOWED = _code(10227, 400, "message stream source header is not allowed")
 
 # Errors of pyjs-server alone.

@@ -131,7 +131,6 @@ NOT_ANSWERED = [
         (10182, 400, "consumer replay policy invalid", "other policies are refused with 10025 before"),
         (10202, 400, "cluster member change is in progress", CLUSTER),
         (10224, 400, "JetStream system rescue not applied: {err}", CLUSTER),
-        (10226, 400, "stream reconfiguration already in progress", CLUSTER),
         (
             10228,
             400,

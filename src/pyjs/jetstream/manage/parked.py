@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from pyjs.base.errors import StoreFailed
+
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from pyjs.core.chore import Step
     from pyjs.jetstream.config.stream import StreamConfig
+    from pyjs.jetstream.manage.persist import AccountFiles
     from pyjs.store.store import StreamStore
 
 
@@ -15,6 +21,19 @@ class Parked(NamedTuple):
     config: StreamConfig
     created_ns: int
     store: StreamStore
+
+
+def reopened_steps(files: AccountFiles, name: str) -> Generator[Step, None, Parked]:
+    """Return the replica in the files of a stream.
+
+    Raises:
+        StoreFailed: the files cannot be read now; they stay.
+    """
+    for found in files.reopen_steps(name):
+        if found is not None:
+            return Parked(*found)
+        yield None
+    raise StoreFailed(files.directory_of(name), "it cannot be read")
 
 
 class KnownIds(NamedTuple):

@@ -30,7 +30,8 @@ from pyjs.jetstream import errcodes
 from pyjs.jetstream.errcodes import LeaderChanged
 from pyjs.jetstream.member.keeper import Key
 from pyjs.jetstream.member.notes import Order
-from pyjs.jetstream.member.questions import OFFLINE_NS, Recent
+from pyjs.jetstream.member.questions import Recent
+from pyjs.jetstream.member.waiters import OFFLINE_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator

@@ -243,13 +243,16 @@ class Keeper:
 
     def _remove(self, js: JetStream, key: Key, wanted: Assignment | None) -> Generator[Step, None, None]:
         """Remove a stream that an entry has removed; report any other stored stream."""
+        replicated = js.shared.replicated
         gone = [(each, old) for each, old in self._removed.items() if each[0] == key]
         for each, old in gone:
             stale = self._stale(js, old, wanted)
             if stale is not None:
                 yield from self._remove_one(js, key, stale)
+            elif replicated and wanted and old.group not in (wanted.group, wanted.ended):
+                replicated.forget_group(js, old.group)
             del self._removed[each]
-        left, replicated = js.streams.get(key.name), js.shared.replicated
+        left = js.streams.get(key.name)
         is_leaving = left is not None and replicated is not None and replicated.is_replica(left)
         if wanted is None and left is not None and not is_leaving:
             self._report_strange(key)

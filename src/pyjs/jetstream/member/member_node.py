@@ -35,7 +35,7 @@ from pyjs.jetstream.member.meta_machine import MetaMachine, Proposal
 from pyjs.jetstream.member.meta_requests import PASSED_ON, MetaRequests
 from pyjs.jetstream.member.operators import Operators
 from pyjs.jetstream.member.orders import Orders
-from pyjs.jetstream.member.questions import Questions, streams_report
+from pyjs.jetstream.member.questions import Questions, members_of, streams_report
 from pyjs.jetstream.member.reporting import Reports
 from pyjs.jetstream.member.restores import WORDS, Restores
 from pyjs.jetstream.member.waiters import Waiters
@@ -523,6 +523,13 @@ class MemberNode:
             asked = {node: [stream.name]} if node in self.online else {}
             found = yield from self.questions.gather(stream.account, asked)
         return next((each[stream.name] for each in found if stream.name in each), {})
+
+    def members_of(self, stream: Assignment, node: int) -> Generator[Step, None, list[int]]:
+        """Return the servers in the group of a stream, as a server of it knows them."""
+        js = self.accounts.get(stream.account)
+        if node == self.node and js is not None:
+            return members_of(js, stream.name)
+        return (yield from self.questions.members(stream.account, stream.name, node))
 
     def assigned_here(self, account: str = "", stream: str = "") -> list[Assignment]:
         """Return the streams that the metadata has on this server: all, those of an account, or one."""

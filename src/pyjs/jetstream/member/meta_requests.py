@@ -7,9 +7,12 @@ stream sends the answer. If the outcome is unknown because this server lost its 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from pyjs.base.clock import NS_PER_S
 from pyjs.base.nuid import short_hash
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.api.account import info as account_info
@@ -25,8 +28,9 @@ from pyjs.jetstream.config import stream_requests
 from pyjs.jetstream.config.choices import FILE
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.member.notes import Order
-from pyjs.jetstream.member.questions import OFFLINE_NS, streams_report, usage_report
+from pyjs.jetstream.member.questions import streams_report, usage_report
 from pyjs.jetstream.member.restores import WORDS
+from pyjs.jetstream.member.waiters import LOOK_NS, OFFLINE_NS
 from pyjs.jetstream.rules import sources as source_rules
 from pyjs.jetstream.rules import stream as stream_rules
 from pyjs.subjects.overlap import first_overlap
@@ -43,8 +47,13 @@ if TYPE_CHECKING:
     from pyjs.jetstream.manage.engine import JetStream
     from pyjs.jetstream.member.member_node import MemberNode
 
+LEAVE_NS = 4 * NS_PER_S  # for a replica to leave before its server gets another one
 PASSED_ON = ("STREAM.CREATE", "STREAM.UPDATE", "STREAM.DELETE", "STREAM.RESTORE")
 SUMMED = ("memory", "storage", "reserved_memory", "reserved_storage", "consumers")
+
+
+class _Changed(Exception):
+    """A stream has changed since its group was looked at."""
 
 
 class MetaRequests:
@@ -121,16 +130,21 @@ class MetaRequests:
         bounds = bounds_of(js, config)
         errcodes.STREAM_OFFLINE.raise_if(not (yield from self._is_reachable(account, config.name)))
 
-        def decide() -> Entry:
+        def decide(revision: int = 0) -> StreamUpdated:
             old = self._assigned(account, config.name)
+            if revision not in (0, old.revision):
+                raise _Changed
             new = stored_config(stream_rules.check_update(old.shown_config, config))
             self._member.machine.state.check_update(account, new, bounds)
             nodes, target = self._updated_nodes(js, old, new.config)
             stored = with_replicas(new, len(nodes)) if target else new
             return StreamUpdated(account, old.group, old.revision, stored, nodes, bounds, target)
 
-        applied = yield from self._agree(decide)
-        return self._pass_on(call, "STREAM.UPDATE", applied)
+        while True:
+            revision = yield from self._until_left(js, decide)
+            with suppress(_Changed):
+                applied = yield from self._agree(partial(decide, revision))
+                return self._pass_on(call, "STREAM.UPDATE", applied)
 
     def _updated_nodes(
         self, js: JetStream, old: Assignment, config: StreamConfig
@@ -148,6 +162,25 @@ class MetaRequests:
         if len(old.nodes) == len(nodes) == 1 and nodes != old.nodes:
             return old.nodes + nodes, nodes[0]
         return nodes, 0
+
+    def _until_left(self, js: JetStream, decide: Callable[[], StreamUpdated]) -> Generator[Step, None, int]:
+        """Wait until the servers that an update adds to a stream have left its group, if they were in it before.
+
+        A server gives its old replica up for the new one, and of two replicas both must agree to a removal. Return
+        the revision of the stream that was looked at.
+
+        Raises:
+            ApiError: they have not left in time, or the update is refused.
+        """
+        member = self._member
+        for _ in range(LEAVE_NS // LOOK_NS + 1):
+            entry = decide()
+            old = self._assigned(js.account.name, entry.stored.config.name)
+            added = set(entry.nodes).difference(old.nodes)
+            if not added or added.isdisjoint((yield from member.members_of(old, self._leader_of(js, old)))):
+                return old.revision
+            yield from member.waiters.until(lambda: False, LOOK_NS)
+        raise errcodes.STREAM_RECONFIGURE_IN_PROGRESS.error()
 
     def _is_reachable(self, account: str, name: str) -> Generator[Step, None, bool]:
         """Return whether a server of a stream answers, or there is no such stream; wait for it for a moment."""

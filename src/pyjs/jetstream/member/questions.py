@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from pyjs.jetstream.member.waiters import Waiters
 
 ANSWER_NS = 2 * NS_PER_S
-OFFLINE_NS = 500 * NS_PER_MS  # for a server of a stream, before a request to the stream is refused
 TAKEN = "?"  # instead of a stream, before a request of which another server asks whether it is answered here
 TAKEN_NS = 200 * NS_PER_MS
+MEMBERS = "#"  # instead of a stream, before the stream of which the servers of its group are asked for
 STEP = 16  # streams reported in one turn: half a millisecond
 RECENT_NS = 10 * NS_PER_S  # longer than a request is held and passed on
 RECENT_MAX = 1000  # requests that a server remembers
@@ -86,6 +86,11 @@ class Questions:
         found = yield from self.gather(account, asked, TAKEN_NS)
         return any(each.get("taken") for each in found)
 
+    def members(self, account: str, name: str, node: int) -> Generator[Step, None, list[int]]:
+        """Return the servers in the group of a stream, as another server knows them; none if it does not answer."""
+        found = yield from self.gather(account, {node: [MEMBERS, name]} if node in self._online else {})
+        return [each for report in found for each in report.get("members", ())]
+
     def are_away(self, nodes: Iterable[int]) -> bool:
         """Return whether none of some servers answers; this server is none of them."""
         return self._online.isdisjoint(nodes)
@@ -126,6 +131,8 @@ class Questions:
             report: dict[str, Any] = {"taken": self.taken.has(bytes.fromhex(subject), bytes.fromhex(reply))}
         elif js is None:
             report = {}
+        elif question.names[:1] == (MEMBERS,):
+            report = {"members": members_of(js, question.names[1])}
         elif question.names:
             report = yield from streams_report(js, question.names)
         else:
@@ -140,6 +147,15 @@ def _report_in(data: bytes) -> dict[str, Any] | None:
     except orjson.JSONDecodeError:
         return None
     return report if isinstance(report, dict) else None
+
+
+def members_of(js: JetStream, name: str) -> list[int]:
+    """Return the servers in the group of a stream, as this server knows them."""
+    stream, replicated = js.streams.get(name), js.shared.replicated
+    machine = None if stream is None or replicated is None else replicated.machine_of(stream)
+    if machine is None or replicated is None:
+        return []
+    return [each.node for each in replicated.group_status(machine).peers]
 
 
 def streams_report(js: JetStream, names: tuple[str, ...]) -> Generator[Step, None, dict[str, Any]]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyjs.core.sink import Turn
 
 INTEREST_NS = NS_PER_S  # for the news that a client waits for an answer
+OFFLINE_NS = 500 * NS_PER_MS  # for a server of a stream, before a request to the stream is refused
 LOOK_NS = 10 * NS_PER_MS  # between two looks at what has no notification
 
 

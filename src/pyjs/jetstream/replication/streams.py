@@ -21,7 +21,7 @@ from pyjs.jetstream.cluster.assignments import Replica
 from pyjs.jetstream.cluster.reports import GroupStatus, PeerStatus, stream_cluster
 from pyjs.jetstream.config.choices import FILE, MEMORY
 from pyjs.jetstream.manage import consumers, streams
-from pyjs.jetstream.manage.parked import Parked
+from pyjs.jetstream.manage.parked import Parked, reopened_steps
 from pyjs.jetstream.replication import copy_batch
 from pyjs.jetstream.replication.copy_batch import WHOLE, Ask, AskThese, Kind
 from pyjs.jetstream.replication.copying import serve, serve_these
@@ -273,6 +273,8 @@ class ReplicatedStreams:
         before = self._machines.get(key)
         if before is not None:  # the replica was about to leave the group
             self._close(before)
+            if before.group != assignment.group:
+                self.forget_group(js, before.group)
         machine = StreamMachine(js, self._consensus, assignment, self)
         conf = self._conf_of(js, assignment)
         alone = js.streams.get(assignment.name)
@@ -328,7 +330,7 @@ class ReplicatedStreams:
         parked = js.parked.pop(name, None)
         is_shut = self._shut.get((js.account.name, name)) == assignment.created_ns
         if parked is None and is_shut and assignment.config.storage == FILE:
-            parked = yield from _reopened_steps(js, name)
+            parked = yield from reopened_steps(js.files, name)
             if parked.config.num_replicas == 1:
                 parked.store.replicate(assignment.group)
         place = assignment.created_ns, assignment.group
@@ -408,6 +410,13 @@ class ReplicatedStreams:
         if machine is not None:
             return machine.group
         return 0 if parked is None else parked.store.group
+
+    def forget_group(self, js: JetStream, group: int) -> None:
+        """Remove the log of a group that no replica here belongs to any more."""
+        used = [machine.group for machine in self._machines.values()]
+        used += [parked.store.group for parked in js.parked.values()]
+        if group in self._log.groups and group not in used:
+            self._log.remove(group)  # the next write of the consensus has it
 
     def has_group(self, js: JetStream, assignment: Assignment) -> bool:
         """Return whether a replica of the stream's group is or was on this server."""
@@ -602,16 +611,3 @@ def _release(js: JetStream, parked: Parked) -> None:
     """Close the store of a replica that is not opened."""
     if parked.config.storage == FILE:
         js.files.release(parked.store)
-
-
-def _reopened_steps(js: JetStream, name: str) -> Generator[Step, None, Parked]:
-    """Return the replica in the files of a stream.
-
-    Raises:
-        StoreFailed: the files cannot be read now; they are not changed.
-    """
-    for found in js.files.reopen_steps(name):
-        if found is not None:
-            return Parked(*found)
-        yield None
-    raise StoreFailed(js.files.directory_of(name), "it cannot be read")

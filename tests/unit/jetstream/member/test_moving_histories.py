@@ -1,4 +1,4 @@
-"""Random histories of a stream with one replica that moves while servers crash: what was acknowledged is there."""
+"""Random histories of a stream that moves and is scaled while servers crash: what was acknowledged is there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from raft.tests.conftest import is_here
 if not is_here():
     pytest.skip("the consensus engine is not here (make cluster)", allow_module_level=True)
 
-from tests.support.jetnet import LOG_FILE_SIZE, TRIO, JetNet
+from tests.support.jetnet import LOG_FILE_SIZE, TRIO, JetNet, JetServer
 from tests.unit.jetstream.member.test_scaling import groups
 
 from pyjs.base.clock import NS_PER_MS
@@ -27,7 +27,8 @@ PATIENCE = 300  # looks, 100 ms apart
 class History:
     """One history."""
 
-    def __init__(self, directory: Path, seed: int) -> None:
+    def __init__(self, directory: Path, seed: int, *, is_scaled: bool) -> None:
+        self.is_scaled = is_scaled
         self.net = JetNet(directory, seed)
         self.net.tags = {name: (name,) for name in TRIO}
         self.rng = Random(seed)
@@ -47,8 +48,11 @@ class History:
         elif roll < 0.4 and len(living) < 3:
             self.net.begin(self.rng.choice([name for name in TRIO if name not in self.net.servers]))
         elif roll < 0.6:
-            client, place = self.rng.choice(living).client(), self.rng.choice(TRIO)
-            self.net.answers(client, "STREAM.UPDATE.R", self.body(place), self.rng.choice((10, 1000)))
+            body = self.body(self.rng.choice(TRIO))
+            if self.is_scaled and self.rng.random() < 0.5:
+                body = {"name": "R", "subjects": ["r"], "num_replicas": self.rng.randrange(1, 4)}
+            client, wait_ms = self.rng.choice(living).client(), self.rng.choice((10, 1000))
+            self.net.answers(client, "STREAM.UPDATE.R", body, wait_ms)
         else:
             self.publish(self.rng.choice(living).name)
         self.net.run(self.rng.randrange(300) * NS_PER_MS)
@@ -86,7 +90,19 @@ class History:
         (stream,) = servers[0].member.machine.state.streams()
         places = [server.name for server in servers if server.member.node in stream.nodes]
         holders = [server.name for server in servers if server.streams]
-        return not stream.target and holders == places and not any(map(groups, servers))
+        is_single = stream.config.num_replicas == 1
+        of_group = [server.name for server in servers if groups(server)]
+        is_whole = is_single or all(map(self._is_whole, servers))
+        return (
+            not stream.target and holders == places and of_group == ([] if is_single else places) and is_whole
+        )
+
+    @staticmethod
+    def _is_whole(server: JetServer) -> bool:
+        """Return whether no replica of a server copies or lacks a leader."""
+        assert server.member.replicated is not None
+        machines = server.member.replicated.machines()
+        return all(each.leader and each.catch_up is None for each in machines)
 
     def check(self) -> None:
         """Check that every acknowledged message is stored under its sequence."""
@@ -96,12 +112,13 @@ class History:
             assert b64decode(message["data"]) == text.encode(), seq
 
 
+@pytest.mark.parametrize("is_scaled", [False, True])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_stream_that_moves_loses_nothing(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    seed: int, is_scaled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(MemberNode, "log_file_size", LOG_FILE_SIZE)
-    history = History(tmp_path, seed)
+    history = History(tmp_path, seed, is_scaled=is_scaled)
     for _ in range(STEPS):
         history.step()
     history.end()

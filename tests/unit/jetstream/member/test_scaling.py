@@ -16,6 +16,7 @@ from tests.support.jetnet import TRIO, JetNet, JetServer
 
 from pyjs.base.clock import NS_PER_MS
 from pyjs.base.errors import StoreFailed
+from pyjs.jetstream.member import meta_requests
 from pyjs.jetstream.replication import streams
 
 BODY: dict[str, Any] = {"name": "R", "subjects": ["r.>"], "num_replicas": 3}
@@ -340,3 +341,38 @@ def test_a_stream_that_came_back_to_a_server_is_there_after_its_next_start(net: 
     net.ready()
     net.run(500 * NS_PER_MS)
     assert messages(net) == [1, 2, 3, 4, 5]
+
+
+def test_a_server_that_leaves_a_stream_gets_it_again_only_after_that(net: JetNet) -> None:
+    net.trio()
+    client = net.jet("a").client()
+    assert "error" not in net.ask(client, "STREAM.CREATE.R", {**BODY, "num_replicas": 1})
+    bodies = [{**BODY, "num_replicas": replicas} for replicas in (2, 1, 2, 1, 2)]
+    for body in bodies:
+        net.answers(client, "STREAM.UPDATE.R", body, wait_ms=20)
+    net.run(12_000 * NS_PER_MS)
+    led = net.ask(client, "STREAM.INFO.R")
+    assert "leader" in led["cluster"], led
+    assert all(row["current"] for row in led["cluster"].get("replicas", ()))
+    net.publish(net.jet("b"), "r.x", 3)
+    assert messages(net) == [1, 2, 3]
+
+
+def test_an_update_that_waits_too_long_for_a_server_to_leave_is_refused(
+    net: JetNet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(meta_requests, "LEAVE_NS", 0)
+    net.trio()
+    client = net.leader().client()
+    assert "error" not in net.ask(client, "STREAM.CREATE.R", {**BODY, "num_replicas": 1})
+    scaled(net, 2)
+    net.run(4000 * NS_PER_MS)
+    follower = net.ask(client, "STREAM.INFO.R")["cluster"]["replicas"][0]["name"]
+    if follower == net.leader().name:
+        net.ask(client, "STREAM.LEADER.STEPDOWN.R")
+        net.run(1000 * NS_PER_MS)
+        follower = net.ask(client, "STREAM.INFO.R")["cluster"]["replicas"][0]["name"]
+    net.pause(follower)  # it cannot agree to its removal, and the others do not know yet
+    net.answers(client, "STREAM.UPDATE.R", {**BODY, "num_replicas": 1}, wait_ms=20)
+    answers = net.answers(client, "STREAM.UPDATE.R", {**BODY, "num_replicas": 2}, wait_ms=100)
+    assert [answer["error"]["err_code"] for answer in answers] == [10226]
