@@ -1,9 +1,9 @@
 """Requests to a subscriber that is about to return: they wait for it, instead of getting status 503 at once.
 
-Only the leader of a replicated stream is subscribed to the stream's subjects. While the leader changes, which takes
-milliseconds, or 0.3 s after a crash, no server is subscribed. A message that is published then waits at the server of
-its publisher, up to HOLD_NS. If it still has no receiver, it gets the status; further messages to the same subject
-get the status at once, for GIVEN_UP_NS.
+Only the leader of a replicated stream is subscribed to the stream's subjects. While another server takes over, which
+takes milliseconds, or 0.3 s after a crash, nobody is subscribed. A message that is published then waits at the
+server of its publisher, up to HOLD_NS. What nobody took in that time gets the status; further messages to the same
+subject get it at once, for GIVEN_UP_NS.
 
 nats-server sends the status at once, and most client libraries report it to the application.
 """
@@ -55,7 +55,7 @@ class Awaited:
     """The waiting messages of one server."""
 
     def __init__(self, host: Host, is_awaited: Callable[[str, bytes], bool]) -> None:
-        """`is_awaited` returns whether a subject of an account belongs to a replicated stream."""
+        """`is_awaited` tells whether a subject of an account has a replicated stream."""
         self._host = host
         self._is_awaited = is_awaited
         self._held: deque[Held] = deque()  # oldest first

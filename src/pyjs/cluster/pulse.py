@@ -2,7 +2,7 @@
 
 Heartbeats have a separate connection, so that they do not wait behind messages. Each side sends one every
 BEAT_NS. A server that is silent for SILENT_NS gets no message of a queue group that another server can
-accept. After DEAD_NS its route is closed, which removes its interest. If this server itself was suspended for a
+accept. After DEAD_NS its route is closed, which removes its interest. If this server itself was stopped for a
 while, that time is not counted against the others.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 BEAT_NS = 50 * NS_PER_MS
 SILENT_NS = 300 * NS_PER_MS
 DEAD_NS = 2000 * NS_PER_MS
-MEASURED_BEAT = 20  # only every twentieth heartbeat is answered, since an answer costs as much as a heartbeat
+MEASURED_BEAT = 20  # only each twentieth beat is answered: answers cost as much as the beats
 
 
 class Pulse:

@@ -463,7 +463,7 @@ cdef class Route:
         self.writer.send_frame(FRAME_PING, body)
 
     def send_beat(self) -> None:
-        """Send a heartbeat: a PONG without a PING, since a PONG needs no answer."""
+        """Show that this server is alive; a PONG without a question, since nothing answers it."""
         self.writer.send_frame(FRAME_PONG, bytes(8))
 
     def send_batch(self, parts) -> None:

@@ -408,7 +408,7 @@ class Consensus:
             self._queue()
 
     def _agree(self) -> None:
-        """Report durable writes to the engine and handle its output, until there is no more output."""
+        """Report durable writes to the engine and handle its output, until there is no more at present."""
         if not self._durability.is_idle:
             self._report_durable()
         installs = self._stage_installs() if self._snapshots.whole else []
@@ -690,7 +690,8 @@ class Consensus:
         self._lost.add(member.group)
 
     def _renew(self, group: int) -> None:
-        """Drop the log of a closed replica, which returns as a new incarnation: its old log must affect no vote."""
+        """Drop the log of a closed replica. It returns under a new incarnation, with a snapshot, so it never votes on
+        the basis of the old log."""
         self._lost.discard(group)
         stored = self._log.groups.get(group)
         if stored is None or stored.is_damaged:  # a damaged log is small

@@ -4,8 +4,8 @@ The other nodes rely on these entries. So a group in doubt neither votes nor sta
 announces the doubt to the nodes of the other voters. A leader then forgets the acknowledgements of this replica,
 and sends the missing entries again. The doubt ends
 
-- when a leader confirmed by a quorum has answered a read, and this replica has all entries that the read needs: the
-  leader was elected without this node's vote, so it has every committed entry; or
+- when a leader that a quorum confirms has answered a read, and everything that the read needs is here: this leader
+  was elected without this node's vote, so it has every committed entry; or
 - when a majority of the voters is in doubt: the power failed for all of them, and no other node has more entries.
   Each has lost the end of its log: at most the entries of the last interval.
 
@@ -17,8 +17,7 @@ If a voter does not answer, because it is away or its log is lost, the doubt rem
 entries that this replica has lost. Only an operator can decide that it will not return. Then `accept` counts only the
 voters that have answered, so entries younger than the interval may be lost.
 
-So power cuts of a minority lose nothing, and power cuts of a majority lose entries that are younger than the
-interval.
+So power cuts of a minority lose nothing, and those of a majority lose entries that are younger than the interval.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class Doubt:
     at_ns: int = 0  # of the next announcement
     asked_ns: int = -1  # time at which the next read may be sent
     since_ns: int = -1  # of the first announcement
-    is_accepted: bool = False  # an operator accepts the loss of entries that only silent replicas have
+    is_accepted: bool = False  # an operator accepts the loss of what silent replicas have
     known: set[int] = field(default_factory=set)  # peers in doubt
     others: dict[int, tuple[int, int]] = field(
         default_factory=dict

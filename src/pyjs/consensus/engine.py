@@ -9,7 +9,7 @@ REMEDY = 'install it with pip install "pyjs-server[cluster]", or with make clust
 
 
 class EngineMissing(ImportError):
-    """The package pyjs-raft is not installed; the text explains how to install it."""
+    """The package pyjs-raft is not installed; the text says how to install it."""
 
 
 try:

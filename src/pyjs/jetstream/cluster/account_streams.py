@@ -35,7 +35,7 @@ class AccountStreams:
         return self._streams.get(name)
 
     def has_replicated(self, subject: str) -> bool:
-        """Return whether a stream with several replicas stores the messages of a subject."""
+        """Return whether a stream with several replicas takes the messages of a subject."""
         if not at_once(self._subjects.overlapping(subject)):
             return False
         for each in self:

@@ -220,7 +220,7 @@ class StreamUpdated:
 
 @dataclass(frozen=True, slots=True)
 class StreamMoved:
-    """A stream moves to other servers."""
+    """Other servers hold a stream from now on."""
 
     account: str
     name: str

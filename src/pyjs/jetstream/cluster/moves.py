@@ -106,7 +106,7 @@ def moves(field: Field, streams: Iterable[Assignment] | None = None) -> Iterator
         if len(kept) == stream.config.num_replicas:
             continue
         if stream.config.num_replicas == 1 and stream.nodes[0] in state.servers:
-            continue  # no replica could copy its messages
+            continue  # nothing copies its messages to another server
         try:
             nodes = field.place(stream.config, kept, going)
         except ApiError:

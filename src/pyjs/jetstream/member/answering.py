@@ -115,7 +115,7 @@ class Desk:
     def _work(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Iterator[Step] | None:
-        """Return the steps that answer a request, or None if another server has passed on the same request."""
+        """Return the steps that answer a request, or None if it has come from another server, too."""
         key = request.subject, request.reply
         if key in self._passed:
             del self._passed[key]
@@ -184,7 +184,7 @@ class Desk:
         if stream is None or not (leader or others):
             return False
         for known in (self.taken, self._passed):
-            known.pop((request.subject, request.reply), None)  # the request may return
+            known.pop((request.subject, request.reply), None)  # it may come back
         hops, subject = self._passing[request][1] + 1, request.subject.decode("utf-8", "replace")
         place = stream.account, endpoint.words, stream.name, stream.group, hops, stream.config.num_replicas
         self._tell(leader or others[0], Order(*place, subject, request.reply, request.payload))

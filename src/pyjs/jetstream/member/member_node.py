@@ -267,7 +267,7 @@ class MemberNode:
                 self.hand_over(self.meta_group, min(heirs, key=lambda each: each.lag or 0).node)
 
     def _is_awaited(self, account: str, subject: bytes) -> bool:
-        """Return whether a replicated stream, or a consumer of such a stream, receives the messages of a subject."""
+        """Return whether a replicated stream, or a consumer of one, takes the messages of a subject."""
         text = subject.decode("utf-8", "surrogateescape")
         streams = self.machine.state.accounts.get(account)
         if streams is None:

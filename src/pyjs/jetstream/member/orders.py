@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from pyjs.jetstream.member.questions import Questions
     from pyjs.jetstream.member.waiters import Waiters
 
-WAIT_NS = 8 * NS_PER_S  # maximum wait for the stream; clients do not wait longer for an answer
+WAIT_NS = 8 * NS_PER_S  # for the stream; after that no client waits for the answer
 INTEREST_NS = NS_PER_S  # for the news that the client waits for an answer
-OTHERS_NS = NS_PER_S  # wait for the other servers of a stream that cannot be opened on this one
-EARLY_MAX = 256  # notes about answers that arrived before their orders
+OTHERS_NS = NS_PER_S  # for the other servers of a stream that cannot be opened here
+EARLY_MAX = 256  # answers that are known before their orders
 LOOK_NS = 10 * NS_PER_MS
 
 

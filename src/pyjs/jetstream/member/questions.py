@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.member.waiters import Waiters
 
 ANSWER_NS = 2 * NS_PER_S
-TAKEN = "?"  # replaces the stream in the question whether this server answers a request, which follows
+TAKEN = "?"  # instead of a stream, before a request of which another server asks whether it is answered here
 TAKEN_NS = 200 * NS_PER_MS
 STEP = 16  # streams reported in one turn: half a millisecond
 

@@ -442,7 +442,7 @@ cdef class SourceSearch:
 
 
 def last_sources(StreamStore store not None, uint64_t above, set wanted not None) -> dict:
-    """Return the result of a complete SourceSearch."""
+    """Return what a SourceSearch finds."""
     cdef SourceSearch search = SourceSearch(store, above, wanted)
     search.go_on(<int64_t> store.catalogue.msgs + 1)
     return search.found

@@ -42,14 +42,14 @@ class OriginConsumers:
         self._source = source
         self._prefix = prefix
         self._but = ""
-        self._found: list[str] = []  # names of consumers found so far
-        self._subscription: Subscription | None = None  # for answers with names
+        self._found: list[str] = []  # so far
+        self._subscription: Subscription | None = None  # while it waits for names
         self._timer: Timer | None = None
 
     def delete_all(self, *, but: str = "") -> None:
-        """Request the names of all consumers, and delete those of this copy except `but`.
+        """Ask for the names of all consumers, and delete those of this copy, but for one.
 
-        `but` is not deleted, since it still needs the messages that the others have not acknowledged.
+        The one that is left needs what the others have not acknowledged.
         """
         self._but, self._found = but, []
         self._ask()

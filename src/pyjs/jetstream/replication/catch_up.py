@@ -1,4 +1,4 @@
-"""A replica that is behind copies the missing messages from another replica.
+"""A replica that is behind: it copies the missing messages from another replica.
 
 Its stream is closed during the copy. Committed entries are held, up to HELD_MAX bytes. Beyond that they are dropped,
 and the copy continues until it contains them. Then the stream is opened as at a start, and the held entries are
@@ -77,7 +77,7 @@ class CatchUp:
         self._asked = 0
         self._behind: set[int] = set()  # nodes that answered "behind" since this one was elected
         self._last_seq = last_seq  # no message had a higher sequence
-        self.is_dropped = False  # the store was removed, and no new one exists yet
+        self.is_dropped = False  # the store was removed, and there is no other one yet
         self._steps = self._run()
 
     def begin(self) -> None:

@@ -107,7 +107,7 @@ class State:
     size: int  # bytes of the messages
     config: dict[str, Any]
     deleted: bytes  # sequences between first and last without a message, u64 each
-    kept: bytes  # sequences of removed messages whose ids still count, u64 each, ascending
+    kept: bytes  # those of removed messages whose ids still count, u64 each, ascending
     ids: bytes  # of a memory stream: a dump of its message ids, see Dedupe.dump
     ids_count: int
     consumers: bytes  # a dump of the consumers, see ReplicatedConsumers.dump

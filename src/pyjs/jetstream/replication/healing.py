@@ -1,4 +1,4 @@
-"""A replica whose stored messages are damaged lets an undamaged replica lead.
+"""A replica whose stored messages were damaged: another one leads.
 
 A start, a read or the scrub finds the damage. The replica then lacks messages that the others have. As leader it
 would serve without them, and conditions of later publishes could have another result than on the other replicas.

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 RETRY_NS = 5 * NS_PER_S  # pause before a failed replica is opened again
 COPYING_NS = NS_PER_S  # after its last question a replica copies no more
-# Delay before the first replica of a new stream stands for election, so that the others can open it too.
+# Before the first replica of a new stream stands for election: the others open it too.
 STAND_NS = 30 * NS_PER_MS
 STANDS = 4  # attempts
 
@@ -93,8 +93,8 @@ class ReplicatedStreams:
         self._metadata = metadata
         self._machines: dict[tuple[str, str], StreamMachine] = {}  # by account and stream
         self._regrouping: set[int] = set()  # groups whose members are being changed
-        self._silent: dict[int, int] = {}  # nodes that do not answer -> time of the first failure
-        # Replicas on other nodes that copy from this one, by group and node: time and position of the last question.
+        self._silent: dict[int, int] = {}  # nodes that do not answer, since when
+        # Replicas on other nodes that copy from here, by group and node: when one asked last, and what it had then.
         self._copying: dict[tuple[int, int], tuple[int, int]] = {}
         # Replicas that are not open after a failure: account and stream -> creation time; 0: no stored files.
         self._shut: dict[tuple[str, str], int] = {}

@@ -3,8 +3,8 @@
 - By default, the streams written since the last sync are synced every `sync_interval`; earlier if many files wait,
   since these occupy descriptors.
 - With `sync_interval: always` every turn submits its batch at once, and PubAcks are sent once it is durable: group
-  commit, one fdatasync per stream and batch, while the next batch is read. Replicated streams, whose messages are
-  durable in the log of their group, are synced as by default, since their PubAcks do not wait for this sync.
+commit, one fdatasync per stream and batch, while the next batch is read. Streams whose PubAcks do not wait for it are
+synced as by default: those with replicas, whose messages are durable in the log of their group.
 
 Many streams are synced together: each returns its job, some streams in each callback of the loop; then one sync of
 the file system covers all jobs.
@@ -54,9 +54,9 @@ class Syncer:
         self._interval_s = jetstream.sync_interval_ns / NS_PER_S
         self._always = jetstream.sync_always
         self.group_min = GROUP_MIN_ALWAYS if self._always else GROUP_MIN
-        self._due: deque[Syncing] = deque()  # streams whose jobs are not requested yet
-        self._works: list[Work] = []  # the jobs requested so far
-        self._later: list[Syncing] = []  # with `always`: streams without waiting PubAcks
+        self._due: deque[Syncing] = deque()  # streams that have not been asked yet
+        self._works: list[Work] = []  # their jobs so far
+        self._later: list[Syncing] = []  # with `always`: streams that nobody waits for
         self._timer: asyncio.TimerHandle | None = None
         self._drained: Callable[[], None] | None = None  # called when everything is synced; None: no drain
         self._drain_until = 0.0  # time after which the drain no longer waits for writes

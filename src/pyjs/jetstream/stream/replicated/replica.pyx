@@ -57,7 +57,7 @@ cdef extern from "string.h" nogil:
 cdef int64_t RETRY_NS = 1000000000      # wait before an expiry that was not accepted is proposed again
 
 cdef enum:
-    COLLECTED_MAX = 262144      # bytes; a larger payload requests a turn
+    COLLECTED_MAX = 262144      # bytes of a payload that ask for a turn
     IN_FLIGHT_MAX = 67108864
     SUBJECT_SIZE_MAX = 65535
     SUBJECT_TOO_LONG = 4        # as in stream.pyx
@@ -299,7 +299,7 @@ cdef class Replica(Sink):
             raise errcodes.BAD_REQUEST.detailed(fault)
         cdef Proposal proposal = Proposal()
         outcome = proposal.outcome = Outcome(self.stream.turn)
-        self.offer()                    # earlier messages come first
+        self.offer()                    # what came before goes first
         self.propose(payload, proposal)
         while not outcome.settled:
             yield outcome.park
