@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     Steps: TypeAlias = Generator[Step, None, None]
 
 RETRY_NS = 5 * NS_PER_S  # pause before a failed replica is opened again
-COPYING_NS = NS_PER_S  # after its last question a replica copies no more
+COPYING_NS = NS_PER_S  # a replica that has asked nothing for this time no longer copies
 # Before the first replica of a new stream stands for election: the others open it too.
 STAND_NS = 30 * NS_PER_MS
 STANDS = 4  # attempts
@@ -157,7 +157,7 @@ class ReplicatedStreams:
         since_ns = machine.leader_since_ns if machine.leads else 0
         try:
             found = self._consensus.status(machine.group)
-        except (KeyError, RaftError):  # it was closed because of damage
+        except (KeyError, RaftError):  # the group was closed because of damage
             return GroupStatus(machine.leader, since_ns)
         now_ns, peers = self._shared.clock.now_ns(), []
         for each in found.replicas:
@@ -206,7 +206,7 @@ class ReplicatedStreams:
             self._peers.send(node, copy_batch.refusal(Kind.BEHIND, question.group, question.number))
             return
         if machine is not None:
-            with suppress(KeyError, RaftError):  # it was closed because of damage
+            with suppress(KeyError, RaftError):  # the group was closed because of damage
                 applied = self._consensus.status(machine.group).applied
                 stream = machine.stream
         for parts in serve(stream, question, applied):
@@ -544,7 +544,7 @@ class ReplicatedStreams:
         has_files = machine.catch_up is None or not machine.catch_up.is_dropped
         self._shut[js.account.name, stream.name] = stream.created_ns if has_files else 0
         machine.end()
-        with suppress(KeyError):  # its log was damaged
+        with suppress(KeyError):  # the log of the group was damaged
             self._consensus.close(machine.group)
         if not stream.closed:
             cause = machine.replica.stopped or PyjsError(f"{stream} is closed")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 HAND_OVER_S = 5.0
 CALM_S = 0.1  # seconds in which pending requests of clients are answered
-RETURN_S = 1.5  # in which a client connects to another server
+RETURN_S = 1.5  # seconds in which a client connects to another server
 LOOK_S = 0.01
 
 

@@ -79,8 +79,8 @@ cdef struct Run:                # adjacent bytes to copy
     size_t size
 
 cdef enum Stop:
-    STOP_END                    # of the range
-    STOP_FULL                   # of the chunk; there is more
+    STOP_END                    # the range has ended
+    STOP_FULL                   # the chunk is full, and more messages follow
     STOP_WORK                   # the work allowed for one request is used up
     STOP_NOT_NOW                # the next message cannot be read at present
     STOP_NO_MEMORY
