@@ -133,7 +133,7 @@ class LinkState:
             self.wait(left_ns)
 
     def wait(self, ns: int) -> None:
-        """Send another request after a time."""
+        """Send another request after `ns`."""
         self._unanswered = 0
         self.leave(Link.WAITING)
         self.call_after(ns, self._ask)
