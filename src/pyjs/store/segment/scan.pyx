@@ -57,7 +57,7 @@ def scan_segment(bytes data) -> SegmentContents:
     """Return the contents of the bytes of a segment file. For tests and tools.
 
     Raises:
-        ValueError: they do not begin with a segment header.
+        ValueError: `data` does not begin with a segment header.
     """
     if check_segment_header(data, len(data)) != 0:
         raise ValueError("no header of a segment that this version reads")
