@@ -705,7 +705,7 @@ class Consensus:
         )
 
     def _fail(self, cause: str) -> None:
-        """Leave all groups, because this node may no longer keep what it acknowledges."""
+        """Leave all groups, because this node may lose entries that it acknowledges."""
         if self.condition is Condition.RUNNING:
             self._host.log.error(
                 f"This server takes no part in replicated groups until a restart, because {cause}"

@@ -299,7 +299,7 @@ class _Read:
     # -- requests ---------------------------------------------------------------------------------------------------
 
     def _ask(self, seq: int = 0, rows: int = 0) -> None:
-        """Request the next rows; at most `rows`, if the batch has room for no more."""
+        """Request the next rows, at most `rows` if the batch has space for no more."""
         what = self._what
         if self._connection != self._client.connections:
             self._connection = self._client.connections

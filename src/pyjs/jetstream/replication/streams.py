@@ -467,7 +467,7 @@ class ReplicatedStreams:
         return self._machines.get((machine.js.account.name, machine.assignment.name)) is machine
 
     def _left(self, machine: StreamMachine) -> Assignment | None:
-        """Return the stream that a replica leaves, or None if the stream or the replica is gone."""
+        """Return the stream that a replica leaves, or None if the stream or the replica no longer exists."""
         found = self._metadata.state.stream(machine.js.account.name, machine.assignment.name)
         return (
             found if found is not None and found.group == machine.group and self._is_here(machine) else None

@@ -128,7 +128,7 @@ cdef class Between:
 def begins_alike(SegmentContents known not None, SegmentContents c not None) -> bool:
     """Return whether an index file has the same messages as the part of its segment that still exists.
 
-    If so, the index file tells which messages the missing end had. Damaged parts of the segment are not
+    If so, the index file shows which messages the missing end had. Damaged parts of the segment are not
     compared.
     """
     cdef uint32_t i
