@@ -379,7 +379,7 @@ def segment_count(StreamStore store not None) -> int:
 
 
 def describe_segments(StreamStore store not None, size_t offset, size_t limit) -> list:
-    """Return a description of each segment, oldest first; without messages, one has no sequences and times."""
+    """Return descriptions of the segments, oldest first; a segment without messages has no sequences and times."""
     cdef size_t at
     cdef Segment* s
     cdef list rows = []
