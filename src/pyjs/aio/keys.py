@@ -21,7 +21,7 @@ class SubjectsKeys(TypedDict, total=False):
     allow: str | Sequence[str]
     """The allowed subjects; without them, all."""
     deny: str | Sequence[str]
-    """The forbidden subjects; they win over `allow`."""
+    """The forbidden subjects; they override `allow`."""
 
 
 class ResponsesKeys(TypedDict, total=False):

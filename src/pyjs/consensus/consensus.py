@@ -128,7 +128,9 @@ class Consensus:
         self._states = States(self._faults, _wait_ns(tuning))
         self._members: dict[int, Member] = {}
         self._backlog: deque[Member] = deque()  # members with entries to apply, in fair order
-        self._waiting: list[Member] = []  # their next entry cannot be read now; tried at the next tick
+        self._waiting: list[
+            Member
+        ] = []  # members whose next entry cannot be read now; tried again at the next tick
         self._late: list[Due] = []  # groups whose log cannot be read now; tried again at the next tick
         self._lost: set[int] = set()  # groups that a fault has closed; their log still exists
         # Entries that came with a snapshot, and their payloads, by group; written when the data of the

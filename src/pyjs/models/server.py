@@ -24,7 +24,7 @@ class SubjectsOptions(Options):
         default=None, description="The allowed subjects; without them, all."
     )
     deny: str | list[str] | None = Field(
-        default=None, description="The forbidden subjects; they win over `allow`."
+        default=None, description="The forbidden subjects; they override `allow`."
     )
 
 

@@ -90,7 +90,7 @@ class Leaving:
             await asyncio.wait(self._tasks)
 
     async def _hand_over(self) -> None:
-        """Transfer the leaderships, once; from some moment on, clients must wait."""
+        """Transfer the leaderships, once; clients wait during the last steps."""
         if self._over is None:
             self._over = asyncio.Event()
             assert self._node.cluster is not None
