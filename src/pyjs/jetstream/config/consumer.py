@@ -38,7 +38,7 @@ class ConsumerConfig:
 
     durable_name: str = option(
         STRING,
-        "The name of a durable consumer, which exists until it is deleted, or unused for `inactive_threshold`.",
+        "The name of a durable consumer, which exists until deleted or unused for `inactive_threshold`.",
         updatable=False,
     )
     name: str = option(STRING, "The name; without `durable_name` the consumer is ephemeral.", updatable=False)
