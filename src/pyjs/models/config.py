@@ -177,7 +177,7 @@ class ConsumerConfig(Options):
     opt_start_seq: UInt64 = Field(default=0, description="The sequence to start at.")
     opt_start_time: Time | None = Field(default=None, description="The time to start at.")
     ack_policy: Literal["none", "all", "explicit", "flow_control"] = Field(
-        default="none", description="Which messages must be acknowledged."
+        default="none", description="The messages that must be acknowledged."
     )
     ack_wait: Duration = Field(
         default=0, description="Time after which a delivery without acknowledgement is repeated."
@@ -228,7 +228,7 @@ class ConsumerConfig(Options):
         default_factory=list, description="The groups that pull requests name."
     )
     priority_policy: Literal["none", "overflow", "pinned_client", "prioritized"] = Field(
-        default="none", description="Which group of clients gets messages."
+        default="none", description="The group of clients that gets messages."
     )
     priority_timeout: Duration = Field(
         default=0, description="Time after which a silent client loses its pin."
