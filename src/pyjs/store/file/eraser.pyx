@@ -24,7 +24,7 @@ cdef class Eraser:
         self.writer = writer
 
     cdef void overwrite(self, Segment* s, uint32_t i) noexcept:
-        """Overwrite headers and payload of entry i with zeros in the file; its checksum remains, since the next record needs it."""
+        """Overwrite headers and payload of entry i with zeros, but not its checksum: the next record continues it."""
         cdef Entry* e = &s.entries[i]
         cdef uint64_t at
         at = <uint64_t> e.offset + RECORD_HEADER_SIZE + e.subject_len
