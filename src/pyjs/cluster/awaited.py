@@ -55,7 +55,7 @@ class Awaited:
     """The waiting messages of one server."""
 
     def __init__(self, host: Host, is_awaited: Callable[[str, bytes], bool]) -> None:
-        """`is_awaited` returns whether a subject of an account has a replicated stream."""
+        """`is_awaited` tells whether a subject of an account has a replicated stream."""
         self._host = host
         self._is_awaited = is_awaited
         self._held: deque[Held] = deque()  # oldest first

@@ -54,7 +54,7 @@ class Doubt:
     at_ns: int = 0  # of the next announcement
     asked_ns: int = -1  # time at which the next read may be sent
     since_ns: int = -1  # of the first announcement
-    is_accepted: bool = False  # an operator accepts the loss of entries that only silent replicas have
+    is_accepted: bool = False  # an operator accepts the loss of what silent replicas have
     known: set[int] = field(default_factory=set)  # peers in doubt
     others: dict[int, tuple[int, int]] = field(
         default_factory=dict

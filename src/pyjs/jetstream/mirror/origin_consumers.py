@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def prefix_of(stream: str, created_ns: int, key: bytes) -> str:
-    """Return the prefix of the names of one copy's consumers; `key` names the source (sourcing.key_of)."""
+    """Return how the names of the consumers of one copy begin; `key` names the source (sourcing.key_of)."""
     return short_hash(f"{stream} {created_ns} {key.decode('utf-8', 'surrogateescape')}") + "-"
 
 

@@ -1,4 +1,4 @@
-"""The positions in its origin at which a mirror or source begins or continues.
+"""Where a mirror or source begins in its origin, or goes on.
 
 The functions know the stream that copies, the configured source and the time at which the origin was created; they
 know nothing of links, consumers and stored positions.

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
     Steps: TypeAlias = Generator[Step, None, None]
 
-RETRY_NS = 5 * NS_PER_S  # pause before a failed replica is opened again
-COPYING_NS = NS_PER_S  # a replica that has asked nothing for this time no longer copies
+RETRY_NS = 5 * NS_PER_S  # before a replica that has failed is opened again
+COPYING_NS = NS_PER_S  # after its last question a replica copies no more
 # Before the first replica of a new stream stands for election: the others open it too.
 STAND_NS = 30 * NS_PER_MS
 STANDS = 4  # attempts
@@ -206,7 +206,7 @@ class ReplicatedStreams:
             self._peers.send(node, copy_batch.refusal(Kind.BEHIND, question.group, question.number))
             return
         if machine is not None:
-            with suppress(KeyError, RaftError):  # the group was closed because of damage
+            with suppress(KeyError, RaftError):  # it was closed because of damage
                 applied = self._consensus.status(machine.group).applied
                 stream = machine.stream
         for parts in serve(stream, question, applied):
