@@ -1,4 +1,4 @@
-"""Numbers of nats-server's API errors that a single server never sends, with reasons, and the page docs/errors.md.
+"""Numbers of nats-server's API errors that this server never answers, with reasons, and the page docs/errors.md.
 
 `python -m tests.conformance.harness.error_numbers` writes the page; test_errors.py checks that it is current and that
 the numbers here and those of pyjs.jetstream.errcodes are all of nats-server 2.15.
@@ -14,13 +14,13 @@ from .process import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "errors.md"
 FIRST, LAST = 10002, 10228  # every number between them is one of nats-server 2.15.1
-CLUSTER = "only nats-server in a JetStream cluster"
-DEAD = "nats-server 2.15 defines the number but never sends it"
+CLUSTER = "JetStream in a cluster"
+DEAD = "nats-server 2.15 has the number and never answers it"
 TEMPLATES = "stream templates were removed from nats-server"
 
 
 class NotAnswered(NamedTuple):
-    """A number that a single server never sends."""
+    """A number that this server never answers."""
 
     err_code: int
     code: int
@@ -165,12 +165,6 @@ first table on both servers (`tests/conformance/errors.md`), with the few except
 | err_code | code | description |
 |---|---|---|
 """
-CLUSTERS = """
-## Errors that only requests to a cluster can get
-
-| err_code | code | description |
-|---|---|---|
-"""
 MIDDLE = """
 ## Errors of nats-server that this server never sends
 
@@ -180,28 +174,18 @@ MIDDLE = """
 
 
 def answered() -> list[errcodes.ErrorCode]:
-    """Return the errors of a single server, by number."""
-    of_clusters = {row.err_code for row in NOT_ANSWERED if row.reason == CLUSTER}
-    return [row for row in _declared() if row.err_code not in of_clusters]
-
-
-def _declared() -> list[errcodes.ErrorCode]:
+    """Return the errors of this server, by number, without those of clusters, which it cannot be in yet."""
+    prepared = {row.err_code for row in NOT_ANSWERED if row.reason == CLUSTER}
     rows = [row for row in vars(errcodes).values() if isinstance(row, errcodes.ErrorCode)]
+    rows = [row for row in rows if row.err_code not in prepared]
     return sorted(rows, key=lambda row: row.err_code)
 
 
 def page() -> str:
     """Return the text of docs/errors.md."""
-    single, declared = answered(), _declared()
-    known = {row.err_code for row in declared}
-    clusters = [row for row in declared if row not in single]
-    others = [row for row in NOT_ANSWERED if row.err_code not in known]
-    never = "".join(f"| {' | '.join(str(field) for field in row)} |\n" for row in others)
-    return HEAD + _rows(single) + CLUSTERS + _rows(clusters) + MIDDLE + never
-
-
-def _rows(errors: list[errcodes.ErrorCode]) -> str:
-    return "".join(f"| {row.err_code} | {row.code} | {row.template} |\n" for row in errors)
+    first = "".join(f"| {row.err_code} | {row.code} | {row.template} |\n" for row in answered())
+    second = "".join(f"| {' | '.join(str(field) for field in row)} |\n" for row in NOT_ANSWERED)
+    return HEAD + first + MIDDLE + second
 
 
 if __name__ == "__main__":
