@@ -128,9 +128,7 @@ class Consensus:
         self._states = States(self._faults, _wait_ns(tuning))
         self._members: dict[int, Member] = {}
         self._backlog: deque[Member] = deque()  # members with entries to apply, in fair order
-        self._waiting: list[
-            Member
-        ] = []  # members whose next entry cannot be read now; tried again at the next tick
+        self._waiting: list[Member] = []  # members whose next entry cannot be read before the next tick
         self._late: list[Due] = []  # groups whose log cannot be read now; tried again at the next tick
         self._lost: set[int] = set()  # groups that a fault has closed; their log still exists
         # Entries that came with a snapshot, and their payloads, by group; written when the data of the
@@ -280,8 +278,7 @@ class Consensus:
     def read_index(self, group: int, done: Callable[[], None]) -> bool:
         """Call `done` when all entries that were committed before this call have been applied on this node.
 
-        Returns False if no leader is known, or the group has stopped on this node. A change of the leader ends the
-        wait.
+        Returns False if no leader is known, or the group has stopped on this node. A new leader ends the wait.
         """
         member = self._members.get(group)
         if member is None or member.state is State.STOPPED:
