@@ -523,7 +523,7 @@ class Node(Host):
             self._in_turn = False
 
     def _end_turn(self, now_ns: int) -> None:
-        """Expire consumers, repair objects that had faults, free unused routes, set the timer for the next time."""
+        """Expire consumers, repair objects that had faults, free unused routes, and schedule the next freeing."""
         state, routes = self.turn_state, self.routes
         if state.expired:
             consumers = state.take("expired")

@@ -21,7 +21,7 @@ class SubjectsKeys(TypedDict, total=False):
     allow: str | Sequence[str]
     """The allowed subjects; without them, all."""
     deny: str | Sequence[str]
-    """The forbidden subjects; they win over `allow`."""
+    """The forbidden subjects; they override `allow`."""
 
 
 class ResponsesKeys(TypedDict, total=False):
@@ -218,13 +218,13 @@ class ClusterKeys(TypedDict, total=False):
     authorization: ClusterAuthorizationKeys
     """The login that other servers need."""
     tls: TlsKeys
-    """The certificate of this server for both sides of a route, and the authority that signs the others."""
+    """This server's certificate for both sides of a route, and the authority for the other servers."""
     advertise: str
     """host:port at which other servers reach this one."""
     no_advertise: bool
     """Do not send the addresses of the other servers to clients."""
     connect_retries: int
-    """Number of further attempts, after ten minutes, to reach a server whose address another server sent."""
+    """Number of attempts, after ten minutes, to reach a server whose address another server sent."""
 
 
 class ProxyKeys(TypedDict, total=False):
@@ -410,7 +410,7 @@ class JetStreamLimitsKeys(TypedDict, total=False):
     max_request_batch: int
     """Maximum `batch` of a pull request; 0 and -1: no limit."""
     max_ha_assets: int
-    """Maximum number of replicated streams on a server, the same on all of a cluster; 0 and -1: no limit."""
+    """Maximum number of replicated streams on a server, equal in a whole cluster; 0 and -1: no limit."""
     duplicate_window: Duration
     """Maximum `duplicate_window` of a stream; 0: no limit."""
     default_max_consumers: int
@@ -425,9 +425,9 @@ class JetStreamKeys(TypedDict, total=False):
     enabled: bool
     """Turn JetStream on or off; the block alone turns it on."""
     store_dir: FilePath
-    """The directory whose subdirectory `jetstream` has the files; empty: a temporary one, with a warning."""
+    """The parent directory of the store `jetstream`; empty: a temporary one, with a warning."""
     max_mem: int | str
-    """Maximum size of all memory streams in bytes; -1: three quarters of the machine's memory, 0: none."""
+    """Maximum size of memory streams in bytes; -1: three quarters of the machine's memory, 0: none."""
     max_file: int | str
     """Maximum size of all file streams in bytes; -1: three quarters of the free disk space."""
     sync_interval: Duration
@@ -506,7 +506,7 @@ class ConfigKeys(TypedDict, total=False):
     max_payload: int
     """Maximum size of a message in bytes, headers and payload; -1: no limit."""
     max_pending: int
-    """Maximum output in bytes that waits for one client; above it, the client is closed as a slow consumer."""
+    """Maximum bytes of waiting output; a client beyond it is closed as a slow consumer."""
     max_control_line: int
     """Maximum length of a protocol line in bytes."""
     max_connections: int

@@ -157,7 +157,7 @@ JETSTREAM_LIMITS = Table(
         Key(
             "max_ha_assets",
             INT,
-            "Maximum number of replicated streams on a server, the same on all of a cluster; 0 and -1: no limit.",
+            "Maximum number of replicated streams on a server, equal in a whole cluster; 0 and -1: no limit.",
             check=_or_none,
         ),
         Key(
@@ -190,14 +190,14 @@ JETSTREAM = Table(
         Key(
             "store_dir",
             PATH,
-            "The directory whose subdirectory `jetstream` has the files; empty: a temporary one, with a warning.",
+            "The parent directory of the store `jetstream`; empty: a temporary one, with a warning.",
             ("storedir", "store"),
             check_store_dir,
         ),
         Key(
             "max_mem",
             STORAGE_SIZE,
-            "Maximum size of all memory streams in bytes; -1: three quarters of the machine's memory, 0: none.",
+            "Maximum size of memory streams in bytes; -1: three quarters of the machine's memory, 0: none.",
             ("max_mem_store", "max_memory_store"),
             _dynamic,
             attrs=("max_memory",),

@@ -289,7 +289,7 @@ class WebSocketOptions:
     advertise: str = ""  # shown in /varz
     no_tls: bool = False
     tls: TlsOptions = field(default_factory=TlsOptions)
-    same_origin: bool = False  # a page may only connect to the host that it came from
+    same_origin: bool = False  # a page may connect only to the host from which it was loaded
     allowed_origins: tuple[str, ...] = ()  # (): pages of any origin
     compression: bool = False
     handshake_timeout_ns: int = 0  # until the upgrade is complete; 0: see server/websocket/port.py

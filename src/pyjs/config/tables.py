@@ -258,7 +258,7 @@ TOP = Table(
         Key(
             "max_pending",
             SIZE,
-            "Maximum output in bytes that waits for one client; above it, the client is closed as a slow consumer.",
+            "Maximum bytes of waiting output; a client beyond it is closed as a slow consumer.",
             check=_size_63,
             attrs=("limits.max_pending",),
             zero_is_default=True,

@@ -1,4 +1,4 @@
-"""Keys of nats-server 2.15 that are refused by name because they have no effect here yet.
+"""Keys of nats-server 2.15 that are refused by name because they have no effect on this server.
 
 Data only. One row for each key, with all its names and the reason given in the message. A key is moved to its table
 together with the code that makes it effective.
@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from pyjs.config.table import Unsupported
 
-_NO_OCSP = "certificate status is not asked for"
+_NO_OCSP = "the server does not request the status of certificates"
 _ONE_CLUSTER = "a cluster is not connected to other clusters"
-_ATTEMPTS = "of the failed attempts to reach another server, one in sixty is logged"
-_NO_QUEUE = "a publisher that outruns its stream is slowed, messages do not queue up"
-_OWN_LOG = "the log of the metadata is in that of all streams, and is cut with it"
+_ATTEMPTS = "one in sixty failed attempts to reach another server is logged"
+_NO_QUEUE = "a publisher that outruns its stream is slowed down; messages do not queue up"
+_OWN_LOG = "the metadata shares the log of all streams, and is compacted with it"
 
 TOP = (
     Unsupported(("gateway",), _ONE_CLUSTER),
-    Unsupported(("leafnodes", "leaf"), "leafnode connections are not there yet"),
-    Unsupported(("mqtt",), "there is no MQTT listener yet"),
+    Unsupported(("leafnodes", "leaf"), "this server has no leafnode connections"),
+    Unsupported(("mqtt",), "this server has no MQTT listener"),
     Unsupported(("connect_error_reports",), _ATTEMPTS),
     Unsupported(("reconnect_error_reports",), _ATTEMPTS),
-    Unsupported(("default_js_domain",), "leafnode connections are not there yet"),
+    Unsupported(("default_js_domain",), "this server has no leafnode connections"),
     Unsupported(("ocsp",), _NO_OCSP),
     Unsupported(("ocsp_cache",), _NO_OCSP),
     Unsupported(
@@ -37,20 +37,20 @@ TOP = (
 JETSTREAM = (
     Unsupported(("tpm",), "keys come from the configuration or the environment"),
     Unsupported(("extension_hint",), _ONE_CLUSTER),
-    Unsupported(("max_outstanding_catchup",), "a copy gets at most 64 MiB in a second"),
+    Unsupported(("max_outstanding_catchup",), "a copy gets at most 64 MiB per second"),
     Unsupported(("meta_compact",), _OWN_LOG),
     Unsupported(("meta_compact_size",), _OWN_LOG),
     Unsupported(("meta_compact_sync",), _OWN_LOG),
     Unsupported(("max_concurrent_io",), "one thread syncs all files"),
     Unsupported(("max_buffered_msgs",), _NO_QUEUE),
     Unsupported(("max_buffered_size",), _NO_QUEUE),
-    Unsupported(("request_queue_limit",), "API requests are answered as they are read, none is queued"),
-    Unsupported(("info_queue_limit",), "API requests are answered as they are read, none is queued"),
+    Unsupported(("request_queue_limit",), "API requests are answered when they are read; none is queued"),
+    Unsupported(("info_queue_limit",), "API requests are answered when they are read; none is queued"),
 )
 
 ACCOUNT = (Unsupported(("nkey",), "accounts are known by their names"),)
 
-ACCOUNT_LIMITS = (Unsupported(("max_leafnodes", "max_leafs"), "leafnode connections are not there yet"),)
+ACCOUNT_LIMITS = (Unsupported(("max_leafnodes", "max_leafs"), "this server has no leafnode connections"),)
 
 ACCOUNT_JETSTREAM = (
     Unsupported(("cluster_traffic",), "replicas of all accounts share the connections between servers"),

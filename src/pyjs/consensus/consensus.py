@@ -65,8 +65,8 @@ LATE_TICKS = 3  # after a pause, a node makes up for at most this many ticks at 
 SYNC_NS = 100 * NS_PER_MS  # a sync that takes longer is logged as slow
 REST_NS = NS_PER_S  # time between two checks of groups that are all idle
 ROUNDS = 2  # of the engine in one turn: entries written in one round may be committed in the next
-APPLIES = 64  # entries applied in one turn, up to
-APPLY_SIZE = 256 << 10  # bytes of payloads
+APPLIES = 64  # maximum number of entries applied in one turn
+APPLY_SIZE = 256 << 10  # maximum bytes of payloads applied in one turn
 FAIR_APPLIES = 16  # entries of one group that are applied before those of another group
 DATA = int(EntryKind.DATA)
 
@@ -128,7 +128,7 @@ class Consensus:
         self._states = States(self._faults, _wait_ns(tuning))
         self._members: dict[int, Member] = {}
         self._backlog: deque[Member] = deque()  # members with entries to apply, in fair order
-        self._waiting: list[Member] = []  # their next entry cannot be read now; tried at the next tick
+        self._waiting: list[Member] = []  # members whose next entry cannot be read before the next tick
         self._late: list[Due] = []  # groups whose log cannot be read now; tried again at the next tick
         self._lost: set[int] = set()  # groups that a fault has closed; their log still exists
         # Entries that came with a snapshot, and their payloads, by group; written when the data of the
@@ -278,8 +278,7 @@ class Consensus:
     def read_index(self, group: int, done: Callable[[], None]) -> bool:
         """Call `done` when all entries that were committed before this call have been applied on this node.
 
-        Returns False if no leader is known, or the group has stopped on this node. A change of the leader ends the
-        wait.
+        Returns False if no leader is known, or the group has stopped on this node. A new leader ends the wait.
         """
         member = self._members.get(group)
         if member is None or member.state is State.STOPPED:
@@ -705,7 +704,7 @@ class Consensus:
         )
 
     def _fail(self, cause: str) -> None:
-        """Leave all groups, because this node may no longer keep what it acknowledges."""
+        """Leave all groups, because this node may lose entries that it acknowledges."""
         if self.condition is Condition.RUNNING:
             self._host.log.error(
                 f"This server takes no part in replicated groups until a restart, because {cause}"

@@ -219,7 +219,7 @@ class MessagesCheck:
         if before is not None and before.room and self._last_seq + 1 < base_seq:
             self._lose_behind(before, min(base_seq - 1, self._last_seq + before.room))
         if before is not None:
-            before.room, before.end_damaged = 0, False  # now it is known what was missing
+            before.room, before.end_damaged = 0, False  # the missing messages are known now
         self._last_seq = max(self._last_seq, base_seq - 1)
 
     def _lose_behind(self, segment: Read, last_seq: int) -> None:

@@ -105,8 +105,7 @@ class StreamConfig(Options):
     num_replicas: Int = Field(default=1, description="Number of replicas; more than 1 needs a cluster.")
     no_ack: bool = Field(default=False, description="Publishes are not acknowledged.")
     duplicate_window: Duration = Field(
-        default=0,
-        description="Time during which duplicates of a message id are detected; 0: 2 minutes, or `max_age` if shorter.",
+        default=0, description="Time for which message ids are stored; 0: 2 minutes, or `max_age` if shorter."
     )
     placement: Placement | None = Field(
         default=None, description="The requirements for the servers of the stream."
@@ -168,7 +167,7 @@ class ConsumerConfig(Options):
 
     durable_name: str = Field(
         default="",
-        description="The name of a durable consumer, which exists until it is deleted, or unused for `inactive_threshold`.",
+        description="The name of a durable consumer, which exists until deleted or unused for `inactive_threshold`.",
     )
     name: str = Field(default="", description="The name; without `durable_name` the consumer is ephemeral.")
     description: str = Field(default="", description="A description for users.")
@@ -178,7 +177,7 @@ class ConsumerConfig(Options):
     opt_start_seq: UInt64 = Field(default=0, description="The sequence to start at.")
     opt_start_time: Time | None = Field(default=None, description="The time to start at.")
     ack_policy: Literal["none", "all", "explicit", "flow_control"] = Field(
-        default="none", description="Which messages must be acknowledged."
+        default="none", description="The messages that must be acknowledged."
     )
     ack_wait: Duration = Field(
         default=0, description="Time after which a delivery without acknowledgement is repeated."
@@ -229,7 +228,7 @@ class ConsumerConfig(Options):
         default_factory=list, description="The groups that pull requests name."
     )
     priority_policy: Literal["none", "overflow", "pinned_client", "prioritized"] = Field(
-        default="none", description="Which group of clients gets messages."
+        default="none", description="The group of clients that gets messages."
     )
     priority_timeout: Duration = Field(
         default=0, description="Time after which a silent client loses its pin."

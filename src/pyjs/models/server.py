@@ -24,7 +24,7 @@ class SubjectsOptions(Options):
         default=None, description="The allowed subjects; without them, all."
     )
     deny: str | list[str] | None = Field(
-        default=None, description="The forbidden subjects; they win over `allow`."
+        default=None, description="The forbidden subjects; they override `allow`."
     )
 
 
@@ -263,7 +263,7 @@ class ClusterOptions(Options):
     )
     tls: TlsOptions | None = Field(
         default=None,
-        description="The certificate of this server for both sides of a route, and the authority that signs the others.",
+        description="This server's certificate for both sides of a route, and the authority for the other servers.",
     )
     advertise: str | None = Field(
         default=None, description="host:port at which other servers reach this one."
@@ -273,7 +273,7 @@ class ClusterOptions(Options):
     )
     connect_retries: int | None = Field(
         default=None,
-        description="Number of further attempts, after ten minutes, to reach a server whose address another server sent.",
+        description="Number of attempts, after ten minutes, to reach a server whose address another server sent.",
     )
 
 
@@ -486,7 +486,7 @@ class JetStreamLimitsOptions(Options):
     )
     max_ha_assets: int | None = Field(
         default=None,
-        description="Maximum number of replicated streams on a server, the same on all of a cluster; 0 and -1: no limit.",
+        description="Maximum number of replicated streams on a server, equal in a whole cluster; 0 and -1: no limit.",
     )
     duplicate_window: Duration | None = Field(
         default=None, description="Maximum `duplicate_window` of a stream; 0: no limit."
@@ -505,11 +505,11 @@ class JetStreamOptions(Options):
     )
     store_dir: FilePath | None = Field(
         default=None,
-        description="The directory whose subdirectory `jetstream` has the files; empty: a temporary one, with a warning.",
+        description="The parent directory of the store `jetstream`; empty: a temporary one, with a warning.",
     )
     max_mem: int | str | None = Field(
         default=None,
-        description="Maximum size of all memory streams in bytes; -1: three quarters of the machine's memory, 0: none.",
+        description="Maximum size of memory streams in bytes; -1: three quarters of the machine's memory, 0: none.",
     )
     max_file: int | str | None = Field(
         default=None,
@@ -608,7 +608,7 @@ class ServerOptions(Options):
     )
     max_pending: int | None = Field(
         default=None,
-        description="Maximum output in bytes that waits for one client; above it, the client is closed as a slow consumer.",
+        description="Maximum bytes of waiting output; a client beyond it is closed as a slow consumer.",
     )
     max_control_line: int | None = Field(
         default=None, description="Maximum length of a protocol line in bytes."

@@ -75,7 +75,7 @@ cdef class StreamStore:
     # Hooks, implemented by each kind of store.
     cdef void forget(self, Segment* s, uint32_t i, bint erase) noexcept nogil       # entry i was just dropped
     cdef void retire(self, size_t at) noexcept nogil    # segment `at` has no live messages; it is not the last one
-    cdef void clear_segments(self) noexcept nogil               # every message is gone
+    cdef void clear_segments(self) noexcept nogil               # all messages were removed
     cdef void part_from_first(self, size_t n, Remains remains) noexcept         # remove the first n segments
     cdef Segment* tail(self) noexcept nogil                     # the segment for the next entry; NULL: refused
 

@@ -194,7 +194,7 @@ cdef class StreamStore:
             return -1
         self.catalogue.unlink(s, i)
         self.forget(s, i, erase)
-        if at + 1 < self.catalogue.index.n and s.live == 0:       # the last one may be gone: its first write failed
+        if at + 1 < self.catalogue.index.n and s.live == 0:       # perhaps the first write of the last one failed
             self.retire(at)
         return 0
 

@@ -313,7 +313,7 @@ cdef void at_prefix(Found* found, TrieNode* node, bint deep) noexcept nogil:
         found.inexact = True
     if node.any_tail != NULL:
         collect(found, node.any_tail)
-    if node.any_token != NULL and not deep and node.any_token.label_size == 1:     # a longer label has more tokens
+    if node.any_token != NULL and not deep and node.any_token.label_size == 1:    # a longer label needs more tokens
         collect(found, node.any_token)
 
 

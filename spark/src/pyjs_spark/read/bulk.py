@@ -160,7 +160,7 @@ class _Read:
         self._connection = 0  # number of the connection that has the subscription
         self._asked = 0  # number of requests so far
         self._is_waiting = False  # the answer to the last request is not complete yet
-        self._chunk: Chunk | None = None  # the current chunk,
+        self._chunk: Chunk | None = None  # the current chunk
         self._at = 0  # index of the first entry in the chunk that is not a row yet
         self._kept: deque[bytes] = deque()  # chunks received while the caller is busy
         self._mean = ROW_SIZE
@@ -299,7 +299,7 @@ class _Read:
     # -- requests ---------------------------------------------------------------------------------------------------
 
     def _ask(self, seq: int = 0, rows: int = 0) -> None:
-        """Request the next rows; at most `rows`, if the batch has room for no more."""
+        """Request the next rows, at most `rows` if the batch has space for no more."""
         what = self._what
         if self._connection != self._client.connections:
             self._connection = self._client.connections

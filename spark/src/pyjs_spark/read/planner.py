@@ -23,7 +23,7 @@ from pyjs_spark.read.pushdown import Bounds
 from pyjs_spark.times import NS_PER_S, format_rfc3339
 
 LOG = logging.getLogger("pyjs_spark")
-SKEW_NS = 60 * NS_PER_S  # by how much the clock behind a given time may be ahead
+SKEW_NS = 60 * NS_PER_S  # a given time may come from a clock that is ahead by up to this
 SUBJECTS_MAX = 20  # maximum number of requests for the first message with any of the subjects
 TOLD_MAX = 1000  # maximum number of log lines: a query that runs for months may lose messages every second
 ADVICE = (

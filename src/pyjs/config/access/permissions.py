@@ -78,7 +78,7 @@ def _subjects_table(with_queue: bool) -> Table:
         "permissions.subjects",
         (
             Key("allow", kind, "The allowed subjects; without them, all."),
-            Key("deny", kind, "The forbidden subjects; they win over `allow`."),
+            Key("deny", kind, "The forbidden subjects; they override `allow`."),
         ),
     )
 

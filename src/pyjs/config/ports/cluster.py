@@ -127,7 +127,7 @@ CLUSTER = Table(
         Key(
             "tls",
             TLS_BLOCK,
-            "The certificate of this server for both sides of a route, and the authority that signs the others.",
+            "This server's certificate for both sides of a route, and the authority for the other servers.",
             reloadable=True,
         ),
         Key("advertise", STRING, "host:port at which other servers reach this one.", ("cluster_advertise",)),
@@ -135,7 +135,7 @@ CLUSTER = Table(
         Key(
             "connect_retries",
             INT,
-            "Number of further attempts, after ten minutes, to reach a server whose address another server sent.",
+            "Number of attempts, after ten minutes, to reach a server whose address another server sent.",
             check=_positive,
         ),
     ),

@@ -66,5 +66,5 @@ def place_worker(options: Options, worker: Worker) -> Options:
 
 
 def socket_path(worker: Worker, number: int) -> str:
-    """Return the path of the socket on which a worker of the same server listens for others."""
+    """Return the path of the socket on which a worker of the same server listens for the other workers."""
     return f"{worker.directory}/{number}"

@@ -99,7 +99,7 @@ class Staging:
         self._stage_census(body, DAMAGED_FLAG if self.is_in_doubt else 0)
 
     def end_doubt(self) -> None:
-        """Stage a census that lists all groups: every other group does not exist."""
+        """Stage a census that lists all groups, so no other group exists."""
         self.is_in_doubt = False
         size = RECORD_SIZE_MIN + CHECK.size + PAIR.size * len(self._groups)
         if self.at + size > self._shelf.newest.end:

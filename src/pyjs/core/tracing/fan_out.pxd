@@ -3,7 +3,7 @@ from pyjs.core.account cimport Account
 from pyjs.wire.ops cimport Msg
 
 cdef enum:
-    TRACE_WORK = 512            # added to Turn.extra_work: headers read in Python, events, one more message
+    TRACE_WORK = 512            # added to Turn.extra_work: reading headers in Python, events, and the trace message
 
 # Publish like Account.publish, and add the result of each subscription to `trace`; return the number of
 # receivers.

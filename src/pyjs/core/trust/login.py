@@ -58,7 +58,7 @@ class TokenCheck(Job):
         signature: str,
         done: Callable[[TokenCheck], None],
     ) -> None:
-        self._texts = texts  # candidates: the first user's token among them counts
+        self._texts = texts  # candidates; the first token of a user among them is used
         self._nonce = nonce
         self._signature = signature
         self._done = done

@@ -53,7 +53,7 @@ class Members:
 
 
 def voters_wanted(servers: int) -> int:
-    """Return the number of voters for that many servers: up to five, but three of four, which tolerate no less."""
+    """Return the number of voters for `servers`: at most five; three of four tolerate as many failures as four."""
     if servers == 4:
         return 3
     return min(servers, 5)

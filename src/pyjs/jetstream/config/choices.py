@@ -1,4 +1,4 @@
-"""The words that options of a stream accept; jetstream/config/stream.py says which option accepts which.
+"""The words that options of a stream accept; jetstream/config/stream.py declares the words of each option.
 
 A start without streams needs these words, but not the declarations. Source: nats.docs "Streams".
 """

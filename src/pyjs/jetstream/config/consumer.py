@@ -38,7 +38,7 @@ class ConsumerConfig:
 
     durable_name: str = option(
         STRING,
-        "The name of a durable consumer, which exists until it is deleted, or unused for `inactive_threshold`.",
+        "The name of a durable consumer, which exists until deleted or unused for `inactive_threshold`.",
         updatable=False,
     )
     name: str = option(STRING, "The name; without `durable_name` the consumer is ephemeral.", updatable=False)
@@ -53,7 +53,7 @@ class ConsumerConfig:
     opt_start_time_ns: int | None = option(TIME, "The time to start at.", updatable=False)
     ack_policy: str = option(
         enum("none", "all", "explicit", "flow_control"),
-        "Which messages must be acknowledged.",
+        "The messages that must be acknowledged.",
         always=True,
         updatable=False,
     )
@@ -94,7 +94,7 @@ class ConsumerConfig:
         enum(
             "none", "overflow", "pinned_client", "prioritized", unknown_text="unknown priority policy: {raw}"
         ),
-        "Which group of clients gets messages.",
+        "The group of clients that gets messages.",
         level=1,
     )
     priority_timeout_ns: int = option(DURATION, "Time after which a silent client loses its pin.", level=1)

@@ -156,7 +156,7 @@ class StreamConfig:
     no_ack: bool = option(BOOL, "Publishes are not acknowledged.")
     duplicate_window_ns: int = option(
         DURATION,
-        "Time during which duplicates of a message id are detected; 0: 2 minutes, or `max_age` if shorter.",
+        "Time for which message ids are stored; 0: 2 minutes, or `max_age` if shorter.",
     )
     placement: Placement | None = option(part(Placement), "The requirements for the servers of the stream.")
     mirror: StreamSource | None = option(

@@ -107,4 +107,4 @@ class MemoryRelease(Job):
         self._remains.free()
 
     def finish(self, failure: Exception | None) -> None:
-        """Do nothing: no caller waits for it."""
+        """Do nothing: no caller waits for the job."""

@@ -323,7 +323,7 @@ class Desk:
     def _is_taken(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Generator[Step, None, bool]:
-        """Return whether another server, as the leader before, has answered a request or will pass it on."""
+        """Return whether another server, as the former leader, has answered a request or will pass it on."""
         stream = self._machine.state.stream(router.account.name, args[0]) if args else None
         if stream is None or endpoint.words in META or not request.reply:
             return False

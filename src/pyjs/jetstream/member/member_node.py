@@ -546,7 +546,7 @@ class MemberNode:
         return 0 if self.group is None else self.group.group
 
     def status_of(self, group: int) -> GroupStatus | None:
-        """Return the status of a group on this server, or None if it is not open, as after damage to its log."""
+        """Return the status of a group on this server, or None if it is not open (after damage to its log)."""
         assert self.consensus is not None
         with suppress(KeyError, RaftError):
             return self.consensus.status(group)

@@ -85,7 +85,7 @@ class MetaGroup:
         self._log = log
         self._expected = expected  # number of servers in the routes, as far as it is known
         self._bootstrap = Bootstrap(server.node, server.store, expected(), identity.adopted)
-        self._heard = 0  # words
+        self._heard = 0  # number of words received
         self._reason = ""  # the last logged reason why the group cannot begin
         self._welcome = 0  # incarnation with which this server joins a running group
         self._is_joined = False

@@ -68,7 +68,7 @@ class MetaMachine:
         self._waiters.notify()
 
     def role(self, term: int, role: Role, leader: int) -> None:
-        """Store the leader."""
+        """Store the role of this server, and the leader."""
         if role == Role.LEADER and not self.leads:
             self.leads_since_ns = self._turn.now
         self.leads = role == Role.LEADER

@@ -90,7 +90,7 @@ class Order:
     stream: str
     group: int
     index: int
-    replicas: int  # of the stream; of several the leader answers
+    replicas: int  # of the stream; if several, the leader answers
     subject: str
     reply: bytes
     payload: bytes

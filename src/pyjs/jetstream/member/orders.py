@@ -127,7 +127,7 @@ class Orders:
     def _is_mine(self, js: JetStream, order: Order) -> bool | None:
         """Return whether this server answers: the leader of a replicated stream does; None: not known yet.
 
-        A replica that finds the stream deleted again does not answer: the leader did so before the delete.
+        If the stream has been deleted since, no replica answers: the leader answered before the delete.
         """
         key = Key(order.account, order.stream)
         if self._machine.state.index < order.index or not self._keeper.is_settled(key):

@@ -32,7 +32,7 @@ class Reports:
 
     def __init__(self, member: MemberNode) -> None:
         self._member = member
-        self._traffic = member.options.system_account  # the account that nats-server sends entries in
+        self._traffic = member.options.system_account  # the account in which nats-server sends entries
 
     def meta(self) -> dict[str, Any]:
         """Return `meta_cluster`."""

@@ -1,8 +1,8 @@
 """The link of a mirror or source to a consumer of its origin that already exists.
 
 A request to the origin's API resets the consumer to its ack floor. The answer shows whether the consumer has the ack
-policy flow_control; only then the link subscribes to the deliver subject. States: idle (no request sent), asked (a
-request waits for its answer), taking (subscribed), waiting (until the next request, after an error), probing (no
+policy flow_control; only then does the link subscribe to the deliver subject. States: idle (no request sent), asked
+(a request waits for its answer), taking (subscribed), waiting (until the next request, after an error), probing (no
 answer arrived: the link has subscribed to the deliver subject, and the first message there causes the next request),
 closed.
 

@@ -94,7 +94,7 @@ cdef class ConsumerFeed(Sink):
         self.asked = b""
 
     def close(self) -> None:
-        """Stop taking deliveries, for good."""
+        """Ignore all further deliveries."""
         self.pause()
         self.link.close()
 

@@ -50,7 +50,7 @@ class Place(NamedTuple):
     """The position in an origin at which a copier begins or continues."""
 
     seq: int  # the first message to copy; 0: the first existing one, or the first from `time_ns` on
-    time_ns: int | None  # if `seq` is 0
+    time_ns: int | None  # start time, if `seq` is 0
     ident: bytes  # identity of the origin to which `seq` belongs; b"": any
 
 
@@ -133,7 +133,7 @@ class LinkState:
             self.wait(left_ns)
 
     def wait(self, ns: int) -> None:
-        """Send another request after a time."""
+        """Send another request after `ns`."""
         self._unanswered = 0
         self.leave(Link.WAITING)
         self.call_after(ns, self._ask)

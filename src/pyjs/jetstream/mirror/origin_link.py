@@ -50,10 +50,10 @@ if TYPE_CHECKING:
             """Whether it stores messages for its consumers, so it is an interest or workqueue stream."""
 
 
-# Its consumer sends a heartbeat each second. A new server answers soon; a search in a large origin takes long.
+# The consumer sends a heartbeat each second. Most answers arrive soon, but a search in a large origin takes long.
 PACE = Pace(NS_PER_S, (2 * NS_PER_S, 4 * NS_PER_S, 8 * NS_PER_S, 16 * NS_PER_S), 3 * NS_PER_S)
 NAME_LENGTH = 10
-# Of a consumer of an origin that keeps messages for it: as long as the target may be without a leader.
+# For a consumer of an interest or workqueue origin: longer than the target may be without a leader.
 KEPT_NS = 600 * NS_PER_S
 
 
@@ -147,7 +147,7 @@ class OriginLink:
             out["filter_subject"] = filters[0]
         elif filters:
             out["filter_subjects"] = filters
-        if self._origin.is_kept:  # it is stored, and messages wait for it
+        if self._origin.is_kept:  # the consumer is stored, and the origin stores messages for it
             return out | {"durable_name": self._name, "sourcing": True, "inactive_threshold": KEPT_NS}
         return out | {"direct": True}
 

@@ -41,7 +41,7 @@ def first_mirrored(store: StreamStore, mirror: StreamSource, created_ns: int) ->
 
 
 def earliest_ns(store: StreamStore, source: StreamSource, recreated: bool) -> int | None:
-    """Return the time from which a source without a position begins, or None: with the first message."""
+    """Return the time at which a source without a position begins; None: it begins with the first message."""
     start_ns = source.opt_start_time_ns
     if start_ns is not None:
         return wrapped_ns(max(start_ns, store.last_ts))

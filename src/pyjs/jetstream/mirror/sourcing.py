@@ -306,7 +306,7 @@ class Inflow:
         return Place(0, earliest_ns(store, source, copy.key in self._recreated), b"")
 
     def recreated(self, copier: Copier) -> None:
-        """Forget the position of a source: its origin is another stream now."""
+        """Forget the position of a source, whose origin was re-created."""
         copy = self._copy_of.get(copier)
         if copy is not None:
             self._positions.known[copy.key] = (0, b"")

@@ -142,7 +142,7 @@ class CatchUp:
         self._steps = self._run()
 
     def begin(self) -> None:
-        """Start."""
+        """Start the copy."""
         self._machine.stream.turn.go_on(self._steps)
 
     def cancel(self) -> None:

@@ -53,7 +53,7 @@ class Machine(Protocol):
     catch_up: CatchUp | None
 
     def end(self) -> None:
-        """Lead no more."""
+        """Stop leading, and do not lead again."""
 
     def lead_again(self) -> None:
         """Lead if the group wants it."""

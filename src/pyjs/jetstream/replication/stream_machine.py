@@ -55,9 +55,9 @@ if TYPE_CHECKING:
 
 _MARKER = Struct("<BQ")  # version, last sequence
 _VERSION = 1
-# Entries that are not the replica's: a version other than its 1, and the last sequence that was used.
+# Entries for this module: a version other than that of payloads (1), and the last used sequence.
 _NOTE = Struct("<BQ")
-_AFRESH = 2  # all replicas begin again empty
+_AFRESH = 2  # all replicas start again without messages
 _BASE = 3  # the stream had messages before it had replicas
 
 

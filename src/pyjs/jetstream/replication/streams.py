@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     Steps: TypeAlias = Generator[Step, None, None]
 
-RETRY_NS = 5 * NS_PER_S  # pause before a failed replica is opened again
+RETRY_NS = 5 * NS_PER_S  # before a replica that has failed is opened again
 COPYING_NS = NS_PER_S  # after its last question a replica copies no more
 ENDING_NS = 200 * NS_PER_MS  # after the answer that ends its copy
 # Before the first replica of a new stream stands for election: the others open it too.
@@ -159,7 +159,7 @@ class ReplicatedStreams:
         since_ns = machine.leader_since_ns if machine.leads else 0
         try:
             found = self._consensus.status(machine.group)
-        except (KeyError, RaftError):  # it was closed because of damage
+        except (KeyError, RaftError):  # the group was closed because of damage
             return GroupStatus(machine.leader, since_ns)
         now_ns, peers = self._shared.clock.now_ns(), []
         for each in found.replicas:
@@ -507,7 +507,7 @@ class ReplicatedStreams:
         return self._machines.get((machine.js.account.name, machine.assignment.name)) is machine
 
     def _left(self, machine: StreamMachine) -> Assignment | None:
-        """Return the stream that a replica leaves, or None if the stream or the replica is gone."""
+        """Return the stream that a replica leaves, or None if the stream or the replica no longer exists."""
         found = self._metadata.state.stream(machine.js.account.name, machine.assignment.name)
         return (
             found if found is not None and found.group == machine.group and self._is_here(machine) else None
@@ -587,7 +587,7 @@ class ReplicatedStreams:
         has_files = machine.catch_up is None or not machine.catch_up.is_dropped
         self._shut[js.account.name, stream.name] = stream.created_ns if has_files else 0
         machine.end()
-        with suppress(KeyError):  # its log was damaged
+        with suppress(KeyError):  # the log of the group was damaged
             self._consensus.close(machine.group)
         if not stream.closed:
             cause = machine.replica.stopped or PyjsError(f"{stream} is closed")

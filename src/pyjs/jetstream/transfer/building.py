@@ -69,7 +69,7 @@ class StreamBuild:
         self._js = js
         self._join = join
         self.config = config
-        self.created_ns = js.shared.clock.wall_ns()  # in a cluster
+        self.created_ns = js.shared.clock.wall_ns()  # used only in a cluster
         self._files: AccountFiles | None = None  # of the temporary directory; None: a memory stream
         self._writer: StreamWriter | None = None
         self._counted = 0  # bytes added to the usage of account and server

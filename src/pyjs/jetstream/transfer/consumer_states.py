@@ -85,7 +85,7 @@ def read_config(data: bytes, name: str) -> ConsumerConfig:
 
 
 def _state(given: dict[str, Any]) -> Generator[None, None, ConsumerState]:
-    """Return the state in the JSON of an archive, in steps. Raises the errors of wrong types."""
+    """Return the state in the JSON of an archive, in steps. Raises the errors for wrong types."""
     pending: list[tuple[int, int, int]] = []
     for key, entry in (given.get("pending") or {}).items():
         pending.append((_number(int(key)), _number(entry["Sequence"]), _time(entry["Timestamp"])))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 HAND_OVER_S = 5.0
 CALM_S = 0.1  # seconds in which pending requests of clients are answered
-RETURN_S = 1.5  # in which a client connects to another server
+RETURN_S = 1.5  # seconds in which a client connects to another server
 LOOK_S = 0.01
 
 
@@ -90,7 +90,7 @@ class Leaving:
             await asyncio.wait(self._tasks)
 
     async def _hand_over(self) -> None:
-        """Transfer the leaderships, once; from some moment on, clients must wait."""
+        """Transfer the leaderships, once; clients wait during the last steps."""
         if self._over is None:
             self._over = asyncio.Event()
             assert self._node.cluster is not None

@@ -99,13 +99,13 @@ class WorkerProcess:
             self._become(State.ENDED)
 
     def stop(self) -> None:
-        """Ask the process to close its connections and streams, and start no other process."""
+        """Request that the process closes its connections and streams and ends; it is not restarted."""
         self._stopping.set()
         if self._process is not None:
             self._channel.send({"do": "stop"})
 
     def start_lame_duck(self) -> None:
-        """Ask the process to enter lame duck mode, and start no other process."""
+        """Request that the process enters lame duck mode; it is not restarted."""
         self._may_end = True
         if self.state is State.READY:
             self._channel.send({"do": "lame_duck"})

@@ -79,8 +79,8 @@ cdef struct Run:                # adjacent bytes to copy
     size_t size
 
 cdef enum Stop:
-    STOP_END                    # of the range
-    STOP_FULL                   # of the chunk; there is more
+    STOP_END                    # the range has ended
+    STOP_FULL                   # the chunk is full, and more messages follow
     STOP_WORK                   # the work allowed for one request is used up
     STOP_NOT_NOW                # the next message cannot be read at present
     STOP_NO_MEMORY
@@ -379,7 +379,7 @@ def segment_count(StreamStore store not None) -> int:
 
 
 def describe_segments(StreamStore store not None, size_t offset, size_t limit) -> list:
-    """Return a description of each segment, oldest first; without messages, one has no sequences and times."""
+    """Return descriptions of the segments, oldest first; a segment without messages has no sequences and times."""
     cdef size_t at
     cdef Segment* s
     cdef list rows = []

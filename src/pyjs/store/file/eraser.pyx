@@ -25,7 +25,7 @@ cdef class Eraser:
         self.writer = writer
 
     cdef void overwrite(self, Segment* s, uint32_t i) noexcept:
-        """Overwrite headers and payload of entry i with zeros in the file; its checksum stays, for the next one."""
+        """Overwrite headers and payload of entry i with zeros, but not its checksum: the next record continues it."""
         cdef Entry* e = &s.entries[i]
         cdef uint64_t at
         at = <uint64_t> e.offset + RECORD_HEADER_SIZE + e.subject_len

@@ -57,7 +57,7 @@ cdef class SegmentWriter:
     cdef uint64_t batch_chain, chain_before_last        # the checksums before these two records
     cdef uint64_t batch_from                # the first sequence of the batch
     cdef uint64_t part_at, part_chain    # where the parts of a batch begin (0: no parts); the checksum before it
-    cdef Parts parts                        # what `append` does while there are parts
+    cdef Parts parts                        # the effect of `append` while there are parts
     cdef uint64_t staged_from               # sequence of the first staged message
     cdef uint64_t chain                     # checksum of the last record
     cdef uint64_t chain_written             # checksum of the last record in the file

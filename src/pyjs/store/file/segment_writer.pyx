@@ -136,7 +136,7 @@ cdef class SegmentWriter:
         cdef RecordHeader* h
         self.batching = False
         if self.catalogue.last_seq > self.batch_from:
-            self.state_due = True    # a record after the batch: damage of its last message is then no torn write
+            self.state_due = True    # a later record shows that damage of the last message is no torn write
         if self.last_at != NO_RECORD and self.staged > self.last_at:
             h = <RecordHeader*> (self.staging + self.last_at)
             h.flags = 0                 # the cleared flag completes the batch

@@ -2,7 +2,7 @@
 from libc.stdint cimport uint64_t
 
 cdef enum:
-    MEND_SIZE_MAX = 512         # bytes of the longest record that is searched: at most 60 MB are hashed
+    MEND_SIZE_MAX = 512         # bytes; in longer records, the search for the damaged byte would hash over 60 MB
 
 # Correct the one damaged byte among these `length` bytes; return -1 if the damage is larger.
 cdef int mend_record(char* p, size_t length, uint64_t before) noexcept nogil

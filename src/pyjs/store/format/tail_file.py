@@ -29,7 +29,7 @@ Tail: TypeAlias = tuple[int, bytes]  # number of the segment, its index file
 Tails: TypeAlias = dict[str, Tail]  # by the file names of the streams
 
 NAME = "tails"
-PART_STREAMS = 1024  # about 256 KiB
+PART_STREAMS = 1024  # streams in one part, which has about 256 KiB
 
 
 def tails_path(streams: str) -> str:

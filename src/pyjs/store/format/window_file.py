@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
-PART_IDS = 32_768  # about a megabyte
+PART_IDS = 32_768  # ids in one part, which has about a megabyte
 ENTRY_SIZE = 24  # minimum number of bytes of an id in a part
 
 

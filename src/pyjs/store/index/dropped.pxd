@@ -20,7 +20,7 @@ cdef class Remains:
     cdef SubjectTable subjects
     cdef SubjectIndex* by_token
 
-    cdef void take_subjects(self, SubjectTable* table, SubjectIndex** by_token) except *    # leaves empty ones
+    cdef void take_subjects(self, SubjectTable* table, SubjectIndex** by_token) except *    # leaves empty tables
     cdef void take_segments(self, SeqIndex* index) noexcept nogil       # may be called only once
     cdef void take_first_segments(self, SeqIndex* index, size_t n) noexcept nogil
     cdef void free_all(self) noexcept nogil

@@ -124,7 +124,7 @@ cdef uint64_t segment_count_from(Segment* s, uint32_t i) noexcept nogil     # nu
 cdef int index_push(SeqIndex* x, Segment* s) noexcept nogil         # -1: no memory
 cdef void index_remove(SeqIndex* x, size_t at) noexcept nogil       # does not free the segment
 cdef void index_free(SeqIndex* x) noexcept nogil
-cdef size_t index_place(SeqIndex* x, uint32_t number) noexcept nogil    # position of that segment; n: it is gone
+cdef size_t index_place(SeqIndex* x, uint32_t number) noexcept nogil    # position of that segment; n: not found
 cdef size_t index_at(SeqIndex* x, uint64_t seq) noexcept nogil    # first segment that ends after seq; n: none
 cdef Segment* index_find(SeqIndex* x, uint64_t seq) noexcept nogil  # the segment that covers seq; NULL: none
 cdef Entry* index_live(SeqIndex* x, uint64_t seq) noexcept nogil    # NULL: absent or dead

@@ -1,7 +1,7 @@
 """Verification of an index file against the other records of its segment (STATE, DELETES, META, FOOTER).
 
-An index file written by another program, or because of an error, may have a valid checksum and still differ
-from its segment. So a start verifies everything that could remove messages: sequences without a message,
+An index file that another program or a fault has written may have a valid checksum and still differ from its
+segment. So a start verifies everything that could remove messages: sequences without a message,
 removals, and first_seq. The entries have the offset of each message, so only the records between messages are
 read here, a small part of a segment. Places, sizes and subjects of messages are verified when a message is
 loaded, and by the background check.
@@ -128,7 +128,7 @@ cdef class Between:
 def begins_alike(SegmentContents known not None, SegmentContents c not None) -> bool:
     """Return whether an index file has the same messages as the part of its segment that still exists.
 
-    If so, the index file tells which messages the missing end had. Damaged parts of the segment are not
+    If so, the index file shows which messages the missing end had. Damaged parts of the segment are not
     compared.
     """
     cdef uint32_t i

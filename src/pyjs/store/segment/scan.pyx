@@ -36,7 +36,7 @@ cdef extern from "string.h" nogil:
 
 cdef enum:
     GAP_MAX = 2097152           # sequences without a message in one segment; more are damage
-    EFFORT_PART = 64            # times the file's size: bytes that may be hashed to find records after damage
+    EFFORT_PART = 64            # bytes hashed at most to find records after damage, as a multiple of the file's size
     EFFORT_EACH = 512           # bytes; when that is used up, longer records are not searched
     SCANS_MAX = 8               # of one file with holes in batches; usually the second scan finds no more holes
     MARK_SIZE_MIN = 56          # bytes of the body of a STATE record with a mark
@@ -57,7 +57,7 @@ def scan_segment(bytes data) -> SegmentContents:
     """Return the contents of the bytes of a segment file. For tests and tools.
 
     Raises:
-        ValueError: they do not begin with a segment header.
+        ValueError: `data` does not begin with a segment header.
     """
     if check_segment_header(data, len(data)) != 0:
         raise ValueError("no header of a segment that this version reads")

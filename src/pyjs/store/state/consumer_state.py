@@ -51,7 +51,7 @@ from pyjs.store.state.log_sync import Done, LogSync
 ENTRY = struct.Struct("<IIQ")
 FIRST = 1  # generation
 NUMBER_DIGITS_MAX = 19  # of a generation, a u64
-ASIDE = ".damaged-"  # prefix of files that are not read any more
+ASIDE = ".damaged-"  # prefix of files that are no longer read
 SEED_SIZE = 24  # bytes at the end of an encrypted envelope (tag and checksum), unique to each envelope
 
 

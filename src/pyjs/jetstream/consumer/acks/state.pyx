@@ -90,7 +90,7 @@ cdef class AckState:
         cdef Entry* after
         cdef uint64_t seq = e.seq, cseq = e.cseq
         cdef uint32_t newer = e.newer
-        cdef bint oldest = e.older == 0     # with ack policy all it need not be the oldest
+        cdef bint oldest = e.older == 0     # with ack policy all, the entry need not be the oldest
         self.pending.remove(i)
         if self.pending.count == 0:
             self.floor_seq, self.floor_cseq = self.delivered_seq, self.delivered_cseq

@@ -34,7 +34,7 @@ TIMEOUT, LARGE, INCOMPLETE, UNSUPPORTED = "timeout", "large", "incomplete", "uns
 
 cdef enum:
     SEQUENCE_DIGITS_MAX = 20
-cdef int64_t SEQUENCE_MAX = 10**17      # reading a sequence ends at this value: no batch is so long
+cdef int64_t SEQUENCE_MAX = 10**17      # parsing of a sequence stops at this value, which no batch reaches
 
 
 # -- headers ---------------------------------------------------------------------------------------------------------

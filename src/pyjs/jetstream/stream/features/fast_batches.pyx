@@ -21,7 +21,7 @@ cdef enum:
     FLOW_MAX = 500              # messages per acknowledgement, divided among the open batches of a stream
     FLOW_DEFAULT = 10
 
-cdef int64_t VALUE_MAX = 10**17     # reading a number ends at this value
+cdef int64_t VALUE_MAX = 10**17     # parsing of a number stops at this value, before it could overflow
 
 
 cdef inline const char* token_before(const char* start, const char* end) noexcept nogil:

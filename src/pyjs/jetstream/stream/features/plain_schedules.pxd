@@ -13,5 +13,5 @@ cdef struct PlainSchedule:
 # Fill `out` from a whole header block; return False if it is not a schedule of the usual form.
 cdef bint read_plain(const char* h, size_t n, PlainSchedule* out) noexcept nogil
 
-# Return whether a stream with these limits accepts `m`, a schedule of the usual form; if not, call schedule.py.
+# Return whether a stream with these limits accepts `m`, a schedule of the usual form; if not, schedule.py decides.
 cdef bint is_valid_plain(StreamLimits limits, Msg* m) noexcept nogil

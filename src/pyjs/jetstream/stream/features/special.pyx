@@ -256,7 +256,7 @@ cdef class SpecialPublishes(Sink):
             last = self.stream.store.get(seq) if seq else None
         except NotNow as error:
             if self.stream.replica is not None:
-                raise                   # other replicas can read it: this one stops, and refuses nothing
+                raise                   # other replicas may read it, so this one stops, without a refusal
             raise errcodes.STREAM_STORE_FAILED.error(err=error) from None
         return None if last is None else last.headers
 
@@ -370,7 +370,7 @@ cdef class SpecialPublishes(Sink):
             last = self.stream.store.get(last_seq) if last_seq else None
         except NotNow as error:
             if self.stream.replica is not None:
-                raise                   # other replicas can read it: this one stops, and refuses nothing
+                raise                   # other replicas may read it, so this one stops, without a refusal
             raise errcodes.STREAM_STORE_FAILED.error(err=error) from None
         last_headers, last_payload = (b"", None) if last is None else (last.headers, last.payload)
         return counted(headers, last_headers, last_payload, self.payload_max(), copied)
