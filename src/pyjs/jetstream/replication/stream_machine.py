@@ -354,7 +354,9 @@ class StreamMachine:
 
         With `heals`, the replica has lost messages; with `again`, it has copied lost ones before.
         """
-        self.catch_up = CatchUp(self, index, last_seq, is_suspect=self.agreement.is_unsure, heals=heals, again=again)
+        self.catch_up = CatchUp(
+            self, index, last_seq, is_suspect=self.agreement.is_unsure, heals=heals, again=again
+        )
         self.catch_up.begin()
 
     # -- Behind, Damaged ---------------------------------------------------------------------------------------
