@@ -99,10 +99,8 @@ def replace_lost(files: Files, path: str, known: SegmentContents, incarnation: i
 
 def mark_healing(disk: Disk, directory: str) -> None:
     """Note that the replica in a stream's directory lacks messages: its server gets them from the others."""
-    path = f"{directory}/msgs/{HEALING}"
-    if not disk.exists(path):
-        write_file(disk, path, [b""])
-        disk.sync_dir(f"{directory}/msgs")
+    write_file(disk, f"{directory}/msgs/{HEALING}", [b""])
+    disk.sync_dir(f"{directory}/msgs")
 
 
 def cut_tail(files: Files, path: str, end: int) -> str:

@@ -374,8 +374,9 @@ class MessagesCheck:
             elif suffix == "seg.new" and stem.isdigit():
                 self._report.find(NOTE, path, "a segment that was being rewritten; a start removes it")
             elif name == HEALING:
-                what = "this replica lacks messages; the server gets them from the others"
-                self._report.find(NOTE, path, what)
+                if not size_of(self._disk, path):
+                    what = "this replica lacks messages; the server gets them from the others"
+                    self._report.find(NOTE, path, what)
             elif name != ".probe":
                 self._report.find(NOTE, path, "no file of this server")
 

@@ -38,7 +38,7 @@ from pyjs.store.store cimport Record, fill_record
 from pyjs.wire.ops cimport Msg
 
 from pyjs.base.bounds import INT64
-from pyjs.base.disk import closing
+from pyjs.base.disk import write_file
 from pyjs.base.errors import StoreFailed
 from pyjs.store.file.start import StoreStart
 from pyjs.store.format.layout import HEALING
@@ -52,6 +52,16 @@ cdef enum:
     LOST_MAX = 1048576     # sequences between two segments that may have been lost
     EMPTY_TAIL_PART = 2    # an open segment without live messages is closed when 1 / EMPTY_TAIL_PART of it is used
 cdef int64_t NEVER = INT64.high
+
+
+def healed_index(files) -> int:
+    """Return the entry with which a copy of lost messages ended: 0: there was none, NEVER: it has not ended."""
+    try:
+        return int(files.disk.read_file(f"{files.directory}/{HEALING}") or NEVER)
+    except FileNotFoundError:
+        return 0
+    except ValueError:
+        return NEVER
 
 
 cdef class FileStore(StreamStore):
@@ -90,9 +100,9 @@ cdef class FileStore(StreamStore):
         """
         mark, erased = None, set()
         if self.group:
-            self.healing = self.files.disk.exists(f"{self.files.directory}/{HEALING}")
             mark, changed, erased = yield from cut_steps(self.files, self.group)
             self.take_mark(mark)
+            self.healing = self.applied_index < healed_index(self.files)
             if self.writer.stored_tail is not None and self.writer.stored_tail[0] in changed:
                 self.writer.stored_tail = None      # it contains messages that were cut off
         self.set_aside = yield from StoreStart(self, self.writer, self.examiner, self.eraser, erased).steps()
@@ -118,8 +128,8 @@ cdef class FileStore(StreamStore):
 
     def replicate(self, uint64_t group) -> None:
         """Record marks as well, beginning now."""
-        if group != self.group:
-            self.end_healing()                  # of an earlier group
+        if group != self.group and self.files.disk.exists(f"{self.files.directory}/{HEALING}"):
+            self.files.disk.unlink(f"{self.files.directory}/{HEALING}")         # of an earlier group
         StreamStore.replicate(self, group)
         self.examiner.keeps = True
         self.synced_index = self.syncing_index = 0
@@ -333,17 +343,16 @@ cdef class FileStore(StreamStore):
 
     def begin_healing(self) -> None:
         """Note durably that this replica lacks messages, before anything is changed. Raises OSError."""
-        disk, path = self.files.disk, f"{self.files.directory}/{HEALING}"
         if not self.healing:
-            with closing(disk, disk.open_file(path, create=True)) as fd:
-                disk.sync_file(fd)
-            disk.sync_dir(self.files.directory)
+            write_file(self.files.disk, f"{self.files.directory}/{HEALING}", [b""])
+            self.files.disk.sync_dir(self.files.directory)
             self.healing = True
 
     def end_healing(self) -> None:
-        """Note that nothing is missing any more; everything is durable. Raises OSError.
+        """Note that nothing is missing after this entry; everything is durable. Raises OSError.
 
-        Index files without a segment go: they would tell of losses that are repaired.
+        A start that finds an earlier entry, because later damage cut off its mark, begins again: the copied messages
+        are there, and the log would add them once more. Index files without a segment go: they would tell of losses that are repaired.
         """
         disk, directory = self.files.disk, self.files.directory
         if not disk.exists(f"{directory}/{HEALING}"):
@@ -353,7 +362,8 @@ cdef class FileStore(StreamStore):
             if name.endswith(".idx") and f"{name[:-4]}.seg" not in names:
                 disk.unlink(f"{directory}/{name}")
         disk.sync_dir(directory)
-        disk.unlink(f"{directory}/{HEALING}")
+        write_file(disk, f"{directory}/{HEALING}.new", [b"%d" % self.applied_index])
+        disk.rename(f"{directory}/{HEALING}.new", f"{directory}/{HEALING}")
         disk.sync_dir(directory)
         self.healing = False
 
