@@ -511,7 +511,8 @@ class Cluster:
         self.host.log.debug(f"{route} - all interest of the other server is known")
 
     def pong(self, route: Route, body: bytes) -> None:
-        """Compute the round-trip time from the time that PING carried."""
+        """Handle a heartbeat, or compute the round-trip time from the time that PING carried."""
+        self.pulse.came(route)
         if body == FENCE and route.info is not None:
             self._passed(route.info.server_id)
         sent_ns = int.from_bytes(body[:8], "little")

@@ -36,6 +36,7 @@ cdef class Route:
     cdef readonly int64_t started_at_ns, last_activity_ns, rtt_ns
     cdef readonly uint64_t in_msgs, in_bytes
     cdef uint64_t frames                # number of frames that were handled
+    cdef readonly bint needs_turn       # the last read had more than heartbeats and batches
     cdef readonly Route main    # the route whose large messages this connection carries; None: this is a route
     cdef readonly Route aside           # the connection for large messages; None: there is none
     cdef uint64_t awaited               # number of frames of `main` that must be handled before the next one here

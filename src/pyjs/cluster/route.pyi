@@ -32,6 +32,7 @@ class Route:
     in_bytes: int
     synced: bool
     silent: bool
+    needs_turn: bool
     def __init__(
         self, cluster: Cluster, peer: Peer, link: Link, rid: int, dial: Dial | None = None
     ) -> None: ...

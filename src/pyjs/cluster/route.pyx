@@ -92,6 +92,7 @@ cdef class Route:
         """End the route and its subscriptions at once; the other side gets `error`."""
         if self.state == CLOSED:
             return
+        self.needs_turn = True
         if error:
             self.send_error(error)
         self.state = CLOSED
@@ -136,6 +137,7 @@ cdef class Route:
         if self.state == CLOSED:
             return False
         self.turn.now = self.last_activity_ns = self.host.clock.now_ns()
+        self.needs_turn = self.state == GREETING
         self.input.reads.append(data)
         if len(self.input.reads) > 1:
             self.input.hold()
@@ -244,6 +246,7 @@ cdef class Route:
                 self.turn.extra_work = 0
                 left -= self.take_msg() + self.turn.extra_work
                 if self.turn.pressure:
+                    self.needs_turn = True      # the partial turn may have left work for threads
                     self.host.relieve(self.turn.now)
                     if self.turn.pressure:
                         left = 0
@@ -338,6 +341,7 @@ cdef class Route:
         """Handle a frame other than a message."""
         cdef int kind = self.reader.header.kind
         cdef bytes body = self.reader.body[:self.reader.header.size]
+        self.needs_turn = self.needs_turn or (kind != FRAME_CONSENSUS and kind != FRAME_PONG)
         try:
             if kind == FRAME_INTEREST:
                 self.take_interest(self.reader.header.account, body)
@@ -465,11 +469,11 @@ cdef class Route:
 
     def send_beat(self) -> None:
         """Show that this server is alive; a PONG without a question, since nothing answers it."""
-        self.writer.send_frame(FRAME_PONG, bytes(8))
+        self.writer.send_now(FRAME_PONG, (bytes(8),))
 
     def send_batch(self, parts) -> None:
         """Send a batch for the replicated groups."""
-        self.writer.send_parts(FRAME_CONSENSUS, parts)
+        self.writer.send_now(FRAME_CONSENSUS, parts)
 
     def allow(self, size_t pending_max) -> None:
         """Allow `pending_max` bytes to wait for the other side."""

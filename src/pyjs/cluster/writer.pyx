@@ -185,14 +185,21 @@ cdef class RouteWriter:
         self.out.add(body, len(body))
         self.mark_dirty()
 
-    def send_parts(self, int kind, parts) -> None:
-        """Queue a frame whose body is in parts."""
+    def send_now(self, int kind, parts) -> None:
+        """Write a frame whose body is in parts, before the end of the turn and without a copy.
+
+        It is queued if other frames wait.
+        """
         cdef FrameHeader header
         cdef bytes part
         header.size, header.account, header.kind = <uint32_t> sum(map(len, parts)), 0, kind
         header.flags = header.reserved = 0
         self.last = NULL
         self.frames += 1
+        if not (self.lost or self.paused or self.out.queued()):
+            self.link.write_all([(<const char*> &header)[:HEADER_SIZE], *parts])
+            self.out.unsent = self.link.pending_size()
+            return
         self.out.add(<const char*> &header, HEADER_SIZE)
         for part in parts:
             self.out.add(part, len(part))

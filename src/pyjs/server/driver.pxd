@@ -23,3 +23,4 @@ cdef class Driver:
     cpdef turn_now(self)
     cdef turn(self)
     cdef arm(self)
+    cdef bint is_early(self, int64_t deadline_ns) except -1

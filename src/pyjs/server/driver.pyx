@@ -22,6 +22,8 @@ cdef enum:
     BUFFER_SIZE = 262144        # bytes of the largest read
 
 cdef int64_t NS_PER_MS = 1000000
+cdef int64_t EARLY_NS = 20000000
+cdef int64_t SOON_NS = 100000000
 DEADLINE_MAX = 1 << 62          # ns: a token may expire in a year that no clock reaches
 
 
@@ -61,6 +63,13 @@ cdef class Driver:
             self.turn()
         except Exception as error:              # the connection that was read has not caused it
             self.loop.call_exception_handler({"message": "Exception in a turn", "exception": error})
+
+    def wake_if_needed(self) -> None:
+        """Run a turn for a read if it has left work for one; otherwise only set the timer, which it may have changed."""
+        if self.waked or not self.node.turn_state.idle:
+            self.wake_for_input()
+        else:
+            self.arm()
 
     def after(self, seconds, callback):
         """Call `callback` in a turn, `seconds` from now; if many calls are due at once, in several turns."""
@@ -102,7 +111,7 @@ cdef class Driver:
             return
         deadline_ns = min(next_ns, DEADLINE_MAX)
         if self.timer is not None:
-            if self.armed_ns <= deadline_ns:
+            if self.armed_ns <= deadline_ns and not self.is_early(deadline_ns):
                 return    # running a turn too early costs less than setting a timer in every turn
             self.timer.cancel()
         # Timers of the loop count milliseconds: round up, so that the deadline has passed when the timer
@@ -110,6 +119,11 @@ cdef class Driver:
         wait_ms = max(0, deadline_ns - <int64_t> self.clock.now_ns() + NS_PER_MS - 1) // NS_PER_MS
         self.timer = self.loop.call_later(wait_ms / 1000.0, self.timer_fired)
         self.armed_ns = deadline_ns
+
+    cdef bint is_early(self, int64_t deadline_ns) except -1:
+        """Return whether the timer would soon run a turn long before the deadline, and wake an idle server for nothing."""
+        return (deadline_ns - self.armed_ns > EARLY_NS
+                and self.armed_ns - <int64_t> self.clock.now_ns() < SOON_NS)
 
     def timer_fired(self) -> None:
         """Run a turn for the deadline; called by the loop."""

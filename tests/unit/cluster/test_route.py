@@ -89,3 +89,39 @@ def test_the_sender_of_a_message_that_fails_is_not_that_of_the_next_one(
     account.send(b"y", b"", b"")
     server.wake()
     assert [request.session for request in requests] == [None]
+
+
+def test_a_batch_is_written_before_the_end_of_the_turn_unless_other_frames_wait(server: SimServer) -> None:
+    route = route_of(server)
+    link = route.link
+    assert isinstance(link, MemoryLink)
+    link.data = b""
+    route.send_batch([b"first ", b"batch"])
+    assert link.data == frame(12, b"first batch")
+    route.send_ping(b"?")
+    route.send_batch([b"second"])
+    assert link.data == frame(12, b"first batch")
+    server.wake()
+    assert link.data == frame(12, b"first batch") + frame(4, b"?") + frame(12, b"second")
+    route.output_paused()
+    route.send_batch([b"third"])
+    server.wake()
+    assert not link.data.endswith(b"third")
+    route.output_resumed()
+    server.wake()
+    assert link.data.endswith(frame(12, b"third"))
+
+
+def test_heartbeats_and_parts_of_frames_need_no_turn(server: SimServer) -> None:
+    route = route_of(server)
+    needed = []
+    for data in (
+        frame(5, bytes(8)),
+        interest_frame(b"x", b"", 1),
+        frame(5, bytes(8))[:9],
+        bytes(11),
+        frame(7, b""),
+    ):
+        route.receive_data(data)
+        needed.append(route.needs_turn)
+    assert needed == [False, True, False, False, True]

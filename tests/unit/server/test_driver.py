@@ -9,6 +9,7 @@ from pyjs.base.log import ListLog
 from pyjs.base.rng import SeededRng
 from pyjs.base.timers import Timers
 from pyjs.config.options import Options
+from pyjs.core.sink import Turn
 from pyjs.node import Node
 from pyjs.server.driver import Driver
 from pyjs.server.system.clock import SystemClock
@@ -23,6 +24,7 @@ class CountingNode:
         self.clock = SystemClock()
         self.log = ListLog()
         self.timers = Timers()
+        self.turn_state = Turn()
         self.turns = 0
         self.work = 0
         self.has_work = False
@@ -109,6 +111,43 @@ async def test_an_earlier_deadline_replaces_the_armed_one() -> None:
     node.timers.at(node.clock.now_ns() + MS, lambda: fired.set_result(None))
     driver.wake()
 
+    await asyncio.wait_for(fired, 60)
+
+
+async def test_a_deadline_that_has_moved_far_does_not_wake_the_loop() -> None:
+    node, driver = made()
+    near = node.timers.at(node.clock.now_ns() + 30 * MS, lambda: None)
+    driver.turn_now()
+    driver.wake()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    near.cancel()
+    node.timers.at(node.clock.now_ns() + 3600_000 * MS, lambda: None)
+    driver.wake()
+    await asyncio.sleep(0.06)
+
+    assert node.turns == 3
+
+
+async def test_a_read_makes_a_turn_only_if_it_leaves_work() -> None:
+    node, driver = made()
+    driver.wake_if_needed()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert node.turns == 0
+
+    node.turn_state.requests.append("work")  # type: ignore[arg-type]
+    driver.wake_if_needed()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert node.turns == 1
+
+
+async def test_a_read_without_work_sets_the_timer_to_its_deadline() -> None:
+    node, driver = made()
+    fired: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    node.timers.at(node.clock.now_ns() + MS, lambda: fired.set_result(None))
+    driver.wake_if_needed()
     await asyncio.wait_for(fired, 60)
 
 

@@ -13,9 +13,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from pyjs.base.errors import reason_of
+from pyjs.cluster.route import Route
 from pyjs.server.addresses import ListenFailed, host_port, listen, listen_at_path, urls
 from pyjs.server.cluster.leaving import Leaving
-from pyjs.server.connection import Connection
+from pyjs.server.connection import FULL_READ, Connection
 from pyjs.server.failures import fail
 from pyjs.server.listener import Listener
 from pyjs.server.open_connections import OpenConnections
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from pyjs.cluster.cluster import Cluster
     from pyjs.cluster.mesh import Dial
-    from pyjs.cluster.route import Route
     from pyjs.config.options import Options
     from pyjs.core.link import Peer
     from pyjs.server.driver import Driver
@@ -63,6 +63,20 @@ class RouteConnection(Connection):
 
     def _open(self, peer: Peer) -> Route:
         return self._cluster.open_route(peer, self, self._dial)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Pass a read to the route; heartbeats and parts of batches need no turn."""
+        if nbytes >= FULL_READ:
+            self._give_way()
+        route, driver = self.session, self._driver
+        try:
+            route.receive_buffer(driver.buffer, nbytes)
+        except Exception as error:
+            self._break(error)
+        if isinstance(route, Route) and not route.needs_turn:
+            driver.wake_if_needed()
+        else:
+            driver.wake_for_input()
 
 
 class RoutePort:
