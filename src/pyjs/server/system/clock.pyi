@@ -1,8 +1,6 @@
 from pyjs.base.clock import Clock
 from pyjs.base.rng import Rng
 
-TOGETHER_NS: int
-
 class SystemClock(Clock):
     def __init__(self) -> None: ...
     def _wall_ns(self) -> int: ...

@@ -14,7 +14,7 @@ import os
 
 from pyjs.base.rng import Rng
 
-TOGETHER_NS = 100_000  # reads at most this far apart count as simultaneous
+cdef int64_t TOGETHER_NS = 100000   # reads at most this far apart count as simultaneous
 cdef int64_t NS_PER_S = 1000000000
 
 
@@ -43,7 +43,7 @@ cdef class SystemClock:
         """Return wall time minus `now_ns`."""
         cdef int64_t before_ns = self._monotonic_ns()
         cdef int64_t wall_ns = self._wall_ns()
-        if self._monotonic_ns() - before_ns <= <int64_t> TOGETHER_NS:
+        if self._monotonic_ns() - before_ns <= TOGETHER_NS:
             self.skew = wall_ns - (before_ns + self.offset_ns)
         return self.skew
 
