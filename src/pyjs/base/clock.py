@@ -1,6 +1,6 @@
 """The seam for time: a monotonic clock for deadlines, and the wall time.
 
-A server has one Clock (server/system/clock.py is the real one); tests move a virtual one. No other code reads time.
+A server has one Clock (server/system/clock.pyx is the real one); tests move a virtual one. No other code reads time.
 """
 
 from __future__ import annotations

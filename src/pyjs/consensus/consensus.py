@@ -337,6 +337,7 @@ class Consensus:
         """Apply the whole log of a group that has no other replica; return whether that is done. Raises KeyError."""
         is_done = self.doubts.conclude(self._members[group])
         self._have_applied(self._members[group])
+        self._queue()
         return is_done
 
     def status(self, group: int) -> GroupStatus:
@@ -417,14 +418,17 @@ class Consensus:
             writes = ready.writes
             has_vote = bool(writes) and self._stage(writes)
             self._payloads.forget_staged()
-            self._flush()
-            if ready.token:
-                needs_sync = has_vote or self.durability.is_always
-                self.durability.add(Due(Waits.STORED, ready.token), needs_sync=needs_sync)
+            if self._is_staged:
+                self._is_staged = False
+                self._log.flush()
+                self.durability.wrote()
+            token = self.durability.stored(ready.token, has_vote=has_vote)
             for due in installs:
                 self.durability.add(due, needs_sync=True)
             installs = []
             self._take(ready, writes)
+            if token:
+                self._outbox.send(self._engine.stored(token))
             if not self.durability.is_idle:
                 self._report_durable()
             if not self._engine.has_ready():
@@ -462,12 +466,6 @@ class Consensus:
                 if member.state is State.STOPPED:
                     self._compaction.check(member)
         return has_vote
-
-    def _flush(self) -> None:
-        if self._is_staged:
-            self._is_staged = False
-            self._log.flush()
-            self.durability.wrote()
 
     def _take(self, ready: Ready, writes: Sequence[Write]) -> None:
         """Handle the output of the engine: roles, committed entries, reads."""
@@ -653,12 +651,12 @@ class Consensus:
         self._faults.guard(member, partial(member.install, index, time_ns, data))
         if member.is_installing:
             self._have_applied(member)
+            self._queue()
 
     def _have_applied(self, member: Member) -> None:
         if not member.in_backlog and member.has_work:
             member.in_backlog = True
             self._backlog.append(member)
-            self._queue()
 
     # -- faults ------------------------------------------------------------------------------------------------
 

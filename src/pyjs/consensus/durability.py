@@ -126,6 +126,17 @@ class Durability:
         self._wanted = max(self._wanted, number)
         self._queue.append((number, due))
 
+    def stored(self, token: int, *, has_vote: bool) -> int:
+        """Queue the engine's writes of a turn; return `token` if they need not wait: they are in the file.
+
+        A vote needs a sync.
+        """
+        needs_sync = has_vote or self.is_always
+        if not token or not (needs_sync or self._queue):
+            return token
+        self.add(Due(Waits.STORED, token), needs_sync=needs_sync)
+        return 0
+
     def take(self) -> Iterator[Due]:
         """Yield the work whose writes are durable, oldest first."""
         queue = self._queue

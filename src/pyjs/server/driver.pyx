@@ -22,8 +22,8 @@ cdef enum:
     BUFFER_SIZE = 262144        # bytes of the largest read
 
 cdef int64_t NS_PER_MS = 1000000
-cdef int64_t EARLY_NS = 20000000
-cdef int64_t SOON_NS = 100000000
+cdef int64_t EARLY_NS = 20000000    # a timer so much before the deadline is set again,
+cdef int64_t SOON_NS = 100000000    # if it fires within this time
 DEADLINE_MAX = 1 << 62          # ns: a token may expire in a year that no clock reaches
 
 
@@ -65,7 +65,7 @@ cdef class Driver:
             self.loop.call_exception_handler({"message": "Exception in a turn", "exception": error})
 
     def wake_if_needed(self) -> None:
-        """Run a turn for a read if it has left work for one; otherwise only set the timer, which it may have changed."""
+        """Run a turn for a read if it has left work; otherwise only set the timer, whose time may have changed."""
         if self.waked or not self.node.turn_state.idle:
             self.wake_for_input()
         else:
@@ -121,7 +121,7 @@ cdef class Driver:
         self.armed_ns = deadline_ns
 
     cdef bint is_early(self, int64_t deadline_ns) except -1:
-        """Return whether the timer would soon run a turn long before the deadline, and wake an idle server for nothing."""
+        """Return whether the timer would soon wake an idle server for nothing, long before the deadline."""
         return (deadline_ns - self.armed_ns > EARLY_NS
                 and self.armed_ns - <int64_t> self.clock.now_ns() < SOON_NS)
 

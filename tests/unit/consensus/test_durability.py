@@ -183,3 +183,26 @@ def test_nothing_is_hurried_where_everything_waits_for_its_sync_or_after_the_end
     for bench in (always, ended):
         bench.durability.hurry()
         assert bench.jobs() == []
+
+
+def test_writes_that_nothing_delays_are_reported_at_once() -> None:
+    bench = Bench(interval_ns=100 * MS)
+    assert bench.durability.stored(1, has_vote=False) == 1
+    assert bench.durability.stored(0, has_vote=True) == 0  # nobody waits
+    assert bench.durability.is_idle
+
+
+def test_writes_after_a_vote_wait_with_it() -> None:
+    bench = Bench(interval_ns=100 * MS)
+    bench.write(1)
+    assert bench.durability.stored(2, has_vote=False) == 0
+    assert bench.tokens() == []
+    bench.finish()
+    assert bench.tokens() == [1, 2]
+
+
+def test_with_a_sync_before_each_acknowledgement_all_writes_wait() -> None:
+    bench = Bench()
+    bench.durability.wrote()
+    assert bench.durability.stored(1, has_vote=False) == 0
+    assert bench.tokens() == []

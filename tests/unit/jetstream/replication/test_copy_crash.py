@@ -14,7 +14,7 @@ from tests.unit.jetstream.stream.replicated.test_crash import DyingDisk
 from pyjs.consensus.consensus import Tuning
 from pyjs.jetstream.replication import copying
 
-STRIDE = 4
+STRIDE = 3
 
 
 SHORT = Tuning(log_size_max=2000)
