@@ -283,9 +283,9 @@ class Connection(asyncio.BufferedProtocol, Link):
         self.transport.writelines(pieces)
 
     def write_through(self) -> None:
-        """From now on, send what is written before `write` returns; uvloop's transport waits for the end of its iteration.
+        """From now on, send what is written before `write` returns, as far as the kernel accepts it.
 
-        What the kernel does not accept at once pauses the output.
+        Otherwise uvloop's transport sends it at the end of the loop's iteration. The rest pauses the output.
         """
         self.transport.set_write_buffer_limits(high=0)
 
