@@ -43,7 +43,6 @@ class Pulse:
     def opened(self, connection: Route) -> None:
         """Send and expect heartbeats on a connection."""
         assert connection.info is not None
-        connection.link.write_through()
         self.connections[connection.info.server_id] = connection
         if self._timer is None:
             self._beaten_ns = self._host.clock.now_ns()

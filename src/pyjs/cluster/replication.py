@@ -83,7 +83,6 @@ class Replication:
         assert route.info is not None
         node = number_of(route.info.server_name)
         route.allow(PENDING_MAX)
-        route.link.write_through()
         self._nodes.pop(self._connections.get(node, route), None)
         self._connections[node] = route
         self._nodes[route] = node

@@ -81,9 +81,6 @@ class Link:
         for piece in pieces:
             self.write(piece)
 
-    def write_through(self) -> None:
-        """From now on, send what is written before `write` returns, as far as that does not block."""
-
     def close(self) -> None:
         """Close after all written output has been sent."""
 

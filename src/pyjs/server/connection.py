@@ -282,13 +282,6 @@ class Connection(asyncio.BufferedProtocol, Link):
             self._trace(1, b"".join(pieces))
         self.transport.writelines(pieces)
 
-    def write_through(self) -> None:
-        """From now on, send what is written before `write` returns, as far as the kernel accepts it.
-
-        Otherwise uvloop's transport sends it at the end of the loop's iteration. The rest pauses the output.
-        """
-        self.transport.set_write_buffer_limits(high=0)
-
     def close(self) -> None:
         """Close after all written output has been sent, or after LINGER_S."""
         self.transport.close()

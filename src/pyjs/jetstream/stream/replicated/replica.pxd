@@ -32,8 +32,6 @@ cdef class Replica(Sink):
     cdef list removals          # acknowledged messages to remove
     cdef InFlight taken         # messages that are collected or proposed
 
-    cdef void offer_all(self) except *
-    cdef void drop_collected(self) except *
     cdef bint refused(self, Msg* m) noexcept nogil
     cdef bint collect_copy(self, Msg* m, bint mirrored, uint64_t seq, int64_t ts) noexcept nogil
     cdef void apply_copy(self, Item* item) noexcept nogil

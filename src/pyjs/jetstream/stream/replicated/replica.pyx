@@ -58,7 +58,6 @@ cdef int64_t RETRY_NS = 1000000000      # wait before an expiry that was not acc
 
 cdef enum:
     COLLECTED_MAX = 262144      # bytes of a payload that ask for a turn
-    GATHERED_MAX = 262144       # bytes of a payload that do not wait for an earlier one
     IN_FLIGHT_MAX = 67108864
     SUBJECT_SIZE_MAX = 65535
     SUBJECT_TOO_LONG = 4        # as in stream.pyx
@@ -251,17 +250,7 @@ cdef class Replica(Sink):
         return 0
 
     def offer(self) -> bool:
-        """Propose the collected messages, unless they wait; return whether the stream may commit applied entries.
-
-        While a proposal is in flight, they wait for its result or until there are many of them: an entry takes as much
-        processor time as some hundred messages.
-        """
-        if self.in_flight == 0 or self.buffer.used >= GATHERED_MAX:
-            self.offer_all()
-        return self.stopped is None
-
-    cdef void offer_all(self) except *:
-        """Propose everything that is collected."""
+        """Propose the collected messages; return whether the stream may commit applied entries."""
         cdef Proposal proposal
         if self.leads and self.stream.inflow is not None:
             self.stream.inflow.offering()       # adds the positions of the copies in the payload
@@ -271,6 +260,7 @@ cdef class Replica(Sink):
             self.propose(payload, proposal)
         if self.removals:
             self.propose_removals()
+        return self.stopped is None
 
     def propose(self, bytes payload, Proposal proposal not None) -> bool:
         """Propose a payload; drop `proposal` if this replica does not lead, or followers would refuse the payload."""
@@ -295,18 +285,8 @@ cdef class Replica(Sink):
             self.consumers.lost(proposal.changed)
             if proposal.copies and self.stream.inflow is not None:
                 self.stream.inflow.lost()
-            if error is None:
-                self.drop_collected()
         if proposal.outcome is not None:
             proposal.outcome.settle(None, error or LeaderChanged(is_unknown=True))
-
-    cdef void drop_collected(self) except *:
-        """Drop what waited for a lost proposal: changes of a consumer are only valid after those before them."""
-        cdef Proposal proposal = self.proposal
-        if self.buffer.used:
-            self.proposal = Proposal()
-            self.buffer.clear()
-            self.dropped(proposal)
 
     def operate(self, bytes payload):
         """Propose an operation, or a state of a consumer; return the result when it is applied and written.
@@ -319,7 +299,7 @@ cdef class Replica(Sink):
             raise errcodes.BAD_REQUEST.detailed(fault)
         cdef Proposal proposal = Proposal()
         outcome = proposal.outcome = Outcome(self.stream.turn)
-        self.offer_all()                # what came before goes first
+        self.offer()                    # what came before goes first
         self.propose(payload, proposal)
         while not outcome.settled:
             yield outcome.park
@@ -332,7 +312,7 @@ cdef class Replica(Sink):
         """Add changes of a consumer to the payload of this turn; see ProposedState."""
         cdef const char* text = body
         if self.buffer.add(KINDS[kind], name, len(name), text, 0, len(body)) != 0:
-            self.offer_all()            # the payload is full
+            self.offer()                # the payload is full
             if self.buffer.add(KINDS[kind], name, len(name), text, 0, len(body)) != 0:
                 raise MemoryError
         self.proposal.changed.add(name.decode())
@@ -392,7 +372,6 @@ cdef class Replica(Sink):
     def lead(self) -> None:
         """Accept messages and propose from now on; all entries committed before must be applied."""
         self.leads, self.expiry_ns = True, 0
-        self.in_flight = 0      # what was proposed in an earlier term is applied or lost
         if self.stream.limits.features & SCHEDULES:
             self.stream.special.scheduling.begin_learning()
             self.stream.turn.go_on(schedule_steps(self.stream))

@@ -76,7 +76,7 @@ def test_a_replica_with_consumers_that_died_is_equal_afterwards(tmp_path: Path, 
         disk = DyingDisk()
         wanted = Life(of, tmp_path / f"{seed}", log, seed).live(disk)
         assert wanted is not None
-        for at in range(seed, disk.calls, 3):
+        for at in range(seed, disk.calls, 7):
             life = Life(of, tmp_path / f"{seed}-{at}", log, seed)
             dying = DyingDisk(at)
             if life.live(dying) is None:

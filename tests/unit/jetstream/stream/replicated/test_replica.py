@@ -55,46 +55,6 @@ def test_the_messages_of_a_turn_are_one_proposal() -> None:
     assert items_of(payload) == [("message", b"s.a", b"", b"a"), ("message", b"s.b", b"", b"b")]
 
 
-def test_messages_wait_while_a_proposal_is_in_flight_and_are_one_proposal_then() -> None:
-    group = replicas(config(storage="memory"))
-    for payload in (b"a", b"b", b"c"):
-        send(group.leader, "s.a", payload)
-    assert [len(items_of(payload)) for payload, _ in group.proposed] == [1]
-    group.commit()
-    group.apply(group.leader)
-    group.leader.turn()
-    assert [len(items_of(payload)) for payload, _ in group.proposed] == [2]
-    group.settle()
-    assert [each["seq"] for each in answers(group.leader)] == [1, 2, 3]
-    same(group)
-
-
-def test_many_messages_do_not_wait_for_the_proposal_in_flight() -> None:
-    group = replicas(config(storage="memory"))
-    for _ in range(4):
-        send(group.leader, "s.a", bytes(90_000))
-    assert [len(items_of(payload)) for payload, _ in group.proposed] == [1, 3]
-
-
-def test_messages_that_wait_for_a_lost_proposal_are_lost_with_it() -> None:
-    group = replicas(config(storage="memory"))
-    send(group.leader, "s.a", b"1")
-    send(group.leader, "s.a", b"2")
-    group.lose()
-    send(group.leader, "s.a", b"3")
-    group.settle()
-    assert [each[-1] for each in same(group)["messages"]] == [b"3"]
-    assert [each["seq"] for each in answers(group.leader)] == [1]
-
-
-def test_messages_that_wait_come_before_an_operation() -> None:
-    group = replicas(config(storage="memory"))
-    send(group.leader, "s.a", b"1")
-    send(group.leader, "s.a", b"2")
-    assert operate(group, operations.purge(b"", 0, 0)) == 2
-    assert same(group)["range"][:3] == (3, 2, 0)
-
-
 def test_followers_take_and_answer_nothing() -> None:
     group = replicas(config(storage="memory"))
     send(group.members[1], "s.a")

@@ -72,8 +72,8 @@ def test_a_batch_that_does_not_fit_is_refused_as_a_whole() -> None:
     group.leader.replica.buffer.size_max = 600
     send_batch(group, "b", 5)
     send(group.leader, "s.a", b"2")
+    assert [kind for payload, _ in group.proposed for kind, *_ in items_of(payload)] == ["message", "message"]
     group.settle()
-    assert [kind for *_, payload in group.log for kind, *_ in items_of(payload)] == ["message", "message"]
     assert codes(answers(group.leader)) == [10023, 1, 2]
     assert [each[4] for each in same(group)["messages"]] == [b"1", b"2"]
 
