@@ -145,11 +145,11 @@ class StreamMachine:
             with suppress(OSError):  # a read or the scrub finds it again
                 store.examiner.confirm(number)
         store.files.suspects.clear()
-        if store.lost is None and not store.healing:
+        # Damage that costs no message may have cost ids of removed messages, which only the others know.
+        is_lossy = store.lost is not None or store.healing or bool(store.damaged_numbers(0))
+        if not is_lossy:
             self._was_damaged = bool(store.examiner.damaged)
-            for number in store.damaged_numbers(0):
-                store.examiner.note(number)
-            if store.examiner.damaged:
+            if self._was_damaged:
                 self._damaged()
         elif self.group in self._owner.resigned:
             self.damage = Damage.LAST_RESORT

@@ -96,10 +96,6 @@ cdef class Examiner:
             self.settle(s, c)
         return len(c.problems)
 
-    def note(self, uint32_t number) -> None:
-        """Note a segment in which a start found damage that cost no message: it is written again."""
-        self.damaged.setdefault(number, [])
-
     def wanted(self, uint32_t number) -> list:
         """Return the sequences of the damaged messages of a segment that are still in the stream."""
         cdef list found = []

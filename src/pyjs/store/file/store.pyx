@@ -352,7 +352,8 @@ cdef class FileStore(StreamStore):
         """Note that nothing is missing after this entry; everything is durable. Raises OSError.
 
         A start that finds an earlier entry, because later damage cut off its mark, begins again: the copied messages
-        are there, and the log would add them once more. Index files without a segment go: they would tell of losses that are repaired.
+        are there, and the log would add them once more. Index files without a segment go: they would tell of losses
+        that are repaired.
         """
         disk, directory = self.files.disk, self.files.directory
         if not disk.exists(f"{directory}/{HEALING}"):
