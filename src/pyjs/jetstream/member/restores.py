@@ -104,6 +104,8 @@ class Restores:
     def _receive(self, call: ApiCall) -> MaybeSteps:
         from pyjs.jetstream.transfer.restore import Restore  # 20 ms: most servers receive no archive
 
+        # The order came on another connection than the interest in its reply.
+        yield from self._member.waiters.until_heard(call.js.account, call.request.reply)
         config = yield from self._checked(call)
         client = audit.client_of(call.js.account, call.js.shared, call.request)
         single = replace(config, num_replicas=1)
