@@ -557,7 +557,7 @@ class Node(Host):
         return self._scheduler.has_work
 
     def next_deadline_ns(self) -> int | None:
-        """Return the time of the next turn if no input arrives, or None if no turn is due."""
+        """Return the time of the earliest timer, or None. If `has_work`, the next turn is due at once."""
         return self.timers.next_deadline_ns()
 
 

@@ -224,7 +224,7 @@ class ClusterKeys(TypedDict, total=False):
     no_advertise: bool
     """Do not send the addresses of the other servers to clients."""
     connect_retries: int
-    """Number of attempts, after ten minutes, to reach a server whose address another server sent."""
+    """A server learned from another is tried for ten minutes or longer, and at least this many times."""
 
 
 class ProxyKeys(TypedDict, total=False):
@@ -322,7 +322,7 @@ class ImportKeys(TypedDict, total=False):
     prefix: str
     """The prefix of the stream's subjects in this account."""
     to: str
-    """The subject in this account, with `$1` for the first `*` of the other one."""
+    """The subject in this account, with `$1` for the first `*` of the exported subject."""
     share: bool
     """Inform the service which client sends a request."""
     allow_trace: bool
@@ -380,7 +380,7 @@ class ResolverKeys(TypedDict, total=False):
     hard_delete: bool
     """Remove files of removed accounts; otherwise they are renamed."""
     limit: int
-    """Maximum number of files."""
+    """Maximum number of files; 0: no limit (`cache`: 1000)."""
     ttl: Duration
     """`cache`: time after which an unused file is removed."""
     interval: Duration
@@ -410,7 +410,7 @@ class JetStreamLimitsKeys(TypedDict, total=False):
     max_request_batch: int
     """Maximum `batch` of a pull request; 0 and -1: no limit."""
     max_ha_assets: int
-    """Maximum number of replicated streams on a server, equal in a whole cluster; 0 and -1: no limit."""
+    """Maximum replicated streams per server; must be the same in a whole cluster; 0 and -1: no limit."""
     duplicate_window: Duration
     """Maximum `duplicate_window` of a stream; 0: no limit."""
     default_max_consumers: int

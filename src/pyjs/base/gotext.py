@@ -25,7 +25,7 @@ def time_text(ns: int) -> str:
 
 
 def moment_text(ns: int) -> str:
-    """Return `time_text` for a time that is always set: 0 is the start of 1970."""
+    """Like `time_text`, but 0 means the start of 1970, not Go's zero time."""
     second, rest = divmod(ns, NS_PER_S)
     day, second = divmod(second, 86400)
     minute, second = divmod(second, 60)

@@ -157,7 +157,7 @@ JETSTREAM_LIMITS = Table(
         Key(
             "max_ha_assets",
             INT,
-            "Maximum number of replicated streams on a server, equal in a whole cluster; 0 and -1: no limit.",
+            "Maximum replicated streams per server; must be the same in a whole cluster; 0 and -1: no limit.",
             check=_or_none,
         ),
         Key(

@@ -26,8 +26,8 @@ TOP = (
     Unsupported(
         ("resolver_tls",), "an account server is checked with the authorities that the machine trusts"
     ),
-    Unsupported(("syslog",), "log_file and standard error are"),
-    Unsupported(("remote_syslog",), "log_file and standard error are"),
+    Unsupported(("syslog",), "logs go to `log_file` or standard error"),
+    Unsupported(("remote_syslog",), "logs go to `log_file` or standard error"),
     Unsupported(("trace_headers",), "trace shows whole messages"),
     Unsupported(("prof_port",), "there is no profiling port"),
     Unsupported(("prof_block_rate",), "there is no profiling port"),

@@ -273,7 +273,7 @@ class ClusterOptions(Options):
     )
     connect_retries: int | None = Field(
         default=None,
-        description="Number of attempts, after ten minutes, to reach a server whose address another server sent.",
+        description="A server learned from another is tried for ten minutes or longer, and at least this many times.",
     )
 
 
@@ -384,7 +384,8 @@ class ImportOptions(Options):
         default=None, description="The prefix of the stream's subjects in this account."
     )
     to: str | None = Field(
-        default=None, description="The subject in this account, with `$1` for the first `*` of the other one."
+        default=None,
+        description="The subject in this account, with `$1` for the first `*` of the exported subject.",
     )
     share: bool | None = Field(default=None, description="Inform the service which client sends a request.")
     allow_trace: bool | None = Field(
@@ -448,7 +449,9 @@ class ResolverOptions(Options):
     hard_delete: bool | None = Field(
         default=None, description="Remove files of removed accounts; otherwise they are renamed."
     )
-    limit: int | None = Field(default=None, description="Maximum number of files.")
+    limit: int | None = Field(
+        default=None, description="Maximum number of files; 0: no limit (`cache`: 1000)."
+    )
     ttl: Duration | None = Field(
         default=None, description="`cache`: time after which an unused file is removed."
     )
@@ -486,7 +489,7 @@ class JetStreamLimitsOptions(Options):
     )
     max_ha_assets: int | None = Field(
         default=None,
-        description="Maximum number of replicated streams on a server, equal in a whole cluster; 0 and -1: no limit.",
+        description="Maximum replicated streams per server; must be the same in a whole cluster; 0 and -1: no limit.",
     )
     duplicate_window: Duration | None = Field(
         default=None, description="Maximum `duplicate_window` of a stream; 0: no limit."

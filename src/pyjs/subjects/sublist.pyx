@@ -86,7 +86,10 @@ cdef class Subscription:
 
     @property
     def filtered(self) -> bool:
-        """Whether routes include it only for subjects that sink.accepts; set before `insert`."""
+        """Whether routes include the subscription only for subjects for which `sink.accepts()` is true.
+
+        Set before `insert`.
+        """
         return self.state.filtered
 
     @filtered.setter

@@ -279,7 +279,7 @@ class Planner:
                 raise self._missing(wanted)
 
     def _missing(self, name: str) -> StreamMissing:
-        """Return the error for a name or pattern in the options without a stream."""
+        """Return the error for an option's stream name or pattern that matches no stream."""
         return lookup.missing(self._api, name)
 
     def _check_known(self, start: Offsets) -> None:

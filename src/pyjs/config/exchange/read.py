@@ -264,7 +264,9 @@ IMPORT = Table(
         Key("stream", _REMOTE, "Account and subject of a stream export."),
         Key("service", _REMOTE, "Account and subject of a service export."),
         Key("prefix", STRING, "The prefix of the stream's subjects in this account."),
-        Key("to", STRING, "The subject in this account, with `$1` for the first `*` of the other one."),
+        Key(
+            "to", STRING, "The subject in this account, with `$1` for the first `*` of the exported subject."
+        ),
         Key("share", BOOL, "Inform the service which client sends a request."),
         Key("allow_trace", BOOL, "Continue traces of the stream's messages in this account."),
     ),

@@ -135,7 +135,7 @@ CLUSTER = Table(
         Key(
             "connect_retries",
             INT,
-            "Number of attempts, after ten minutes, to reach a server whose address another server sent.",
+            "A server learned from another is tried for ten minutes or longer, and at least this many times.",
             check=_positive,
         ),
     ),
@@ -148,7 +148,9 @@ CLUSTER = Table(
         Unsupported(
             ("ping_interval", "ping_max"), "a server that is silent is noticed in less than a second"
         ),
-        Unsupported(("write_deadline", "write_timeout"), "a slow route is closed by its pending bytes"),
+        Unsupported(
+            ("write_deadline", "write_timeout"), "a route is closed when its pending bytes exceed the limit"
+        ),
     ),
 )
 

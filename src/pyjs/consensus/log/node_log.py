@@ -201,7 +201,10 @@ class NodeLog:
                 yield
 
     def _begin_boot(self, replay: Replay) -> None:
-        """Begin the file of this start, after which all later bytes of older files are invalid."""
+        """Begin a new log file for this server start.
+
+        From then on, bytes after the replayed end of an older file are invalid.
+        """
         self._sync_now(self._shelf.sync_job(self._written))
         self._end.synced = self._written
         self._shelf.find_spares()

@@ -77,7 +77,7 @@ def info(call: ApiCall) -> Steps:
 
 
 def names(call: ApiCall) -> JsonDict:
-    """Return the names of streams, filtered by subject on request, one page per request."""
+    """Return one page of stream names; the request may give an offset and a subject filter."""
     given = call.read_optional(stream_requests.NAMES_REQUEST)
     found = [config.name for config in _matching(call.js, given.get("subject", ""))]
     page, offset = page_of(found, given.get("offset", 0), NAMES_PAGE)
@@ -85,7 +85,7 @@ def names(call: ApiCall) -> JsonDict:
 
 
 def list_streams(call: ApiCall) -> Steps:
-    """Return the infos of streams, filtered by subject on request, one page per request."""
+    """Return one page of stream infos; the request may give an offset and a subject filter."""
     given = call.read_optional(stream_requests.LIST_REQUEST)
     found = _matching(call.js, given.get("subject", ""))
     page, offset = page_of(found, given.get("offset", 0), LIST_PAGE)

@@ -113,11 +113,14 @@ class Assignment:
         return replace(self, replicas=replicas, newest=newest)
 
     def moving(self, nodes: tuple[int, ...], target: int) -> Assignment:
-        """Return a stream of one replica that gets a second one, on `target`."""
+        """Return the assignment of a single-replica stream that moves to `target`.
+
+        Until it has moved, it has replicas on all `nodes`.
+        """
         return replace(self.regrouped(nodes), stored=with_replicas(self.stored, len(nodes)), target=target)
 
     def moved(self) -> Assignment:
-        """Return a stream that moves without its first replica: the copy is complete."""
+        """Return the assignment after the move: the only replica is on `target`."""
         return replace(self.regrouped((self.target,)), stored=with_replicas(self.stored, 1), target=0)
 
     def to_row(self) -> list[Any]:

@@ -239,7 +239,10 @@ class MemberNode:
         return self._keeper.is_caught_up
 
     def sync_log(self) -> None:
-        """Sync the log with the streams: an entry should not be lost after its effects are on the disk."""
+        """Sync the log to disk whenever the streams are synced.
+
+        So an entry is not lost after its effects are durable.
+        """
         if self.consensus is not None:
             self.consensus.durability.hurry()
 

@@ -163,7 +163,10 @@ cdef class Copier(StreamConsumer):
             self.origin.release(before + 1, seq, self.wanted)
 
     def lost(self, uint64_t taken) -> None:
-        """Return to the last safe position after a failed commit; copies of a source up to `taken` were written."""
+        """Go back to the last written position after a failed commit.
+
+        For a source, `taken` is the last sequence whose copy was written.
+        """
         if taken > self.written:
             self.copied = taken
             self.committed()

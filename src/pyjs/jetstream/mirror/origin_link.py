@@ -87,7 +87,10 @@ class OriginLink:
             self._state.ask_later()
 
     def origin_opened(self) -> None:
-        """Create a consumer at once, since this server now leads the origin; do nothing if a consumer delivers."""
+        """Create a consumer at once, since this server now leads the origin.
+
+        Do nothing if one already delivers, or the link is closed.
+        """
         if self._state.now not in (Link.TAKING, Link.CLOSED):
             self._ask()
 

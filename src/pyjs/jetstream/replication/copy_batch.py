@@ -158,7 +158,7 @@ def ask_these(group: int, number: int, seqs: Sequence[int], *, ids: bool = False
 
 
 def refusal(kind: Kind, group: int, number: int) -> list[bytes]:
-    """Return an answer without messages: this replica cannot serve now, is behind, or has removed the other one."""
+    """Return an answer without messages; `kind` is NOT_NOW, BEHIND, or GONE (the asking replica was removed)."""
     return [_HEADER.pack(VERSION, kind, 0, 0, group, number)]
 
 

@@ -429,7 +429,9 @@ class ReplicatedStreams:
         )
 
     def single_steps(self, js: JetStream, assignment: Assignment) -> Steps:
-        """Convert the replica of a group that has ended to a stream without a group; other streams do not change.
+        """If the stream's group has ended, convert its replica to a stream without a group.
+
+        Otherwise leave the stream alone.
 
         Raises:
             ApiError, PyjsError, OSError: the conversion failed for now.

@@ -53,7 +53,10 @@ def marker_headers(ttl_ns: int) -> bytes:
 
 
 def is_marker(headers: bytes) -> bool:
-    """Return whether a message is the server's marker of an expired subject, or the purge of a key-value client."""
+    """Return whether a message is the server's marker of an expired subject.
+
+    A purge marker written by a key-value client counts too.
+    """
     return bool(value_of(headers, b"Nats-Marker-Reason")) or value_of(headers, b"KV-Operation") == b"PURGE"
 
 

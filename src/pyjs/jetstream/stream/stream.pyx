@@ -530,7 +530,7 @@ cdef class Stream(Sink):
         return self.sync_job
 
     def finish_sync(self, error) -> None:
-        """Handle the result of the job: send the answers that waited for it, or refuse them all."""
+        """Handle the result of the sync: send the waiting answers, or errors if it failed and sync_always is set."""
         cdef bytes failure
         job, self.sync_job = self.sync_job, None
         self.store.finish_sync(job, error)

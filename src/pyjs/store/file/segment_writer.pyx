@@ -255,7 +255,7 @@ cdef class SegmentWriter:
         return 0
 
     cdef void end_entry(self, EntryMark mark):
-        """Queue `mark` for the next commit, after all effects of an entry."""
+        """Queue `mark` for the next commit. Call it after all effects of the entry."""
         self.mark = mark
         self.entries = MARK_DUE
 

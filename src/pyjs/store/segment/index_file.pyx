@@ -496,7 +496,10 @@ def remove_file(disk, log, str path) -> None:
 
 
 class SegmentSync(SyncJob):
-    """A SyncJob that afterwards writes the index files of newly sealed segments; these are only a cache."""
+    """A SyncJob that then writes the index files of newly sealed segments.
+
+    An index file is only a cache, so a failed write is no error.
+    """
 
     def __init__(self, disk, files, directory, mark, sealed) -> None:
         super().__init__(disk, files, directory, mark)

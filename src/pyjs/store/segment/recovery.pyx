@@ -280,7 +280,11 @@ cdef class Recovery:
         return known if known.incarnation == self.files.incarnation else None
 
     def _miss_segment(self, path) -> None:
-        """Note an index file without a segment, which means a loss: a removal deletes the index file first."""
+        """Count the messages of a missing segment as lost, as its index file lists them.
+
+        A normal removal deletes the index file first, so it leaves none. Delete an index file that is unusable
+        or begins at a known sequence.
+        """
         cdef SegmentContents known = self._witness(path)
         if known is None or known.base_seq <= self.last_seq:
             remove_file(self.files.disk, self.files.log, path)

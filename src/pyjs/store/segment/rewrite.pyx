@@ -317,7 +317,7 @@ cdef class SegmentRewrite:
 
 
 cdef inline bint is_copy(Entry* e, Entry* found) noexcept nogil:
-    """Return whether a message in the new file is that of an entry; what it says is checked before."""
+    """Return whether `found` has the metadata of entry `e`; its content must have been verified already."""
     return (found.flags & ENTRY_MSG and found.seq == e.seq and found.ts == e.ts and found.size == e.size
             and found.header_len == e.header_len and found.subject_len == e.subject_len)
 

@@ -2,15 +2,16 @@
 
 If the checksum of a record is wrong, there are three cases:
 
-- Only the stored checksum is damaged: the next record continues the computed one, and nothing is lost.
+- Only the stored checksum is damaged: the next record's chain matches the computed checksum, and nothing is lost.
 - A later record is right: the bytes in between are damage; the scan continues with that record.
-- No later record is right: the last write was torn and never acknowledged. A complete record there is damage.
+- No later record is right: the last write was torn and never acknowledged. If such a record is complete, it
+  counts as damage, not as a torn write.
 
 If the last batch has no last message, its write was torn too, and the whole batch is ignored. The same holds
 for a batch with a hole: sectors of zeros where a power loss prevented the write of a page, while other pages
 were written.
 
-A record of removals may be the only record of them. If such a short record has one damaged byte, it is
+A DELETES record may be the only evidence of its removals. If such a short record has one damaged byte, it is
 corrected.
 
 Knows the format (store/format/record), but no files and no store. Works on bytes, in any thread, without the

@@ -52,7 +52,10 @@ if TYPE_CHECKING:
         def add_up_after(
             self, headers: bytes, last: tuple[bytes, bytes] | None, subject: bytes
         ) -> tuple[bytes, bytes, bytes]:
-            """Return headers, payload and value of a counter message, after `last` or the last stored one."""
+            """Add the increment in `headers` to the counter; return headers, payload and new value.
+
+            `last` is the headers and payload of the preceding message; None: use the last stored message.
+            """
 
 
 HEADERS_SIZE_MAX = 65535

@@ -254,7 +254,7 @@ cdef class BatchCommits:
         self.leave()
 
     cdef void leave(self) except *:
-        """End the batch; the stream commits again."""
+        """End the batch; the stream resumes normal commits."""
         self.stream.store.drop_parts()
         self.stream.limits.features &= ~<unsigned int> (HOLDS | IN_STEPS)
         self.usage.bytes -= self.batch.bytes

@@ -291,7 +291,10 @@ cdef class SpecialPublishes(Sink):
         return self.stream.store.catalogue.overhead + extra + len(subject) + len(headers) + len(payload)
 
     def add_up_after(self, bytes headers, last, bytes subject) -> tuple:
-        """Return headers, payload and value of a counter message, after `last` or the last stored one."""
+        """Add the increment in `headers` to the counter; return headers, payload and new value.
+
+        `last` is the headers and payload of the preceding message; None: use the last stored message.
+        """
         if last is None:
             return self.count(self.last_value(subject, len(subject)), headers)
         return counted(headers, last[0], last[1], self.payload_max())
