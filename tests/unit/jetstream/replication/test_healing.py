@@ -436,7 +436,7 @@ class Damaged:
         self.hurt = cluster.followers()[0].number
         for node in cluster.up():
             cluster.kill(node.number)
-        damage(cluster, self.hurt, message(23), message(28), message(25))
+        damage(cluster, self.hurt, message(3), message(12), message(14))
 
     def begin(self, name: str) -> Cluster:
         """Start the two others on a copy of the files."""
