@@ -108,7 +108,6 @@ def test_a_sync_of_a_file_made_in_advance_that_fails_is_the_end_too() -> None:
     node = hosts.leader()
     hosts.step(50)  # nothing else is synced any more
     node.log._shelf._spares.clear()
-    node.log._shelf.newest.is_zeroed = False
     files = node.store._files
     files.failing, files.fail_in = "sync", 0
     hosts.until(lambda: node.consensus.condition is Condition.FAILED, 250)

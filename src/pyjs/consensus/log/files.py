@@ -91,7 +91,6 @@ class LogFile:
         self.size = header.size
         self.end = header.size - TAIL_SIZE - GUARD_SIZE  # end of the space for records
         self.fd = -1
-        self.is_zeroed = False  # every block was written before: a sync writes no metadata
         self.groups: set[int] = set()  # groups that may have needed records in this file
         self.crowded: set[int] = set()  # groups that have too many records here to copy them
         self.written = 0  # offset after the last written record

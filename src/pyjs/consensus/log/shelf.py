@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pyjs.base.disk import Disk
 
 SPARES_MAX = 2
-FRESH_PART = 4  # a spare is created when 1 / FRESH_PART of the newest file is used
 
 
 class Shelf:
@@ -90,7 +89,6 @@ class Shelf:
             self._spares.remove(spare)
             self._disk.rename(spare[0], file.path)
             file.fd = self._disk.open_file(file.path)
-            file.is_zeroed = True
         else:
             file.fd = self._disk.open_file(file.path, create=True)
             self._disk.allocate(file.fd, 0, file.size)
@@ -125,9 +123,7 @@ class Shelf:
         if 0 < oldest.free_at <= job.mark and oldest is not self.newest:
             del self.files[oldest.number]
             self._disk.close_file(oldest.fd)
-            self.retire(
-                oldest.path, oldest.size if oldest.end else 0
-            )  # most of one left early was never written
+            self.retire(oldest.path, oldest.size)
 
     def retire(self, path: str, size: int) -> None:
         """Rename an unneeded file to a spare, or remove it."""
@@ -142,13 +138,8 @@ class Shelf:
     # -- files in advance ----------------------------------------------------------------------------------
 
     def fresh_job(self) -> FreshFileJob | None:
-        """Return a job that creates a spare; None if there is one, a job is running, or it failed for this file.
-
-        There is time for it until a part of the newest file is used; a file that was not zeroed is replaced soon.
-        """
+        """Return a job that creates a spare; None if there is one, a job is running, or it failed for this file."""
         if self._spares or self._renamed or self._making is not None:
-            return None
-        if self.newest.is_zeroed and self.newest.written < self.newest.size // FRESH_PART:
             return None
         if self._failed_at == self.newest.number:
             return None
@@ -161,8 +152,6 @@ class Shelf:
         self._making = None
         if error is None:
             self._spares.append((job.path, job.size))
-            if not self.newest.is_zeroed:
-                self.newest.end = 0  # the next change begins the new file
         else:
             self._failed_at = self.newest.number
 

@@ -282,20 +282,6 @@ def test_a_file_made_in_advance_is_the_next_one(node: Node) -> None:
     assert "fresh.spare" not in files_of(node.disk)
 
 
-def test_the_log_moves_to_a_file_made_in_advance_because_its_first_one_was_not_zeroed(node: Node) -> None:
-    node.create(7)
-    synced(node.log)
-    before = node.log.files
-    job = node.log.begin_fresh_file()
-    assert job is not None
-    node.log.finish_fresh_file(job, job())
-    node.entry(7, 2, b"x")
-    node.entry(7, 3, b"y")
-    synced(node.log)
-    assert len(node.log.files) == len(before) + 1
-    assert node.killed().payload(7, 2) == b"x"
-
-
 def test_a_file_that_cannot_be_made_in_advance_costs_a_line(node: Node) -> None:
     job = node.log.begin_fresh_file()
     assert job is not None

@@ -94,32 +94,3 @@ def test_a_start_finds_spares_and_removes_what_was_being_made() -> None:
     assert names(all_files) == ["00000008.log", "other"]
     all_files.close()
     all_files.close()
-
-
-def fresh(shelf: Shelf) -> None:
-    """Create a file in advance."""
-    job = shelf.fresh_job()
-    assert job is not None
-    shelf.made(job, job())
-
-
-def test_a_file_that_was_not_zeroed_ends_when_a_zeroed_one_is_ready() -> None:
-    all_files = shelf()
-    first = add(all_files, 1)
-    fresh(all_files)
-    assert first.end == 0
-    second = add(all_files, 2)
-    assert (second.is_zeroed, second.end > 0) == (True, True)
-    assert all_files.fresh_job() is None  # there is time
-    all_files.write(second, 100, bytes(1000))
-    fresh(all_files)
-    assert second.end > 0
-
-
-def test_a_file_that_ended_early_is_no_spare() -> None:
-    all_files = shelf()
-    add(all_files, 1).free_at = 7
-    fresh(all_files)
-    add(all_files, 2)
-    sync(all_files, 7)
-    assert names(all_files) == ["00000002.log"]
