@@ -433,6 +433,8 @@ class Consensus:
                 self._report_durable()
             if not self._engine.has_ready():
                 break  # the writes committed nothing
+        else:
+            self._queue()
         self.durability.begin()
         self._find_lost()
 

@@ -63,25 +63,17 @@ META = frozenset(
 )
 # Requests with the same result when they are carried out twice.
 REPEATABLE = frozenset(
-    (
-        "INFO",
-        "CONSUMER.CREATE",
-        "CONSUMER.DURABLE.CREATE",
-        "CONSUMER.DELETE",
-        "CONSUMER.PAUSE",
-        "CONSUMER.UNPIN",
-        "STREAM.CREATE",
-        "STREAM.UPDATE",
-        "STREAM.DELETE",
-    )
+    ("CONSUMER.CREATE", "CONSUMER.DURABLE.CREATE", "CONSUMER.DELETE", "CONSUMER.PAUSE", "CONSUMER.UNPIN")
 )
+# Requests that the next leader answers, though the lost one may have done so: they undo nothing.
+AGAIN = frozenset(("INFO", "STREAM.CREATE", "CONSUMER.CREATE", "CONSUMER.DURABLE.CREATE"))
 HOLD_NS = 4 * NS_PER_S
 FIRST_NS = 10 * NS_PER_S  # as on nats-server: the other servers may be about to start
 HELD_MAX = 1000  # requests that one server holds; more are not held
 LEFT_NS = NS_PER_S  # for which a request is remembered that is left to a leader: longer than its silence is unnoticed
 LEFT_MAX = 1000  # such requests
-LEFT_SIZE = 8 << 20  # bytes of their payloads
-BEAT_NS = 50 * NS_PER_MS  # between two signs of life
+LEFT_SIZE = 8 << 20  # bytes of them
+BEAT_NS = 150 * NS_PER_MS  # between two signs of life, at most
 PAUSE_NS = 50 * NS_PER_MS  # before a request is passed on
 HOPS_MAX = 20  # servers that a request is passed on to
 SHORT_NS = 100 * NS_PER_MS  # for which a request is held at least
@@ -105,6 +97,12 @@ class Left:
     request: Request
     endpoint: Endpoint
     args: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """The memory of the request, in bytes."""
+        request = self.request
+        return sum(map(len, (request.subject, request.reply, request.headers or b"", request.payload)))
 
 
 class Desk:
@@ -159,10 +157,10 @@ class Desk:
         node, left = self._leader_for(router, endpoint, args), self._left
         if node and request.reply:
             left.append(Left(self._turn.now, node, router, request, endpoint, args))
-            self._left_size += len(request.payload)
+            self._left_size += left[-1].size
         oldest_ns = self._turn.now - LEFT_NS
         while left and (left[0].at_ns < oldest_ns or len(left) > LEFT_MAX or self._left_size > LEFT_SIZE):
-            self._left_size -= len(left.popleft().request.payload)
+            self._left_size -= left.popleft().size
 
     def _leader_for(self, router: Router, endpoint: Endpoint, args: tuple[str, ...]) -> int:
         """Return the leader that answers a request; 0: none, or it is unknown here."""
@@ -177,16 +175,21 @@ class Desk:
     def lost(self, node: int, quiet_ns: int) -> None:
         """Handle what was left to a server that does not answer any more, and has been silent for so long."""
         since_ns = self._turn.now - max(quiet_ns, BEAT_NS)
-        for left in self._left:
-            if left.node == node and left.at_ns >= since_ns:
-                self._turn.go_on(self._again(left))
+        lost = [left for left in self._left if left.node == node and left.at_ns >= since_ns]
+        last = {left.args[:1]: left for left in lost if left.endpoint.changes}
+        for left in lost:
+            self._turn.go_on(self._again(left, is_last=last.get(left.args[:1]) is left))
         self._left = deque(left for left in self._left if left.node != node)
-        self._left_size = sum(len(left.request.payload) for left in self._left)
+        self._left_size = sum(left.size for left in self._left)
 
-    def _again(self, left: Left) -> Generator[Step, None, None]:
-        """Answer a request once another leader is known than the lost one, if it is this server."""
+    def _again(self, left: Left, *, is_last: bool) -> Generator[Step, None, None]:
+        """Answer a request once another leader is known than the lost one, if it is this server.
+
+        Other changes than a creation are refused by the server of the client, and a creation with a later change of
+        the same stream (`is_last` is false), too: the lost leader may have made them all, and the same change again
+        would undo the later ones.
+        """
         router, request, endpoint, args = left.router, left.request, left.endpoint, left.args
-        is_repeatable = not endpoint.changes or endpoint.words in REPEATABLE
 
         def place() -> Place:
             found = self._place(router, endpoint, args)
@@ -194,7 +197,7 @@ class Desk:
             return Place.UNKNOWN if is_lost else found
 
         is_known = yield from self._hold(lambda: place() is not Place.UNKNOWN, HOLD_NS)
-        if not (is_known and is_repeatable):
+        if not is_known or (endpoint.changes and not (is_last and endpoint.words in AGAIN)):
             if request.session is not None:
                 router.refuse(request, endpoint, errcodes.CLUSTER_NOT_AVAILABLE.error())
         elif place() is Place.HERE and not (yield from self._is_taken(router, request, endpoint, args)):

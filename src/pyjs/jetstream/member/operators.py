@@ -95,11 +95,16 @@ class Operators:
         """Remove a server that will not come back.
 
         Raises:
-            ApiError: the server is unknown, or the request is invalid.
+            ApiError: the server is unknown, the only replica of a stream is being moved away from it, or the request
+                is invalid.
         """
         if not self._member.machine.leads:
             return None
         node = self._named(body, stream_requests.SERVER_REMOVE_REQUEST)
+        moving = self._member.machine.state.moving.values()
+        errcodes.STREAM_MOVE_IN_PROGRESS.raise_if(
+            any(node in stream.nodes and node != stream.target for stream in moving)
+        )
         name = self._member.machine.state.servers[node].name
         answer = yield from self._done(ServerRemoved(node), "success")
         if answer is not None:

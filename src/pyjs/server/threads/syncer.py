@@ -205,6 +205,9 @@ class Syncer:
         if not self._always or self._files.crowded:
             self.sync()
             return
+        if len(self._late) + len(self._later) >= self.group_min:
+            self.sync()  # together: one by one, the last would be late by the time of all others
+            return
         self._late.extend(self._later)
         self._later.clear()
         self._begin_late()
