@@ -13,6 +13,7 @@ if not is_here():
 from tests.support.jetnet import JetNet, JetServer
 
 from pyjs.base.clock import NS_PER_MS
+from pyjs.jetstream.member import answering
 from pyjs.jetstream.member.notes import Order
 
 
@@ -153,6 +154,23 @@ def test_requests_that_a_lost_leader_has_answered_are_not_answered_again(net: Je
     net.run(3000 * NS_PER_MS)
 
     assert [frame.subject for frame in client.frames()] == [b"in.x"]
+
+
+def test_a_deletion_that_a_lost_leader_has_made_is_not_made_again(
+    net: JetNet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answering, "BEAT_NS", 600 * NS_PER_MS)  # all that follows may have got lost
+    net.trio()
+    leader = net.leader()
+    asker = next(each for each in net.living() if each is not leader)
+    client, body = asker.client(), {"name": "N", "subjects": ["n"], "num_replicas": 3}
+    net.answers(client, "STREAM.CREATE.N", body, wait_ms=2000)
+    assert net.answers(client, "STREAM.DELETE.N", wait_ms=100)[0]["success"]
+    created = net.answers(client, "STREAM.CREATE.N", body, wait_ms=100)[0]["created"]
+    cut_off(net, leader)
+    net.run(5000 * NS_PER_MS)
+
+    assert net.ask(client, "STREAM.INFO.N")["created"] == created
 
 
 def test_a_reply_subject_is_used_again_long_after_a_request_was_passed_on(net: JetNet) -> None:
