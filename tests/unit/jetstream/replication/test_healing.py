@@ -13,11 +13,12 @@ from tests.support.disk import Crash
 from tests.support.replicated import Cluster, ReplicaNode
 from tests.unit.jetstream.stream.replicated.test_crash import DyingDisk
 
+from pyjs.base.clock import NS_PER_MS
 from pyjs.base.errors import NotNow
 from pyjs.cli import main
 from pyjs.consensus.consensus import Tuning
 from pyjs.jetstream.manage import segments
-from pyjs.jetstream.replication import copying
+from pyjs.jetstream.replication import copying, repairing
 from pyjs.jetstream.replication.healing import is_damaged
 from pyjs.store.file.store import FileStore
 
@@ -419,6 +420,49 @@ def test_what_fsck_has_given_up_comes_from_the_others(
     cluster.stop(follower.number)
     assert main(["fsck", store]) == 0
     capsys.readouterr()
+
+
+def test_a_damaged_message_of_the_open_segment_is_neither_served_nor_sent(tmp_path: Path) -> None:
+    cluster = filled(tmp_path)
+    for node in cluster.up():
+        damage(cluster, node.number, message(28))
+    assert copying._readable(cluster.leader().stream.store, 29) is None  # before anyone has noticed
+    for node in cluster.up():
+        with suppress(AssertionError):  # the read of the leader has noticed it
+            notice(node, store_of(node).ranges()[-1][0])
+
+    cluster.step(200)
+
+    for node in cluster.up():
+        assert not told(node)
+        with pytest.raises(NotNow):
+            node.stream.store.get(29)
+        assert store_of(node).get(28) is not None
+
+
+def test_a_message_erased_during_a_repair_does_not_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = filled(tmp_path)
+    follower = cluster.followers()[0]
+    write, has_come, goes_on = repairing._written_steps, [], []
+
+    def wait_first(machine: Any, store: FileStore, number: int, found: Any) -> Any:
+        has_come.append(found)
+        while not goes_on:
+            yield from machine.whole.pause(NS_PER_MS)
+        yield from write(machine, store, number, found)
+
+    monkeypatch.setattr(repairing, "_written_steps", wait_first)
+    damage(cluster, follower.number, message(12))
+    notice(follower)
+    cluster.until(lambda: bool(has_come))
+    assert cluster.leader().ask("$JS.API.STREAM.MSG.DELETE.S", {"seq": 13})["success"]
+    cluster.step(50)
+    goes_on.append(True)
+
+    assert len(healed(cluster)["messages"]) == COUNT - 1
+    assert not any(message(12) in path.read_bytes() for path in segments_of(cluster, follower.number))
 
 
 class Damaged:
