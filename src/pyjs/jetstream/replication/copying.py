@@ -16,6 +16,7 @@ the copy includes these messages, with nothing but their ids, and removes them a
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from itertools import chain
 from struct import Struct
 from typing import TYPE_CHECKING
@@ -29,7 +30,7 @@ from pyjs.store.file.store import FileStore
 from pyjs.store.store import StoredMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Iterator
     from typing import TypeAlias
 
     from pyjs.base.timers import Timers
@@ -47,6 +48,7 @@ RATE = 64 << 20  # bytes in a second
 ANSWER_NS = NS_PER_S  # wait for an answer, before the next replica is asked
 PAUSE_NS = 100 * NS_PER_MS  # pause before another question to a replica that could not serve
 STEP = 2000  # messages removed in one step
+LACKING_MAX = 50_000  # messages that are put back in one round, and the others of the last one's segment
 _ID = Struct("<QqII")
 
 
@@ -94,7 +96,7 @@ def serve_these(store: StreamStore | None, stream: Stream | None, question: AskT
 def _readable(store: StreamStore, seq: int) -> StoredMessage | None:
     """Return a message, or None if it is absent or damaged."""
     try:
-        return store.get(seq)
+        return store.get_checked(seq)
     except NotNow:
         return None
 
@@ -253,12 +255,39 @@ def is_there(store: StreamStore, seq: int) -> bool:
     return store.catalogue.next_match(seq, store.make_filter(())) == seq
 
 
-def lacking(store: StreamStore, state: State, deleted: memoryview[int]) -> list[int]:
-    """Return the sequences of the messages in `state` that a copy does not have, ascending."""
-    gone, last_seq = set(deleted), min(store.last_seq, state.last_seq)
+def lacks_lost(store: StreamStore, state: State) -> bool:
+    """Return whether messages that the other replica has lost are not here either."""
+    return any(not is_there(store, seq) for seq in sequences(state.lost))
+
+
+def _absent(store: StreamStore, first: int) -> Iterator[int]:
+    """Yield the sequences from `first` on, inside of a store, that have no message."""
+    while part := store.catalogue.deleted(STEP, first - 1):
+        yield from part
+        first = part[-1] + 1
+
+
+def lacking_steps(
+    store: FileStore, state: State, deleted: memoryview[int]
+) -> Generator[Step, None, list[int]]:
+    """Return the sequences of the messages in `state` that a copy does not have, ascending.
+
+    If they are many, these are the first LACKING_MAX and the other ones of the same segment.
+    """
+    last_seq, end = min(store.last_seq, state.last_seq), 0
     front = range(state.first_seq, min(store.first_seq, last_seq + 1))
-    inside = (seq for seq in store.catalogue.deleted() if state.first_seq <= seq <= last_seq)
-    return [seq for seq in chain(front, inside) if seq not in gone]
+    found: list[int] = []
+    for number, seq in enumerate(chain(front, _absent(store, state.first_seq))):
+        if seq > last_seq or (end and seq > end):
+            break
+        at = bisect_left(deleted, seq)
+        if at == len(deleted) or deleted[at] != seq:
+            found.append(seq)
+            if len(found) == LACKING_MAX:
+                end = max((last for _, base, last in store.ranges() if base <= seq <= last), default=seq)
+        if number % STEP == STEP - 1:
+            yield None
+    return found
 
 
 def lacking_ids_steps(store: StreamStore, state: State) -> Generator[Step, None, list[int]]:
@@ -300,6 +329,10 @@ class Answer:
         self._number = asker
         self._pieces: dict[int, Piece] = {}
         self._deadline_ns = 0
+
+    def continue_after(self, other: Answer) -> None:
+        """Number the questions after those of `other`, whose late answers then fit none of them."""
+        self._number = other._number
 
     def steps(self, send: Callable[[int], object]) -> Generator[Step, None, tuple[Kind, int, bytes] | None]:
         """Call `send` with the number of the question; return kind, `upto` and data of the answer, or None."""

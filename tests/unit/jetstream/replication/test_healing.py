@@ -266,6 +266,50 @@ def test_a_loss_does_not_spread(tmp_path: Path) -> None:
     assert state["range"][:3] == (1, COUNT + 20, COUNT + 20)
 
 
+def test_a_replica_that_has_lost_the_same_messages_as_the_leader_waits_for_another_one(
+    tmp_path: Path,
+) -> None:
+    cluster = filled(tmp_path)
+    wanted = cluster.same()["messages"]
+    whole = cluster.followers()[0]
+    for node in cluster.up():
+        cluster.kill(node.number)
+    for number in set(cluster.numbers) - {whole.number}:
+        damage(cluster, number, message(0), message(25))
+        cluster.start(number)
+    cluster.until(lambda: any(node.leads for node in cluster.up()), 8000)
+    publish(cluster, 5, first=COUNT)
+    cluster.step(1000)
+
+    assert ["S" in node.js.streams for node in cluster.up()].count(True) == 1
+
+    cluster.start(whole.number)
+    state = healed(cluster, 6000)
+    assert state["messages"][:COUNT] == wanted
+    assert len(state["messages"]) == COUNT + 5
+
+
+def test_a_lost_leader_forgets_that_it_led_when_nothing_is_lost_any_more(tmp_path: Path) -> None:
+    cluster = filled(tmp_path)
+    for node in cluster.up():
+        damage(cluster, node.number, message(12))
+        notice(node)
+    cluster.until(lambda: any(node.leads and node.stream.store.lost for node in cluster.up()), 8000)
+    leader = next(node for node in cluster.up() if node.leads)
+    resigned = leader.replicated.resigned
+    assert resigned == {1}
+
+    assert leader.ask("$JS.API.STREAM.PURGE.S")["success"]
+    stream = leader.stream
+    store_of(leader).sync_now()
+    leader.keep_up()  # removes the files
+    machine = leader.replicated.machine_of(stream)
+    assert machine is not None
+    leader.node.turn_state.go_on(leader.replicated.mend_steps(machine, failed=False))  # as after a failure
+    cluster.until(lambda: leader.js.streams.get("S", stream) is not stream)
+    assert not resigned
+
+
 def test_the_only_undamaged_replica_leads(tmp_path: Path) -> None:
     cluster = filled(tmp_path)
     whole = cluster.followers()[0]
