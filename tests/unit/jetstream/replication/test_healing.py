@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
+from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,15 @@ from tests.support.replicated import Cluster, ReplicaNode
 from tests.unit.jetstream.stream.replicated.test_crash import DyingDisk
 
 from pyjs.base.clock import NS_PER_MS
+from pyjs.base.disk import OsDisk
 from pyjs.base.errors import NotNow
 from pyjs.cli import main
 from pyjs.consensus.consensus import Tuning
 from pyjs.jetstream.manage import segments
-from pyjs.jetstream.replication import copying, repairing
+from pyjs.jetstream.replication import copy_batch, copying, repairing
 from pyjs.jetstream.replication.healing import is_damaged
 from pyjs.store.file.store import FileStore
+from pyjs.store.format.recast import NEW
 
 SIZE = 3000  # bytes of a payload: 30 messages are two segments
 COUNT = 30
@@ -507,6 +510,84 @@ def test_a_message_erased_during_a_repair_does_not_come_back(
 
     assert len(healed(cluster)["messages"]) == COUNT - 1
     assert not any(message(12) in path.read_bytes() for path in segments_of(cluster, follower.number))
+
+
+@pytest.mark.parametrize("which", [0, 2])
+def test_many_lost_messages_come_back_in_several_rounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: int
+) -> None:
+    monkeypatch.setattr(copying, "LACKING_MAX", 4)
+    monkeypatch.setattr(copying, "STEP", 3)
+    cluster = filled(tmp_path)
+    publish(cluster, 40, first=COUNT)
+    wanted = cluster.same()
+    follower = cluster.followers()[0]
+    cluster.kill(follower.number)
+    for path in segments_of(cluster, follower.number)[which : which + 2]:
+        path.unlink()
+        path.with_suffix(".idx").unlink(missing_ok=True)
+    cluster.start(follower.number)
+
+    assert healed(cluster) == wanted
+
+
+class FullDisk(OsDisk):
+    """A disk without room for new files of segments that are written again."""
+
+    def __init__(self) -> None:
+        self.is_full = True
+        self.refused = 0
+
+    def open_file(self, path: str, *, create: bool = False) -> int:
+        if self.is_full and path.endswith(NEW):
+            self.refused += 1
+            raise OSError(ENOSPC, "no space", path)
+        return super().open_file(path, create=create)
+
+
+def test_the_pause_between_repairs_that_fail_grows(tmp_path: Path) -> None:
+    cluster = filled(tmp_path)
+    follower = cluster.followers()[0]
+    cluster.kill(follower.number)
+    disk = cluster.disks[follower.number] = FullDisk()
+    again = cluster.start(follower.number)
+    cluster.settle()
+    damage(cluster, follower.number, message(12))
+    notice(again)
+
+    cluster.step(3000)
+
+    assert 2 <= disk.refused <= 6
+    assert any("cannot be repaired now" in text and "no space" in text for _, text in again.log.lines)
+    disk.is_full = False
+    assert len(healed(cluster, 7000)["messages"]) == COUNT
+
+
+def test_the_questions_of_a_second_copy_have_other_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    numbers: list[int] = []
+    ask = copy_batch.ask
+
+    def note(group: int, number: int, have: int) -> Any:
+        if number % 4 == 3:  # a copy asks it
+            asked.append(number)
+        return ask(group, number, have)
+
+    cluster = filled(tmp_path)
+    monkeypatch.setattr(copy_batch, "ask", note)
+    node = cluster.followers()[0]
+    for _ in range(2):
+        machine = node.replicated.machine_of(node.stream)
+        assert machine is not None
+        asked.clear()
+        machine.copy_lost()
+        cluster.until(lambda: asked)
+        cluster.until(lambda: is_whole(node))
+        numbers += asked
+
+    assert numbers == sorted(set(numbers))
 
 
 class Damaged:
