@@ -583,7 +583,7 @@ def test_the_questions_of_a_second_copy_have_other_numbers(
         assert machine is not None
         asked.clear()
         machine.copy_lost()
-        cluster.until(lambda: asked)
+        cluster.until(lambda: asked, 1000)
         cluster.until(lambda: is_whole(node))
         numbers += asked
 
