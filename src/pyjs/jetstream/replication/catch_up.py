@@ -345,7 +345,7 @@ class CatchUp:
                     ids = yield from lacking_ids_steps(store, state)
                     if missing or ids or store.damaged_numbers(0):
                         yield from put_back_steps(self._machine, store, missing, ids, self.answer)
-                yield from end_steps(store, state, deleted)
+                yield from end_steps(store, state, deleted, erases=self._heals)
                 return state
             yield from self.answer.pause(len(data) * NS_PER_S // RATE)
 

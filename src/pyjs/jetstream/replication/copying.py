@@ -209,17 +209,18 @@ def put(store: StreamStore, message: StoredMessage) -> None:
         raise store.error or OtherStore(f"message {message.seq} follows {store.last_seq}")
 
 
-def end_steps(store: StreamStore, state: State, deleted: memoryview[int]) -> Steps:
+def end_steps(store: StreamStore, state: State, deleted: memoryview[int], *, erases: bool = False) -> Steps:
     """Make the copy equal to `state`: remove the messages that are not in it, in one change.
 
-    Messages that the other replica has lost stay if they are here.
+    Messages that the other replica has lost stay if they are here. With `erases`, removed ones between the others are
+    overwritten: they may have come back after they were erased.
 
     Raises:
         OtherStore: the copy does not match the state.
         StoreFailed: the change was not written.
     """
     kept = {seq for seq in sequences(state.lost) if is_there(store, seq)}
-    yield from _erase_steps(store, state, deleted, kept)
+    yield from _erase_steps(store, state, deleted, kept, erases=erases)
     store.begin_copied_entry()
     store.skip_seqs_to(state.last_seq)
     everything, first_seq = store.make_filter(()), min([state.first_seq, *kept])
@@ -299,8 +300,13 @@ def lacking_ids_steps(store: StreamStore, state: State) -> Generator[Step, None,
     return [seq for seq in kept if seq not in have]
 
 
-def _erase_steps(store: StreamStore, state: State, deleted: memoryview[int], lost: set[int]) -> Steps:
-    """Erase removed messages whose ids no longer count: a start would read the ids from their headers."""
+def _erase_steps(
+    store: StreamStore, state: State, deleted: memoryview[int], lost: set[int], *, erases: bool
+) -> Steps:
+    """Erase removed messages whose ids no longer count: a start would read the ids from their headers.
+
+    With `erases`, also those without an id that are not at the front.
+    """
     kept, everything = lost | set(sequences(state.kept)), store.make_filter(())
     front = []
     seq = store.catalogue.next_match(0, everything)
@@ -309,7 +315,8 @@ def _erase_steps(store: StreamStore, state: State, deleted: memoryview[int], los
         seq = store.catalogue.next_match(seq + 1, everything)
     for number, seq in enumerate(chain(front, deleted)):
         message = None if seq in kept else _readable(store, seq)
-        if message is not None and b"Nats-Msg-Id" in message.headers:
+        is_erased = erases and seq >= state.first_seq
+        if message is not None and (is_erased or b"Nats-Msg-Id" in message.headers):
             store.drop_seq(seq, erase=True)
         if number % STEP == STEP - 1:
             yield None

@@ -20,8 +20,9 @@ from pyjs.base.errors import NotNow
 from pyjs.cli import main
 from pyjs.consensus.consensus import Tuning
 from pyjs.jetstream.manage import segments
-from pyjs.jetstream.replication import copy_batch, copying, repairing
+from pyjs.jetstream.replication import catch_up, copy_batch, copying, repairing
 from pyjs.jetstream.replication.healing import is_damaged
+from pyjs.jetstream.replication.restoring import PutBack
 from pyjs.store.file.store import FileStore
 from pyjs.store.format.recast import NEW
 
@@ -506,6 +507,36 @@ def test_a_message_erased_during_a_repair_does_not_come_back(
     cluster.until(lambda: bool(has_come))
     assert cluster.leader().ask("$JS.API.STREAM.MSG.DELETE.S", {"seq": 13})["success"]
     cluster.step(50)
+    goes_on.append(True)
+
+    assert len(healed(cluster)["messages"]) == COUNT - 1
+    assert not any(message(12) in path.read_bytes() for path in segments_of(cluster, follower.number))
+
+
+def test_a_message_erased_after_it_was_put_back_does_not_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = filled(tmp_path)
+    put_back, has_come, goes_on = catch_up.put_back_steps, [], []
+
+    def wait_then(*given: Any) -> Any:
+        try:
+            yield from put_back(*given)
+        except PutBack:
+            has_come.append(True)
+            while not goes_on:
+                yield from given[-1].pause(NS_PER_MS)
+            raise
+
+    monkeypatch.setattr(catch_up, "put_back_steps", wait_then)
+    follower = cluster.followers()[0]
+    cluster.kill(follower.number)
+    damage(cluster, follower.number, message(12))
+    for path in segments_of(cluster, follower.number):
+        path.with_suffix(".idx").unlink(missing_ok=True)
+    cluster.start(follower.number)
+    cluster.until(lambda: bool(has_come))
+    assert cluster.leader().ask("$JS.API.STREAM.MSG.DELETE.S", {"seq": 13})["success"]
     goes_on.append(True)
 
     assert len(healed(cluster)["messages"]) == COUNT - 1
