@@ -7,6 +7,8 @@ The log of the group may begin after any entry whose effects are durable in the 
 few bytes and the consumers (consumer_snapshots.py): the messages are in the store. A replica whose store has applied
 fewer entries than the marker requires is behind: it copies the messages of another replica (catch_up.py), and does
 not lead before it has them. After a power failure, the store may have effects that the log has not (agreement.py).
+
+Long because each of these parts calls back into the one machine of the replica.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A replica with damaged messages repairs them from the others, and does not lead before."""
+"""A replica with damaged messages repairs them from the others, and does not lead before.
+
+Long because all tests begin with the same damaged files.
+"""
 
 from __future__ import annotations
 
