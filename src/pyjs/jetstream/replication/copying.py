@@ -16,6 +16,7 @@ the copy includes these messages, with nothing but their ids, and removes them a
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from itertools import chain
 from struct import Struct
 from typing import TYPE_CHECKING
@@ -29,7 +30,7 @@ from pyjs.store.file.store import FileStore
 from pyjs.store.store import StoredMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Iterator
     from typing import TypeAlias
 
     from pyjs.base.timers import Timers
@@ -47,6 +48,7 @@ RATE = 64 << 20  # bytes in a second
 ANSWER_NS = NS_PER_S  # wait for an answer, before the next replica is asked
 PAUSE_NS = 100 * NS_PER_MS  # pause before another question to a replica that could not serve
 STEP = 2000  # messages removed in one step
+LACKING_MAX = 50_000  # messages that are put back in one round, and the others of the last one's segment
 _ID = Struct("<QqII")
 
 
@@ -94,7 +96,7 @@ def serve_these(store: StreamStore | None, stream: Stream | None, question: AskT
 def _readable(store: StreamStore, seq: int) -> StoredMessage | None:
     """Return a message, or None if it is absent or damaged."""
     try:
-        return store.get(seq)
+        return store.get_checked(seq)
     except NotNow:
         return None
 
@@ -207,17 +209,18 @@ def put(store: StreamStore, message: StoredMessage) -> None:
         raise store.error or OtherStore(f"message {message.seq} follows {store.last_seq}")
 
 
-def end_steps(store: StreamStore, state: State, deleted: memoryview[int]) -> Steps:
+def end_steps(store: StreamStore, state: State, deleted: memoryview[int], *, erases: bool = False) -> Steps:
     """Make the copy equal to `state`: remove the messages that are not in it, in one change.
 
-    Messages that the other replica has lost stay if they are here.
+    Messages that the other replica has lost stay if they are here. With `erases`, removed ones between the others are
+    overwritten: they may have come back after they were erased.
 
     Raises:
         OtherStore: the copy does not match the state.
         StoreFailed: the change was not written.
     """
     kept = {seq for seq in sequences(state.lost) if is_there(store, seq)}
-    yield from _erase_steps(store, state, deleted, kept)
+    yield from _erase_steps(store, state, deleted, kept, erases=erases)
     store.begin_copied_entry()
     store.skip_seqs_to(state.last_seq)
     everything, first_seq = store.make_filter(()), min([state.first_seq, *kept])
@@ -253,12 +256,39 @@ def is_there(store: StreamStore, seq: int) -> bool:
     return store.catalogue.next_match(seq, store.make_filter(())) == seq
 
 
-def lacking(store: StreamStore, state: State, deleted: memoryview[int]) -> list[int]:
-    """Return the sequences of the messages in `state` that a copy does not have, ascending."""
-    gone, last_seq = set(deleted), min(store.last_seq, state.last_seq)
+def lacks_lost(store: StreamStore, state: State) -> bool:
+    """Return whether messages that the other replica has lost are not here either."""
+    return any(not is_there(store, seq) for seq in sequences(state.lost))
+
+
+def _absent(store: StreamStore, first: int) -> Iterator[int]:
+    """Yield the sequences from `first` on, inside of a store, that have no message."""
+    while part := store.catalogue.deleted(STEP, first - 1):
+        yield from part
+        first = part[-1] + 1
+
+
+def lacking_steps(
+    store: FileStore, state: State, deleted: memoryview[int]
+) -> Generator[Step, None, list[int]]:
+    """Return the sequences of the messages in `state` that a copy does not have, ascending.
+
+    If they are many, these are the first LACKING_MAX and the other ones of the same segment.
+    """
+    last_seq, end = min(store.last_seq, state.last_seq), 0
     front = range(state.first_seq, min(store.first_seq, last_seq + 1))
-    inside = (seq for seq in store.catalogue.deleted() if state.first_seq <= seq <= last_seq)
-    return [seq for seq in chain(front, inside) if seq not in gone]
+    found: list[int] = []
+    for number, seq in enumerate(chain(front, _absent(store, state.first_seq))):
+        if seq > last_seq or (end and seq > end):
+            break
+        at = bisect_left(deleted, seq)
+        if at == len(deleted) or deleted[at] != seq:
+            found.append(seq)
+            if len(found) == LACKING_MAX:
+                end = max((last for _, base, last in store.ranges() if base <= seq <= last), default=seq)
+        if number % STEP == STEP - 1:
+            yield None
+    return found
 
 
 def lacking_ids_steps(store: StreamStore, state: State) -> Generator[Step, None, list[int]]:
@@ -270,8 +300,13 @@ def lacking_ids_steps(store: StreamStore, state: State) -> Generator[Step, None,
     return [seq for seq in kept if seq not in have]
 
 
-def _erase_steps(store: StreamStore, state: State, deleted: memoryview[int], lost: set[int]) -> Steps:
-    """Erase removed messages whose ids no longer count: a start would read the ids from their headers."""
+def _erase_steps(
+    store: StreamStore, state: State, deleted: memoryview[int], lost: set[int], *, erases: bool
+) -> Steps:
+    """Erase removed messages whose ids no longer count: a start would read the ids from their headers.
+
+    With `erases`, also those without an id that are not at the front.
+    """
     kept, everything = lost | set(sequences(state.kept)), store.make_filter(())
     front = []
     seq = store.catalogue.next_match(0, everything)
@@ -280,7 +315,8 @@ def _erase_steps(store: StreamStore, state: State, deleted: memoryview[int], los
         seq = store.catalogue.next_match(seq + 1, everything)
     for number, seq in enumerate(chain(front, deleted)):
         message = None if seq in kept else _readable(store, seq)
-        if message is not None and b"Nats-Msg-Id" in message.headers:
+        is_erased = erases and seq >= state.first_seq
+        if message is not None and (is_erased or b"Nats-Msg-Id" in message.headers):
             store.drop_seq(seq, erase=True)
         if number % STEP == STEP - 1:
             yield None
@@ -300,6 +336,10 @@ class Answer:
         self._number = asker
         self._pieces: dict[int, Piece] = {}
         self._deadline_ns = 0
+
+    def continue_after(self, other: Answer) -> None:
+        """Number the questions after those of `other`, whose late answers then fit none of them."""
+        self._number = other._number
 
     def steps(self, send: Callable[[int], object]) -> Generator[Step, None, tuple[Kind, int, bytes] | None]:
         """Call `send` with the number of the question; return kind, `upto` and data of the answer, or None."""

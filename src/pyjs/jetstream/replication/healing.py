@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     Steps: TypeAlias = Generator[Step, None, None]
 
 RETRY_NS = NS_PER_S  # between two questions
+PAUSE_MAX_NS = 60 * NS_PER_S  # between two attempts to write a segment
 GIVE_UP_NS = 10 * NS_PER_S
 TRANSFER_NS = 500 * NS_PER_MS  # for an election
 
@@ -88,6 +89,7 @@ def heal_steps(machine: Damaged) -> Steps:
     )
     store = stream.store
     assert isinstance(store, FileStore)
+    repairs = Repairs(machine, store)
     while not stream.closed and is_damaged(stream):
         since_ns = -1 if not machine.is_elected else stream.turn.now if since_ns < 0 else since_ns
         is_lossy = store.lost is not None or store.healing
@@ -101,7 +103,7 @@ def heal_steps(machine: Damaged) -> Steps:
         elif node and is_lossy:
             machine.copy_lost()  # the stream is closed
             return
-        if (yield from _repair_all_steps(machine, store)):
+        if (yield from repairs.steps()):
             continue
         is_late = since_ns >= 0 and stream.turn.now - since_ns > GIVE_UP_NS
         if machine.is_elected and is_late and store.examiner.damaged and not stream.closed:
@@ -113,13 +115,32 @@ def heal_steps(machine: Damaged) -> Steps:
         machine.healed()
 
 
-def _repair_all_steps(machine: Damaged, store: FileStore) -> Generator[Step, None, bool]:
-    """Repair the segments whose messages the other replicas have; return whether there was one."""
-    is_done = False
-    for number in sorted(store.examiner.damaged):
-        if not machine.stream.closed and number in store.examiner.damaged:
-            is_done |= yield from repair_steps(machine, number)
-    return is_done
+class Repairs:
+    """The repairs of a replica. The pause between two attempts grows while a segment cannot be written."""
+
+    def __init__(self, machine: Damaged, store: FileStore) -> None:
+        self._machine = machine
+        self._store = store
+        self._pause_ns = RETRY_NS
+        self._next_ns = 0
+
+    def steps(self) -> Generator[Step, None, bool]:
+        """Repair the segments whose messages the other replicas have; return whether there was one."""
+        turn, damaged, is_done, has_failed = (
+            self._machine.stream.turn,
+            self._store.examiner.damaged,
+            False,
+            False,
+        )
+        if turn.now < self._next_ns:
+            return False
+        for number in sorted(damaged):
+            if not self._machine.stream.closed and number in damaged:
+                is_done |= yield from repair_steps(self._machine, number)
+                has_failed |= self._store.compactor.has_failed(number)
+        self._pause_ns = min(2 * self._pause_ns, PAUSE_MAX_NS) if has_failed else RETRY_NS
+        self._next_ns = turn.now + self._pause_ns if has_failed else 0
+        return is_done
 
 
 def _whole_node(machine: Damaged, attempt: int) -> Generator[Step, None, int]:

@@ -12,6 +12,7 @@ change.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -98,7 +99,8 @@ def _written_steps(machine: Lacking, store: FileStore, number: int, found: Found
     stream = machine.stream
     base, last = store.range_of(number)
     records = {each.seq: record_of(each) for each in removed_in(stream, base, last)}
-    records |= {seq: record_of(message) for seq, message in found.items()}
+    wanted = set(store.examiner.wanted(number))  # what was removed since it was asked for must not come back
+    records |= {seq: record_of(message) for seq, message in found.items() if seq in wanted}
     store.compactor.repair(number, records)
     while not stream.closed and store.compactor.is_repairing(number):
         if store.wants_upkeep and store not in stream.turn.upkeep:
@@ -122,9 +124,9 @@ def fetch_steps(
     The search ends when `size_max` bytes have come.
     """
     found: Found = {}
-    rest, size = list(seqs), 0
-    while rest and size < size_max:
-        part, rest = rest[:SEQS_MAX], rest[SEQS_MAX:]
+    at, size = 0, 0
+    while at < len(seqs) and size < size_max:
+        part = seqs[at : at + SEQS_MAX]
         came = yield from answer.steps(partial(_ask, machine, node, part, ids))
         if came is None or came[0] is not Kind.PART:
             break
@@ -133,12 +135,13 @@ def fetch_steps(
         except BadCopy as error:
             machine.js.shared.log.error(f"A copy from node {node} is refused: {error}")
             break
-        found |= {each.seq: each for each in messages if each.seq in part and is_right(each)}
+        wanted = set(part)
+        found |= {each.seq: each for each in messages if each.seq in wanted and is_right(each)}
         size += len(came[2])
-        left = [seq for seq in part if seq > came[1]]
-        if len(left) == len(part):
+        done = bisect_right(part, came[1])
+        if not done:
             break
-        rest = left + rest
+        at += done
         yield from answer.pause(len(came[2]) * NS_PER_S // RATE)
     return found
 

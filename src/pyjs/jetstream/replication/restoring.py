@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from pyjs.base.errors import PyjsError, StoreFailed
 from pyjs.core.job import Job, JobQueue
+from pyjs.jetstream.replication.copying import STEP
 from pyjs.jetstream.replication.repairing import fetch_steps, told
 from pyjs.jetstream.stream.replicated.proposal import Outcome
 from pyjs.store.segment.index_file import index_path, remove_file
@@ -68,7 +69,7 @@ def put_back_steps(
     senders: Counter[str] = Counter()
     first_seq = seqs[0] if seqs else 0
     damaged, removed = store.damaged_numbers(first_seq), set(ids)
-    for number, places in places_of(store, damaged, sorted({*seqs, *ids})):
+    for number, places in (yield from places_steps(store, damaged, sorted({*seqs, *ids}))):
         wanted = [seq for seq in places if seq not in removed]
         is_new = store.range_of(number)[1] == 0
         found, names = yield from _found_steps(machine, wanted, answer, WRITTEN_MAX if is_new else SEQ_MAX)
@@ -116,7 +117,9 @@ def _found_steps(
     return [found[seq] for seq in takewhile(found.__contains__, wanted)], names
 
 
-def places_of(store: FileStore, damaged: Sequence[int], seqs: Sequence[int]) -> list[tuple[int, list[int]]]:
+def places_steps(
+    store: FileStore, damaged: Sequence[int], seqs: Sequence[int]
+) -> Generator[Step, None, list[tuple[int, list[int]]]]:
     """Return the numbers of the segments to which messages belong, and the messages of each.
 
     These are the damaged segments as well. A missing segment gets a number between those of its neighbours; if there
@@ -125,14 +128,19 @@ def places_of(store: FileStore, damaged: Sequence[int], seqs: Sequence[int]) -> 
     ranges = store.ranges()
     bases = [base for _, base, _ in ranges]
     found: dict[int, list[int]] = {number: [] for number in damaged}
-    for seq in seqs:
+    gaps: dict[int, int] = {}  # place of the segment before a gap -> number for the gap
+    for count, seq in enumerate(seqs):
+        if count % STEP == STEP - 1:
+            yield None
         at = bisect_right(bases, seq) - 1
         if at >= 0 and seq <= ranges[at][2]:
             number = ranges[at][0]
         else:
-            before = ranges[at][0] if at >= 0 else 0
-            behind = ranges[at + 1][0] if at + 1 < len(ranges) else before + 2
-            number = _free_number(store, before + 1, behind) or before  # the end of that one is missing
+            if at not in gaps:
+                before = ranges[at][0] if at >= 0 else 0
+                behind = ranges[at + 1][0] if at + 1 < len(ranges) else before + 2
+                gaps[at] = _free_number(store, before + 1, behind) or before  # the end of that one is missing
+            number = gaps[at]
         if number:
             found.setdefault(number, []).append(seq)
     return sorted(found.items())

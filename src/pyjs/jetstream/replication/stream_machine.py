@@ -124,6 +124,7 @@ class StreamMachine:
         self._is_syncing = False
         self.damage = Damage.NONE
         self.agreement = Agreement(self)
+        self._last_copy: Answer | None = None
         self._has_healed = False  # it has copied lost messages since it was opened
         self._consumers = ConsumerSnapshots()
 
@@ -150,6 +151,7 @@ class StreamMachine:
         # Damage that costs no message may have cost ids of removed messages, which only the others know.
         is_lossy = store.lost is not None or store.healing or bool(store.damaged_numbers(0))
         if not is_lossy:
+            self._owner.resigned.discard(self.group)
             self._was_damaged = bool(store.examiner.damaged)
             if self._was_damaged:
                 self._damaged()
@@ -359,6 +361,9 @@ class StreamMachine:
         self.catch_up = CatchUp(
             self, index, last_seq, is_suspect=self.agreement.is_unsure, heals=heals, again=again
         )
+        if self._last_copy is not None:
+            self.catch_up.answer.continue_after(self._last_copy)
+        self._last_copy = self.catch_up.answer
         self.catch_up.begin()
 
     # -- Behind, Damaged ---------------------------------------------------------------------------------------

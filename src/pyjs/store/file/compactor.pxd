@@ -20,6 +20,7 @@ cdef class Compactor:
     cdef readonly uint32_t codec            # compression of sealed segments; 0: none
     cdef list sparse                        # numbers of segments that are mostly dead
     cdef dict repairs       # number of a damaged segment -> records of other replicas that replace damaged ones
+    cdef set failed         # numbers of segments whose last repair could not be written
     cdef dict damaged                       # Examiner.damaged
     cdef list to_recast                      # numbers of sealed segments to compress, encrypt or decrypt
     cdef object recasting                   # the recast.Recast job that runs

@@ -25,6 +25,11 @@ cdef enum:
     REWRITE_MIN = 32768         # bytes: a smaller segment is not compacted
 
 
+cdef str kept_text(SegmentRewrite job):
+    """Return what is true of a segment whose new file was not written."""
+    return "cannot be repaired now" if job.is_repair() else "stays larger than its messages"
+
+
 cdef class Compactor:
     def __init__(self, Catalogue catalogue not None, SegmentFiles files not None, StoreCondition condition not None,
                  StoreSync syncs not None, SegmentMaps maps not None, RetiredFiles retired not None,
@@ -37,6 +42,7 @@ cdef class Compactor:
         self.retired = retired
         self.damaged = damaged
         self.repairs = {}
+        self.failed = set()
         self.sparse = []
         self.to_recast = []
 
@@ -58,6 +64,11 @@ cdef class Compactor:
     def repair(self, uint32_t number, dict records not None) -> None:
         """Queue a damaged segment, with records by sequence that replace damaged ones."""
         self.repairs[number] = records
+        self.failed.discard(number)
+
+    def has_failed(self, uint32_t number) -> bool:
+        """Return whether the last repair of a segment could not be written."""
+        return number in self.failed
 
     def is_repairing(self, uint32_t number) -> bool:
         """Return whether a segment is queued for a repair or being repaired."""
@@ -66,7 +77,8 @@ cdef class Compactor:
         )
 
     cdef void outdate(self, uint32_t number) except *:
-        """Mark the new file of a segment as stale if a job is writing one: the segment has changed."""
+        """Mark the new file of a segment as stale if a job is writing one, or drop its repair: it has changed."""
+        self.repairs.pop(number, None)
         for job in (self.rewriting, self.rewritten, self.recasting):
             if job is not None and job.number == number:
                 job.stale = True
@@ -141,8 +153,10 @@ cdef class Compactor:
             return
         self.rewritten, self.rewriting = self.rewriting, None
         if error is not None:
-            self.files.log.warn(f"{self.rewritten.path} stays larger than its messages: {error}")
+            self.files.log.warn(f"{self.rewritten.path} {kept_text(self.rewritten)}: {error}")
             self.rewritten.stale = True
+            if self.rewritten.is_repair():
+                self.failed.add(self.rewritten.number)
         self.take_rewritten()
 
     def _take_recast(self, job, error):
@@ -176,7 +190,7 @@ cdef class Compactor:
             else rewritten_segment(job, self.catalogue.index.segments[at])
         if fresh != NULL and not job.is_repair():       # its old index file contains messages that are gone
             remove_file(self.files.disk, self.files.log, index_path(job.path))
-        if not self._put_in_place(job, fresh != NULL, "stays larger than its messages"):
+        if not self._put_in_place(job, fresh != NULL, kept_text(job)):
             if fresh != NULL:
                 segment_free(fresh)
             return

@@ -236,6 +236,8 @@ cdef class Examiner:
         self.files.log.error(f"{self.files.path_of(s.number)}: {len(lost)} messages are damaged; "
                              f"another replica may have them: {lost[:20]}")
         self.damaged[s.number] = lost
+        if s == index_last(&self.catalogue.index):
+            self.reader.doubted = s.number
         if self.on_loss is not None:
             self.on_loss()
 

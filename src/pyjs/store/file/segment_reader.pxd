@@ -10,7 +10,8 @@ from pyjs.store.file.segment_maps cimport SegmentMaps
 from pyjs.store.file.segment_writer cimport SegmentWriter
 
 cdef enum Trust:                # which checks of a record are skipped
-    TRUST_NONE                  # no check is skipped
+    TRUST_NOTHING               # no check is skipped, even if this process wrote the record
+    TRUST_NONE                  # no check is skipped, unless this process wrote or examined the record
     TRUST_READER                # `check` in its header is skipped: the client verifies it
     TRUST_ALL                   # its checksum is skipped as well: this process wrote it
 
@@ -28,6 +29,7 @@ cdef class SegmentReader:
     cdef SegmentFiles files
     cdef SegmentMaps maps
     cdef SegmentWriter writer
+    cdef uint32_t doubted       # number of the open segment in which damaged messages are listed; 0: none
 
     # Find the record of the live entry i. Returns 0, 1 if it is damaged, -2 if unreadable, -3 if not readable
     # now.

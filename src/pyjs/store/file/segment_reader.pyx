@@ -52,7 +52,7 @@ cdef inline int find_record(SegmentReader self, Segment* s, Entry* e, uint64_t e
             failed = self.fill(s, e.offset - CHECKSUM_SIZE, end)
     if failed:
         return failed
-    if trust == TRUST_NONE:
+    if trust <= TRUST_NONE:
         return not checks_out(s.data + e.offset, e, s.map_size - e.offset)
     if not is_readable(s.data + e.offset, end - e.offset):
         return 1
@@ -83,9 +83,14 @@ cdef inline int find_whole(SegmentReader self, Segment* s, Entry* e, const char*
         p = self.writer.staging + (e.offset - self.writer.written)
     else:
         # Records that no index file covers were written or read by this process.
-        trust = TRUST_ALL if s.examined or (last and e.offset >= self.writer.indexed) else trust
+        if s.examined:
+            trust = TRUST_ALL
+        elif last and trust != TRUST_ALL and s.number == self.doubted:
+            trust = TRUST_NONE
+        elif last and trust != TRUST_NOTHING and e.offset >= self.writer.indexed:
+            trust = TRUST_ALL
         damaged = find_record(self, s, e, end, trust)
-        if damaged == 0 and trust == TRUST_NONE and not is_named_right(self, s, e):
+        if damaged == 0 and trust <= TRUST_NONE and not is_named_right(self, s, e):
             damaged = 1
         if damaged:
             return damaged

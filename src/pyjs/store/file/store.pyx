@@ -29,7 +29,7 @@ from pyjs.store.file.examiner cimport Losses
 from pyjs.store.format.record cimport CHECKSUM_SIZE
 from pyjs.store.index.dropped cimport Remains
 from pyjs.store.segment.contents cimport ERASED_BIT
-from pyjs.store.file.segment_reader cimport TRUST_ALL, TRUST_NONE, TRUST_READER
+from pyjs.store.file.segment_reader cimport TRUST_ALL, TRUST_NONE, TRUST_NOTHING, TRUST_READER
 from pyjs.store.file.segment_writer cimport ALL_MARKED, IN_ENTRY, NOT_REPLICATED, PARTS_ADDED, STAGED_MAX
 from pyjs.store.segment.entry_mark cimport MARK_SIZE_MAX, EntryMark
 from pyjs.store.segment.rewrite cimport SegmentRewrite, missing_of, rewrite_of
@@ -39,7 +39,7 @@ from pyjs.wire.ops cimport Msg
 
 from pyjs.base.bounds import INT64
 from pyjs.base.disk import write_file
-from pyjs.base.errors import StoreFailed
+from pyjs.base.errors import NotNow, StoreFailed
 from pyjs.store.file.start import StoreStart
 from pyjs.store.format.layout import HEALING
 from pyjs.store.segment.entry_mark import cut_steps
@@ -270,6 +270,17 @@ cdef class FileStore(StreamStore):
         memcpy(&length, p, sizeof(length))
         fill_record(r, e, seq, p + length - CHECKSUM_SIZE - e.size - e.subject_len)    # after the term and the index
         return 0
+
+    def get_checked(self, uint64_t seq):
+        cdef Segment* s = index_find(&self.catalogue.index, seq)
+        cdef const char* p = NULL
+        cdef int failed
+        if s == NULL or is_dead(s, <uint32_t> (seq - s.base)):
+            return None
+        failed = self.find(s, <uint32_t> (seq - s.base), &p, TRUST_NOTHING)
+        if failed == -3:
+            raise NotNow(f"message {seq} cannot be read now")
+        return None if failed else self.copy_out(seq)
 
     cdef int find_stored(self, Segment* s, uint32_t i, const char** p) noexcept nogil:
         return self.find(s, i, p, TRUST_NONE)

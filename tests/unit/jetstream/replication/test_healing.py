@@ -1,10 +1,14 @@
-"""A replica with damaged messages repairs them from the others, and does not lead before."""
+"""A replica with damaged messages repairs them from the others, and does not lead before.
+
+Long because all tests begin with the same damaged files.
+"""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
+from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +17,17 @@ from tests.support.disk import Crash
 from tests.support.replicated import Cluster, ReplicaNode
 from tests.unit.jetstream.stream.replicated.test_crash import DyingDisk
 
+from pyjs.base.clock import NS_PER_MS
+from pyjs.base.disk import OsDisk
 from pyjs.base.errors import NotNow
 from pyjs.cli import main
 from pyjs.consensus.consensus import Tuning
 from pyjs.jetstream.manage import segments
-from pyjs.jetstream.replication import copying
+from pyjs.jetstream.replication import catch_up, copy_batch, copying, repairing
 from pyjs.jetstream.replication.healing import is_damaged
+from pyjs.jetstream.replication.restoring import PutBack
 from pyjs.store.file.store import FileStore
+from pyjs.store.format.recast import NEW
 
 SIZE = 3000  # bytes of a payload: 30 messages are two segments
 COUNT = 30
@@ -265,6 +273,50 @@ def test_a_loss_does_not_spread(tmp_path: Path) -> None:
     assert state["range"][:3] == (1, COUNT + 20, COUNT + 20)
 
 
+def test_a_replica_that_has_lost_the_same_messages_as_the_leader_waits_for_another_one(
+    tmp_path: Path,
+) -> None:
+    cluster = filled(tmp_path)
+    wanted = cluster.same()["messages"]
+    whole = cluster.followers()[0]
+    for node in cluster.up():
+        cluster.kill(node.number)
+    for number in set(cluster.numbers) - {whole.number}:
+        damage(cluster, number, message(0), message(25))
+        cluster.start(number)
+    cluster.until(lambda: any(node.leads for node in cluster.up()), 8000)
+    publish(cluster, 5, first=COUNT)
+    cluster.step(1000)
+
+    assert ["S" in node.js.streams for node in cluster.up()].count(True) == 1
+
+    cluster.start(whole.number)
+    state = healed(cluster, 6000)
+    assert state["messages"][:COUNT] == wanted
+    assert len(state["messages"]) == COUNT + 5
+
+
+def test_a_lost_leader_forgets_that_it_led_when_nothing_is_lost_any_more(tmp_path: Path) -> None:
+    cluster = filled(tmp_path)
+    for node in cluster.up():
+        damage(cluster, node.number, message(12))
+        notice(node)
+    cluster.until(lambda: any(node.leads and node.stream.store.lost for node in cluster.up()), 8000)
+    leader = next(node for node in cluster.up() if node.leads)
+    resigned = leader.replicated.resigned
+    assert resigned == {1}
+
+    assert leader.ask("$JS.API.STREAM.PURGE.S")["success"]
+    stream = leader.stream
+    store_of(leader).sync_now()
+    leader.keep_up()  # removes the files
+    machine = leader.replicated.machine_of(stream)
+    assert machine is not None
+    leader.node.turn_state.go_on(leader.replicated.mend_steps(machine, failed=False))  # as after a failure
+    cluster.until(lambda: leader.js.streams.get("S", stream) is not stream)
+    assert not resigned
+
+
 def test_the_only_undamaged_replica_leads(tmp_path: Path) -> None:
     cluster = filled(tmp_path)
     whole = cluster.followers()[0]
@@ -419,6 +471,157 @@ def test_what_fsck_has_given_up_comes_from_the_others(
     cluster.stop(follower.number)
     assert main(["fsck", store]) == 0
     capsys.readouterr()
+
+
+def test_a_damaged_message_of_the_open_segment_is_neither_served_nor_sent(tmp_path: Path) -> None:
+    cluster = filled(tmp_path)
+    for node in cluster.up():
+        damage(cluster, node.number, message(28))
+    assert copying._readable(cluster.leader().stream.store, 29) is None  # before anyone has noticed
+    for node in cluster.up():
+        with suppress(AssertionError):  # the read of the leader has noticed it
+            notice(node, store_of(node).ranges()[-1][0])
+
+    cluster.step(200)
+
+    for node in cluster.up():
+        assert not told(node)
+        with pytest.raises(NotNow):
+            node.stream.store.get(29)
+        assert store_of(node).get(28) is not None
+
+
+def test_a_message_erased_during_a_repair_does_not_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = filled(tmp_path)
+    follower = cluster.followers()[0]
+    write, has_come, goes_on = repairing._written_steps, [], []
+
+    def wait_first(machine: Any, store: FileStore, number: int, found: Any) -> Any:
+        has_come.append(found)
+        while not goes_on:
+            yield from machine.whole.pause(NS_PER_MS)
+        yield from write(machine, store, number, found)
+
+    monkeypatch.setattr(repairing, "_written_steps", wait_first)
+    damage(cluster, follower.number, message(12))
+    notice(follower)
+    cluster.until(lambda: bool(has_come))
+    assert cluster.leader().ask("$JS.API.STREAM.MSG.DELETE.S", {"seq": 13})["success"]
+    cluster.step(50)
+    goes_on.append(True)
+
+    assert len(healed(cluster)["messages"]) == COUNT - 1
+    assert not any(message(12) in path.read_bytes() for path in segments_of(cluster, follower.number))
+
+
+def test_a_message_erased_after_it_was_put_back_does_not_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = filled(tmp_path)
+    put_back, has_come, goes_on = catch_up.put_back_steps, [], []
+
+    def wait_then(*given: Any) -> Any:
+        try:
+            yield from put_back(*given)
+        except PutBack:
+            has_come.append(True)
+            while not goes_on:
+                yield from given[-1].pause(NS_PER_MS)
+            raise
+
+    monkeypatch.setattr(catch_up, "put_back_steps", wait_then)
+    follower = cluster.followers()[0]
+    cluster.kill(follower.number)
+    damage(cluster, follower.number, message(12))
+    for path in segments_of(cluster, follower.number):
+        path.with_suffix(".idx").unlink(missing_ok=True)
+    cluster.start(follower.number)
+    cluster.until(lambda: bool(has_come))
+    assert cluster.leader().ask("$JS.API.STREAM.MSG.DELETE.S", {"seq": 13})["success"]
+    goes_on.append(True)
+
+    assert len(healed(cluster)["messages"]) == COUNT - 1
+    assert not any(message(12) in path.read_bytes() for path in segments_of(cluster, follower.number))
+
+
+@pytest.mark.parametrize("which", [0, 2])
+def test_many_lost_messages_come_back_in_several_rounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: int
+) -> None:
+    monkeypatch.setattr(copying, "LACKING_MAX", 4)
+    monkeypatch.setattr(copying, "STEP", 3)
+    cluster = filled(tmp_path)
+    publish(cluster, 40, first=COUNT)
+    wanted = cluster.same()
+    follower = cluster.followers()[0]
+    cluster.kill(follower.number)
+    for path in segments_of(cluster, follower.number)[which : which + 2]:
+        path.unlink()
+        path.with_suffix(".idx").unlink(missing_ok=True)
+    cluster.start(follower.number)
+
+    assert healed(cluster) == wanted
+
+
+class FullDisk(OsDisk):
+    """A disk without room for new files of segments that are written again."""
+
+    def __init__(self) -> None:
+        self.is_full = True
+        self.refused = 0
+
+    def open_file(self, path: str, *, create: bool = False) -> int:
+        if self.is_full and path.endswith(NEW):
+            self.refused += 1
+            raise OSError(ENOSPC, "no space", path)
+        return super().open_file(path, create=create)
+
+
+def test_the_pause_between_repairs_that_fail_grows(tmp_path: Path) -> None:
+    cluster = filled(tmp_path)
+    follower = cluster.followers()[0]
+    cluster.kill(follower.number)
+    disk = cluster.disks[follower.number] = FullDisk()
+    again = cluster.start(follower.number)
+    cluster.settle()
+    damage(cluster, follower.number, message(12))
+    notice(again)
+
+    cluster.step(3000)
+
+    assert 2 <= disk.refused <= 6
+    assert any("cannot be repaired now" in text and "no space" in text for _, text in again.log.lines)
+    disk.is_full = False
+    assert len(healed(cluster, 7000)["messages"]) == COUNT
+
+
+def test_the_questions_of_a_second_copy_have_other_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    numbers: list[int] = []
+    ask = copy_batch.ask
+
+    def note(group: int, number: int, have: int) -> Any:
+        if number % 4 == 3:  # a copy asks it
+            asked.append(number)
+        return ask(group, number, have)
+
+    cluster = filled(tmp_path)
+    monkeypatch.setattr(copy_batch, "ask", note)
+    node = cluster.followers()[0]
+    for _ in range(2):
+        machine = node.replicated.machine_of(node.stream)
+        assert machine is not None
+        asked.clear()
+        machine.copy_lost()
+        cluster.until(lambda: asked, 1000)
+        cluster.until(lambda: is_whole(node))
+        numbers += asked
+
+    assert numbers == sorted(set(numbers))
 
 
 class Damaged:
