@@ -48,7 +48,14 @@ class Agreement:
 
     def begin(self, stored: StoredGroup | None, *, in_doubt: bool) -> None:
         """Compare the store with the log, before the group is opened; in doubt, entries may have been lost."""
-        self.is_unsure = stored is not None and self._is_unsure(stored, in_doubt=in_doubt)
+        is_unsure = stored is not None and self._is_unsure(stored, in_doubt=in_doubt)
+        self.is_unsure = self.is_incomplete or is_unsure
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether the store was dropped, and its copy is not complete: it has applied no entry of any log."""
+        replica = self._machine.replica
+        return replica.index > 0 and replica.term == 0
 
     def _is_unsure(self, stored: StoredGroup, *, in_doubt: bool) -> bool:
         replica = self._machine.replica
@@ -73,7 +80,8 @@ class Agreement:
     def _has_entry(self) -> bool:
         """Return whether the log has the last entry of the store: then the replica is sure."""
         replica = self._machine.replica
-        self.is_unsure = self._machine.term_at(replica.index) != replica.term
+        is_there = self._machine.term_at(replica.index) == replica.term
+        self.is_unsure = self.is_incomplete or not is_there
         return not self.is_unsure
 
     def role_changed(self) -> None:
@@ -87,7 +95,7 @@ class Agreement:
         """
         if not self.is_unsure or self._has_entry():
             return True
-        if not self._has_proposed:
+        if not self._has_proposed and not self.is_incomplete:
             self._has_proposed = True
             replica = self._machine.replica
             last_seq = replica.stream.store.last_seq

@@ -81,7 +81,7 @@ def serve_these(store: StreamStore | None, stream: Stream | None, question: AskT
     found: list[bytes] = []
     size, upto = 0, question.seqs[-1]
     for seq in question.seqs:
-        message = _readable(store, seq)
+        message = readable(store, seq)
         if message is not None:
             found.append(encode_record(message))
             size += len(found[-1])
@@ -91,7 +91,7 @@ def serve_these(store: StreamStore | None, stream: Stream | None, question: AskT
     return answer(group, number, upto, b"".join(found), None)
 
 
-def _readable(store: StreamStore, seq: int) -> StoredMessage | None:
+def readable(store: StreamStore, seq: int) -> StoredMessage | None:
     """Return a message, or None if it is absent or damaged."""
     try:
         return store.get(seq)
@@ -112,7 +112,7 @@ def _records(stream: Stream, have: int) -> tuple[bytes, int] | None:
     size, upto = 0, have
     seq = store.catalogue.next_match(have + 1, everything)
     while seq and size < PART_SIZE and len(found) < PART_MSGS:
-        message = _readable(store, seq)
+        message = readable(store, seq)
         if message is None:
             return None
         found.append(message)
@@ -279,7 +279,7 @@ def _erase_steps(store: StreamStore, state: State, deleted: memoryview[int], los
         front.append(seq)
         seq = store.catalogue.next_match(seq + 1, everything)
     for number, seq in enumerate(chain(front, deleted)):
-        message = None if seq in kept else _readable(store, seq)
+        message = None if seq in kept else readable(store, seq)
         if message is not None and b"Nats-Msg-Id" in message.headers:
             store.drop_seq(seq, erase=True)
         if number % STEP == STEP - 1:
