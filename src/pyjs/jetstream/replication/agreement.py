@@ -45,9 +45,11 @@ class Agreement:
         self._machine = machine
         self._has_proposed = False
         self.is_unsure = False
+        self.in_doubt = False  # the log may have lost entries, and this replica has not led since then
 
     def begin(self, stored: StoredGroup | None, *, in_doubt: bool) -> None:
         """Compare the store with the log, before the group is opened; in doubt, entries may have been lost."""
+        self.in_doubt = in_doubt
         is_unsure = stored is not None and self._is_unsure(stored, in_doubt=in_doubt)
         self.is_unsure = self.is_incomplete or is_unsure
 

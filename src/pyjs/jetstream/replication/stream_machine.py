@@ -7,6 +7,8 @@ The log of the group may begin after any entry whose effects are durable in the 
 few bytes and the consumers (consumer_snapshots.py): the messages are in the store. A replica whose store has applied
 fewer entries than the marker requires is behind: it copies the messages of another replica (catch_up.py), and does
 not lead before it has them. After a power failure, the store may have effects that the log has not (agreement.py).
+
+Long because it is what the consensus, the replica and its repairs all call.
 """
 
 from __future__ import annotations
@@ -124,7 +126,6 @@ class StreamMachine:
         self._is_syncing = False
         self.damage = Damage.NONE
         self.agreement = Agreement(self)
-        self._in_doubt = False  # its log may have lost entries, and it has not led since then
         self._has_healed = False  # it has copied lost messages since it was opened
         self._consumers = ConsumerSnapshots()
 
@@ -143,7 +144,6 @@ class StreamMachine:
 
     def begin(self, stored: StoredGroup | None, *, in_doubt: bool) -> None:
         """Compare the store with the log, and look for damage; called before the group is opened."""
-        self._in_doubt = in_doubt
         self.agreement.begin(stored, in_doubt=in_doubt)
         self._look()
         if self.agreement.is_incomplete and self.catch_up is None:
@@ -546,9 +546,9 @@ class StreamMachine:
 
     def configure_steps(self) -> Steps:
         """Propose the configuration of the metadata for all replicas; if that fails, the next leader tries again."""
-        if self.replica.index and not self._in_doubt and self.stream.config.same_as(self._config):
+        if self.replica.index and not self.agreement.in_doubt and self.stream.config.same_as(self._config):
             return
-        self._in_doubt = False
+        self.agreement.in_doubt = False
         try:
             yield from self.replica.operate(operations.configure(self._config))
         except ApiError as error:

@@ -5,6 +5,8 @@ one at a time for each stream, with exclusive access to it. Until then a stored 
 belongs to the assigned stream if both have the same creation time.
 
 A replica that fails, such as on a full disk, transfers its leadership, and is opened again from its files later.
+
+Long because the metadata, the other nodes and the questions of clients all meet the same replicas here.
 """
 
 from __future__ import annotations
