@@ -6,8 +6,8 @@ then continues with other entries under the same numbers. The store names the la
 and term. If the committed log has this entry, the store has the effects of that log and nothing else. Until this is
 known, the replica is unsure: it serves no copies, its log is not cut, and
 
-- if a committed entry contradicts the store, the replica copies from another one. If the other one does not have this
-  replica's last message, the messages here are dropped first.
+- if a committed entry contradicts the store, the replica copies from another one. If the other one has other messages
+  than this replica's last ones, the messages here are dropped first (catch_up.py).
 - if it is elected, no voter has the lost entries any more, but their effects were acknowledged. It proposes a note
   with the last entry of its store. From this note on, the state of its store is that of the group, and the other
   replicas copy it.
