@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.jetstream.replication.copy_batch import SEQS_MAX, encode_record
-from pyjs.jetstream.replication.copying import readable
+from pyjs.jetstream.replication.copying import ANSWER_NS, readable
 from pyjs.jetstream.replication.repairing import fetch_steps
 
 if TYPE_CHECKING:
@@ -38,12 +38,15 @@ def common_steps(
     """Compare the messages of a store with those of the replica on a node, the last ones first."""
     top = seq = store.last_match(b">")
     count, differs = 1, False
-    while seq and node in machine.sources():
+    while seq:
         seqs: list[int] = []
         while seq and len(seqs) < count:
             seqs.append(seq)
             seq = store.last_match(b">", seq - 1) if seq > 1 else 0
+        asked_ns = machine.stream.turn.now
         found = yield from fetch_steps(machine, node, seqs[::-1], answer)
+        if not found and machine.stream.turn.now - asked_ns >= ANSWER_NS:
+            return Common(0, differs, is_everything=False)  # it does not answer
         for each in seqs:
             mine = readable(store, each) if each in found else None
             if mine is None:
@@ -52,4 +55,4 @@ def common_steps(
                 return Common(each, differs, each == top)
             differs = True
         count = min(2 * count, BIG if found else SEQS_MAX)
-    return Common(0, differs, top == 0)
+    return Common(0, differs, is_everything=top == 0)

@@ -16,16 +16,15 @@ if TYPE_CHECKING:
     from pyjs.core.chore import Step
 
 
-def compared(cluster: Cluster) -> Common:
-    """Compare the store of a follower with the leader's."""
+def compared(cluster: Cluster, *, is_up: bool = True) -> Common:
+    """Compare the store of a follower with the leader's, or with one that is not up."""
     follower = cluster.followers()[0]
     found: list[Common] = []
     (machine,) = follower.replicated.machines()
+    node = cluster.leader().number if is_up else 9
 
     def steps() -> Generator[Step, None, None]:
-        found.append(
-            (yield from common_steps(machine, follower.stream.store, cluster.leader().number, machine.whole))
-        )
+        found.append((yield from common_steps(machine, follower.stream.store, node, machine.whole)))
 
     follower.stream.turn.go_on(steps())
     cluster.until(lambda: found)
@@ -58,3 +57,7 @@ def test_different_messages_are_found(cluster: Cluster) -> None:
         node.stream.store.store(b"s", b"", b"%d" % node.number, 1)
 
     assert compared(cluster) == Common(40, differs=True, is_everything=False)
+
+
+def test_a_node_that_does_not_answer_tells_nothing(cluster: Cluster) -> None:
+    assert compared(cluster, is_up=False) == Common(0, differs=False, is_everything=False)
