@@ -70,7 +70,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("agreement", "copy_batch", "consumer_snapshots", "departing", "settling"),
         ("copying",),
         ("repairing",),
-        ("healing", "restoring"),
+        ("comparing", "healing", "restoring"),
         ("catch_up", "membership", "single"),
         ("stream_machine",),
         ("streams",),

@@ -22,7 +22,15 @@ from pyjs.fsck.metadata import finding_of
 from pyjs.store.crypt.keys import Locked
 from pyjs.store.format.layout import DAMAGED, HEALING
 from pyjs.store.format.meta import UnknownFormat
-from pyjs.store.segment.census import agrees, live_in, message_ranges, next_named, removals_of, sorted_seqs
+from pyjs.store.segment.census import (
+    agrees,
+    is_overwritten,
+    live_in,
+    message_ranges,
+    next_named,
+    removals_of,
+    sorted_seqs,
+)
 from pyjs.store.segment.index_claims import begins_alike
 from pyjs.store.segment.index_file import IndexUnusable, decode_index, index_path
 from pyjs.store.segment.recovery import contents_of, is_segment
@@ -427,6 +435,7 @@ class MessagesCheck:
         concerned = (
             self._floor > segment.base_seq or segment.base_seq <= next_named(removed, segment.base_seq) < end
         )
+        blank: list[int] = []  # messages that are overwritten
         if segment.live[4] or (segment.live[0] and concerned):
             file = segment_file(self._files, segment.path)
             c = contents_of(
@@ -437,14 +446,17 @@ class MessagesCheck:
                 segment.base_seq,
                 image=file.image,
             )
-            segment.live = live_in(c, self._floor, removed) if c is not None else segment.live
+            if c is not None:
+                segment.live = live_in(c, self._floor, removed)
+                blank = [seq for seq in segment.live[4] if is_overwritten(c, file.data, seq)]
         messages, size, with_headers, first, overwritten = segment.live
         for seq in overwritten:
             finding = self._report.find(
                 DAMAGE, segment.path, f"message {seq} is overwritten but was never removed"
             )
             finding.first_seq = finding.last_seq = seq
-            segment.lost.append((seq, seq))
+            if seq not in blank:  # otherwise a start takes it for removed
+                segment.lost.append((seq, seq))
         if overwritten:
             last = segment is self._read[-1]
             self._report.findings[-1].mend = self._rewrite(

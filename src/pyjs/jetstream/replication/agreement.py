@@ -6,8 +6,8 @@ then continues with other entries under the same numbers. The store names the la
 and term. If the committed log has this entry, the store has the effects of that log and nothing else. Until this is
 known, the replica is unsure: it serves no copies, its log is not cut, and
 
-- if a committed entry contradicts the store, the replica copies from another one. If the other one does not have this
-  replica's last message, the messages here are dropped first.
+- if a committed entry contradicts the store, the replica copies from another one. If the other one has other messages
+  than this replica's last ones, the messages here are dropped first (catch_up.py).
 - if it is elected, no voter has the lost entries any more, but their effects were acknowledged. It proposes a note
   with the last entry of its store. From this note on, the state of its store is that of the group, and the other
   replicas copy it.
@@ -45,10 +45,19 @@ class Agreement:
         self._machine = machine
         self._has_proposed = False
         self.is_unsure = False
+        self.in_doubt = False  # the log may have lost entries, and this replica has not led since then
 
     def begin(self, stored: StoredGroup | None, *, in_doubt: bool) -> None:
         """Compare the store with the log, before the group is opened; in doubt, entries may have been lost."""
-        self.is_unsure = stored is not None and self._is_unsure(stored, in_doubt=in_doubt)
+        self.in_doubt = in_doubt
+        is_unsure = stored is not None and self._is_unsure(stored, in_doubt=in_doubt)
+        self.is_unsure = self.is_incomplete or is_unsure
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether the store was dropped, and its copy is not complete: it has applied no entry of any log."""
+        replica = self._machine.replica
+        return replica.index > 0 and replica.term == 0
 
     def _is_unsure(self, stored: StoredGroup, *, in_doubt: bool) -> bool:
         replica = self._machine.replica
@@ -73,7 +82,8 @@ class Agreement:
     def _has_entry(self) -> bool:
         """Return whether the log has the last entry of the store: then the replica is sure."""
         replica = self._machine.replica
-        self.is_unsure = self._machine.term_at(replica.index) != replica.term
+        is_there = self._machine.term_at(replica.index) == replica.term
+        self.is_unsure = self.is_incomplete or not is_there
         return not self.is_unsure
 
     def role_changed(self) -> None:
@@ -87,7 +97,7 @@ class Agreement:
         """
         if not self.is_unsure or self._has_entry():
             return True
-        if not self._has_proposed:
+        if not self._has_proposed and not self.is_incomplete:
             self._has_proposed = True
             replica = self._machine.replica
             last_seq = replica.stream.store.last_seq

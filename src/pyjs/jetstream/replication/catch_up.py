@@ -4,8 +4,10 @@ Its stream is closed during the copy. Committed entries are held, up to HELD_MAX
 and the copy continues until it contains them. Then the stream is opened as at a start, and the held entries are
 applied.
 
-A suspect replica may have messages that the group has lost (agreement.py). It first asks for its own last message;
-if the other replica has another one, or none, it drops its messages and copies everything.
+A replica may have messages that the group has lost (agreement.py), and may have forgotten it in a restart. It first
+compares its last messages with those of another replica (comparing.py). If the other one has other messages, it drops
+all of its own and copies everything, but only if the other replica is undamaged: its messages may be damaged there.
+Until then the others may read those that are the same (`common`).
 A replica that has lost messages (`heals`) does the same, and puts back what it lacks in the middle (restoring.py).
 Its store is never dropped, since it may have messages that are damaged elsewhere. If it is elected and no other
 replica can serve for GIVE_UP_NS, it leads without the lost messages, as a stream with one replica would go on.
@@ -23,13 +25,16 @@ from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.manage import streams
 from pyjs.jetstream.manage.parked import KnownIds, Parked
 from pyjs.jetstream.replication import copy_batch
-from pyjs.jetstream.replication.copy_batch import BadCopy, Kind, State, encode_record
+from pyjs.jetstream.replication.agreement import Agreement
+from pyjs.jetstream.replication.comparing import common_steps
+from pyjs.jetstream.replication.copy_batch import WHOLE, BadCopy, Kind, State
 from pyjs.jetstream.replication.copying import (
     PAUSE_NS,
     RATE,
     Answer,
     OtherStore,
     end_steps,
+    is_there,
     lacking_ids_steps,
     lacking_steps,
     lacks_lost,
@@ -59,6 +64,8 @@ if TYPE_CHECKING:
 HELD_MAX = 32 << 20  # bytes of entries
 RETRY_NS = 5 * NS_PER_S  # after a failure of the disk
 GIVE_UP_NS = 10 * NS_PER_S
+UNREPAIRED_NS = 60 * NS_PER_S  # for the others to read what they have lost, before a store is dropped
+OTHERS_MAX = 2  # copies without a match, before the store of a replica with lost messages is dropped
 ITEM_SIZE_MIN = 12  # bytes of a message in an entry, at least
 ENTRY_COST = 256  # bytes of memory of an entry beside its payload
 
@@ -71,6 +78,7 @@ class Behind(Protocol):
     stream: Stream
     is_elected: bool
     whole: Answer
+    agreement: Agreement
 
     @property
     def group(self) -> int:
@@ -118,7 +126,6 @@ class CatchUp:
         index: int,
         last_seq: int,
         *,
-        is_suspect: bool = False,
         heals: bool = False,
         again: bool = False,
     ) -> None:
@@ -139,7 +146,11 @@ class CatchUp:
         self._behind: set[int] = set()  # nodes that answered "behind" since this one was elected
         self._last_seq = last_seq  # no message had a higher sequence
         self.is_dropped = False  # the store was removed, and there is no other one yet
-        self._is_suspect = is_suspect and machine.assignment.config.storage == FILE
+        self.common = 0  # if the store is suspect: up to this sequence its messages are those of the group
+        self._needed: dict[
+            int, bool
+        ] = {}  # by node: whether the replica there has lost a message that is here
+        self._others = 0  # copies that did not match, although this replica has put lost messages back
         self._steps = self._run()
 
     def begin(self) -> None:
@@ -231,7 +242,7 @@ class CatchUp:
             found = found._replace(config=config)
         except (OtherStore, LostMessages) as error:
             self._close(found)
-            if isinstance(error, LostMessages) or not self._heals:
+            if isinstance(error, LostMessages) or (yield from self._is_useless()):
                 yield from self._drop(found)
             raise
         except BaseException:
@@ -288,26 +299,78 @@ class CatchUp:
             files, self.is_dropped = self._js.files, True
             yield from files.remove_hidden(files.hide(self._name), self._js.shared.metadata)
 
+    def _is_useless(self) -> Generator[Step, None, bool]:
+        """Return whether a store that does not match may be dropped: with lost messages only if others have all."""
+        if not self._heals:
+            return True
+        self._others += 1
+        return self._others >= OTHERS_MAX and (yield from self._ask(WHOLE)) is not None
+
     def _check_steps(self, store: StreamStore) -> Steps:
-        """Check a suspect store: the other replica must have its last message.
+        """Compare the store with that of another replica, which has the effects of all entries that are dropped here.
 
         Raises:
-            LostMessages: it has another message, or none.
+            LostMessages: the other one has other messages, and this store has none that it lacks.
         """
-        if not self._is_suspect or not store.last_seq:
-            return
-        last, found = store.get(store.last_seq), None
-        while found is None:
-            found = yield from self._ask(store.last_seq - 1)
-            if found is None or (
-                found[0] is Kind.END and copy_batch.end_of(found[2])[0].index < self._let_go
-            ):
-                found = None  # or it has not applied enough itself
-                yield from self.answer.pause(PAUSE_NS)
-        self._is_suspect = False
-        other = next(copy_batch.records_of(copy_batch.records_in(*found)), None)
-        if last is None or other is None or encode_record(last) != encode_record(other):
-            raise LostMessages(f"message {store.last_seq} is another one there")
+        since_ns, turn = -1, self._machine.stream.turn
+        while isinstance(store, FileStore) and store.last_seq:
+            sources = self._machine.sources()
+            found = yield from self._ask(store.last_seq)
+            if found is None:
+                self._check_waiting()
+            else:
+                self._waits_ns, node = -1, sources[self._asked % len(sources)]
+                since_ns = turn.now if since_ns < 0 else since_ns
+                is_late = turn.now - since_ns > UNREPAIRED_NS
+                if (yield from self._is_common(store, node, is_late=is_late)):
+                    return
+                self._asked += 1  # another one may be undamaged
+            yield from self.answer.pause(PAUSE_NS)
+
+    def _is_common(self, store: FileStore, node: int, *, is_late: bool) -> Generator[Step, None, bool]:
+        """Return whether all messages here are those of the group; False: it is not known.
+
+        Raises:
+            LostMessages: some are not, and the store may be dropped.
+        """
+        agreement = self._machine.agreement
+        common = yield from common_steps(self._machine, store, node, self.answer)
+        self.common = max(self.common, common.seq)
+        agreement.is_unsure |= common.differs
+        end = yield from self._end_before(store)
+        is_short = end is not None and end.last_seq < store.last_seq
+        if not agreement.is_unsure or agreement.is_incomplete:
+            return not is_short  # it may have copied from one that has applied more
+        if end is not None and end.index < self._let_go and not common.differs:
+            return False
+        if common.is_everything and not is_short:
+            return True
+        lost = copy_batch.sequences(b"" if end is None else end.lost)
+        self._needed[node] = any(is_there(store, seq) for seq in lost if seq <= self.common)
+        if any(self._needed.values()) or not (is_late or (yield from self._is_whole(node))):
+            return False
+        if common.differs or is_short:
+            raise LostMessages(f"only the messages up to {common.seq} are the same there")
+        return True
+
+    def _end_before(self, store: StreamStore) -> Generator[Step, None, State | None]:
+        """Return the state of another replica; None: it has messages after the last one here, or does not answer."""
+        have = store.last_seq
+        found = yield from self._ask(have)
+        if found is not None and found[0] is Kind.PART and found[1] == have:  # it has fewer messages
+            have = self.common
+            while found is not None and found[0] is Kind.PART and have < store.last_seq:
+                found = yield from self._ask(have)
+                have = have if found is None else found[1]
+        return None if found is None or found[0] is not Kind.END else copy_batch.end_of(found[2])[0]
+
+    def _is_whole(self, node: int) -> Generator[Step, None, bool]:
+        """Return whether the replica on a node is undamaged."""
+        group = self._machine.assignment.group
+        found = yield from self.answer.steps(
+            lambda number: self._machine.send(node, copy_batch.ask(group, number, WHOLE))
+        )
+        return found is not None and found[0] is Kind.PART
 
     def _copy_steps(self, store: StreamStore) -> Generator[Step, None, State]:
         """Copy until the store contains the effect of every dropped entry; return the state of the replica."""

@@ -83,7 +83,7 @@ def serve_these(store: StreamStore | None, stream: Stream | None, question: AskT
     found: list[bytes] = []
     size, upto = 0, question.seqs[-1]
     for seq in question.seqs:
-        message = _readable(store, seq)
+        message = readable(store, seq)
         if message is not None:
             found.append(encode_record(message))
             size += len(found[-1])
@@ -93,7 +93,7 @@ def serve_these(store: StreamStore | None, stream: Stream | None, question: AskT
     return answer(group, number, upto, b"".join(found), None)
 
 
-def _readable(store: StreamStore, seq: int) -> StoredMessage | None:
+def readable(store: StreamStore, seq: int) -> StoredMessage | None:
     """Return a message, or None if it is absent or damaged."""
     try:
         return store.get_checked(seq)
@@ -114,7 +114,7 @@ def _records(stream: Stream, have: int) -> tuple[bytes, int] | None:
     size, upto = 0, have
     seq = store.catalogue.next_match(have + 1, everything)
     while seq and size < PART_SIZE and len(found) < PART_MSGS:
-        message = _readable(store, seq)
+        message = readable(store, seq)
         if message is None:
             return None
         found.append(message)
@@ -314,7 +314,7 @@ def _erase_steps(
         front.append(seq)
         seq = store.catalogue.next_match(seq + 1, everything)
     for number, seq in enumerate(chain(front, deleted)):
-        message = None if seq in kept else _readable(store, seq)
+        message = None if seq in kept else readable(store, seq)
         is_erased = erases and seq >= state.first_seq
         if message is not None and (is_erased or b"Nats-Msg-Id" in message.headers):
             store.drop_seq(seq, erase=True)

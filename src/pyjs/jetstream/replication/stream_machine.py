@@ -31,6 +31,7 @@ from pyjs.jetstream.replication import agreement
 from pyjs.jetstream.replication.agreement import Agreement
 from pyjs.jetstream.replication.catch_up import CatchUp
 from pyjs.jetstream.replication.consumer_snapshots import ConsumerSnapshots, load
+from pyjs.jetstream.replication.copy_batch import ALL
 from pyjs.jetstream.replication.copying import Answer
 from pyjs.jetstream.replication.healing import Damage, heal_steps, is_damaged
 from pyjs.jetstream.replication.settling import Settling
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from pyjs.consensus.consensus import Consensus
+    from pyjs.consensus.log.group import StoredGroup
     from pyjs.core.chore import Step
     from pyjs.jetstream.cluster.assignments import Assignment
     from pyjs.jetstream.config.stream import StreamConfig
@@ -140,10 +142,19 @@ class StreamMachine:
         self.damage, self._was_damaged = Damage.NONE, False
         if isinstance(stream.store, FileStore):
             stream.store.examiner.on_loss = self._damaged
-            self._look(stream.store)
 
-    def _look(self, store: FileStore) -> None:
+    def begin(self, stored: StoredGroup | None, *, in_doubt: bool) -> None:
+        """Compare the store with the log, and look for damage; called before the group is opened."""
+        self.agreement.begin(stored, in_doubt=in_doubt)
+        self._look()
+        if self.agreement.is_incomplete and self.catch_up is None:
+            self._catch_up(0, self.stream.store.last_seq)
+
+    def _look(self) -> None:
         """Heal a replica in whose files a start has found damage."""
+        store = self.stream.store
+        if not isinstance(store, FileStore):
+            return
         for number in sorted(store.files.suspects):
             with suppress(OSError):  # a read or the scrub finds it again
                 store.examiner.confirm(number)
@@ -171,7 +182,8 @@ class StreamMachine:
         """Copy the lost messages from the others; the stream is closed meanwhile."""
         self._owner.resigned.discard(self.group)
         again, self._has_healed = self._has_healed, True
-        self._catch_up(self.replica.index, self.stream.store.last_seq, heals=True, again=again)
+        index = 0 if self.agreement.is_unsure else self.replica.index  # which may be lost
+        self._catch_up(index, self.stream.store.last_seq, heals=True, again=again)
 
     def lead_damaged(self) -> None:
         """Open the stream without the lost messages, and lead if the group wants it: no other replica has them."""
@@ -358,9 +370,7 @@ class StreamMachine:
 
         With `heals`, the replica has lost messages; with `again`, it has copied lost ones before.
         """
-        self.catch_up = CatchUp(
-            self, index, last_seq, is_suspect=self.agreement.is_unsure, heals=heals, again=again
-        )
+        self.catch_up = CatchUp(self, index, last_seq, heals=heals, again=again)
         if self._last_copy is not None:
             self.catch_up.answer.continue_after(self._last_copy)
         self._last_copy = self.catch_up.answer
@@ -390,6 +400,12 @@ class StreamMachine:
             self._is_syncing = True
             self.stream.turn.go_on(self._sync_steps())
 
+    def readable_upto(self) -> int:
+        """Return the last sequence that other replicas may read: in an unsure store those of the group."""
+        if not self.agreement.is_unsure:
+            return ALL
+        return 0 if self.catch_up is None else self.catch_up.common
+
     def readable(self) -> tuple[StreamStore | None, Stream | None]:
         """Return the store from which other replicas may read messages, and the open stream, or None."""
         if self.catch_up is not None:
@@ -411,6 +427,7 @@ class StreamMachine:
         held, self.catch_up = self.catch_up.held, None
         self.attach(stream)
         self.agreement.is_unsure = False
+        self._look()
         self.replica.consumers.load(consumers)
         for index, term, time_ns, payload in held:
             if self.catch_up is not None:  # it was damaged again meanwhile
@@ -517,6 +534,7 @@ class StreamMachine:
         """Propose the configuration of the metadata, before any message, if the stream has another one.
 
         The first entry of every stream is its configuration, since replicas may have been opened with a later one.
+        After a power failure it is proposed again: an entry shows the others whether their stores agree with the log.
         """
         steps = self.configure_steps()
         for step in steps:
@@ -533,8 +551,9 @@ class StreamMachine:
 
     def configure_steps(self) -> Steps:
         """Propose the configuration of the metadata for all replicas; if that fails, the next leader tries again."""
-        if self.replica.index and self.stream.config.same_as(self._config):
+        if self.replica.index and not self.agreement.in_doubt and self.stream.config.same_as(self._config):
             return
+        self.agreement.in_doubt = False
         try:
             yield from self.replica.operate(operations.configure(self._config))
         except ApiError as error:

@@ -199,9 +199,7 @@ class ReplicatedStreams:
         elif isinstance(batch, Ask):
             self._serve(node, machine, batch)
         elif isinstance(batch, AskThese):
-            store, stream = (None, None) if machine is None else machine.readable()
-            for parts in serve_these(store, stream, batch):
-                self._peers.send(node, parts)
+            self._serve_these(node, machine, batch)
         elif machine is not None:
             for answer in machine.answers():
                 answer.came(batch)
@@ -224,6 +222,13 @@ class ReplicatedStreams:
         if copy_batch.is_end(batches) and (question.group, node) in self._copying:
             ends_ns = self._shared.clock.now_ns() + ENDING_NS - COPYING_NS
             self._copying[question.group, node] = ends_ns, question.have
+
+    def _serve_these(self, node: int, machine: StreamMachine | None, question: AskThese) -> None:
+        upto = 0 if machine is None else machine.readable_upto()
+        seqs = tuple(seq for seq in question.seqs if seq <= upto)
+        store, stream = machine.readable() if machine is not None and seqs else (None, None)
+        for parts in serve_these(store, stream, question._replace(seqs=seqs or question.seqs)):
+            self._peers.send(node, parts)
 
     def _has_let_go(self, machine: StreamMachine | None, node: int) -> bool:
         """Return whether this node leads the stream, and its group has removed the replica on `node`."""
@@ -291,7 +296,7 @@ class ReplicatedStreams:
         incarnation = assignment.incarnation_on(self._node)
         stored = None if conf is not None and conf.voters else self._log.groups.get(assignment.group)
         in_doubt = assignment.group in self._consensus.doubts.unsure
-        machine.agreement.begin(stored, in_doubt=in_doubt)
+        machine.begin(stored, in_doubt=in_doubt)
         self._consensus.open(assignment.group, assignment.raft_group, machine, conf, incarnation)
         self._consensus.set_prompt(assignment.group, False)  # settling.py makes direct gets wait if necessary
         is_first = conf is not None and assignment.nodes[0] == self._node

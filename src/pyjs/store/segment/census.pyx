@@ -9,6 +9,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport qsort
 from libc.string cimport memcmp
 
+from pyjs.store.format.record cimport RECORD_HEADER_SIZE
 from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_MSG, Entry, by_seq
 from pyjs.store.segment.contents cimport ERASED_BIT, SegmentContents, SubjectRow
 
@@ -95,6 +96,21 @@ cdef bint same_entries(Entry* found, Entry* entries, uint32_t n) noexcept nogil:
         if memcmp(&e, &entries[i], sizeof(Entry)) != 0:
             return False
     return True
+
+
+def is_overwritten(SegmentContents c not None, const unsigned char[:] image not None, uint64_t seq) -> bool:
+    """Return whether headers and payload of message `seq` are zeros in the plain bytes of the segment.
+
+    A start then takes the message for removed, although the record of the removal is missing.
+    """
+    cdef Entry* e = &c.entries[seq - c.base_seq]
+    cdef uint64_t i, at = <uint64_t> e.offset + RECORD_HEADER_SIZE + e.subject_len
+    if at + e.size > <uint64_t> image.shape[0]:
+        return False
+    for i in range(at, at + e.size):
+        if image[i]:
+            return False
+    return e.size != 0
 
 
 def live_in(SegmentContents c not None, uint64_t floor, bytes removed) -> tuple:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.disk import Crash
+from tests.support.disk import Crash, LossyDisk
 from tests.support.replicated import Cluster, ReplicaNode
+from tests.unit.jetstream.replication.test_power_cuts import cut_power, sync_log
 from tests.unit.jetstream.stream.replicated.test_crash import DyingDisk
 
 from pyjs.base.clock import NS_PER_MS
@@ -703,3 +704,61 @@ def test_a_torn_write_that_the_log_repeats_is_no_damage(tmp_path: Path) -> None:
     assert len(cluster.same()["messages"]) == COUNT
     assert again.stream.store.lost is None
     assert not told(again)
+
+
+def test_messages_are_repaired_from_a_replica_that_must_drop_its_last_ones(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, tuning=Tuning(sync_interval_ns=10**15))
+    for number in cluster.numbers:
+        cluster.disks[number] = LossyDisk()
+        cluster.kill(number)
+        cluster.start(number)
+    cluster.create()
+    publish(cluster, COUNT)
+    cluster.same()
+    for node in cluster.up():
+        sync_log(node)
+        node.stream.store.sync_now()
+    odd = cluster.followers()[0].number
+    publish(cluster, 5, first=100)
+    cluster.same()
+    sync_log(cluster.nodes[odd])
+    cluster.nodes[odd].stream.store.sync_now()
+    cut_power(cluster)
+    others = [number for number in cluster.numbers if number != odd]
+    for number in others:
+        cluster.start(number)
+    publish(cluster, 7, first=200)
+    for number in others:
+        damage(cluster, number, message(5))
+        notice(cluster.nodes[number])
+
+    again = cluster.start(odd)
+
+    stored = [payload.rstrip(b".") for *_, payload in healed(cluster, 3000)["messages"]]
+    assert stored == [b"%d" % each for each in (*range(COUNT), *range(200, 207))]
+    assert any("drops all" in text for _, text in again.log.lines)
+    assert sum(cluster.nodes[number].js.shared.repaired for number in others) == 2
+
+
+def test_a_repaired_store_that_never_matches_is_copied_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = filled(tmp_path)
+    wanted = cluster.same()
+    follower = cluster.followers()[0]
+    cluster.kill(follower.number)
+    damage(cluster, follower.number, message(5))
+    ends = []
+
+    def end_steps(*arguments: Any) -> Any:
+        ends.append(arguments)
+        if len(ends) <= 2:
+            raise copying.OtherStore("one byte more")
+        return copying.end_steps(*arguments)
+
+    monkeypatch.setattr(catch_up, "end_steps", end_steps)
+    cluster.start(follower.number)
+
+    assert healed(cluster, 3000) == wanted
+    assert len(ends) == 3
+    assert ends[0][0].last_seq == ends[1][0].last_seq == COUNT

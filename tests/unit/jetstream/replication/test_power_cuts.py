@@ -16,6 +16,7 @@ from tests.support.replicated import STEP_MS, Cluster, ReplicaNode
 
 from pyjs.base.clock import NS_PER_MS
 from pyjs.consensus.consensus import Tuning
+from pyjs.consensus.engine import RaftError
 from pyjs.jetstream.replication import copying
 
 NEVER_NS = 10**15  # nothing but votes is synced, unless a test does it
@@ -97,6 +98,15 @@ def test_a_replica_drops_messages_that_the_majority_has_lost(cluster: Cluster) -
     assert messages(cluster) == numbers(range(10), range(200, 207), range(300, 302))
 
 
+def stands(node: ReplicaNode) -> bool:
+    """Let a node stand for election; return whether it could."""
+    try:
+        node.consensus.campaign(1)
+    except RaftError:  # its log may have lost entries that it has answered for
+        return False
+    return True
+
+
 def test_a_leader_whose_store_has_more_than_its_log_keeps_it(cluster: Cluster) -> None:
     odd = cluster.followers()[0].number
     cluster.publish(5, first=100)
@@ -105,9 +115,7 @@ def test_a_leader_whose_store_has_more_than_its_log_keeps_it(cluster: Cluster) -
     cut_power(cluster)
     for number in cluster.numbers:
         cluster.start(number)
-    leader = cluster.leader()
-    if leader.number != odd:
-        leader.consensus.transfer(1, odd)
+    cluster.until(lambda: stands(cluster.nodes[odd]))
     cluster.until(lambda: cluster.nodes[odd].leads)
 
     cluster.publish(3, first=200)
@@ -166,6 +174,79 @@ def test_a_copy_in_place_of_lost_messages_survives_a_kill(cluster: Cluster, step
     cluster.until(lambda: "S" in cluster.nodes[odd].js.streams)
 
     assert messages(cluster) == numbers(range(10), range(200, 207), range(300, 301))
+
+
+def with_lost_messages(cluster: Cluster) -> int:
+    """Cut the power, and start all nodes but one; return that one, whose last five messages the others have lost."""
+    odd = cluster.followers()[0].number
+    cluster.publish(5, first=100)
+    cluster.same()
+    sync_log(cluster.nodes[odd])
+    cluster.nodes[odd].stream.store.sync_now()
+    cut_power(cluster)
+    for number in cluster.numbers:
+        if number != odd:
+            cluster.start(number)
+    return odd
+
+
+def damage(cluster: Cluster, number: int, payload: bytes) -> None:
+    """Change a byte of a stored message of a node that is down."""
+    for path in (cluster.directory / f"{number}").rglob("*.seg"):
+        data = path.read_bytes()
+        at = data.index(payload + b".")
+        path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+
+
+def test_a_replica_drops_lost_messages_although_nobody_publishes(cluster: Cluster) -> None:
+    odd = with_lost_messages(cluster)
+    cluster.until(lambda: any(node.leads for node in cluster.up()))
+
+    again = cluster.start(odd)
+
+    cluster.until(lambda: copies(again) and "S" in again.js.streams)
+    assert messages(cluster) == numbers(range(10))
+
+
+@pytest.mark.parametrize("damaged", [b"5", b"104"])
+@pytest.mark.parametrize("size", [8, 300])
+def test_a_damaged_replica_drops_lost_messages_too(cluster: Cluster, size: int, damaged: bytes) -> None:
+    odd = with_lost_messages(cluster)
+    cluster.publish(7, first=200, size=size)
+    damage(cluster, odd, damaged)
+
+    again = cluster.start(odd)
+
+    cluster.until(lambda: copies(again) and "S" in again.js.streams, 1500)
+    assert messages(cluster) == numbers(range(10), range(200, 207))
+
+
+def test_lost_messages_are_not_served(cluster: Cluster) -> None:
+    odd = with_lost_messages(cluster)
+    cluster.publish(7, first=200)
+
+    again = cluster.start(odd)
+
+    (machine,) = again.replicated.machines()
+    limits = set()
+    while "S" not in again.js.streams or machine.agreement.is_unsure:
+        limits.add(machine.readable_upto())
+        cluster.step()
+    assert limits <= {0, 10}
+    assert machine.readable_upto() > 17
+
+
+def test_a_replica_finds_lost_messages_after_a_kill_that_hides_them(cluster: Cluster) -> None:
+    odd = with_lost_messages(cluster)
+    cluster.publish(7, first=200)
+    again = cluster.start(odd)
+    (machine,) = again.replicated.machines()
+    machine.agreement.is_unsure = False  # the log here begins later than the store ends
+
+    machine.copy_lost()
+
+    cluster.until(lambda: machine.catch_up is None, 1500)
+    assert messages(cluster) == numbers(range(10), range(200, 207))
 
 
 class History:

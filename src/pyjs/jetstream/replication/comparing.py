@@ -1,0 +1,58 @@
+"""The comparison of a store that may have messages that the group has lost with that of another replica.
+
+Both have applied the same entries up to some point. So if both have the same message with a sequence, all earlier
+ones are the same too; if they have different ones, all later ones are different. A message that only one of them has
+tells nothing: it may have been removed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyjs.jetstream.replication.copy_batch import SEQS_MAX, encode_record
+from pyjs.jetstream.replication.copying import ANSWER_NS, readable
+from pyjs.jetstream.replication.repairing import fetch_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from pyjs.core.chore import Step
+    from pyjs.jetstream.replication.copying import Answer
+    from pyjs.jetstream.replication.repairing import Lacking
+    from pyjs.store.store import StreamStore
+
+BIG = 8  # messages in one answer, each of which may be large
+
+
+class Common(NamedTuple):
+    """What two stores have in common."""
+
+    seq: int  # the messages up to this one are the same
+    differs: bool  # a later one is another message there
+    is_everything: bool  # the last message here is the same there
+
+
+def common_steps(
+    machine: Lacking, store: StreamStore, node: int, answer: Answer
+) -> Generator[Step, None, Common]:
+    """Compare the messages of a store with those of the replica on a node, the last ones first."""
+    top = seq = store.last_match(b">")
+    count, differs = 1, False
+    while seq:
+        seqs: list[int] = []
+        while seq and len(seqs) < count:
+            seqs.append(seq)
+            seq = store.last_match(b">", seq - 1) if seq > 1 else 0
+        asked_ns = machine.stream.turn.now
+        found = yield from fetch_steps(machine, node, seqs[::-1], answer)
+        if not found and machine.stream.turn.now - asked_ns >= ANSWER_NS:
+            return Common(0, differs, is_everything=False)  # it does not answer
+        for each in seqs:
+            mine = readable(store, each) if each in found else None
+            if mine is None:
+                continue
+            if encode_record(mine) == encode_record(found[each]):
+                return Common(each, differs, each == top)
+            differs = True
+        count = min(2 * count, BIG if found else SEQS_MAX)
+    return Common(0, differs, is_everything=top == 0)
