@@ -44,6 +44,15 @@ class SegmentFile:
         """Return offset and size in the file for a damaged place in the image."""
         return self.image.place_of(at, at + size)
 
+    def is_blank(self, files: Files, path: str, at: int, size: int) -> bool:
+        """Return whether the bytes of a place in the image are zeros in the file, as an erasure leaves them.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        with closing(files.disk, files.disk.open_read_only(path)) as fd:
+            return files.disk.read_at(fd, size, at + self.image.shift) == bytes(size)
+
     def damaged_chunks(self) -> int:
         """Return the number of damaged chunks of a compressed file."""
         return len(self.image.damaged) if isinstance(self.image, PackedImage) else 0

@@ -24,7 +24,7 @@ from pyjs.store.format.layout import DAMAGED, HEALING
 from pyjs.store.format.meta import UnknownFormat
 from pyjs.store.segment.census import (
     agrees,
-    is_overwritten,
+    body_of,
     live_in,
     message_ranges,
     next_named,
@@ -448,7 +448,11 @@ class MessagesCheck:
             )
             if c is not None:
                 segment.live = live_in(c, self._floor, removed)
-                blank = [seq for seq in segment.live[4] if is_overwritten(c, file.data, seq)]
+                blank = [
+                    seq
+                    for seq in segment.live[4]
+                    if file.is_blank(self._files, segment.path, *body_of(c, seq))
+                ]
         messages, size, with_headers, first, overwritten = segment.live
         for seq in overwritten:
             finding = self._report.find(

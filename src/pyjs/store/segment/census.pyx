@@ -98,19 +98,10 @@ cdef bint same_entries(Entry* found, Entry* entries, uint32_t n) noexcept nogil:
     return True
 
 
-def is_overwritten(SegmentContents c not None, const unsigned char[:] image not None, uint64_t seq) -> bool:
-    """Return whether headers and payload of message `seq` are zeros in the plain bytes of the segment.
-
-    A start then takes the message for removed, although the record of the removal is missing.
-    """
+def body_of(SegmentContents c not None, uint64_t seq) -> tuple:
+    """Return (offset, size) of headers and payload of message `seq` in the plain bytes of the segment."""
     cdef Entry* e = &c.entries[seq - c.base_seq]
-    cdef uint64_t i, at = <uint64_t> e.offset + RECORD_HEADER_SIZE + e.subject_len
-    if at + e.size > <uint64_t> image.shape[0]:
-        return False
-    for i in range(at, at + e.size):
-        if image[i]:
-            return False
-    return e.size != 0
+    return <uint64_t> e.offset + RECORD_HEADER_SIZE + e.subject_len, e.size
 
 
 def live_in(SegmentContents c not None, uint64_t floor, bytes removed) -> tuple:
