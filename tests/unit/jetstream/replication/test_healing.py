@@ -478,7 +478,7 @@ def test_a_damaged_message_of_the_open_segment_is_neither_served_nor_sent(tmp_pa
     cluster = filled(tmp_path)
     for node in cluster.up():
         damage(cluster, node.number, message(28))
-    assert copying._readable(cluster.leader().stream.store, 29) is None  # before anyone has noticed
+    assert copying.readable(cluster.leader().stream.store, 29) is None  # before anyone has noticed
     for node in cluster.up():
         with suppress(AssertionError):  # the read of the leader has noticed it
             notice(node, store_of(node).ranges()[-1][0])
@@ -750,11 +750,11 @@ def test_a_repaired_store_that_never_matches_is_copied_as_a_whole(
     damage(cluster, follower.number, message(5))
     ends = []
 
-    def end_steps(*arguments: Any) -> Any:
+    def end_steps(*arguments: Any, **named: Any) -> Any:
         ends.append(arguments)
         if len(ends) <= 2:
             raise copying.OtherStore("one byte more")
-        return copying.end_steps(*arguments)
+        return copying.end_steps(*arguments, **named)
 
     monkeypatch.setattr(catch_up, "end_steps", end_steps)
     cluster.start(follower.number)
