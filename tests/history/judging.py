@@ -28,6 +28,7 @@ KNOWN = {
     1061: "as 67",
     1103: "at max_msgs, nats-server removes the oldest message before a schedule replaces one",
     1523: "as 271",
+    2051: "as 1103",
 }
 CONFIG = 'jetstream { store_dir: "<<store>>", max_mem: 256MB, max_file: 1GB }\n'
 

@@ -12,14 +12,14 @@ from tests.sim.consensus.world import CRASHED, World, parts, play
 SEEDS = int(os.environ.get("PYJS_CONSENSUS_SEEDS", "60"))
 PARTS = 4
 FLAW_SEEDS = {  # each finds the flaw; another simulation needs others: python -m tests.sim.consensus --mutant NAME
-    "tells before durable": 0,
+    "tells before durable": 11,
     "forgets its vote": 156,
     "applies past a snapshot": 0,
     "cuts the log without the state": 0,
     "reads without asking": 62,
     "reads before it has applied": 1,
     "gives proposals back by index alone": 4,
-    "votes in doubt": 6,
+    "votes in doubt": 10,
     "comes back as the same peer": 5,
 }
 
