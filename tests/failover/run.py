@@ -139,7 +139,7 @@ class Run:
             }},
         )  # fmt: skip
         if self._interval_s and {*self._faults} & {*EVERYONE}:
-            await asyncio.sleep(self._interval_s + SYNC_S)  # until what was created is on the disks
+            await asyncio.sleep(self._interval_s + SYNC_S)  # until the created streams are on the disks
         tasks = [asyncio.create_task(each) for each in self._work(shared)]
         for _ in range(self._args.cycles_each):
             if self._is_enough() or self._has_enough(shared):

@@ -258,7 +258,7 @@ class Keeper:
             self._report_strange(key)
 
     def _stale(self, js: JetStream, old: Assignment, wanted: Assignment | None) -> Assignment | None:
-        """Return what to remove of an assignment that an entry has removed, or None if what is here is wanted.
+        """Return the part of a removed assignment to delete on this server, or None if its stream is still wanted.
 
         The entries are applied again at a start: since then the stream may have come back to this server.
         """

@@ -3,7 +3,7 @@
 A start has counted messages as lost, and may not even know which: a file is missing, or what was overwritten recorded
 removals too. So the copy compares the store with the state of an undamaged replica. The messages that are in the
 state and not in the store come from any replica that has them. Each segment that lacks some is written again with
-them, as in a compaction, and a missing segment is written anew. Then the store is opened again.
+them, as in a compaction, and a missing segment is created. Then the store is opened again.
 
 The file `.healing` in the directory of the messages is there from before the first change until the copy is complete
 and durable. As long as it is there, a start applies no entry, this replica does not lead, and nobody copies from it.
