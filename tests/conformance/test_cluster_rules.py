@@ -85,8 +85,10 @@ UPDATES: list[tuple[str, dict[str, object]]] = [
     ("TWO", {"num_replicas": 3, **SSD}),
     ("TWO", {"num_replicas": 1, **placement("az:2")}),
     ("ANY", {"num_replicas": 3}),
-    # a and b have as many replicated streams as they may
+    # a has as many replicated streams as it may; b too, if ANY is there
     ("ONE", {"num_replicas": 2, **SSD}),
+    ("ONA", {"num_replicas": 2, **placement("az:1")}),
+    ("ONC", {"num_replicas": 2, **placement("!ssd")}),
     ("TWO", {"num_replicas": 2, **SSD, "max_msgs": 5}),
 ]
 
@@ -97,6 +99,8 @@ def test_updates_that_need_other_servers_are_refused_alike(peers: ThreeServers) 
         assert told(asker.ask(f"$JS.API.STREAM.DELETE.{name}")) == "ok"
     made: dict[str, dict[str, object]] = {
         "ONE": SSD,
+        "ONA": placement("az:1"),
+        "ONC": placement("!ssd"),
         "TWO": {"num_replicas": 2, **SSD},
         "ANY": {"num_replicas": 2},
         **{f"FULL{number}": {"num_replicas": 2, **SSD} for number in range(MAX_HA - 2)},

@@ -16,6 +16,7 @@ from pyjs.jetstream import errcodes
 from pyjs.jetstream.cluster.assignments import add_load
 from pyjs.jetstream.cluster.entries import StreamMoved
 from pyjs.jetstream.cluster.placement import fitting, place
+from pyjs.jetstream.cluster.servers import Load
 from pyjs.jetstream.errcodes import ApiError
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from pyjs.jetstream.cluster.assignments import Assignment
     from pyjs.jetstream.cluster.placement import Rules
-    from pyjs.jetstream.cluster.servers import Load
     from pyjs.jetstream.cluster.state import MetaState
     from pyjs.jetstream.config.stream import StreamConfig
 
@@ -46,6 +46,10 @@ class Field:
         servers = self.state.servers.values()
         return place(servers, config, self.cluster, self.load, self.rules, kept, avoided)
 
+    def is_full(self, node: int) -> bool:
+        """Return whether a server has as many replicated streams as it may."""
+        return self.rules.is_full(self.load.get(node, Load()))
+
 
 def updated_nodes(field: Field, old: Assignment, config: StreamConfig, leader: int) -> tuple[int, ...]:
     """Return the servers of a stream whose configuration becomes `config`.
@@ -54,7 +58,8 @@ def updated_nodes(field: Field, old: Assignment, config: StreamConfig, leader: i
     them the leader. A new placement keeps the servers that it allows.
 
     Raises:
-        ApiError: 10005, or 10123 for a new placement with another number of replicas.
+        ApiError: 10005; 10123 for a new placement with another number of replicas; 10023 if the server of a single
+            replica has as many replicated streams as it may.
     """
     wanted, before = config.num_replicas, old.config.num_replicas
     if config.placement != old.config.placement and config.placement is not None:
@@ -62,8 +67,11 @@ def updated_nodes(field: Field, old: Assignment, config: StreamConfig, leader: i
         servers = field.state.servers.values()
         kept = fitting(servers, config, field.cluster, field.load, field.rules, old.nodes)
         return field.place(config, kept)
-    if wanted >= before:
-        return old.nodes if wanted == before else field.place(config, old.nodes)
+    if wanted == before:
+        return old.nodes
+    if wanted > before:
+        errcodes.INSUFFICIENT_RESOURCES.raise_if(before == 1 and field.is_full(old.nodes[0]))
+        return field.place(config, old.nodes)
     online = field.rules.online
     return tuple(sorted(old.nodes, key=lambda node: (node not in online, node != leader))[:wanted])
 

@@ -39,6 +39,10 @@ class Rules:
     unique_tag: str = ""  # a prefix in lower case; "": none
     max_ha_assets: int = 0  # 0: no limit
 
+    def is_full(self, load: Load) -> bool:
+        """Return whether a server with this load may get no other replicated stream."""
+        return 0 < self.max_ha_assets <= load.ha_assets
+
 
 @dataclass(slots=True)
 class Misfits:
@@ -191,7 +195,7 @@ class _Search:
             misfits.wrong_tag(tag)
         elif max(self._config.max_bytes, 0) > self._free(server):
             misfits.full = True
-        elif self._config.num_replicas > 1 and 0 < self._rules.max_ha_assets <= load.ha_assets:
+        elif self._config.num_replicas > 1 and self._rules.is_full(load):
             misfits.other = True
         else:
             return True
