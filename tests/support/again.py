@@ -27,6 +27,7 @@ FOLDERS = tuple(
         "unit/test_start.py",
     )
 )
+REASON_LINES = 12  # of the first failure, with the assertion and the place
 
 
 def has_second_run(nodeid: str) -> bool:
@@ -51,15 +52,22 @@ def start_timer_again(item: pytest.Item) -> None:
         item.ihook.pytest_timeout_set_timer(item=item, settings=settings)
 
 
+def reason_of(failed: pytest.TestReport) -> str:
+    """Return the end of the text of a failure, in one line: it may be a fault that comes once in many runs."""
+    lines = failed.longreprtext.strip().splitlines()
+    return " | ".join(line.strip() for line in lines[-REASON_LINES:])
+
+
 def run(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Run a test, and once more if it fails; only the last run is reported."""
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     reports = runtestprotocol(item, log=False, nextitem=nextitem)
-    if any(report.failed for report in reports):
+    failed = next((report for report in reports if report.failed), None)
+    if failed is not None:
         item.session._setupstate.teardown_exact(None)  # shared fixtures too: they may be what failed
         item._initrequest()  # type: ignore[attr-defined]
         start_timer_again(item)
-        item.user_properties[:] = [(PLAYED_AGAIN, item.nodeid)]
+        item.user_properties[:] = [(PLAYED_AGAIN, f"{item.nodeid}: {reason_of(failed)}")]
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
     for report in reports:
         item.ihook.pytest_runtest_logreport(report=report)

@@ -75,5 +75,6 @@ def test_a_failing_test_with_processes_runs_once_more_in_fresh_fixtures(
 
     assert said in done.stdout, done.stdout + done.stderr
     assert (tmp_path / "runs").read_text() == runs
-    is_named = f"tests/{folder}/test_racy.py::test_it" in done.stdout.partition("played again")[2]
-    assert is_named == (runs == "xx")
+    told = done.stdout.partition("played again")[2]
+    assert (f"tests/{folder}/test_racy.py::test_it: " in told) == (runs == "xx")
+    assert (f"assert 1 {passes}" in told) == (runs == "xx")
