@@ -15,6 +15,7 @@ LINKS = (
     ("leafz", "LeafNodes"),
     ("gatewayz", "Gateways"),
     ("healthz", "Health Probe"),
+    ("whyz", "Stuck Consumers"),
 )
 GROUPS = ("raftz", "Replicated Groups")
 PAGE = """<!doctype html>

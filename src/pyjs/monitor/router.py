@@ -17,6 +17,7 @@ from pyjs.monitor.connz import connz, connz_options
 from pyjs.monitor.healthz import healthz
 from pyjs.monitor.json_text import JsonDict, compact_json, pretty_json, pretty_pieces
 from pyjs.monitor.jsz import NotLeader, jsz, jsz_options
+from pyjs.monitor.own.whyz import wanted_by, whyz
 from pyjs.monitor.raftz import NO_NODES, has_groups, raftz
 from pyjs.monitor.response import HTML_HEADERS, TEXT_HEADERS, Response, text_response
 from pyjs.monitor.root import root_page
@@ -34,7 +35,13 @@ if TYPE_CHECKING:
 
 NOT_FOUND = Response(404, b"404 page not found\n", (*TEXT_HEADERS, ("X-Content-Type-Options", "nosniff")))
 UNQUOTED = "%/:@!$&()*+,;=~-._?"  # characters of a path and a query that are not escaped in a Location header
-UNCOUNTED = ("/ipqueuesz", "/raftz", "/debug/vars", "/stacksz")  # paths that http_req_stats does not count
+UNCOUNTED = (
+    "/ipqueuesz",
+    "/raftz",
+    "/whyz",
+    "/debug/vars",
+    "/stacksz",
+)  # paths that http_req_stats does not count
 
 
 class Router:
@@ -60,6 +67,7 @@ class Router:
             "/leafz": self._leafz,
             "/ipqueuesz": lambda arguments: _json({}),
             "/raftz": self._raftz,
+            "/whyz": self._whyz,
             "/debug/vars": lambda arguments: text_response(404, "not supported yet"),
             "/stacksz": lambda arguments: text_response(404, "not supported yet"),
         }
@@ -105,6 +113,9 @@ class Router:
             return _json((yield from jsz(self._monitored, jsz_options(arguments), self._clock.now_ns())))
         except NotLeader as error:
             return text_response(400, str(error))
+
+    def _whyz(self, arguments: Arguments) -> Generator[None, None, Response]:
+        return _json((yield from whyz(self._monitored, wanted_by(arguments), self._clock.now_ns())))
 
     def _raftz(self, arguments: Arguments) -> Generator[None, None, Response]:
         if not has_groups(self._monitored):
