@@ -16,6 +16,7 @@ LINKS = (
     ("gatewayz", "Gateways"),
     ("healthz", "Health Probe"),
     ("whyz", "Stuck Consumers"),
+    ("metrics", "Metrics"),
 )
 GROUPS = ("raftz", "Replicated Groups")
 PAGE = """<!doctype html>

@@ -1,5 +1,5 @@
 """The turns of the node on the event loop."""
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from pyjs.base.timers cimport Timers
 
@@ -19,6 +19,10 @@ cdef class Driver:
     cdef bint has_read                  # a read requested the scheduled turn
     cdef int lone    # number of consecutive reads that were alone in their iteration, from -CROWDED on
     cdef bint stopped
+    cdef uint64_t turns
+    cdef int64_t busy_ns                # time in turns
+    cdef uint64_t overruns              # turns longer than OVERRUN_NS
+    cdef int64_t longest_ns             # the longest turn since the last `take_loop`
 
     cpdef turn_now(self)
     cdef turn(self)
