@@ -235,6 +235,16 @@ class JetStreamOptions:
 
 
 @dataclass(eq=False, repr=False, slots=True)
+class HttpLogin:
+    """What requests to the monitoring port must bring: user and password, or the token."""
+
+    user: str = ""
+    password: str = ""  # plain, or a bcrypt hash
+    token: str = ""  # plain, or a bcrypt hash
+    healthz_open: bool = True  # /healthz needs no login
+
+
+@dataclass(eq=False, repr=False, slots=True)
 class MonitoringOptions:
     """The port of the monitoring pages; at most one of the two ports is used."""
 
@@ -242,6 +252,7 @@ class MonitoringOptions:
     http_port: int = 0  # 0: none; -1: any free one
     https_port: int = 0  # as http_port, with TLS
     base_path: str = ""  # as written; a leading slash may be missing
+    login: HttpLogin | None = None  # None: the pages are open to everybody
 
 
 @dataclass(eq=False, repr=False, slots=True)
