@@ -20,6 +20,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from setuptools import Extension
@@ -86,11 +87,25 @@ def shared_files(pyx: Path, src: Path = SRC) -> list[Path]:
         if path in found or not path.exists():
             continue
         found.add(path)
-        for package, names, module in CIMPORT.findall(path.read_text()):
-            base = src.joinpath(*(package or module).split("."))
-            look += [base.with_suffix(".pxd"), base / "__init__.pxd"]
-            look += [base / f"{name}.pxd" for name in re.findall(r"\w+", names)]
-    return sorted([*(found - {pyx}), *src.rglob("*.h")])
+        look += [src / name for name in cimported(path.read_text())]
+    return sorted([*(found - {pyx}), *headers(src)])
+
+
+@cache
+def cimported(text: str) -> list[str]:
+    """Return the paths that the cimports of a source may mean, relative to the root of the modules."""
+    names: list[str] = []
+    for package, imported, module in CIMPORT.findall(text):
+        base = (package or module).replace(".", "/")
+        names += [f"{base}.pxd", f"{base}/__init__.pxd"]
+        names += [f"{base}/{name}.pxd" for name in re.findall(r"\w+", imported)]
+    return names
+
+
+@cache
+def headers(src: Path) -> list[Path]:
+    """Return all C headers below `src`, as they were at the first call: searching takes longer than hashing."""
+    return list(src.rglob("*.h"))
 
 
 def source_hash(pyx: Path, src: Path = SRC) -> str:
