@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from setuptools import Distribution
+from setuptools import Distribution  # type: ignore[import-untyped]
 from tests.conftest import load_build, stale_modules
 from tests.style.tree import ROOT
 
