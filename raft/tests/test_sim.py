@@ -11,6 +11,9 @@ from raft.tests.sim.world import CRASHED, World, play
 
 SEEDS = int(os.environ.get("PYJS_RAFT_SEEDS", "50"))
 MUTANT_SEEDS = 150
+# The first seeds that find these flaws, before which the others would take seconds. After a change of the simulation
+# others may do so.
+FOUND_BY = {"forgets its vote": [32], "applies past a snapshot": [131], "sleeps for ever": [15]}
 
 
 @pytest.mark.parametrize("part", range(2))
@@ -47,7 +50,8 @@ def test_a_seed_gives_the_same_run_again() -> None:
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_flaw_is_found_out(name: str) -> None:
     world = world_of(MUTANTS[name])
-    found = (play(seed, world) for seed in range(MUTANT_SEEDS))
+    seeds = [*FOUND_BY.get(name, ()), *range(MUTANT_SEEDS)]
+    found = (play(seed, world) for seed in seeds)
     assert any(text and not text.startswith(CRASHED) for text in found)
 
 

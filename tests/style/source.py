@@ -62,7 +62,7 @@ class Source:
         self.path = path
         self.text = path.read_text() if text is None else text
 
-    @property
+    @cached_property
     def line_count(self) -> int:
         """The physical lines."""
         return len(self.text.splitlines())
@@ -79,19 +79,23 @@ class Source:
         return STRING_OR_COMMENT.sub(_blank, self.text)
 
     @cached_property
+    def _blanked_lines(self) -> list[str]:
+        return self.blanked.splitlines()
+
+    @cached_property
     def lines(self) -> list[Line]:
         """The logical lines that hold code."""
         joined: list[Line] = []
         depth = 0
         continued = False
-        for number, raw in enumerate(self.blanked.splitlines(), 1):
+        for number, raw in enumerate(self._blanked_lines, 1):
             text = raw.strip()
             if depth or continued:
                 last = joined[-1]
                 joined[-1] = Line(last.number, last.indent, f"{last.text} {text}".rstrip("\\").strip())
             elif text:
                 joined.append(Line(number, len(raw) - len(raw.lstrip()), text.rstrip("\\").strip()))
-            depth += sum(text.count(b) for b in "([{") - sum(text.count(b) for b in ")]}")
+            depth += sum(map(text.count, "([{")) - sum(map(text.count, ")]}"))
             continued = text.endswith("\\")
         return joined
 
@@ -124,8 +128,7 @@ class Source:
     def _last_physical_line(self, next_at: int) -> int:
         """Return the last line with text before logical line `next_at`."""
         end = self.lines[next_at].number - 1 if next_at < len(self.lines) else self.line_count
-        code = self.blanked.splitlines()
-        while end > 0 and not code[end - 1].strip():
+        while end > 0 and not self._blanked_lines[end - 1].strip():
             end -= 1
         return end
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from setuptools import Distribution  # type: ignore[import-untyped]
 from tests.conftest import load_build, stale_modules
 from tests.style.tree import ROOT
 
@@ -24,9 +25,10 @@ def test_a_compiled_module_carries_the_digest_of_its_source(src: Path, name: str
 
 
 def test_no_compiled_file_outlives_its_source() -> None:
-    built = [path for src in SOURCES for path in src.rglob("*.so")]
+    modules = [path.parent / path.name.partition(".")[0] for src in SOURCES for path in src.rglob("*.so")]
 
-    assert [path for path in built if not (path.parent / f"{path.name.partition('.')[0]}.pyx").exists()] == []
+    lonely = [path for path in modules if not path.with_suffix(".pyx").exists()]
+    assert lonely == [ROOT / build.SRC / build.SHARED.replace(".", "/")]
 
 
 @pytest.fixture
@@ -71,6 +73,23 @@ def test_the_hash_of_the_compiled_decoders_is_the_servers() -> None:
     ours, theirs = ROOT / "src/pyjs/base/xxh64.h", ROOT / "spark/fast/src/pyjs_spark_fast/xxh64.h"
 
     assert ours.read_bytes() == theirs.read_bytes()
+
+
+def test_a_module_is_compiled_again_by_another_cython(tmp_path: Path) -> None:
+    """Modules that two versions have made may not fit together."""
+    command = build.BuildExt(Distribution())
+    command.build_lib, command.inplace, command.force, command.ext_map = str(tmp_path), False, False, {}
+    ext = build.stamped("a", tmp_path / "src" / "a.pyx", "0123456789abcdef")
+    stamp = dict(ext.define_macros)["PYJS_SOURCE_HASH"].strip('"')
+    built = Path(command.get_ext_fullpath("a"))
+
+    found = []
+    for text in (stamp, stamp[:-1] + "?", stamp.replace("f", "0")):
+        built.write_text(f"code {text} code")
+        found.append(command.is_current(ext))
+
+    assert "0123456789abcdef by Cython 3." in stamp
+    assert found == [True, False, False]
 
 
 TRANSLATE = """

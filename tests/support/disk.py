@@ -5,11 +5,19 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 
+import pytest
+
 from pyjs.base.disk import OsDisk
 
 
 class Crash(BaseException):
     """The process ends here: nothing in the code under test may catch it."""
+
+
+# For tests whose Crash ends a function that raises nothing, such as a seal: Python prints it there.
+crash_is_printed = pytest.mark.filterwarnings(
+    r"ignore:(?s)Exception ignored in.*\.Crash\s:pytest.PytestUnraisableExceptionWarning"
+)
 
 
 class FaultyDisk(OsDisk):

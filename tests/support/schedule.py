@@ -2,13 +2,15 @@
 
 So a fixture of a module, most often a pair of servers, is made once and not once per worker. Tests that take long and
 share nothing are distributed one by one. They start early, so that no worker still runs one when the others have
-nothing left; the scenarios, which are many and short, come last. The marks of `--dist loadgroup` are not used: pytest
-9.2 ignores the group that pytest-xdist 3.8 adds to the id of a test.
+nothing left. After them the conformance tests, which wait for servers most of the time, are mixed with the others,
+which compute: all workers at the one would leave processors idle, at the other have too few. The marks of
+`--dist loadgroup` are not used: pytest 9.2 ignores the group that pytest-xdist 3.8 adds to the id of a test.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Mapping
 
 from xdist.scheduler import LoadScopeScheduling
 
@@ -20,6 +22,7 @@ LONG = (
     "tests/sim/",
     "tests/system/",
 )
+WAITING = "tests/conformance/"
 ONE_BY_ONE = ("tests/conformance/test_scenarios.py", *LONG)
 # The tests of these files share servers.
 TOGETHER = (
@@ -35,19 +38,37 @@ def group_of(nodeid: str) -> str:
     return nodeid if is_alone else nodeid.partition("::")[0]
 
 
-def long_first(groups: Iterable[str]) -> list[str]:
-    """Return the groups with the long tests in front, otherwise in their order."""
-    return sorted(groups, key=lambda group: not group.startswith(LONG))
+def in_order(counts: Mapping[str, int]) -> list[str]:
+    """Return the groups, given with their numbers of tests: the long tests, then tests that wait mixed with others.
+
+    The mixture is even: at any place the same part of the tests of either kind is behind it. Within a kind the order
+    stays.
+    """
+    kinds = {group: _kind(group) for group in counts}
+    totals: Counter[str] = Counter()
+    for group, count in counts.items():
+        totals[kinds[group]] += count
+    behind: Counter[str] = Counter()
+    part: dict[str, float] = {}
+    for group, count in counts.items():
+        kind = kinds[group]
+        part[group] = -1 if kind == "long" else behind[kind] / totals[kind]
+        behind[kind] += count
+    return sorted(counts, key=part.__getitem__)
+
+
+def _kind(group: str) -> str:
+    return "long" if group.startswith(LONG) else "waits" if group.startswith(WAITING) else "computes"
 
 
 class FileScheduling(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
-    """The scheduler of pytest-xdist for these groups; of the others larger ones start first."""
+    """The scheduler of pytest-xdist for these groups; of each kind larger ones start first."""
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
 
     def schedule(self) -> None:
-        """Assign the first groups, the largest files; then put the long tests in front of the queue."""
+        """Assign the first groups, the largest files; then put the queue in order."""
         super().schedule()
-        for group in long_first(self.workqueue):
+        for group in in_order({group: len(tests) for group, tests in self.workqueue.items()}):
             self.workqueue.move_to_end(group)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.style.tree import ROOT
-from tests.support.schedule import group_of, long_first
+from tests.support.schedule import group_of, in_order
 
 CONFTEST = """
 from tests.support.schedule import FileScheduling
@@ -73,10 +73,27 @@ def test_a_test_is_in_the_group_of_its_file_unless_it_takes_long(nodeid: str, gr
     assert group_of(nodeid) == group
 
 
-def test_long_tests_start_before_files_and_scenarios_come_last() -> None:
-    files, scenario = ["tests/unit/test_many.py", "tests/unit/test_few.py"], SCENARIO
-    long = ["tests/crash/test_kill.py::test_a", "tests/system/test_kill.py::test_a"]
-    assert long_first([*files, scenario, *long]) == [*long, *files, scenario]
+def test_long_tests_start_first() -> None:
+    files = {"tests/unit/test_many.py": 9, "tests/unit/test_few.py": 2, SCENARIO: 1}
+    long = {"tests/crash/test_kill.py::test_a": 1, "tests/system/test_kill.py::test_a": 1}
+    assert in_order({**files, **long})[:2] == [*long]
+
+
+def test_tests_that_wait_run_beside_tests_that_compute() -> None:
+    computing = {f"tests/unit/test_{n}.py": 30 - n for n in range(20)}
+    waiting = {"tests/conformance/test_tls.py": 10, **{f"{SCENARIO}{n}": 1 for n in range(40)}}
+    counts = {**computing, **waiting}
+
+    order = in_order(counts)
+
+    assert [group for group in order if group in computing] == [*computing]
+    assert [group for group in order if group in waiting] == [*waiting]
+    for at in range(len(order)):
+        done = [
+            sum(kind[group] for group in order[:at] if group in kind) / sum(kind.values())
+            for kind in (computing, waiting)
+        ]
+        assert abs(done[0] - done[1]) <= max(30 / sum(computing.values()), 10 / sum(waiting.values()))
 
 
 def test_a_worker_gets_long_tests_after_its_first_files(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -312,6 +313,19 @@ def test_one_wrong_chunk_fails_a_bulk_read(ours: RunningServer, driver: Driver, 
 
 
 DOORS = {row.name: row for row in ROWS if row.config}
+OpenDoor = Callable[[Row], RunningServer]
+
+
+@pytest.fixture(scope="module")
+def door() -> Iterator[OpenDoor]:
+    """Return what gives our server with the configuration of a row; rows with the same one share it."""
+    with ExitStack() as stack:
+
+        @cache
+        def started(config: str) -> RunningServer:
+            return stack.enter_context(RunningServer(our_command(), config=config))
+
+        yield lambda row: started(config_of(row))
 
 
 def few(row: Row) -> str:
@@ -320,22 +334,20 @@ def few(row: Row) -> str:
 
 
 @pytest.mark.parametrize("row", DOORS.values(), ids=DOORS)
-def test_the_driver_comes_in_by_the_door_of_the_row(driver: Driver, row: Row) -> None:
+def test_the_driver_comes_in_by_the_door_of_the_row(driver: Driver, door: OpenDoor, row: Row) -> None:
     if missing(row.arguments):
         pytest.skip(missing(row.arguments))
-    with RunningServer(our_command(), config=config_of(row)) as server:
-        assert driver.run([*arguments_of(row, server), "--msgs", few(row)])["verified"]
+    assert driver.run([*arguments_of(row, door(row)), "--msgs", few(row)])["verified"]
 
 
 @pytest.mark.parametrize("size", [16, 4_000, 300_000])
 @pytest.mark.parametrize("name", ["1-1-ws", "1-1-wsz"])
-def test_messages_of_any_size_pass_a_websocket(driver: Driver, name: str, size: int) -> None:
+def test_messages_of_any_size_pass_a_websocket(driver: Driver, door: OpenDoor, name: str, size: int) -> None:
     row = DOORS[name]
     if missing(row.arguments):
         pytest.skip(missing(row.arguments))
-    with RunningServer(our_command(), config=config_of(row)) as server:
-        arguments = [*arguments_of(row, server), "--msgs", "100", "--size", str(size), "--subscribers", "2"]
-        assert driver.run(arguments)["verified"]
+    arguments = [*arguments_of(row, door(row)), "--msgs", "100", "--size", str(size), "--subscribers", "2"]
+    assert driver.run(arguments)["verified"]
 
 
 def test_a_plain_port_is_no_websocket(ours: RunningServer, driver: Driver) -> None:
@@ -343,19 +355,18 @@ def test_a_plain_port_is_no_websocket(ours: RunningServer, driver: Driver) -> No
         driver.run(["pubsub", "--ws", "--msgs", "100", "--port", str(ours.port), "--timeout", "2"])
 
 
-def test_credentials_of_nobody_are_refused(driver: Driver, tmp_path: Path) -> None:
+def test_credentials_of_nobody_are_refused(driver: Driver, door: OpenDoor, tmp_path: Path) -> None:
     row = DOORS["1-1-jwt"]
     if missing(row.arguments):
         pytest.skip(missing(row.arguments))
     file = tmp_path / "nobody.creds"
-    with RunningServer(our_command(), config=config_of(row)) as server:
-        arguments = arguments_of(row, server)
-        whole = Path(arguments[arguments.index("--creds") + 1]).read_text()
-        seed = whole[whole.index("\nSU") + 1 :].partition("\n")[0]
-        file.write_text(whole.replace(seed, seed[:20] + ("A" if seed[20] != "A" else "B") + seed[21:]))
-        arguments[arguments.index("--creds") + 1] = str(file)
-        with pytest.raises(DriverFailed, match=r"Authorization Violation|closed the connection"):
-            driver.run([*arguments, "--msgs", "100", "--timeout", "5"])
+    arguments = arguments_of(row, door(row))
+    whole = Path(arguments[arguments.index("--creds") + 1]).read_text()
+    seed = whole[whole.index("\nSU") + 1 :].partition("\n")[0]
+    file.write_text(whole.replace(seed, seed[:20] + ("A" if seed[20] != "A" else "B") + seed[21:]))
+    arguments[arguments.index("--creds") + 1] = str(file)
+    with pytest.raises(DriverFailed, match=r"Authorization Violation|closed the connection"):
+        driver.run([*arguments, "--msgs", "100", "--timeout", "5"])
 
 
 def test_a_visitor_that_is_let_in_fails_a_run_of_refusals(ours: RunningServer, driver: Driver) -> None:
@@ -363,12 +374,11 @@ def test_a_visitor_that_is_let_in_fails_a_run_of_refusals(ours: RunningServer, d
         driver.run(["refused", "--msgs", "1", "--port", str(ours.port), "--timeout", "1"])
 
 
-def test_a_visitor_that_is_refused_fails_a_run_of_handshakes(driver: Driver) -> None:
-    row = DOORS["quiet-bcrypt"]
-    with RunningServer(our_command(), config=config_of(row)) as server:
-        arguments = ["shake", "--msgs", "1", "--port", str(server.port), "--timeout", "5"]
-        with pytest.raises(DriverFailed, match="a visitor heard no PONG"):
-            driver.run([*arguments, "--user", "quiet", "--password", "wrong"])
+def test_a_visitor_that_is_refused_fails_a_run_of_handshakes(driver: Driver, door: OpenDoor) -> None:
+    server = door(DOORS["quiet-bcrypt"])
+    arguments = ["shake", "--msgs", "1", "--port", str(server.port), "--timeout", "5"]
+    with pytest.raises(DriverFailed, match="a visitor heard no PONG"):
+        driver.run([*arguments, "--user", "quiet", "--password", "wrong"])
 
 
 def test_credentials_before_tls_are_refused_by_name(driver: Driver) -> None:

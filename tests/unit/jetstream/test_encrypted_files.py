@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.disk import Crash, FaultyDisk
+from tests.support.disk import Crash, FaultyDisk, crash_is_printed
 from tests.support.stored_streams import WriterAtOnce, account_files, change_stream, create_stream
 from tests.unit.jetstream.changes import make_consumer
 
@@ -226,6 +226,7 @@ def test_one_damaged_copy_is_written_again_encrypted(tmp_path: Path, expected: o
     assert words_in(tmp_path) == set()
 
 
+@crash_is_printed
 @pytest.mark.parametrize("old", ["", "one"], ids=["adding a key", "rotating"])
 def test_a_crash_at_any_call_leaves_a_stream_that_opens(
     tmp_path: Path, expected: dict[str, Any], old: str

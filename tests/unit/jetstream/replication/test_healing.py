@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.disk import Crash, LossyDisk
+from tests.support.disk import Crash, LossyDisk, crash_is_printed
 from tests.support.replicated import Cluster, ReplicaNode
 from tests.unit.jetstream.replication.test_power_cuts import cut_power, sync_log
 from tests.unit.jetstream.stream.replicated.test_crash import DyingDisk
@@ -663,6 +663,7 @@ def heals(cluster: Cluster, number: int, at: int = -1) -> DyingDisk:
     return disk
 
 
+@crash_is_printed
 @pytest.mark.parametrize("power", [False, True])
 def test_a_replica_that_dies_during_a_repair_is_repaired_by_the_next_start(
     tmp_path: Path, power: bool

@@ -78,7 +78,8 @@ def copies(node: ReplicaNode) -> list[str]:
     return [text for _, text in node.log.lines if "copies" in text]
 
 
-def test_a_replica_drops_messages_that_the_majority_has_lost(cluster: Cluster) -> None:
+def with_lost_messages(cluster: Cluster) -> int:
+    """Cut the power, and start all nodes but one; return that one, whose last five messages the others have lost."""
     odd = cluster.followers()[0].number
     cluster.publish(5, first=100)
     cluster.same()
@@ -88,6 +89,11 @@ def test_a_replica_drops_messages_that_the_majority_has_lost(cluster: Cluster) -
     for number in cluster.numbers:
         if number != odd:
             cluster.start(number)
+    return odd
+
+
+def test_a_replica_drops_messages_that_the_majority_has_lost(cluster: Cluster) -> None:
+    odd = with_lost_messages(cluster)
     cluster.publish(7, first=200)
 
     cluster.start(odd)
@@ -154,15 +160,7 @@ def test_a_replica_that_gets_its_entries_again_copies_nothing(cluster: Cluster) 
 
 @pytest.mark.parametrize("steps", [1, 3, 5, 9])
 def test_a_copy_in_place_of_lost_messages_survives_a_kill(cluster: Cluster, steps: int) -> None:
-    odd = cluster.followers()[0].number
-    cluster.publish(5, first=100)
-    cluster.same()
-    sync_log(cluster.nodes[odd])
-    cluster.nodes[odd].stream.store.sync_now()
-    cut_power(cluster)
-    for number in cluster.numbers:
-        if number != odd:
-            cluster.start(number)
+    odd = with_lost_messages(cluster)
     cluster.publish(7, first=200)
     again = cluster.start(odd)
     cluster.until(lambda: copies(again))
@@ -174,20 +172,6 @@ def test_a_copy_in_place_of_lost_messages_survives_a_kill(cluster: Cluster, step
     cluster.until(lambda: "S" in cluster.nodes[odd].js.streams)
 
     assert messages(cluster) == numbers(range(10), range(200, 207), range(300, 301))
-
-
-def with_lost_messages(cluster: Cluster) -> int:
-    """Cut the power, and start all nodes but one; return that one, whose last five messages the others have lost."""
-    odd = cluster.followers()[0].number
-    cluster.publish(5, first=100)
-    cluster.same()
-    sync_log(cluster.nodes[odd])
-    cluster.nodes[odd].stream.store.sync_now()
-    cut_power(cluster)
-    for number in cluster.numbers:
-        if number != odd:
-            cluster.start(number)
-    return odd
 
 
 def damage(cluster: Cluster, number: int, payload: bytes) -> None:

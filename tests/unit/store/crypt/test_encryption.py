@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.support.disk import Crash, FaultyDisk
+from tests.support.disk import Crash, FaultyDisk, crash_is_printed
 from tests.unit.store.encodings import ENCODINGS, image_of, plain_index, upkeep
 from tests.unit.store.file_state import INCARNATION, state_of
 from tests.unit.store.segment_files import index_of, without_erasures
@@ -175,6 +175,7 @@ def test_an_erased_message_is_nowhere_and_its_neighbours_are(tmp_path: Path, nam
     again.release()
 
 
+@crash_is_printed
 @ENCODED
 def test_a_crash_at_any_call_of_upkeep_leaves_every_message(tmp_path: Path, name: str) -> None:
     template = open_store(tmp_path / "template", "plain")

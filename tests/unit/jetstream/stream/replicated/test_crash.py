@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.disk import Crash, LossyDisk
+from tests.support.disk import Crash, LossyDisk, crash_is_printed
 from tests.unit.jetstream.stream.replicated.payloads import message, payload_of
 from tests.unit.jetstream.stream.replicated.replicas import Loopback, Member, config
 
@@ -223,6 +223,7 @@ def lives(directory: Path, seed: int, power: bool, stride: int, key: StreamKey |
     return deaths
 
 
+@crash_is_printed
 @pytest.mark.parametrize("power", [False, True])
 def test_a_replica_that_died_is_equal_afterwards(tmp_path: Path, power: bool) -> None:
     for seed in range(4):
@@ -234,6 +235,7 @@ def test_a_replica_with_encrypted_files_that_died_is_equal_afterwards(tmp_path: 
     assert lives(tmp_path, 9, power=True, stride=13, key=key) > 0
 
 
+@crash_is_printed
 @pytest.mark.parametrize("power", [False, True])
 def test_a_replica_that_died_in_a_long_purge_is_equal_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, power: bool
