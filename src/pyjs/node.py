@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from pyjs.core.trust.callouts import Callouts
     from pyjs.jetstream.member.member_node import MemberNode
     from pyjs.jetstream.server import JetStreamServer
+    from pyjs.jetstream.spread.spread_node import SpreadNode
 
 PEER_VERSION = "2.15.1"  # the nats-server version whose behaviour is implemented; shown to clients
 # nats-server shows its Go version in the field `go`.
@@ -100,6 +101,9 @@ class Node(Host):
         self.websocket_port = options.websocket.port
         self.lame_duck = False
         self.jetstream: JetStreamServer | None = None
+        self.spread: SpreadNode | None = (
+            None  # None: the workers do not share the streams; also after the end of JetStream
+        )
         self.sessions: dict[int, ClientSession] = {}
         self.events: SessionEvents | None = None
         self.closed = ClosedSessions(options.limits.max_closed_clients)
@@ -280,7 +284,7 @@ class Node(Host):
             return
         from pyjs.jetstream.server import JetStreamServer
 
-        self.jetstream = JetStreamServer(self, self._member())
+        self.jetstream = JetStreamServer(self, self._member(), self._spread())
         self.turn_state.now = self.clock.now_ns()
         try:
             yield from self.jetstream.start_steps()
@@ -307,6 +311,24 @@ class Node(Host):
         except ImportError as error:
             raise NotStarted(f"in a cluster it replicates streams, and {error}") from None
         return MemberNode(self, self.options, Replication(cluster))
+
+    def _spread(self) -> SpreadNode | None:
+        """Return this worker's part if the workers share the streams, or None.
+
+        Raises:
+            NotStarted: the worker already has routes.
+        """
+        worker, cluster = self.options.worker, self.cluster
+        if worker is None or cluster is None or not self.options.jetstream.spread_workers:
+            return None
+        if cluster.routes or cluster.greeting:
+            raise NotStarted("the workers share the streams and are connected already: restart the server")
+        from pyjs.cluster.replication import Replication
+        from pyjs.jetstream.spread.spread_node import SpreadNode
+
+        name = self.server_name.removesuffix(f"-{worker.number}")
+        self.spread = SpreadNode(self, name, worker, Replication(cluster))
+        return self.spread
 
     def stop(self) -> None:
         """Close every session and store; the node cannot be used afterwards."""

@@ -108,7 +108,7 @@ class Server:
         self._lame_duck: LameDuck | None = None  # not None: in lame duck mode
         self._stop_asked = False
         self._stands_in = False
-        self.stops_with_all = False  # in a worker other than the first: the first worker is stopping too
+        self.stops_with_all = False  # in a worker: all other workers are stopping too
         self._stopping: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()
         self._pid = 0  # id of the process that started the server
@@ -507,7 +507,7 @@ class Server:
         jetstream_stopped = asyncio.Event()
         self._jetstream.stop(jetstream_stopped.set)
         await jetstream_stopped.wait()
-        await self._hear_first_worker()
+        await self._hear_streams()
         attempt(self.log, self.node.stop)
         self._leave_cluster()
         self.driver.stop()
@@ -546,11 +546,18 @@ class Server:
         if self._routes is not None:
             attempt(self.log, self._routes.stop)
 
-    async def _hear_first_worker(self) -> None:
-        """If all workers stop, wait for the last messages from the streams of the first worker, up to STREAMS_S."""
-        if self.stops_with_all and self._routes is not None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(STREAMS_S):
+    async def _hear_streams(self) -> None:
+        """If all workers stop, wait for the last messages from the streams of other workers, up to STREAMS_S."""
+        if not self.stops_with_all or self._routes is None or self.options.worker is None:
+            return
+        spread = self.node.spread
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STREAMS_S):
+                if spread is not None:
+                    spread.closed_all()
+                    self.driver.turn_now()
+                    await self._routes.wait_for(spread.have_all_closed)
+                elif self.options.worker.number != FIRST_WORKER:
                     await self._routes.wait_left(FIRST_WORKER)
 
     async def _close_connections(self) -> None:

@@ -132,18 +132,18 @@ class RoutePort:
 
     async def wait_met(self, count: int) -> None:
         """Wait until this server knows the subscriptions of `count` other servers."""
-        await self._wait(lambda: sum(route.synced for route in self.cluster.routes.values()) >= count)
+        await self.wait_for(lambda: sum(route.synced for route in self.cluster.routes.values()) >= count)
 
     async def wait_left(self, number: int) -> None:
         """Wait until the worker `number` has closed its route."""
-        await self._wait(
+        await self.wait_for(
             lambda: all(
                 route.info is None or route.info.route_port != number
                 for route in self.cluster.routes.values()
             )
         )
 
-    async def _wait(self, holds: Callable[[], bool]) -> None:
+    async def wait_for(self, holds: Callable[[], bool]) -> None:
         """Wait until `holds()` is true after some turn."""
         held = asyncio.Event()
 

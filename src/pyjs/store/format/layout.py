@@ -1,6 +1,7 @@
 """Names of files and directories below a store directory.
 
     <store>/.lock
+    <store>/.workers/N/                a store of the same layout: that of worker N, from 2
     <store>/<account>/streams/<stream>/meta.{a,b} consumers.{a,b}
                                        msgs/NNNNNNNN.seg
                                        consumers/<consumer>.<id>/snap.G log.G
@@ -26,6 +27,7 @@ NO_DIRECTORY_LOCK = (
     errno.EOPNOTSUPP,
     errno.EISDIR,
 )  # NFS and others
+WORKERS = ".workers"  # the stores of workers other than the first
 DELETING = ".deleting-"
 HEALING = ".healing"  # in the directory of messages: this replica is no copy of the others yet
 DAMAGED = ".damaged-"
@@ -33,6 +35,10 @@ DAMAGED = ".damaged-"
 
 class StoreLocked(PyjsError):
     """Another server uses the store directory."""
+
+
+class StoreShared(PyjsError):
+    """The store has streams of a worker that is not started."""
 
 
 def file_name(name: str) -> str:
@@ -49,6 +55,32 @@ def file_name(name: str) -> str:
 
 def _escaped(char: str) -> str:
     return char if char in SAFE else "".join(f"%{byte:02X}" for byte in char.encode())
+
+
+def worker_directory(root: str, number: int) -> str:
+    """Return the store of a worker other than the first in the server's store directory."""
+    return f"{root}/{WORKERS}/{number}"
+
+
+def check_workers(disk: Disk, root: str, most: int) -> None:
+    """Refuse a store with streams of a worker whose number is higher than `most`.
+
+    Raises:
+        StoreShared: there is one.
+    """
+    for name in disk.list_dir(f"{root}/{WORKERS}"):
+        number = int(name) if name.isdecimal() else 0
+        if number > most and (count := _num_streams(disk, worker_directory(root, number))):
+            raise StoreShared(
+                f"{count} streams are in {worker_directory(root, number)}, the store of worker {number}: start with"
+                f" jetstream {{ spread_workers: true }} and at least {number} workers, or delete these streams there"
+            )
+
+
+def _num_streams(disk: Disk, root: str) -> int:
+    parents = [f"{root}/{account}/streams" for account in disk.list_dir(root) if not account.startswith(".")]
+    names = [name for parent in parents if disk.is_directory(parent) for name in disk.list_dir(parent)]
+    return sum(not name.startswith(".") for name in names)
 
 
 def streams_directory(root: str, account: str) -> str:
