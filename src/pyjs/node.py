@@ -553,8 +553,8 @@ class Node(Host):
                 self.jetstream.expire(consumers)
         if state.faulted:
             self._mend()
-        if self.jetstream is not None and self.jetstream.shared.member is not None:
-            self.jetstream.shared.member.end_turn()
+        if self.jetstream is not None:
+            self.jetstream.end_turn()
         routes.trim(now_ns)
         if self._routes_timer is None and (due_ns := routes.next_trim_ns):
             self._routes_timer = self.timers.at(max(due_ns, now_ns + 1), self._routes_due)

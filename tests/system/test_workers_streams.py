@@ -1,17 +1,20 @@
-"""Streams in all workers of a server: any worker's clients, kills, lists, mirrors, pages, other numbers of workers."""
+"""Streams in all workers of a server: clients of any worker, kills, lists, sources, pages, other numbers of workers."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
+import subprocess
+import urllib.error
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.conformance.harness.cluster import NodeClient
-from tests.system.test_workers import Workers, asked, requested
+from tests.conformance.harness.process import our_command
+from tests.system.test_workers import JETSTREAM, WAIT_S, Workers, asked, refusal, requested
 
 SPREAD = 'jetstream: {store_dir: "<<store>>", spread_workers: true}'
 
@@ -112,3 +115,243 @@ def test_a_stream_of_worker_2_is_published_through_1_pulled_from_3_and_survives_
     assert published(one, subject, b"more")["seq"] == 11
     assert api(three, f"STREAM.INFO.{name}")["state"]["messages"] == 11
     assert api(three, f"CONSUMER.INFO.{name}.d")["num_ack_pending"] == 10
+
+
+def clients(server: Workers) -> list[NodeClient]:
+    """Return a client of each worker."""
+    return [server.client(number) for number in range(1, server.count + 1)]
+
+
+@pytest.fixture(scope="module")
+def trio(shared: Workers) -> tuple[NodeClient, ...]:
+    """Clients of the three workers of a server with the streams A, B and C, each in another worker."""
+    made = clients(shared)
+    for name in "ABC":
+        add(made[1], name)
+    assert sorted(worker_of(shared, name) for name in "ABC") == [1, 2, 3]
+    return tuple(made)
+
+
+def test_every_worker_gives_the_same_answers_about_all_streams(trio: tuple[NodeClient, ...]) -> None:
+    for name in "ABC":
+        published(trio[0], b"%b.x" % name.encode(), b"message")
+    answers = [
+        (
+            api(client, "STREAM.NAMES")["streams"],
+            [each["config"]["name"] for each in api(client, "STREAM.LIST")["streams"]],
+            [api(client, f"STREAM.INFO.{name}")["state"]["messages"] for name in "ABC"],
+            api(client, "STREAM.NAMES", {"subject": "B.x"})["streams"],
+            api(client, "STREAM.INFO.none")["error"]["err_code"],
+        )
+        for client in trio
+    ]
+    assert answers == [(["A", "B", "C"], ["A", "B", "C"], [1, 1, 1], ["B"], 10059)] * 3
+    info = api(trio[2], "INFO")
+    assert info["streams"] == 3
+    assert info["storage"] == sum(api(trio[0], f"STREAM.INFO.{name}")["state"]["bytes"] for name in "ABC")
+
+
+def test_a_stream_is_checked_against_those_of_other_workers(trio: tuple[NodeClient, ...]) -> None:
+    def refused(name: str, **config: object) -> int:
+        answer = api(trio[1], f"STREAM.CREATE.{name}", {"name": name} | config)
+        code: int = answer["error"]["err_code"]
+        return code
+
+    for name in "ABC":
+        assert refused("N", subjects=[f"{name}.new"]) == 10065
+        assert refused(name, subjects=["other"]) == 10058
+        assert add(trio[1], name)["config"]["name"] == name
+    assert refused("N", num_replicas=3) == 10074
+    for name in "ABC":
+        answer = api(trio[2], f"STREAM.UPDATE.{name}", {"name": name, "subjects": ["A.x", "B.x", "C.x"]})
+        assert answer["error"]["err_code"] == 10065
+
+
+def test_many_streams_are_created_and_deleted_at_once(shared: Workers, trio: tuple[NodeClient, ...]) -> None:
+    names = [f"M{number}" for number in range(30)]
+    for words, code in (("CREATE", None), ("INFO", None), ("DELETE", None), ("INFO", 10059)):
+        for number, client in enumerate(trio):
+            client.take()
+            client.send(b"SUB many.%d.> many\r\n" % number)
+            for name in names[number::3]:
+                body = json.dumps({"name": name, "subjects": [name]}).encode() if words == "CREATE" else b""
+                subject = f"$JS.API.STREAM.{words}.{name} many.{number}.{name} {len(body)}\r\n".encode()
+                client.send(b"PUB " + subject + body + b"\r\n")
+        for number, client in enumerate(trio):
+            client.wait_for_messages(10)
+            client.fence()
+            answers = [frame for frame in client.take() if frame[0].startswith(b"many.")]
+            wanted = sorted(f"many.{number}.{name}".encode() for name in names[number::3])
+            assert sorted(frame[0] for frame in answers) == wanted
+            errors = {json.loads(frame[4]).get("error", {}).get("err_code") for frame in answers}
+            assert errors == {code}, words
+            client.send(b"UNSUB many\r\n")
+        if words == "CREATE":
+            places = [worker_of(shared, name) for name in names]
+            assert [places.count(number) for number in (1, 2, 3)] == [10, 10, 10]
+    assert api(trio[0], "STREAM.NAMES")["streams"] == ["A", "B", "C"]
+
+
+def test_a_stream_has_sources_in_other_workers(shared: Workers, trio: tuple[NodeClient, ...]) -> None:
+    for name in "ABC":
+        published(trio[0], b"%b.x" % name.encode(), b"source")
+    total = sum(api(trio[0], f"STREAM.INFO.{name}")["state"]["messages"] for name in "ABC")
+    add(trio[0], "SUM", subjects=[], sources=[{"name": name} for name in "ABC"])
+
+    def wait_for(count: int) -> None:
+        while api(trio[1], "STREAM.INFO.SUM")["state"]["messages"] < count:
+            pass
+
+    wait_for(total)
+    for name in "ABC":
+        published(trio[2], b"%b.y" % name.encode(), b"later")
+    wait_for(total + 3)
+    api(trio[1], "STREAM.DELETE.B")
+    add(trio[1], "B")
+    assert published(trio[1], b"B.again", b"of another stream")["seq"] == 1
+    wait_for(total + 4)
+    assert api(trio[2], "STREAM.INFO.SUM")["state"]["messages"] == total + 4
+    api(trio[2], "STREAM.DELETE.SUM")
+
+
+def test_pages_add_up_the_streams_of_all_workers(shared: Workers, trio: tuple[NodeClient, ...]) -> None:
+    page = shared.page("/jsz?streams=1")
+    assert page["streams"] == 3
+    assert sorted(each["name"] for each in page["account_details"][0]["stream_detail"]) == ["A", "B", "C"]
+    total = sum(api(trio[0], f"STREAM.INFO.{name}")["state"]["bytes"] for name in "ABC")
+    assert page["storage"] == page["account_details"][0]["storage"] == total
+    assert shared.page("/varz")["jetstream"]["stats"]["storage"] == total
+    for name in "ABC":
+        assert shared.page(f"/healthz?account=$G&stream={name}") == {"status": "ok"}
+    with pytest.raises(urllib.error.HTTPError) as error:
+        shared.page("/healthz?account=$G&stream=none")
+    assert error.value.code == 404
+
+
+def test_others_go_on_while_a_worker_is_away(start: Callable[..., Workers]) -> None:
+    server = start(count=3)
+    one, _, three = clients(server)
+    for name in "ABC":
+        add(one, name)
+    away = next(name for name in "ABC" if worker_of(server, name) == 2)
+    there = next(name for name in "ABC" if worker_of(server, name) == 3)
+    pid = server.worker(2)["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    while b"503" not in asked(three, b"$JS.API.STREAM.INFO.%b" % away.encode())[3]:
+        pass
+    for words in ("UPDATE", "DELETE", "CREATE"):
+        body = json.dumps({"name": away, "subjects": ["other"]}).encode() if words != "DELETE" else b""
+        assert b"503" in asked(one, f"$JS.API.STREAM.{words}.{away}".encode(), body)[3]
+    published(one, b"%b.x" % there.encode(), b"goes on")
+    assert api(three, "STREAM.NAMES")["streams"] == ["A", "B", "C"]
+    listed = api(three, "STREAM.LIST")
+    assert [each["config"]["name"] for each in listed["streams"]] == sorted({*"ABC"} - {away})
+    assert listed["missing"] == [away]
+    os.kill(pid, signal.SIGKILL)
+    while published(three, b"%b.x" % away.encode(), b"back")["seq"] != 1:
+        pass
+    assert api(one, f"STREAM.INFO.{away}")["state"]["messages"] == 1
+
+
+def test_streams_of_other_workers_survive_the_death_of_the_first_one(start: Callable[..., Workers]) -> None:
+    server = start()
+    _, two = clients(server)
+    add(two, "A")
+    add(two, "B")
+    away, there = sorted("AB", key=lambda name: worker_of(server, name))
+    before = published(two, b"%b.x" % there.encode(), b"1")["seq"]
+    os.kill(server.worker(1)["pid"], signal.SIGKILL)
+    assert published(two, b"%b.x" % there.encode(), b"2")["seq"] == before + 1
+    while b"503" in asked(two, b"$JS.API.STREAM.NAMES")[3]:
+        pass
+    assert api(two, "STREAM.NAMES")["streams"] == ["A", "B"]
+    assert (
+        api(two, f"STREAM.CREATE.{there}", {"name": there, "subjects": ["z"]})["error"]["err_code"] == 10058
+    )
+    assert published(two, b"%b.x" % away.encode(), b"1")["seq"] == 1
+
+
+def test_a_store_of_one_process_gets_streams_in_other_workers_and_needs_them(tmp_path: Path) -> None:
+    def begin(config: str, count: int) -> Workers:
+        (tmp_path / "d").mkdir(exist_ok=True)
+        return Workers(tmp_path / "d", config, count)
+
+    server = begin(JETSTREAM, 2)  # all streams are in the first worker
+    one = server.client(1)
+    for name in "AB":
+        add(one, name)
+    published(one, b"A.x", b"kept")
+    server.process.stop()
+    server = begin(SPREAD, 2)
+    two = server.client(2)
+    add(two, "N")
+    assert [worker_of(server, name) for name in "ABN"] == [1, 1, 2]
+    published(two, b"N.x", b"new")
+    assert api(two, "STREAM.INFO.A")["state"]["messages"] == 1
+    server.process.stop()
+    for config, flags in ((SPREAD, ("--workers", "1")), (JETSTREAM, ("--workers", "2"))):
+        file = tmp_path / "other.conf"
+        file.write_text(config.replace("<<store>>", str(server.directory / "store")))
+        said = refusal("", "-c", str(file), "-a", "127.0.0.1", "-p", "-1", *flags)
+        assert "1 streams are in" in said
+        assert "the store of worker 2: start with jetstream { spread_workers: true } and at least 2" in said
+    checked = subprocess.run(
+        [*our_command(), "fsck", str(server.directory / "store")],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+    )
+    assert checked.returncode == 0, checked.stdout
+    assert "$G > N: 1 message" in checked.stdout
+    server = begin(SPREAD, 3)
+    three = server.client(3)
+    assert [api(three, f"STREAM.INFO.{name}")["state"]["messages"] for name in "ABN"] == [1, 0, 1]
+    server.end()
+
+
+def test_waiting_pulls_of_every_worker_hear_of_the_shutdown(start: Callable[..., Workers]) -> None:
+    server = start()
+    one, two = clients(server)
+    body = b'{"expires":600000000000}'
+    for client, name in ((two, "A"), (one, "B")):
+        add(client, name)
+        config = {"durable_name": "d", "ack_policy": "explicit"}
+        api(client, f"CONSUMER.DURABLE.CREATE.{name}.d", {"stream_name": name, "config": config})
+        client.take()
+        client.send(b"SUB in.d d\r\n")
+    for name in "AB":
+        client = two if worker_of(server, name) == 1 else one
+        client.send(b"SUB in.%b e\r\n" % name.encode())
+        client.fence()
+        while api(client, f"CONSUMER.INFO.{name}.d")["num_waiting"] < 1:
+            subject = b"$JS.API.CONSUMER.MSG.NEXT.%b.d in.%b %d" % (name.encode(), name.encode(), len(body))
+            client.send(b"PUB %b\r\n%b\r\n" % (subject, body))
+            client.fence()
+    server.process.signal("TERM")
+    for client in (one, two):
+        client.wait_for_any()
+        assert any(frame[3].startswith(b"NATS/1.0 409 Server Shutdown") for frame in client.take())
+    server.process.stop()
+
+
+def test_the_limit_of_the_server_holds_for_all_workers_together(start: Callable[..., Workers]) -> None:
+    server = start('jetstream: {store_dir: "<<store>>", spread_workers: true, max_mem: 64KB}')
+    one, two = clients(server)
+    for name in "AB":
+        add(one, name, storage="memory")
+    assert sorted(worker_of_memory(server, name) for name in "AB") == [1, 2]
+    size = 0
+    while "error" not in (
+        answer := published(two, b"%b.x" % b"AB"[size // 1000 % 2 : size // 1000 % 2 + 1], bytes(1000))
+    ):
+        size += 1000
+        assert size < 100_000
+    assert answer["error"]["err_code"] in (10023, 10028, 10077)
+    assert size > 40_000
+
+
+def worker_of_memory(server: Workers, name: str) -> int:
+    """Return the worker that leads a memory stream."""
+    details = server.page("/jsz?streams=1")["account_details"][0]["stream_detail"]
+    leader: str = next(each["cluster"]["leader"] for each in details if each["name"] == name)
+    return int(leader.rpartition("-")[2])

@@ -115,6 +115,21 @@ class JetStreamServer:
 
         expire_all(self.accounts, consumers)
 
+    def end_turn(self) -> None:
+        """Tell other servers, or other workers, what has changed in this turn."""
+        if self.shared.member is not None:
+            self.shared.member.end_turn()
+        elif self.shared.spread is not None:
+            self.shared.spread.end_turn()
+
+    @property
+    def used(self) -> tuple[int, int]:
+        """The bytes of memory and file streams; of several workers that share the streams, those of this one."""
+        if self.shared.spread is None:
+            return self.memory.used, self.storage.used
+        own = self.shared.spread.usage.own()
+        return own.memory, own.storage
+
     @property
     def memory(self) -> Usage:
         """The memory that memory streams of all accounts use and reserve."""

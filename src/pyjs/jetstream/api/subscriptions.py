@@ -210,7 +210,7 @@ class ApiSubscriptions:
         """Remove the direct get subscriptions of the stream."""
         self._withdraw_direct(stream.name)
         if deleted and self._shared.spread is not None and self._js is not None:
-            self._shared.spread.lost(self._js, stream.name)
+            self._shared.spread.lost(self._js, stream)
 
     def _tell_others(self, stream: Stream) -> None:
         """Tell other workers that share the streams."""

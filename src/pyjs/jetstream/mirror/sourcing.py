@@ -5,7 +5,8 @@ waits for a missing origin. An origin that was deleted and created again is reco
 then starts as configured, a mirror continues after its own last message. The position of a mirror is its last
 sequence; the positions of sources are stored (positions.py).
 
-In a cluster, a consumer (origin_link.py) reads the origin on any server. If the copying stream has several replicas,
+In a cluster, a consumer (origin_link.py) reads the origin on any server; in several workers, one reads an origin in
+another worker. If the copying stream has several replicas,
 their leader copies; it proposes the new positions together with the copies.
 
 Imported by the first stream that copies. An origin with an API prefix is found only if that is the prefix of this
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.cluster.assignments import Assignment
     from pyjs.jetstream.manage.engine import JetStream
     from pyjs.jetstream.mirror.positions import Position
+    from pyjs.jetstream.spread.directory import Found
     from pyjs.jetstream.stream.stream import Stream
 
 RETRY_NS = 1_000_000_000  # ns after which a refused message is tried again, unless the target changed before
@@ -223,7 +225,7 @@ class Inflow:
         if source.consumer is not None:
             link = ConsumerLink(self._js, source, copier, self)
             ConsumerFeed(copier, link, source.consumer.name.encode())
-        elif self._js.shared.member is not None and self._is_here(source):
+        elif self._is_remote(source):
             prefix = prefix_of(self._stream.name, self._stream.created_ns, key)
             ConsumerFeed(
                 copier, OriginLink(self._js, source, copier, self, Origin(self._js, source), prefix), b""
@@ -232,6 +234,26 @@ class Inflow:
         copier.describe(origin + b" ", b" " + rest + b" ")
         copier.stored = self._positions.known.get(key, (0, b""))[0]
         return SourceCopy(source, key, copier)
+
+    def _is_remote(self, source: StreamSource) -> bool:
+        """Return whether a consumer reads the origin: in a cluster always, in several workers from another one."""
+        is_elsewhere = self._js.shared.member is not None or source.name in self._js.elsewhere
+        return is_elsewhere and self._is_here(source)
+
+    def origin_moved(self, name: str) -> None:
+        """Read an origin that another worker now has, or has no more, from its new place."""
+        for key, copy in list(self._copies.items()):
+            feed = copy.copier.feed
+            if copy.source.name != name or copy.source.consumer is not None:
+                continue
+            if (feed is not None) != self._is_remote(copy.source):
+                del self._copy_of[copy.copier]
+                copy.copier.detach()
+                new = self._copies[key] = self._new_copy(key, copy.source)
+                self._copy_of[new.copier] = new
+                new.copier.wake(0)
+            elif feed is not None:
+                feed.link.origin_opened()
 
     def _learn_positions(self, keys: set[bytes]) -> None:
         """Find the positions of sources: from the stored ones, and from the headers of newer messages."""
@@ -559,15 +581,17 @@ class Inflow:
 
 @dataclass(frozen=True)
 class Origin:
-    """An origin in the metadata of the cluster."""
+    """An origin in the metadata of the cluster, or in another worker."""
 
     js: JetStream
     source: StreamSource
 
     @property
-    def found(self) -> Assignment | None:
+    def found(self) -> Assignment | Found | None:
         """The stream, or None if it does not exist."""
-        member = self.js.shared.member
+        member, spread = self.js.shared.member, self.js.shared.spread
+        if spread is not None:
+            return spread.directory.find(self.js.account.name, self.source.name)
         return None if member is None else member.machine.state.stream(self.js.account.name, self.source.name)
 
     @property

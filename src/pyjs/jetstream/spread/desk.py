@@ -2,8 +2,8 @@
 
 - The worker that holds a stream answers requests about it.
 - The first worker answers requests about unknown streams and about all streams of an account. Requests that create,
-  change or delete a stream wait until the earlier one of their account is done; then it answers them itself, or passes
-  them on to the worker that has the stream, or gets it.
+  change or delete a stream wait until the earlier one of their account is done; then it answers them itself, or
+  passes them on to the worker that has the stream, or gets it.
 - While such a request is under way, whether a worker holds the stream depends on the moment. Other requests about the
   stream wait at the first worker, which passes them on afterwards; a worker that gets a request on both ways answers
   it once.

@@ -1,7 +1,7 @@
 """The streams of the other workers, as one worker knows them.
 
-Each account of this worker reserves their subjects and bytes and knows their configurations, so that a new stream here
-is checked against all streams of the server.
+Each account of this worker reserves their subjects and bytes and knows their configurations, so that a new stream
+here is checked against all streams of the server.
 """
 
 from __future__ import annotations
@@ -29,6 +29,11 @@ class Found(NamedTuple):
     def config(self) -> StreamConfig:
         """Its configuration."""
         return self.holding.stored.config
+
+    @property
+    def created_ns(self) -> int:
+        """The time of its creation."""
+        return self.holding.created_ns
 
 
 class Directory:

@@ -31,6 +31,7 @@ class Kind(IntEnum):
     PASSED = 2
     SETTLED = 3
     CLOSED = 4
+    USED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +133,30 @@ class Closed:
         return cls()
 
 
-Note: TypeAlias = Holdings | Passed | Settled | Closed
+@dataclass(frozen=True, slots=True)
+class Used:
+    """The bytes of a worker's streams."""
+
+    memory: int
+    storage: int
+
+    def fields(self) -> list[Any]:
+        """Return the values to pack."""
+        return [self.memory, self.storage]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the note in a row. Raises BadRow."""
+        return cls(row.signed("memory"), row.signed("storage"))
+
+
+Note: TypeAlias = Holdings | Passed | Settled | Closed | Used
 _KINDS: dict[type, Kind] = {
     Holdings: Kind.HOLDINGS,
     Passed: Kind.PASSED,
     Settled: Kind.SETTLED,
     Closed: Kind.CLOSED,
+    Used: Kind.USED,
 }
 _TYPES: dict[int, type[Note]] = {kind: made for made, kind in _KINDS.items()}
 

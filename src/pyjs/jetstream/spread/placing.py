@@ -1,9 +1,9 @@
 """The choice of the worker that gets a new stream. Pure.
 
-A stream that copies others goes to the worker of its first origin, and an origin to the worker of its first copy, since
-copies inside a worker cost least. Any other stream goes to the worker with the fewest streams; of several, to the last
-one, because the first worker also directs. An account with limits on its memory, storage or tiers has all its streams in
-the first worker, which enforces such limits exactly.
+A stream that copies others goes to the worker of its first origin, and an origin to the worker of its first copy,
+since copies inside a worker cost least. Any other stream goes to the worker with the fewest streams; of several, to
+the last one, because the first worker also directs. An account with limits on memory, storage or tiers has all its
+streams in the first worker, which enforces such limits exactly.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import orjson
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from typing import Any
 
     from pyjs.config.options import AccountJetStreamOptions
     from pyjs.jetstream.config.stream import StreamConfig

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyjs.base.clock import NS_PER_S
 from pyjs.consensus.names import number_of
+from pyjs.jetstream import errcodes
 from pyjs.jetstream.cluster.assignments import stored_config
 from pyjs.jetstream.cluster.fields import BadRow
 from pyjs.jetstream.member import notes as member_notes
@@ -20,8 +21,9 @@ from pyjs.jetstream.member.questions import Questions
 from pyjs.jetstream.member.waiters import Waiters
 from pyjs.jetstream.spread import notes
 from pyjs.jetstream.spread.directory import Directory
-from pyjs.jetstream.spread.notes import Closed, Holding, Holdings, Passed, Settled
+from pyjs.jetstream.spread.notes import Closed, Holding, Holdings, Passed, Settled, Used
 from pyjs.jetstream.spread.placing import DIRECTOR, is_bound, least_loaded, origins_in, related
+from pyjs.jetstream.spread.usage import SharedUsage
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.spread.reports import Reports
     from pyjs.jetstream.stream.stream import Stream
 
+EMPTY_NS = 10 * NS_PER_S  # for other workers to delete their streams of an account
 COMPLETE_NS = 5 * NS_PER_S  # for workers that have not told their streams yet
 
 
@@ -68,6 +71,7 @@ class SpreadNode:
         self.shared: Shared
         self.directory: Directory
         self.questions: Questions
+        self.usage: SharedUsage
         self._desk: Desk | None = None  # None: no request so far
         self._reports: Reports | None = None
 
@@ -76,7 +80,15 @@ class SpreadNode:
         self.shared, self.accounts = shared, accounts
         self.directory = Directory(accounts, self._host.log)
         self.questions = Questions(accounts, self.waiters, self.turn, self._ask, self.online)
+        self.usage = SharedUsage(shared.usage)
         self._carrier.begin(self, self)
+
+    def end_turn(self) -> None:
+        """Tell the others how many bytes the streams here use, if that has changed much."""
+        used = self.usage.news()
+        for worker in sorted(self.online) if used is not None else ():
+            assert used is not None
+            self.tell(worker, used)
 
     @property
     def desk(self) -> Desk:
@@ -112,6 +124,18 @@ class SpreadNode:
         """Wait until every other worker has told its streams, up to COMPLETE_NS."""
         yield from self.waiters.until(lambda: self.is_complete, COMPLETE_NS)
 
+    def emptied_steps(self, account: str) -> Generator[Step, None, bool]:
+        """Wait until no worker has streams of an account that each of them empties; return whether this one answers.
+
+        Raises:
+            ApiError: another worker still has some.
+        """
+        if self.number != DIRECTOR:
+            return False
+        is_empty = yield from self.waiters.until(lambda: not self.directory.streams(account), EMPTY_NS)
+        errcodes.STREAM_DELETE.raise_if(not is_empty, err="another worker is not available")
+        return True
+
     def place(self, js: JetStream, name: str, body: bytes) -> int:
         """Return the worker of a new stream."""
         if is_bound(js.limits):
@@ -134,9 +158,13 @@ class SpreadNode:
         held = Holding(js.account.name, stored_config(stream.config), stream.created_ns)
         self._tell_all(Holdings(self.number, False, streams=(held,)))
 
-    def lost(self, js: JetStream, name: str) -> None:
-        """Tell that a stream was deleted."""
-        self._tell_all(Holdings(self.number, False, gone=((js.account.name, name),)))
+    def lost(self, js: JetStream, stream: Stream) -> None:
+        """Tell that a stream is being deleted."""
+        self._tell_all(Holdings(self.number, False, gone=((js.account.name, stream.name),)))
+        if stream.config.mirror or stream.config.sources:
+            from pyjs.jetstream.mirror import sourcing  # imported with the first copy
+
+            sourcing.leave(js, stream.name, stream.created_ns, sourcing.sources_of(stream.config))
 
     def _whole(self) -> Holdings:
         """Return all streams of this worker, open or not."""
@@ -200,6 +228,8 @@ class SpreadNode:
             self._take_passed(note)
         elif isinstance(note, Settled):
             self.desk.settled(note)
+        elif isinstance(note, Used):
+            self.usage.take(worker, note)
         else:
             self.closed.add(worker)
         self.waiters.notify()
@@ -208,8 +238,17 @@ class SpreadNode:
         if note.worker == self.number or worker not in (note.worker, DIRECTOR):
             return
         self.directory.take(note)
+        self._move_origins()
         if self.number == DIRECTOR:
             self._tell_all(note)
+
+    def _move_origins(self) -> None:
+        """Make copies here read origins of other workers from their places."""
+        changed, self.directory.changed = self.directory.changed, []
+        for account, name in changed:
+            js = self.accounts.get(account)
+            for inflow in [] if js is None else list(js.copied_by.get(name, ())):
+                inflow.origin_moved(name)
 
     def _take_passed(self, note: Passed) -> None:
         js = self.accounts.get(note.account)
@@ -226,6 +265,7 @@ class SpreadNode:
         if worker is None:
             return
         self.online.add(worker)
+        self.tell(worker, self.usage.own())
         if self.number == DIRECTOR:
             self.tell(worker, self._whole())
             for other in sorted(self.directory.reported - {worker}):

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 ADDED = ("/varz", "/connz", "/subsz", "/accountz", "/accstatz")
 OF_THE_FIRST = ("/jsz", "/gatewayz", "/leafz", "/ipqueuesz", "/raftz", "/debug/vars", "/stacksz")
+NOT_HERE = 404  # of a health page: this worker does not have the stream
 NOT_ALL = "not all workers are ready"
 
 
@@ -65,6 +66,8 @@ class WorkersRouter:
             return self._routez
         if path in ADDED:
             return self._added
+        if path == "/jsz" and self._supervisor.options.jetstream.spread_workers:
+            return self._jsz
         return self._first if path in OF_THE_FIRST else None
 
     # -- pages -----------------------------------------------------------------------------------------------------
@@ -80,8 +83,12 @@ class WorkersRouter:
         return _json(head | {"now": now, "num_routes": 0, "routes": []})
 
     def _healthz(self, path: str, query: str) -> Steps:
-        """Answer with the first problem of any worker."""
+        """Answer with the first problem of any worker; about one stream, as the worker that has it."""
         pages = yield from self._ask(f"{path}?{query}")
+        if Arguments(query).text("stream"):
+            known = [page for page in pages if page is not None and page.status != NOT_HERE]
+            if known:
+                return _passed_on(known[0])
         for worker, page in zip(self._supervisor.workers, pages, strict=True):
             if page is None:
                 error = f"{worker} is not ready for connections"
@@ -90,6 +97,16 @@ class WorkersRouter:
                 return _passed_on(page)
         assert pages[0] is not None
         return _passed_on(pages[0])
+
+    def _jsz(self, path: str, query: str) -> Steps:
+        """Combine the pages of workers that share the streams."""
+        pages = [page for page in (yield from self._ask(f"{path}?{query}")) if page is not None]
+        if not pages:
+            return text_response(503, NOT_ALL)
+        for page in pages:
+            if page.status != 200 or page.headers != JSON_HEADERS:
+                return _passed_on(page)
+        return _json(self._named(sums.jsz([orjson.loads(page.body) for page in pages])))
 
     def _first(self, path: str, query: str) -> Steps:
         """Answer with the page of the first worker."""

@@ -62,6 +62,12 @@ def worker_directory(root: str, number: int) -> str:
     return f"{root}/{WORKERS}/{number}"
 
 
+def worker_roots(disk: Disk, root: str) -> list[str]:
+    """Return the stores of workers other than the first."""
+    names = [name for name in disk.list_dir(f"{root}/{WORKERS}") if name.isdecimal()]
+    return [worker_directory(root, number) for number in sorted(map(int, names))]
+
+
 def check_workers(disk: Disk, root: str, most: int) -> None:
     """Refuse a store with streams of a worker whose number is higher than `most`.
 
