@@ -313,16 +313,12 @@ class Node(Host):
         return MemberNode(self, self.options, Replication(cluster))
 
     def _spread(self) -> SpreadNode | None:
-        """Return this worker's part if the workers share the streams, or None.
-
-        Raises:
-            NotStarted: the worker already has routes.
-        """
+        """Return this worker's part if the workers share the streams, or None."""
         worker, cluster = self.options.worker, self.cluster
         if worker is None or cluster is None or not self.options.jetstream.spread_workers:
             return None
-        if cluster.routes or cluster.greeting:
-            raise NotStarted("the workers share the streams and are connected already: restart the server")
+        if self.spread is not None:
+            return self.spread  # JetStream was off for a while
         from pyjs.cluster.replication import Replication
         from pyjs.jetstream.spread.spread_node import SpreadNode
 

@@ -1,4 +1,4 @@
-"""Streams in all workers of a server: clients of any worker, kills, lists, sources, pages, other numbers of workers."""
+"""Streams in all workers: any worker's clients, kills, lists, sources, pages, other numbers of workers."""
 
 from __future__ import annotations
 
@@ -65,6 +65,14 @@ def worker_of(server: Workers, name: str) -> int:
     raise AssertionError(f"no worker has {name}")
 
 
+def back(server: Workers, number: int) -> None:
+    """Wait until a worker that was killed is ready again."""
+    wanted = {"state": "ready", "restarts": 1}
+    server.wait_page(
+        "/varz", lambda page: {name: page["pyjs_workers"][number - 1][name] for name in wanted} == wanted
+    )
+
+
 def pull(client: NodeClient, stream: str, count: int) -> list[bytes]:
     """Return the bodies of the first messages of a stream, by a new pull consumer."""
     config = {"durable_name": "d", "ack_policy": "explicit"}
@@ -110,8 +118,7 @@ def test_a_stream_of_worker_2_is_published_through_1_pulled_from_3_and_survives_
     assert pull(three, name, 10) == [b"%d" % number for number in range(10)]
     assert api(two, f"STREAM.INFO.{name}")["state"]["messages"] == 10
     os.kill(server.worker(2)["pid"], signal.SIGKILL)
-    server.wait_page("/varz", lambda page: page["pyjs_workers"][1]["restarts"] == 1)
-    server.wait_page("/varz", lambda page: page["pyjs_workers"][1]["state"] == "ready")
+    back(server, 2)
     assert published(one, subject, b"more")["seq"] == 11
     assert api(three, f"STREAM.INFO.{name}")["state"]["messages"] == 11
     assert api(three, f"CONSUMER.INFO.{name}.d")["num_ack_pending"] == 10
@@ -237,19 +244,19 @@ def test_others_go_on_while_a_worker_is_away(start: Callable[..., Workers]) -> N
     there = next(name for name in "ABC" if worker_of(server, name) == 3)
     pid = server.worker(2)["pid"]
     os.kill(pid, signal.SIGSTOP)
-    while b"503" not in asked(three, b"$JS.API.STREAM.INFO.%b" % away.encode())[3]:
+    while "missing" not in (listed := api(three, "STREAM.LIST")):
         pass
+    assert listed["missing"] == [away]
+    assert [each["config"]["name"] for each in listed["streams"]] == sorted({*"ABC"} - {away})
+    assert b"503" in asked(three, b"$JS.API.STREAM.INFO.%b" % away.encode())[3]
     for words in ("UPDATE", "DELETE", "CREATE"):
         body = json.dumps({"name": away, "subjects": ["other"]}).encode() if words != "DELETE" else b""
         assert b"503" in asked(one, f"$JS.API.STREAM.{words}.{away}".encode(), body)[3]
     published(one, b"%b.x" % there.encode(), b"goes on")
     assert api(three, "STREAM.NAMES")["streams"] == ["A", "B", "C"]
-    listed = api(three, "STREAM.LIST")
-    assert [each["config"]["name"] for each in listed["streams"]] == sorted({*"ABC"} - {away})
-    assert listed["missing"] == [away]
     os.kill(pid, signal.SIGKILL)
-    while published(three, b"%b.x" % away.encode(), b"back")["seq"] != 1:
-        pass
+    back(server, 2)
+    assert published(three, b"%b.x" % away.encode(), b"back")["seq"] == 1
     assert api(one, f"STREAM.INFO.{away}")["state"]["messages"] == 1
 
 
@@ -262,6 +269,7 @@ def test_streams_of_other_workers_survive_the_death_of_the_first_one(start: Call
     before = published(two, b"%b.x" % there.encode(), b"1")["seq"]
     os.kill(server.worker(1)["pid"], signal.SIGKILL)
     assert published(two, b"%b.x" % there.encode(), b"2")["seq"] == before + 1
+    back(server, 1)
     while b"503" in asked(two, b"$JS.API.STREAM.NAMES")[3]:
         pass
     assert api(two, "STREAM.NAMES")["streams"] == ["A", "B"]

@@ -160,6 +160,8 @@ class JetStreamServer:
         self._log_unserved_accounts()
         if member is not None:
             member.begin()
+        if self.shared.spread is not None:
+            self.shared.spread.opened()
         if self.options.scrub_rate:
             begin_at_ns = self._host.clock.now_ns() + SCRUB_AFTER_NS
             self._scrub_timer = self._host.timers.at(begin_at_ns, self._begin_scrubbing)

@@ -32,6 +32,7 @@ class Kind(IntEnum):
     SETTLED = 3
     CLOSED = 4
     USED = 5
+    OPENED = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +135,20 @@ class Closed:
 
 
 @dataclass(frozen=True, slots=True)
+class Opened:
+    """A worker has opened its streams while it was connected, and asks for those of the others."""
+
+    def fields(self) -> list[Any]:
+        """Return the values to pack."""
+        return []
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the note in a row."""
+        return cls()
+
+
+@dataclass(frozen=True, slots=True)
 class Used:
     """The bytes of a worker's streams."""
 
@@ -150,13 +165,14 @@ class Used:
         return cls(row.signed("memory"), row.signed("storage"))
 
 
-Note: TypeAlias = Holdings | Passed | Settled | Closed | Used
+Note: TypeAlias = Holdings | Passed | Settled | Closed | Used | Opened
 _KINDS: dict[type, Kind] = {
     Holdings: Kind.HOLDINGS,
     Passed: Kind.PASSED,
     Settled: Kind.SETTLED,
     Closed: Kind.CLOSED,
     Used: Kind.USED,
+    Opened: Kind.OPENED,
 }
 _TYPES: dict[int, type[Note]] = {kind: made for made, kind in _KINDS.items()}
 

@@ -21,7 +21,7 @@ from pyjs.jetstream.member.questions import Questions
 from pyjs.jetstream.member.waiters import Waiters
 from pyjs.jetstream.spread import notes
 from pyjs.jetstream.spread.directory import Directory
-from pyjs.jetstream.spread.notes import Closed, Holding, Holdings, Passed, Settled, Used
+from pyjs.jetstream.spread.notes import Closed, Holding, Holdings, Opened, Passed, Settled, Used
 from pyjs.jetstream.spread.placing import DIRECTOR, is_bound, least_loaded, origins_in, related
 from pyjs.jetstream.spread.usage import SharedUsage
 
@@ -66,6 +66,7 @@ class SpreadNode:
         self._nodes = {each: number_of(f"{server_name}-{each}") for each in self._workers}
         self._numbers = {node: each for each, node in self._nodes.items()}
         self._carrier = carrier
+        self._has_begun = False
         self._host = host
         self.accounts: dict[str, JetStream] = {}
         self.shared: Shared
@@ -76,12 +77,25 @@ class SpreadNode:
         self._reports: Reports | None = None
 
     def begin(self, shared: Shared, accounts: dict[str, JetStream]) -> None:
-        """Begin to know the others; called before the streams are opened and before the first connection."""
+        """Begin to know the others; called before the streams are opened, and again after JetStream was off."""
         self.shared, self.accounts = shared, accounts
         self.directory = Directory(accounts, self._host.log)
         self.questions = Questions(accounts, self.waiters, self.turn, self._ask, self.online)
+        others = self.usage.others if self._has_begun else {}
         self.usage = SharedUsage(shared.usage)
-        self._carrier.begin(self, self)
+        for worker, used in others.items():
+            self.usage.take(worker, used)
+        if not self._has_begun:
+            self._has_begun = True
+            self._carrier.begin(self, self)
+
+    def opened(self) -> None:
+        """Tell the others, after all streams were opened; at the start of the worker there is no connection yet."""
+        for worker in sorted(self.online):
+            if self.number == DIRECTOR:
+                self._introduce(worker)
+            else:
+                self.tell(worker, Opened())
 
     def end_turn(self) -> None:
         """Tell the others how many bytes the streams here use, if that has changed much."""
@@ -230,6 +244,8 @@ class SpreadNode:
             self.desk.settled(note)
         elif isinstance(note, Used):
             self.usage.take(worker, note)
+        elif isinstance(note, Opened):
+            self._introduce(worker)
         else:
             self.closed.add(worker)
         self.waiters.notify()
@@ -241,6 +257,8 @@ class SpreadNode:
         self._move_origins()
         if self.number == DIRECTOR:
             self._tell_all(note)
+        elif note.is_whole and note.worker == DIRECTOR:
+            self.tell(DIRECTOR, self._whole())
 
     def _move_origins(self) -> None:
         """Make copies here read origins of other workers from their places."""
@@ -265,14 +283,16 @@ class SpreadNode:
         if worker is None:
             return
         self.online.add(worker)
+        self._introduce(worker)
+        self.waiters.notify()
+
+    def _introduce(self, worker: int) -> None:
+        """Tell a worker what it may not know: the first worker tells all streams, and gets those of the worker."""
         self.tell(worker, self.usage.own())
         if self.number == DIRECTOR:
             self.tell(worker, self._whole())
             for other in sorted(self.directory.reported - {worker}):
                 self.tell(worker, self.directory.whole(other))
-        elif worker == DIRECTOR:
-            self.tell(worker, self._whole())
-        self.waiters.notify()
 
     def node_silent(self, node: int) -> None:
         """Note that a worker does not answer."""

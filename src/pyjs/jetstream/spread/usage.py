@@ -24,7 +24,7 @@ class SharedUsage:
     def __init__(self, usage: dict[str, Usage]) -> None:
         """Count in `usage`, which has the bytes of this worker's streams."""
         self._usage = usage
-        self._others: dict[int, Used] = {}  # by worker
+        self.others: dict[int, Used] = {}  # by worker
         self._told = Used(0, 0)
         self._elsewhere = Used(0, 0)
 
@@ -35,7 +35,7 @@ class SharedUsage:
 
     def take(self, worker: int, used: Used) -> None:
         """Count the bytes of another worker's streams."""
-        old, self._others[worker] = self._others.get(worker, Used(0, 0)), used
+        old, self.others[worker] = self.others.get(worker, Used(0, 0)), used
         more = Used(used.memory - old.memory, used.storage - old.storage)
         self._usage[MEMORY].used += more.memory
         self._usage[FILE].used += more.storage

@@ -10,6 +10,7 @@ from pyjs.config.options import Options, Worker
 from pyjs.config.ports.workers import place_worker
 from pyjs.jetstream.api.subscriptions import ANSWERED
 from pyjs.jetstream.api.table import ENDPOINTS
+from pyjs.server.system.resources import effective_options
 from pyjs.subjects.tokens import subject_matches
 
 
@@ -37,6 +38,14 @@ def test_only_the_first_worker_has_the_streams() -> None:
     assert options.runs_jetstream
     runs = [place_worker(options, Worker(number, 2, "N", 1)).runs_jetstream for number in (1, 2)]
     assert runs == [True, False]
+
+
+def test_all_workers_have_streams_if_these_are_spread() -> None:
+    options = loaded('workers: 2, jetstream { store_dir: "/s", spread_workers: true }')
+    workers = [place_worker(options, Worker(number, 2, "N", 1)) for number in (1, 2)]
+    assert [each.runs_jetstream for each in workers] == [True, True]
+    stores = [effective_options(each).jetstream.store_dir for each in workers]
+    assert stores == ["/s/jetstream", "/s/jetstream/.workers/2"]
 
 
 @pytest.mark.parametrize(
