@@ -204,7 +204,8 @@ class ApiSubscriptions:
     def stream_changed(self, stream: Stream, old: StreamConfig) -> None:
         """Add or remove the direct get subscriptions of the stream after an update."""
         self._offer_direct(stream)
-        self._tell_others(stream)
+        if old is not stream.config:
+            self._tell_others(stream)
 
     def stream_closing(self, stream: Stream, deleted: bool) -> None:
         """Remove the direct get subscriptions of the stream."""
