@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -11,7 +12,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import nats
 import pytest
+from nats.aio.client import Client
 from tests.conformance.harness.cluster import NodeClient
 from tests.conformance.harness.process import our_command
 from tests.system.test_workers import JETSTREAM, WAIT_S, Workers, asked, refusal, requested
@@ -219,6 +222,36 @@ def test_a_stream_has_sources_in_other_workers(shared: Workers, trio: tuple[Node
     wait_for(total + 4)
     assert api(trio[2], "STREAM.INFO.SUM")["state"]["messages"] == total + 4
     api(trio[2], "STREAM.DELETE.SUM")
+
+
+def test_key_value_and_object_stores_are_used_from_every_worker(shared: Workers) -> None:
+    async def client(number: int) -> Client:
+        while True:
+            made = await nats.connect(f"nats://127.0.0.1:{shared.process.port}")
+            if made._server_info["server_name"] == f"W-{number}":
+                return made
+            await made.close()
+
+    async def used() -> None:
+        one, three = await client(1), await client(3)
+        for bucket in ("K1", "K2"):
+            made = await three.jetstream().create_key_value(bucket=bucket, history=3)
+            watched = await (await one.jetstream().key_value(bucket)).watchall()
+            assert await watched.updates(5) is None
+            assert await made.put("key", b"1") == 1
+            assert await made.update("key", b"2", 1) == 2
+            assert [(await watched.updates(5)).value for _ in range(2)] == [b"1", b"2"]
+            assert (await (await one.jetstream().key_value(bucket)).get("key")).value == b"2"
+        for bucket in ("O1", "O2"):
+            await (await three.jetstream().create_object_store(bucket)).put("object", bytes(300_000))
+            found = await (await one.jetstream().object_store(bucket)).get("object")
+            assert found.data == bytes(300_000)
+        for name in ("KV_K1", "KV_K2", "OBJ_O1", "OBJ_O2"):
+            await one.jetstream().delete_stream(name)
+        for each in (one, three):
+            await each.close()
+
+    asyncio.run(used())
 
 
 def test_pages_add_up_the_streams_of_all_workers(shared: Workers, trio: tuple[NodeClient, ...]) -> None:

@@ -283,6 +283,7 @@ class SpreadNode:
         if worker is None:
             return
         self.online.add(worker)
+        self.closed.discard(worker)
         self._introduce(worker)
         self.waiters.notify()
 
