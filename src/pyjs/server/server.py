@@ -68,7 +68,6 @@ if TYPE_CHECKING:
 RECOVERY_S = 0.01  # seconds of recovery between two iterations of the loop
 MEET_S = 3.0  # seconds for which a replacement worker waits for the other workers
 FETCHERS = 4  # threads that query an account server
-FIRST_WORKER = 1  # number of the worker that has the streams
 STREAMS_S = 10.0  # seconds for which another worker waits until the streams are closed
 CLOSING_S = 1.0  # seconds for which connections may read their last output when the server stops
 
@@ -548,17 +547,10 @@ class Server:
 
     async def _hear_streams(self) -> None:
         """If all workers stop, wait for the last messages from the streams of other workers, up to STREAMS_S."""
-        if not self.stops_with_all or self._routes is None or self.options.worker is None:
-            return
-        spread = self.node.spread
-        with suppress(TimeoutError):
-            async with asyncio.timeout(STREAMS_S):
-                if spread is not None:
-                    spread.closed_all()
-                    self.driver.turn_now()
-                    await self._routes.wait_for(spread.have_all_closed)
-                elif self.options.worker.number != FIRST_WORKER:
-                    await self._routes.wait_left(FIRST_WORKER)
+        if self.stops_with_all and self._routes is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STREAMS_S):
+                    await self._routes.wait_streams(self.options.worker, self.node.spread)
 
     async def _close_connections(self) -> None:
         """Wait until every connection has sent its last output; abort connections that take too long."""

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from pyjs.base.bounds import wrapped_ns
 from pyjs.base.errors import NotNow, StoreFailed
 from pyjs.jetstream import errcodes
-from pyjs.jetstream.config.choices import FILE, LIMITS, WORKQUEUE
+from pyjs.jetstream.config.choices import FILE
 from pyjs.jetstream.config.declared import as_json
 from pyjs.jetstream.config.stream import StreamConfig, StreamSource
 from pyjs.jetstream.mirror import places
@@ -33,6 +33,7 @@ from pyjs.jetstream.mirror.consumer_link import ConsumerLink
 from pyjs.jetstream.mirror.copier import Copier, SourceSearch, last_sources
 from pyjs.jetstream.mirror.durable import ConsumerFeed
 from pyjs.jetstream.mirror.link_state import Place
+from pyjs.jetstream.mirror.origin import Origin
 from pyjs.jetstream.mirror.origin_consumers import OriginConsumers, prefix_of
 from pyjs.jetstream.mirror.origin_link import OriginLink
 from pyjs.jetstream.mirror.places import earliest_ns, first_copied, first_mirrored, mirror_place, source_place
@@ -50,10 +51,8 @@ if TYPE_CHECKING:
 
     from pyjs.base.timers import Timer
     from pyjs.core.chore import Step
-    from pyjs.jetstream.cluster.assignments import Assignment
     from pyjs.jetstream.manage.engine import JetStream
     from pyjs.jetstream.mirror.positions import Position
-    from pyjs.jetstream.spread.directory import Found
     from pyjs.jetstream.stream.stream import Stream
 
 RETRY_NS = 1_000_000_000  # ns after which a refused message is tried again, unless the target changed before
@@ -577,42 +576,6 @@ class Inflow:
             return -1
         since = max(0, self._js.shared.clock.now_ns() - copier.active_ns)
         return since if copier.origin is None else since % HEARTBEAT_NS
-
-
-@dataclass(frozen=True)
-class Origin:
-    """An origin in the metadata of the cluster, or in another worker."""
-
-    js: JetStream
-    source: StreamSource
-
-    @property
-    def found(self) -> Assignment | Found | None:
-        """The stream, or None if it does not exist."""
-        member, spread = self.js.shared.member, self.js.shared.spread
-        if spread is not None:
-            return spread.directory.find(self.js.account.name, self.source.name)
-        return None if member is None else member.machine.state.stream(self.js.account.name, self.source.name)
-
-    @property
-    def is_missing(self) -> bool:
-        """Whether the stream does not exist."""
-        return self.found is None
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether it is an interest or workqueue stream, which stores messages for its consumers."""
-        return self.found is not None and self.found.config.retention != LIMITS
-
-    @property
-    def is_queue(self) -> bool:
-        """Whether the stream is a work queue."""
-        return self.found is not None and self.found.config.retention == WORKQUEUE
-
-    @property
-    def created_ns(self) -> int:
-        """The creation time of the stream."""
-        return 0 if self.found is None else self.found.created_ns
 
 
 # -- names -------------------------------------------------------------------------------------------------

@@ -100,8 +100,9 @@ class Passed:
     def take(cls, row: Row) -> Self:
         """Return the note in a row. Raises BadRow."""
         number, account = row.number("number"), row.text("account")
-        message = [row.data(name, NOTE_SIZE_MAX) for name in ("subject", "reply", "headers", "payload")]
-        return cls(number, account, *message, row.values("client"))
+        subject, reply = row.data("subject", NOTE_SIZE_MAX), row.data("reply", NOTE_SIZE_MAX)
+        headers, payload = row.data("headers", NOTE_SIZE_MAX), row.data("payload", NOTE_SIZE_MAX)
+        return cls(number, account, subject, reply, headers, payload, row.values("client"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,11 +29,13 @@ if TYPE_CHECKING:
 
     from pyjs.cluster.cluster import Cluster
     from pyjs.cluster.mesh import Dial
-    from pyjs.config.options import Options
+    from pyjs.config.options import Options, Worker
     from pyjs.core.link import Peer
+    from pyjs.jetstream.spread.spread_node import SpreadNode
     from pyjs.server.driver import Driver
 
 DIAL_S = 2.0
+FIRST_WORKER = 1
 
 RouteTls: TypeAlias = "tuple[TlsSettings | None, ssl.SSLContext | None]"  # for listening, for connecting
 
@@ -132,18 +134,21 @@ class RoutePort:
 
     async def wait_met(self, count: int) -> None:
         """Wait until this server knows the subscriptions of `count` other servers."""
-        await self.wait_for(lambda: sum(route.synced for route in self.cluster.routes.values()) >= count)
+        await self._wait(lambda: sum(route.synced for route in self.cluster.routes.values()) >= count)
 
-    async def wait_left(self, number: int) -> None:
-        """Wait until the worker `number` has closed its route."""
-        await self.wait_for(
-            lambda: all(
-                route.info is None or route.info.route_port != number
-                for route in self.cluster.routes.values()
-            )
-        )
+    async def wait_streams(self, worker: Worker | None, spread: SpreadNode | None) -> None:
+        """Wait until the other workers have closed their streams; without `spread` only the first one has some."""
+        if spread is not None:
+            spread.closed_all()
+            await self._wait(spread.have_all_closed)
+        elif worker is not None and worker.number != FIRST_WORKER:
+            await self._wait(lambda: FIRST_WORKER not in self._numbers())
 
-    async def wait_for(self, holds: Callable[[], bool]) -> None:
+    def _numbers(self) -> list[int]:
+        """Return the numbers of the workers with an open route."""
+        return [route.info.route_port for route in self.cluster.routes.values() if route.info is not None]
+
+    async def _wait(self, holds: Callable[[], bool]) -> None:
         """Wait until `holds()` is true after some turn."""
         held = asyncio.Event()
 
