@@ -275,7 +275,7 @@ class Server:
         assert self._routes is not None
         try:
             async with asyncio.timeout(MEET_S if self._stands_in else None):
-                await self._routes.wait_met(worker.count - 1)
+                await self._routes.wait_met(worker.count - 1, self.node.spread)
         except TimeoutError:
             self.log.warn("Not all other workers answer; clients are accepted without them")
 

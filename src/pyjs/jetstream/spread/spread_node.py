@@ -134,6 +134,11 @@ class SpreadNode:
         """Whether every other worker has told its streams."""
         return len(self.directory.reported) == len(self._workers) - 1
 
+    @property
+    def has_met(self) -> bool:
+        """Whether this worker knows all streams: the first one tells the others."""
+        return self.is_complete if self.number == DIRECTOR else DIRECTOR in self.directory.reported
+
     def complete_steps(self) -> Generator[Step, None, None]:
         """Wait until every other worker has told its streams, up to COMPLETE_NS."""
         yield from self.waiters.until(lambda: self.is_complete, COMPLETE_NS)

@@ -132,9 +132,11 @@ class RoutePort:
         log.info(f"Cluster name is {self._options.name}" if self._options.name else "The cluster has no name")
         log.info(f"Listening for route connections on {host_port(self._options.host, self.port)}")
 
-    async def wait_met(self, count: int) -> None:
-        """Wait until this server knows the subscriptions of `count` other servers."""
+    async def wait_met(self, count: int, spread: SpreadNode | None) -> None:
+        """Wait until this worker knows the subscriptions of `count` others, and of `spread` their streams."""
         await self._wait(lambda: sum(route.synced for route in self.cluster.routes.values()) >= count)
+        if spread is not None:
+            await self._wait(lambda: spread.has_met)
 
     async def wait_streams(self, worker: Worker | None, spread: SpreadNode | None) -> None:
         """Wait until the other workers have closed their streams; without `spread` only the first one has some."""
