@@ -323,7 +323,7 @@ class Node(Host):
         from pyjs.jetstream.spread.spread_node import SpreadNode
 
         name = self.server_name.removesuffix(f"-{worker.number}")
-        self.spread = SpreadNode(self, name, worker, Replication(cluster))
+        self.spread = SpreadNode(self, name, worker, Replication(cluster, heeds_silence=False))
         return self.spread
 
     def stop(self) -> None:

@@ -51,8 +51,13 @@ class Notes(Protocol):
 class Replication:
     """The connections of this server's consensus to that of other servers; implements `Peers` of consensus."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, *, heeds_silence: bool = True) -> None:
+        """Begin without connections. Without `heeds_silence`, a server is silent only if its connection has ended.
+
+        That is for workers: on one machine the end of a process ends its connections, and silence means a busy machine.
+        """
         self._cluster = cluster
+        self._heeds_silence = heeds_silence
         self._consensus: Replicas | None = None
         self._notes: Notes | None = None
         self._connections: dict[int, Route] = {}  # by the node number of the other server
@@ -105,7 +110,7 @@ class Replication:
 
     def note_silence(self, route: Route, silent: bool) -> None:
         """Record whether the server at the other end of a route is silent."""
-        if self._consensus is None or route.info is None:
+        if self._consensus is None or route.info is None or not self._heeds_silence:
             return
         node = number_of(route.info.server_name)
         if silent:
