@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import signal
 import subprocess
 import urllib.error
@@ -200,6 +201,41 @@ def test_many_streams_are_created_and_deleted_at_once(shared: Workers, trio: tup
             places = [worker_of(shared, name) for name in names]
             assert [places.count(number) for number in (1, 2, 3)] == [10, 10, 10]
     assert api(trio[0], "STREAM.NAMES")["streams"] == ["A", "B", "C"]
+
+
+def test_every_request_has_one_answer_while_its_stream_comes_and_goes(
+    shared: Workers, trio: tuple[NodeClient, ...]
+) -> None:
+    choices = random.Random(7)
+    wanted: list[list[bytes]] = [[], [], []]
+    for number, client in enumerate(trio):
+        client.take()
+        client.send(b"SUB one.%d.> one\r\n" % number)
+        client.fence()
+    for at in range(300):
+        number, name = choices.randrange(3), f"X{choices.randrange(4)}"
+        words = choices.choice(("CREATE", "CREATE", "DELETE", "INFO", "PURGE", "UPDATE"))
+        body = (
+            json.dumps({"name": name, "subjects": [name]}).encode() if words in ("CREATE", "UPDATE") else b""
+        )
+        reply = f"one.{number}.{at}".encode()
+        wanted[number].append(reply)
+        subject = b"$JS.API.STREAM.%b.%b" % (words.encode(), name.encode())
+        trio[number].send(b"PUB %b %b %d\r\n%b\r\n" % (subject, reply, len(body), body))
+    answers: list[bytes] = []
+    for number, client in enumerate(trio):
+        client.wait_for_messages(len(wanted[number]))
+    api(trio[0], "STREAM.NAMES")
+    for client in trio:
+        client.fence()
+        frames = [frame for frame in client.take() if frame[0].startswith(b"one.")]
+        answers += [frame[0] for frame in frames]
+        assert not [frame for frame in frames if b"503" in frame[3]]
+        client.send(b"UNSUB one\r\n")
+    assert sorted(answers) == sorted(reply for replies in wanted for reply in replies)
+    for name in api(trio[0], "STREAM.NAMES")["streams"]:
+        if name.startswith("X"):
+            assert api(trio[1], f"STREAM.DELETE.{name}")["success"]
 
 
 def test_a_stream_has_sources_in_other_workers(shared: Workers, trio: tuple[NodeClient, ...]) -> None:

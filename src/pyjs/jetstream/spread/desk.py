@@ -5,8 +5,8 @@
   change or delete a stream wait until the earlier one of their account is done; then it answers them itself, or
   passes them on to the worker that has the stream, or gets it.
 - While such a request is under way, whether a worker holds the stream depends on the moment. Other requests about the
-  stream wait at the first worker, which passes them on afterwards; a worker that gets a request on both ways answers
-  it once.
+  stream wait at the first worker. Then it asks the others whether one of them has answered; from then on none does,
+  and the first worker has the request answered.
 - A request whose worker is away is refused with status 503, as without workers a request to a server that is away.
 """
 
@@ -20,7 +20,7 @@ from pyjs.core.session import ClientSession
 from pyjs.core.sink import Request
 from pyjs.jetstream.api import audit
 from pyjs.jetstream.member.questions import Recent
-from pyjs.jetstream.spread.notes import Passed, Settled
+from pyjs.jetstream.spread.notes import Claim, Claimed, Passed, Settled
 from pyjs.jetstream.spread.placing import DIRECTOR
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 UNAVAILABLE = b"NATS/1.0 503\r\n\r\n"
 CHANGES = frozenset(("STREAM.CREATE", "STREAM.UPDATE", "STREAM.DELETE", "STREAM.RESTORE"))
 WHOLE_NS = 10 * NS_PER_S  # for the other workers to tell their streams, after a start of the first one
+CLAIM_NS = 2 * NS_PER_S  # for the answers to a claim
 CHANGE_NS = 60 * NS_PER_S  # for one change in another worker
 
 
@@ -45,14 +46,15 @@ class Desk:
         self._spread = spread
         self._turn = spread.turn
         self._waiters = spread.waiters
-        # Requests that were answered here, passed on to here, or left to other workers.
+        # Requests that were answered here, claimed by the first worker before they came, or left to other workers.
         self._taken = Recent(self._turn)
-        self._passed = Recent(self._turn)
+        self._claimed = Recent(self._turn)
         self._left = Recent(self._turn)
         self._under_way: dict[tuple[str, str], int] = {}  # changes by account and stream, those that wait too
         self._changing: set[str] = set()  # accounts
         self._orders = 0  # number of the last change that was passed on
         self._open: set[int] = set()  # changes that another worker makes
+        self._claims: dict[int, dict[int, bool]] = {}  # by number: answers by worker
 
     def handle(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
@@ -61,11 +63,14 @@ class Desk:
         if self._spread.number == DIRECTOR:
             return self._direct(router, request, endpoint, args)
         if endpoint.words not in CHANGES and args and is_here(router.js, args[0]):
-            if self._passed.remove(request):
+            if self._claimed.remove(request):
                 return None
+            self._left.remove(request)
             self._taken.add(request)
             return router.work(request, endpoint, args)
-        self._left.add(request)
+        if not self._claimed.remove(request):
+            self._taken.remove(request)
+            self._left.add(request)
         if isinstance(request.session, ClientSession) and DIRECTOR not in self._spread.online:
             self._refuse(router, request, args)
         return None
@@ -108,19 +113,37 @@ class Desk:
     def _later(
         self, router: Router, js: JetStream, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Generator[Step, None, None]:
-        """Answer a request once its stream is not being changed, here or in the worker that had or has the stream."""
+        """Answer a request once its stream is not being changed, unless another worker has done so."""
         key = js.account.name, args[0]
-        before = self._worker_of(js, args[0])
         yield from self._waiters.until(lambda: key not in self._under_way)
         yield from self._waiters.until(lambda: not self._is_unknown(js, args[0]), WHOLE_NS)
         if self._is_unknown(js, args[0]):
             self._refuse(router, request)
             return
-        worker = self._worker_of(js, args[0]) or before
+        if request.reply and (yield from self._is_taken(request)):
+            return
+        worker = self._worker_of(js, args[0])
         if worker in (0, DIRECTOR):
             yield from router.work(request, endpoint, args)
         elif request.reply:
             self._pass_on(worker, router, request)
+
+    def _is_taken(self, request: Request) -> Generator[Step, None, bool]:
+        """Return whether another worker has answered a request; if not, none of them will by itself."""
+        self._orders += 1
+        number, asked = self._orders, set(self._spread.online)
+        answers = self._claims[number] = {}
+        for worker in sorted(asked):
+            self._spread.tell(worker, Claim(number, request.subject, request.reply))
+        yield from self._waiters.until(lambda: asked & self._spread.online <= answers.keys(), CLAIM_NS)
+        del self._claims[number]
+        return any(answers.values())
+
+    def claimed(self, worker: int, note: Claimed) -> None:
+        """Note whether another worker has answered a request."""
+        if note.number in self._claims:
+            self._claims[note.number][worker] = note.is_taken
+            self._waiters.notify()
 
     def _change(
         self, router: Router, js: JetStream, request: Request, endpoint: Endpoint, args: tuple[str, ...]
@@ -183,8 +206,17 @@ class Desk:
 
     # -- the other workers ---------------------------------------------------------------------------------------
 
+    def claim(self, note: Claim) -> None:
+        """Tell the first worker whether a request was answered here; if not, leave it to the first worker."""
+        request = Request(_nothing, note.subject, note.reply)
+        is_left = self._left.remove(request)
+        is_taken = not is_left and self._taken.remove(request)
+        if not (is_left or is_taken):
+            self._claimed.add(request)
+        self._spread.tell(DIRECTOR, Claimed(note.number, is_taken))
+
     def passed(self, router: Router, note: Passed) -> Generator[Step, None, None]:
-        """Answer a request that the first worker has passed on, unless it was answered already."""
+        """Answer a request that the first worker has passed on."""
         request = Request(
             _nothing,
             note.subject,
@@ -196,12 +228,9 @@ class Desk:
         tokens = note.subject.decode("utf-8", "replace").split(".")
         found = router.find(tuple(tokens[tokens.index("API") + 1 :]))
         try:
-            if found is None or (not note.number and self._taken.remove(request)):
-                return
-            if not note.number and not self._left.remove(request):
-                self._passed.add(request)
-            yield from self._waiters.until_heard(router.account, note.reply)
-            yield from router.work(request, *found)
+            if found is not None:
+                yield from self._waiters.until_heard(router.account, note.reply)
+                yield from router.work(request, *found)
         finally:
             if note.number:
                 self._spread.tell(DIRECTOR, Settled(note.number))

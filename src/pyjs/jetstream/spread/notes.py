@@ -33,6 +33,8 @@ class Kind(IntEnum):
     CLOSED = 4
     USED = 5
     OPENED = 6
+    CLAIM = 7
+    CLAIMED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,41 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """The first worker asks whether another one has answered a request; if not, the other one will not answer it."""
+
+    number: int
+    subject: bytes
+    reply: bytes
+
+    def fields(self) -> list[Any]:
+        """Return the values to pack."""
+        return [self.number, self.subject, self.reply]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the note in a row. Raises BadRow."""
+        return cls(row.number("number"), row.data("subject", NOTE_SIZE_MAX), row.data("reply", NOTE_SIZE_MAX))
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The answer to a claim."""
+
+    number: int
+    is_taken: bool
+
+    def fields(self) -> list[Any]:
+        """Return the values to pack."""
+        return [self.number, self.is_taken]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the note in a row. Raises BadRow."""
+        return cls(row.number("number"), row.flag("is_taken"))
+
+
+@dataclass(frozen=True, slots=True)
 class Closed:
     """A worker that stops has closed its streams, and sent their last messages."""
 
@@ -166,11 +203,13 @@ class Used:
         return cls(row.signed("memory"), row.signed("storage"))
 
 
-Note: TypeAlias = Holdings | Passed | Settled | Closed | Used | Opened
+Note: TypeAlias = Holdings | Passed | Settled | Claim | Claimed | Closed | Used | Opened
 _KINDS: dict[type, Kind] = {
     Holdings: Kind.HOLDINGS,
     Passed: Kind.PASSED,
     Settled: Kind.SETTLED,
+    Claim: Kind.CLAIM,
+    Claimed: Kind.CLAIMED,
     Closed: Kind.CLOSED,
     Used: Kind.USED,
     Opened: Kind.OPENED,

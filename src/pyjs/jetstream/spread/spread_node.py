@@ -21,7 +21,17 @@ from pyjs.jetstream.member.questions import Questions
 from pyjs.jetstream.member.waiters import Waiters
 from pyjs.jetstream.spread import notes
 from pyjs.jetstream.spread.directory import Directory
-from pyjs.jetstream.spread.notes import Closed, Holding, Holdings, Opened, Passed, Settled, Used
+from pyjs.jetstream.spread.notes import (
+    Claim,
+    Claimed,
+    Closed,
+    Holding,
+    Holdings,
+    Opened,
+    Passed,
+    Settled,
+    Used,
+)
 from pyjs.jetstream.spread.placing import DIRECTOR, is_bound, least_loaded, origins_in, related
 from pyjs.jetstream.spread.usage import SharedUsage
 
@@ -247,6 +257,10 @@ class SpreadNode:
             self._take_passed(note)
         elif isinstance(note, Settled):
             self.desk.settled(note)
+        elif isinstance(note, Claim):
+            self.desk.claim(note)
+        elif isinstance(note, Claimed):
+            self.desk.claimed(worker, note)
         elif isinstance(note, Used):
             self.usage.take(worker, note)
         elif isinstance(note, Opened):

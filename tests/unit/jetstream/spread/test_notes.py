@@ -9,6 +9,8 @@ from pyjs.jetstream.cluster.fields import BadRow, pack
 from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.spread.notes import (
     HEAD,
+    Claim,
+    Claimed,
     Closed,
     Holding,
     Holdings,
@@ -28,6 +30,8 @@ NOTES: list[Note] = [
     Passed(1, "$G", b"$JS.API.STREAM.CREATE.S", b"_INBOX.\xff", b"NATS/1.0\r\n\r\n", b"{}", {"name": "c"}),
     Passed(0, "$G", b"$JS.API.STREAM.INFO.S", b"_INBOX.1", b"", b"", {}),
     Settled(7),
+    Claim(8, b"$JS.API.STREAM.INFO.S", b"_INBOX.1"),
+    Claimed(8, True),
     Closed(),
     Opened(),
     Used(1 << 40, -1),
