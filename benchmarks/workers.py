@@ -15,6 +15,7 @@ import statistics
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from driver_build import Driver, build_driver
@@ -34,7 +35,9 @@ class Side:
 
     def __init__(self, workers: int, stack: ExitStack, *, is_spread: bool = False) -> None:
         config = f"workers: {workers}" if workers > 1 else ""
-        command = [*our_command(), "--spread_workers"] if is_spread else our_command()
+        command = our_command()
+        if is_spread:
+            command = replace(command, argv=(*command.argv, "--spread_workers"))
         self._server = stack.enter_context(RunningServer(command, config=config))
 
     def run(self, driver: Driver, arguments: str, msgs: int) -> tuple[float, float]:

@@ -83,20 +83,21 @@ class WorkersRouter:
         return _json(head | {"now": now, "num_routes": 0, "routes": []})
 
     def _healthz(self, path: str, query: str) -> Steps:
-        """Answer with the first problem of any worker; about one stream, as the worker that has it."""
+        """Answer with the first problem of any worker; about one account or stream, as the workers that know it."""
+        supervisor = self._supervisor
         pages = yield from self._ask(f"{path}?{query}")
-        if Arguments(query).text("stream"):
-            known = [page for page in pages if page is not None and page.status != NOT_HERE]
-            if known:
-                return _passed_on(known[0])
-        for worker, page in zip(self._supervisor.workers, pages, strict=True):
+        found = list(zip(supervisor.workers, pages, strict=True))
+        if supervisor.options.jetstream.spread_workers and Arguments(query).text("account"):
+            known = [(worker, page) for worker, page in found if page is None or page.status != NOT_HERE]
+            found = known or [max(found, key=lambda each: _closeness(each[1]))]
+        for worker, page in found:
             if page is None:
                 error = f"{worker} is not ready for connections"
                 return Response(503, compact_json({"status": "unavailable", "error": error}))
             if page.status != 200:
                 return _passed_on(page)
-        assert pages[0] is not None
-        return _passed_on(pages[0])
+        assert found[0][1] is not None
+        return _passed_on(found[0][1])
 
     def _jsz(self, path: str, query: str) -> Steps:
         """Combine the pages of workers that share the streams."""
@@ -196,6 +197,12 @@ class WorkersRouter:
         if worker.state is State.READY and page is not None:
             shown |= {name: page[name] for name in ("server_id", "server_name", "connections", "cpu", "mem")}
         return shown
+
+
+def _closeness(page: Page | None) -> int:
+    """Return how much a worker has of what its health page misses: nothing, the account, or the stream, too."""
+    body = b"" if page is None else page.body
+    return 2 * (b"JetStream consumer " in body) + (b"JetStream stream " in body)
 
 
 def _json(value: dict[str, Any]) -> Response:
