@@ -25,13 +25,14 @@ PLAYED_EVERY = 80  # one scenario in so many
 LATER = "advisories of the first worker may come after the PONG of the second one"
 CLOSED = "the list has the connections that were opened to find the worker"
 REFUSED = "max_payload is more than a quarter of max_pending"
+EACH = "the limit on open batches of the server is that of each worker"
 DIFFERENT = {
     "advisories/api_audit_errors": LATER,
     "monitoring/connz_closed": CLOSED,
     "monitoring/connz": CLOSED,
     "monitoring/slow_consumer": REFUSED,
 }
-DIFFERENT_SPREAD = DIFFERENT | {}
+DIFFERENT_SPREAD = DIFFERENT | {"atomic/errors": EACH, "fast/errors": EACH}
 
 
 def _chosen(kind: str, different: dict[str, str]) -> list[Script]:
