@@ -101,9 +101,6 @@ class Node(Host):
         self.websocket_port = options.websocket.port
         self.lame_duck = False
         self.jetstream: JetStreamServer | None = None
-        self.spread: SpreadNode | None = (
-            None  # None: the workers do not share the streams; also after the end of JetStream
-        )
         self.sessions: dict[int, ClientSession] = {}
         self.events: SessionEvents | None = None
         self.closed = ClosedSessions(options.limits.max_closed_clients)
@@ -317,14 +314,14 @@ class Node(Host):
         worker, cluster = self.options.worker, self.cluster
         if worker is None or cluster is None or not self.options.jetstream.spread_workers:
             return None
-        if self.spread is not None:
-            return self.spread  # JetStream was off for a while
         from pyjs.cluster.replication import Replication
         from pyjs.jetstream.spread.spread_node import SpreadNode
 
+        known = None if cluster.replication is None else cluster.replication.receiver
+        if isinstance(known, SpreadNode):
+            return known  # JetStream was off for a while
         name = self.server_name.removesuffix(f"-{worker.number}")
-        self.spread = SpreadNode(self, name, worker, Replication(cluster, heeds_silence=False))
-        return self.spread
+        return SpreadNode(self, name, worker, Replication(cluster, heeds_silence=False))
 
     def stop(self) -> None:
         """Close every session and store; the node cannot be used afterwards."""

@@ -18,7 +18,7 @@ import pytest
 from nats.aio.client import Client
 from tests.conformance.harness.cluster import NodeClient
 from tests.conformance.harness.process import our_command
-from tests.system.test_workers import JETSTREAM, WAIT_S, Workers, asked, refusal, requested
+from tests.system.test_workers import JETSTREAM, WAIT_S, Workers, asked, refusal, requested, wait_until
 
 SPREAD = 'jetstream: {store_dir: "<<store>>", spread_workers: true}'
 
@@ -433,3 +433,34 @@ def worker_of_memory(server: Workers, name: str) -> int:
     details = server.page("/jsz?streams=1")["account_details"][0]["stream_detail"]
     leader: str = next(each["cluster"]["leader"] for each in details if each["name"] == name)
     return int(leader.rpartition("-")[2])
+
+
+def test_streams_of_all_workers_are_back_after_jetstream_was_off(start: Callable[..., Workers]) -> None:
+    server = start('jetstream: {store_dir: "<<store>>", spread_workers: true, enabled: true}')
+    one, two = clients(server)
+    for name in "AB":
+        add(one, name)
+    config = server.directory / "server.conf"
+    for count, (old, new) in enumerate(
+        (("enabled: true", "enabled: false"), ("enabled: false", "enabled: true"))
+    ):
+        config.write_text(config.read_text().replace(old, new))
+        server.process.signal("HUP")
+        wait_until(lambda count=count: server.log().count("Reloaded server configuration (sha") > count, new)
+        wanted = {"A", "B"} if new == "enabled: true" else set[str]()
+        server.wait_page("/jsz?streams=1", lambda page, wanted=wanted: streams_in(page) == wanted)
+    for client in (one, two):
+        while b"503" in asked(client, b"$JS.API.STREAM.NAMES")[3]:
+            pass
+        assert api(client, "STREAM.NAMES")["streams"] == ["A", "B"]
+        assert (
+            api(client, "STREAM.CREATE.N", {"name": "N", "subjects": ["A.n", "B.n"]})["error"]["err_code"]
+            == 10065
+        )
+    assert published(two, b"A.x", b"1")["seq"] == published(two, b"B.x", b"1")["seq"] == 1
+
+
+def streams_in(page: dict[str, Any]) -> set[str]:
+    """Return the streams on a page of JetStream."""
+    details = page.get("account_details", ())
+    return {stream["name"] for account in details for stream in account.get("stream_detail", ())}

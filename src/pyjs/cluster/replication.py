@@ -54,7 +54,7 @@ class Replication:
     def __init__(self, cluster: Cluster, *, heeds_silence: bool = True) -> None:
         """Begin without connections. Without `heeds_silence`, a server is silent only if its connection has ended.
 
-        That is for workers: on one machine the end of a process ends its connections, and silence means a busy machine.
+        That is for workers: on one machine a process that ends closes its connections, and a silent one is busy.
         """
         self._cluster = cluster
         self._heeds_silence = heeds_silence
@@ -69,6 +69,11 @@ class Replication:
         """Pass batches to `consensus` and notes to `notes`; called before the first route."""
         self._consensus, self._notes = consensus, notes
         self._cluster.replication = self
+
+    @property
+    def receiver(self) -> Notes | None:
+        """The receiver of notes."""
+        return self._notes
 
     def clash(self, info: PeerInfo) -> str:
         """Return the reason why this server and another one cannot be in one cluster, or "" if they can."""

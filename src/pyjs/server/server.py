@@ -275,7 +275,7 @@ class Server:
         assert self._routes is not None
         try:
             async with asyncio.timeout(MEET_S if self._stands_in else None):
-                await self._routes.wait_met(worker.count - 1, self.node.spread)
+                await self._routes.wait_met(worker.count - 1, self._jetstream.spread)
         except TimeoutError:
             self.log.warn("Not all other workers answer; clients are accepted without them")
 
@@ -550,7 +550,7 @@ class Server:
         if self.stops_with_all and self._routes is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(STREAMS_S):
-                    await self._routes.wait_streams(self.options.worker, self.node.spread)
+                    await self._routes.wait_streams(self.options.worker, self._jetstream.spread)
 
     async def _close_connections(self) -> None:
         """Wait until every connection has sent its last output; abort connections that take too long."""
