@@ -384,6 +384,12 @@ def test_a_store_of_one_process_gets_streams_in_other_workers_and_needs_them(tmp
     server = begin(SPREAD, 3)
     three = server.client(3)
     assert [api(three, f"STREAM.INFO.{name}")["state"]["messages"] for name in "ABN"] == [1, 0, 1]
+    server.process.stop()
+    root = tmp_path / "d/store/jetstream"
+    (root / ".workers/2/$G/streams/N").rename(root / "$G/streams/N")
+    server = begin(JETSTREAM, 2)
+    two = server.client(2)
+    assert [api(two, f"STREAM.INFO.{name}")["state"]["messages"] for name in "ABN"] == [1, 0, 1]
     server.end()
 
 

@@ -62,13 +62,13 @@ class Desk:
         """Return the steps that answer a request, or None if another worker answers it."""
         if self._spread.number == DIRECTOR:
             return self._direct(router, request, endpoint, args)
-        if endpoint.words not in CHANGES and args and is_here(router.js, args[0]):
+        if args and endpoint.words not in CHANGES:
             if self._claimed.remove(request):
                 return None
-            self._left.remove(request)
-            self._taken.add(request)
-            return router.work(request, endpoint, args)
-        if not self._claimed.remove(request):
+            if is_here(router.js, args[0]):
+                self._left.remove(request)
+                self._taken.add(request)
+                return router.work(request, endpoint, args)
             self._taken.remove(request)
             self._left.add(request)
         if isinstance(request.session, ClientSession) and DIRECTOR not in self._spread.online:
@@ -184,11 +184,12 @@ class Desk:
     def _order(self, worker: int, router: Router, request: Request) -> Generator[Step, None, bool]:
         """Make another worker carry out a change; return whether it has answered."""
         self._orders += 1
-        number = self._orders
+        number, breaks = self._orders, self._spread.breaks
+        before = breaks.get(worker)
         self._open.add(number)
         self._pass_on(worker, router, request, number)
         yield from self._waiters.until(
-            lambda: number not in self._open or worker not in self._spread.online, CHANGE_NS
+            lambda: number not in self._open or breaks.get(worker) != before, CHANGE_NS
         )
         is_done = number not in self._open
         self._open.discard(number)

@@ -71,6 +71,9 @@ class SpreadNode:
         self.turn: Turn = host.turn_state
         self.waiters = Waiters(host.turn_state, host.timers)
         self.online: set[int] = set()  # other workers that answer
+        self.breaks: dict[
+            int, int
+        ] = {}  # by worker: number of times that a connection to it has ended or begun
         self.closed: set[int] = set()  # other workers that have closed their streams for good
         self._workers = range(1, worker.count + 1)
         self._nodes = {each: number_of(f"{server_name}-{each}") for each in self._workers}
@@ -302,6 +305,7 @@ class SpreadNode:
         if worker is None:
             return
         self.online.add(worker)
+        self._note_break(worker)
         self.closed.discard(worker)
         self._introduce(worker)
         self.waiters.notify()
@@ -319,4 +323,8 @@ class SpreadNode:
         worker = self._numbers.get(node)
         if worker is not None:
             self.online.discard(worker)
+            self._note_break(worker)
             self.waiters.notify()
+
+    def _note_break(self, worker: int) -> None:
+        self.breaks[worker] = self.breaks.get(worker, 0) + 1
