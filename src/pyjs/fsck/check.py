@@ -34,11 +34,11 @@ from pyjs.store.format.layout import (
     StoreLocked,
     file_name,
     lock_store,
-    worker_roots,
 )
 from pyjs.store.format.meta import KIND_STREAM, Opener, UnknownFormat, decode, encode
 from pyjs.store.format.outer_header import CODEC_ZSTD
 from pyjs.store.format.tail_file import NAME as TAILS
+from pyjs.store.format.workers import worker_roots
 from pyjs.store.segment.meta_record import meta_in
 from pyjs.store.segment.recovery import is_segment
 

@@ -20,8 +20,9 @@ from pyjs.jetstream.files.metadata import MetadataWriter
 from pyjs.jetstream.manage.persist import AccountFiles, Stores
 from pyjs.jetstream.rules.consumer import ConsumerLimits
 from pyjs.jetstream.transfer.writing import StreamWriter
-from pyjs.store.format.layout import finish_removals, lock_store, streams_directory, worker_roots
+from pyjs.store.format.layout import finish_removals, lock_store, streams_directory
 from pyjs.store.format.meta import KIND_STREAM, Opener, load_meta
+from pyjs.store.format.workers import worker_roots
 from pyjs.store.open_files import OpenFiles
 from pyjs.store.segment.view import ViewCache
 from pyjs.store.state.consumer_state import OpenLogs

@@ -25,7 +25,8 @@ from pyjs.jetstream.config.choices import FILE, MEMORY
 from pyjs.jetstream.files.metadata import MetadataWriter
 from pyjs.jetstream.manage.engine import JetStream, Shared
 from pyjs.jetstream.stream.limits import Usage
-from pyjs.store.format.layout import check_workers, file_name, lock_store, streams_directory
+from pyjs.store.format.layout import file_name, lock_store, streams_directory
+from pyjs.store.format.workers import check_workers, take_over
 from pyjs.store.open_files import OpenFiles
 
 if TYPE_CHECKING:
@@ -168,12 +169,20 @@ class JetStreamServer:
         self._load_timer = self._host.timers.at(self._host.clock.now_ns() + LOAD_AFTER_NS, self._load_apis)
 
     def _check_workers(self) -> None:
-        """Refuse to start without a worker that has streams. Raises StoreShared."""
-        worker = self._host.options.worker
+        """Take over the streams of workers that are not started, or refuse to start without them.
+
+        Raises:
+            StoreLocked, StoreShared, OSError: a worker has streams that this start would not serve.
+        """
+        worker, root = self._host.options.worker, self.options.store_dir
         if worker is not None and worker.number > 1:
             return
-        most = worker.count if worker is not None and self.options.spread_workers else 1
-        check_workers(self._disk, self.options.store_dir, most)
+        if not self.options.spread_workers:
+            check_workers(self._disk, root, 1)
+        elif count := take_over(self._disk, root, 1 if worker is None else worker.count):
+            self._host.log.info(
+                f"  {count} streams of workers that are not started were moved to the first worker"
+            )
 
     def _load_apis(self) -> None:
         for api in self._apis.values():

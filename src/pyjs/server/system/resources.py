@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 
 from pyjs.config.options import Options
-from pyjs.store.format.layout import worker_directory
+from pyjs.store.format.workers import worker_directory
 
 SHARE_PERCENT = 75
 MEMORY_FALLBACK = 256 * 1024 * 1024

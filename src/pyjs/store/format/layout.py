@@ -37,10 +37,6 @@ class StoreLocked(PyjsError):
     """Another server uses the store directory."""
 
 
-class StoreShared(PyjsError):
-    """The store has streams of a worker that is not started."""
-
-
 def file_name(name: str) -> str:
     """Return the file name for `name`: characters outside SAFE as %XX; a long name is cut and a digest appended."""
     # Longer names are cut in any case: a damaged file may claim a consumer name of a megabyte.
@@ -55,38 +51,6 @@ def file_name(name: str) -> str:
 
 def _escaped(char: str) -> str:
     return char if char in SAFE else "".join(f"%{byte:02X}" for byte in char.encode())
-
-
-def worker_directory(root: str, number: int) -> str:
-    """Return the store of a worker other than the first in the server's store directory."""
-    return f"{root}/{WORKERS}/{number}"
-
-
-def worker_roots(disk: Disk, root: str) -> list[str]:
-    """Return the stores of workers other than the first."""
-    names = [name for name in disk.list_dir(f"{root}/{WORKERS}") if name.isdecimal()]
-    return [worker_directory(root, number) for number in sorted(map(int, names))]
-
-
-def check_workers(disk: Disk, root: str, most: int) -> None:
-    """Refuse a store with streams of a worker whose number is higher than `most`.
-
-    Raises:
-        StoreShared: there is one.
-    """
-    for name in disk.list_dir(f"{root}/{WORKERS}"):
-        number = int(name) if name.isdecimal() else 0
-        if number > most and (count := _num_streams(disk, worker_directory(root, number))):
-            raise StoreShared(
-                f"{count} streams are in {worker_directory(root, number)}, the store of worker {number}: start with"
-                f" jetstream {{ spread_workers: true }} and at least {number} workers, or delete these streams there"
-            )
-
-
-def _num_streams(disk: Disk, root: str) -> int:
-    parents = [f"{root}/{account}/streams" for account in disk.list_dir(root) if not account.startswith(".")]
-    names = [name for parent in parents if disk.is_directory(parent) for name in disk.list_dir(parent)]
-    return sum(not name.startswith(".") for name in names)
 
 
 def streams_directory(root: str, account: str) -> str:

@@ -14,15 +14,12 @@ from pyjs.base.disk import OsDisk
 from pyjs.store.format.layout import (
     NAME_SIZE_MAX,
     StoreLocked,
-    StoreShared,
-    check_workers,
     file_name,
     finish_removals,
     hide_directory,
     lock_store,
     make_directory,
     set_aside,
-    worker_roots,
 )
 
 
@@ -158,20 +155,3 @@ def test_a_crash_while_hiding_leaves_one_name(tmp_path: Path) -> None:
         with pytest.raises(Crash):
             hide_directory(FaultyDisk(at), f"{tmp_path}/S{at}")
     assert names(tmp_path) == [".deleting-0-S1", "S0"]
-
-
-def test_streams_of_a_worker_that_is_not_started_are_named(tmp_path: Path) -> None:
-    disk, root = OsDisk(), str(tmp_path)
-    check_workers(disk, root, 1)
-    for number in (2, 3):
-        (tmp_path / f".workers/{number}/$G/streams/.deleting-0-S").mkdir(parents=True)
-        (tmp_path / f".workers/{number}/.lock").touch()
-    (tmp_path / ".workers/other").touch()
-    assert worker_roots(disk, root) == [f"{root}/.workers/2", f"{root}/.workers/3"]
-    check_workers(disk, root, 1)
-    (tmp_path / ".workers/3/$G/streams/S").mkdir()
-    check_workers(disk, root, 3)
-    with pytest.raises(
-        StoreShared, match=r"1 streams are in .*/3, the store of worker 3: .* at least 3 workers"
-    ):
-        check_workers(disk, root, 2)
