@@ -18,7 +18,16 @@ import pytest
 from nats.aio.client import Client
 from tests.conformance.harness.cluster import NodeClient
 from tests.conformance.harness.process import our_command
-from tests.system.test_workers import JETSTREAM, WAIT_S, Workers, asked, refusal, requested, wait_until
+from tests.system.test_workers import (
+    JETSTREAM,
+    WAIT_S,
+    Workers,
+    asked,
+    refusal,
+    requested,
+    wait_gone,
+    wait_until,
+)
 
 SPREAD = 'jetstream: {store_dir: "<<store>>", spread_workers: true}'
 
@@ -337,8 +346,17 @@ def test_streams_of_other_workers_survive_the_death_of_the_first_one(start: Call
     add(two, "B")
     away, there = sorted("AB", key=lambda name: worker_of(server, name))
     before = published(two, b"%b.x" % there.encode(), b"1")["seq"]
-    os.kill(server.worker(1)["pid"], signal.SIGKILL)
+    pid = server.worker(1)["pid"]
+    server.process.signal("STOP")  # it starts no other process
+    os.kill(pid, signal.SIGKILL)
+    wait_gone(pid)
     assert published(two, b"%b.x" % there.encode(), b"2")["seq"] == before + 1
+    two.fence()  # the worker has noticed the end
+    assert b"503" in asked(two, f"$JS.API.STREAM.INFO.{away}".encode())[3]
+    assert api(two, f"STREAM.INFO.{there}")["state"]["last_seq"] == before + 1
+    for words in ("NAMES", f"CREATE.{there}", f"DELETE.{there}", "CREATE.N"):
+        assert b"503" in asked(two, f"$JS.API.STREAM.{words}".encode())[3]
+    server.process.signal("CONT")
     back(server, 1)
     while b"503" in asked(two, b"$JS.API.STREAM.NAMES")[3]:
         pass

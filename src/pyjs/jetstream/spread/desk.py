@@ -72,7 +72,7 @@ class Desk:
             self._taken.remove(request)
             self._left.add(request)
         if isinstance(request.session, ClientSession) and DIRECTOR not in self._spread.online:
-            self._refuse(router, request, args)
+            self._refuse(router, request, () if endpoint.words in CHANGES else args)
         return None
 
     def _refuse(self, router: Router, request: Request, args: tuple[str, ...] = ()) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.config.effects import TRUSTED
 
 from pyjs.config.errors import ConfigError
 from pyjs.config.load import load_options
@@ -57,6 +58,10 @@ def test_all_workers_have_streams_if_these_are_spread() -> None:
             "workers in a cluster of several servers are not supported yet",
         ),
         ("workers: 2, max_payload: 32MB", "is more than a quarter of max_pending"),
+        (
+            f"workers: 2\n{TRUSTED}\njetstream {{ spread_workers: true }}",
+            "spread_workers with accounts of an operator is not supported yet",
+        ),
     ],
 )
 def test_what_workers_cannot_be_used_with_is_refused(text: str, said: str) -> None:
