@@ -1,6 +1,8 @@
 """One process beside several workers of this server: the same clients on both, in turn.
 
-    python benchmarks/workers.py [--rounds N] [--workers N] [--clients N] [--msgs FACTOR]
+    python benchmarks/workers.py [--rounds N] [--workers N] [--clients N] [--msgs FACTOR] [--spread]
+
+With --spread, the stream of the JetStream rows is in the last worker.
 
 The processor time is that of all processes of a server. The kernel puts a connection on a worker by its address,
 so a round with few clients shows chance as well: the spread of the rounds is printed.
@@ -13,6 +15,7 @@ import statistics
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from driver_build import Driver, build_driver
@@ -30,9 +33,12 @@ ROWS: dict[str, tuple[str, int]] = {  # {n}: clients
 class Side:
     """A server of one or several processes."""
 
-    def __init__(self, workers: int, stack: ExitStack) -> None:
+    def __init__(self, workers: int, stack: ExitStack, *, is_spread: bool = False) -> None:
         config = f"workers: {workers}" if workers > 1 else ""
-        self._server = stack.enter_context(RunningServer(our_command(), config=config))
+        command = our_command()
+        if is_spread:
+            command = replace(command, argv=(*command.argv, "--spread_workers"))
+        self._server = stack.enter_context(RunningServer(command, config=config))
 
     def run(self, driver: Driver, arguments: str, msgs: int) -> tuple[float, float]:
         """Do one round; return messages a second and microseconds of processor time for each."""
@@ -59,12 +65,13 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--clients", type=int, default=4)
     parser.add_argument("--msgs", type=float, default=1.0, help="a factor for the number of messages")
+    parser.add_argument("--spread", action="store_true", help="streams in all workers")
     parser.add_argument("--only", default="", help="the start of row names")
     given = parser.parse_args()
     driver = Driver(build_driver())
     print("| row | rate, workers / one | CPU us, workers / one |\n|---|---|---|")
     with ExitStack() as stack:
-        sides = [Side(given.workers, stack), Side(1, stack)]
+        sides = [Side(given.workers, stack, is_spread=given.spread), Side(1, stack)]
         for name, (arguments, msgs) in ROWS.items():
             if name.startswith(given.only):
                 words, count = arguments.format(n=given.clients), max(1, int(msgs * given.msgs))

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from pyjs.core.trust.callouts import Callouts
     from pyjs.jetstream.member.member_node import MemberNode
     from pyjs.jetstream.server import JetStreamServer
+    from pyjs.jetstream.spread.spread_node import SpreadNode
 
 PEER_VERSION = "2.15.1"  # the nats-server version whose behaviour is implemented; shown to clients
 # nats-server shows its Go version in the field `go`.
@@ -280,7 +281,7 @@ class Node(Host):
             return
         from pyjs.jetstream.server import JetStreamServer
 
-        self.jetstream = JetStreamServer(self, self._member())
+        self.jetstream = JetStreamServer(self, self._member(), self._spread())
         self.turn_state.now = self.clock.now_ns()
         try:
             yield from self.jetstream.start_steps()
@@ -307,6 +308,20 @@ class Node(Host):
         except ImportError as error:
             raise NotStarted(f"in a cluster it replicates streams, and {error}") from None
         return MemberNode(self, self.options, Replication(cluster))
+
+    def _spread(self) -> SpreadNode | None:
+        """Return this worker's part if the workers share the streams, or None."""
+        worker, cluster = self.options.worker, self.cluster
+        if worker is None or cluster is None or not self.options.jetstream.spread_workers:
+            return None
+        from pyjs.cluster.replication import Replication
+        from pyjs.jetstream.spread.spread_node import SpreadNode
+
+        known = None if cluster.replication is None else cluster.replication.receiver
+        if isinstance(known, SpreadNode):
+            return known  # JetStream was off for a while
+        name = self.server_name.removesuffix(f"-{worker.number}")
+        return SpreadNode(self, name, worker, Replication(cluster, heeds_silence=False))
 
     def stop(self) -> None:
         """Close every session and store; the node cannot be used afterwards."""
@@ -531,8 +546,8 @@ class Node(Host):
                 self.jetstream.expire(consumers)
         if state.faulted:
             self._mend()
-        if self.jetstream is not None and self.jetstream.shared.member is not None:
-            self.jetstream.shared.member.end_turn()
+        if self.jetstream is not None:
+            self.jetstream.end_turn()
         routes.trim(now_ns)
         if self._routes_timer is None and (due_ns := routes.next_trim_ns):
             self._routes_timer = self.timers.at(max(due_ns, now_ns + 1), self._routes_due)

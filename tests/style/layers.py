@@ -53,6 +53,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("transfer", "why"),
         ("api",),
         ("member",),
+        ("spread",),
         ("server",),
     ),
     "jetstream.cluster": (
@@ -81,6 +82,12 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("answering",),
         ("meta_requests",),
         ("member_node",),
+    ),
+    "jetstream.spread": (
+        ("notes", "placing"),
+        ("directory", "reports", "usage"),
+        ("desk",),
+        ("spread_node",),
     ),
     "jetstream.consumer": (
         ("acks", "advisories", "arguments", "resources", "start", "subjects", "wake_timer"),

@@ -459,6 +459,8 @@ class JetStreamKeys(TypedDict, total=False):
     """The JetStream domain of this server."""
     unique_tag: str
     """The prefix of the server tag by which replicas are spread."""
+    spread_workers: bool
+    """With `workers`: put new streams into all workers, not only the first one."""
     strict: bool
     """Refuse API requests with unknown fields."""
     limits: JetStreamLimitsKeys

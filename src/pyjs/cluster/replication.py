@@ -51,8 +51,13 @@ class Notes(Protocol):
 class Replication:
     """The connections of this server's consensus to that of other servers; implements `Peers` of consensus."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, *, heeds_silence: bool = True) -> None:
+        """Begin without connections. Without `heeds_silence`, a server is silent only if its connection has ended.
+
+        That is for workers: on one machine a process that ends closes its connections, and a silent one is busy.
+        """
         self._cluster = cluster
+        self._heeds_silence = heeds_silence
         self._consensus: Replicas | None = None
         self._notes: Notes | None = None
         self._connections: dict[int, Route] = {}  # by the node number of the other server
@@ -64,6 +69,11 @@ class Replication:
         """Pass batches to `consensus` and notes to `notes`; called before the first route."""
         self._consensus, self._notes = consensus, notes
         self._cluster.replication = self
+
+    @property
+    def receiver(self) -> Notes | None:
+        """The receiver of notes."""
+        return self._notes
 
     def clash(self, info: PeerInfo) -> str:
         """Return the reason why this server and another one cannot be in one cluster, or "" if they can."""
@@ -105,7 +115,7 @@ class Replication:
 
     def note_silence(self, route: Route, silent: bool) -> None:
         """Record whether the server at the other end of a route is silent."""
-        if self._consensus is None or route.info is None:
+        if self._consensus is None or route.info is None or not self._heeds_silence:
             return
         node = number_of(route.info.server_name)
         if silent:

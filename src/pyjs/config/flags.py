@@ -53,6 +53,7 @@ FLAGS = (
     _flag("port p", int, "port", "<port>", "listen on this port (default 4222, -1: any)"),
     _flag("name n server_name", str, "server_name", "<name>", "name of this server (default: its id)"),
     _flag("workers", int, "workers", "<n>", "processes that share the port for clients (default 1)"),
+    _flag("spread_workers", bool, "jetstream.spread_workers", "", "put new streams into all workers"),
     _flag("pid P", str, "pid_file", "<file>", "write the process id to this file"),
     _flag("http_port m", int, "monitoring.http_port", "<port>", "serve monitoring on this port"),
     _flag("https_port ms", int, "monitoring.https_port", "<port>", "serve monitoring over TLS on this port"),

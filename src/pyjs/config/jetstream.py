@@ -251,6 +251,11 @@ JETSTREAM = Table(
             Kind("string", read_lower, "str"),
             "The prefix of the server tag by which replicas are spread.",
         ),
+        Key(
+            "spread_workers",
+            BOOL,
+            "With `workers`: put new streams into all workers, not only the first one.",
+        ),
         Key("strict", BOOL, "Refuse API requests with unknown fields."),
         Key(
             "limits",

@@ -230,6 +230,7 @@ class JetStreamOptions:
     key: str = ""  # wraps the data keys of file streams; "": no encryption
     prev_key: str = ""  # the previous key, to unwrap older data keys; "": none
     cipher: str = "chacha"  # of new streams: chacha or aes
+    spread_workers: bool = False  # with `workers`, streams are in all workers
     strict: bool = True  # unknown fields in API requests are errors
     limits: JetStreamLimits = field(default_factory=JetStreamLimits)
 
@@ -482,8 +483,9 @@ class Options:
 
     @property
     def runs_jetstream(self) -> bool:
-        """Whether this process has the streams; of several workers only the first one does."""
-        return self.jetstream.enabled and (self.worker is None or self.worker.number == 1)
+        """Whether this process has streams; of several workers, only the first one or all do."""
+        shares = self.worker is None or self.worker.number == 1 or self.jetstream.spread_workers
+        return self.jetstream.enabled and shares
 
     def jetstream_of(self, account: str) -> AccountJetStreamOptions | None:
         """Return the JetStream limits of an account; None: it has no JetStream."""

@@ -26,10 +26,19 @@ from pyjs.jetstream.config.choices import S2
 from pyjs.jetstream.config.declared import from_meta
 from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.store.crypt.keys import Locked
-from pyjs.store.format.layout import DAMAGED, DELETING, StoreLock, StoreLocked, file_name, lock_store
+from pyjs.store.format.layout import (
+    DAMAGED,
+    DELETING,
+    WORKERS,
+    StoreLock,
+    StoreLocked,
+    file_name,
+    lock_store,
+)
 from pyjs.store.format.meta import KIND_STREAM, Opener, UnknownFormat, decode, encode
 from pyjs.store.format.outer_header import CODEC_ZSTD
 from pyjs.store.format.tail_file import NAME as TAILS
+from pyjs.store.format.workers import worker_roots
 from pyjs.store.segment.meta_record import meta_in
 from pyjs.store.segment.recovery import is_segment
 
@@ -85,12 +94,14 @@ class StoreCheck:
             NotChecked: a server uses the directory.
             OSError: a directory cannot be listed.
         """
-        lock = self._lock()
+        roots = [self.report.root, *worker_roots(self._disk, self.report.root)]
+        locks = self._locks(roots)
         try:
-            self._progress.begin(self._size())
-            for account in self._accounts():
-                for directory in self._streams(account):
-                    self._stream(account, directory)
+            self._progress.begin(sum(map(self._size, roots)))
+            for root in roots:
+                for account in self._accounts(root):
+                    for directory in self._streams(root, account):
+                        self._stream(account, directory)
             NodeLogCheck(self._disk, self.report).run()
             if self._repair:
                 repairs, failures = mend(self.report.findings)
@@ -98,12 +109,24 @@ class StoreCheck:
                 self.report.findings += failures
         finally:
             self._progress.end()
-            lock.release()
+            for lock in locks:
+                lock.release()
         return self.report
 
-    def _lock(self) -> StoreLock:
-        """Lock the directory, so that no server uses it."""
-        root = self.report.root
+    def _locks(self, roots: list[str]) -> list[StoreLock]:
+        """Lock all stores, or none."""
+        locks: list[StoreLock] = []
+        try:
+            for root in roots:
+                locks.append(self._lock(root))
+        except BaseException:
+            for lock in locks:
+                lock.release()
+            raise
+        return locks
+
+    def _lock(self, root: str) -> StoreLock:
+        """Lock the store of the server or of a worker, so that no process uses it."""
         try:
             if self._repair:
                 return lock_store(self._disk, root)
@@ -116,9 +139,9 @@ class StoreCheck:
 
     # -- directories ---------------------------------------------------------------------------------------
 
-    def _accounts(self) -> list[str]:
-        """Return the file names of the accounts."""
-        root, accounts = self.report.root, []
+    def _accounts(self, root: str) -> list[str]:
+        """Return the file names of the accounts in a store."""
+        accounts = []
         for name in self._disk.list_dir(root):
             if self._disk.is_directory(f"{root}/{name}/streams"):
                 accounts.append(name)
@@ -127,13 +150,13 @@ class StoreCheck:
                         self.report.find(NOTE, f"{root}/{name}/{other}", STRANGER)
             elif name in CLUSTER_FILES:
                 self.report.findings += cluster_findings(self._disk, f"{root}/{name}")
-            elif name not in (".lock", NODE_LOG):
+            elif name not in (".lock", NODE_LOG, WORKERS):
                 self.report.find(NOTE, f"{root}/{name}", STRANGER)
         return accounts
 
-    def _streams(self, account: str) -> list[str]:
-        """Return the directories of an account's streams."""
-        parent, streams = f"{self.report.root}/{account}/streams", []
+    def _streams(self, root: str, account: str) -> list[str]:
+        """Return the directories of an account's streams in a store."""
+        parent, streams = f"{root}/{account}/streams", []
         self.report.findings += self._tails.load(parent)
         for name in self._disk.list_dir(parent):
             path = f"{parent}/{name}"
@@ -148,9 +171,9 @@ class StoreCheck:
                 streams.append(path)
         return streams
 
-    def _size(self) -> int:
-        """Return the size of all segments in bytes."""
-        total, root = 0, self.report.root
+    def _size(self, root: str) -> int:
+        """Return the size of all segments of a store in bytes."""
+        total = 0
         for account in self._disk.list_dir(root):
             for stream in names_in(self._disk, f"{root}/{account}/streams"):
                 messages = f"{root}/{account}/streams/{stream}/msgs"

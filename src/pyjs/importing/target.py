@@ -22,6 +22,7 @@ from pyjs.jetstream.rules.consumer import ConsumerLimits
 from pyjs.jetstream.transfer.writing import StreamWriter
 from pyjs.store.format.layout import finish_removals, lock_store, streams_directory
 from pyjs.store.format.meta import KIND_STREAM, Opener, load_meta
+from pyjs.store.format.workers import worker_roots
 from pyjs.store.open_files import OpenFiles
 from pyjs.store.segment.view import ViewCache
 from pyjs.store.state.consumer_state import OpenLogs
@@ -74,8 +75,13 @@ class Target:
         return TargetAccount(self, AccountFiles(self._stores, name), self._configs(name))
 
     def _configs(self, account: str) -> dict[str, StreamConfig]:
-        """Return the configurations of an account's stored streams, except unreadable ones."""
-        parent, found = streams_directory(self._root, account), {}
+        """Return the configurations of an account's stored streams in all workers, except unreadable ones."""
+        found: dict[str, StreamConfig] = {}
+        for root in (self._root, *worker_roots(self._disk, self._root)):
+            self._read_configs(streams_directory(root, account), found)
+        return found
+
+    def _read_configs(self, parent: str, found: dict[str, StreamConfig]) -> None:
         for name in self._disk.list_dir(parent) if self._disk.is_directory(parent) else []:
             opener = Opener(key_ring=self._key_ring)
             try:
@@ -84,7 +90,6 @@ class Target:
             except (PyjsError, OSError, *NONSENSE):
                 continue
             found[config.name] = config
-        return found
 
     @property
     def now_ns(self) -> int:

@@ -26,6 +26,7 @@ from pyjs.jetstream.files.metadata import MetadataWriter
 from pyjs.jetstream.manage.engine import JetStream, Shared
 from pyjs.jetstream.stream.limits import Usage
 from pyjs.store.format.layout import file_name, lock_store, streams_directory
+from pyjs.store.format.workers import check_workers, take_over
 from pyjs.store.open_files import OpenFiles
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.manage.reopening import Mender
     from pyjs.jetstream.manage.scrub import Scrubber
     from pyjs.jetstream.member.member_node import MemberNode
+    from pyjs.jetstream.spread.spread_node import SpreadNode
     from pyjs.store.format.layout import StoreLock
 
     class ServiceHost(Protocol):
@@ -65,8 +67,10 @@ LOAD_AFTER_NS = 100_000_000
 class JetStreamServer:
     """JetStream of one server."""
 
-    def __init__(self, host: ServiceHost, member: MemberNode | None = None) -> None:
-        """Create the parts; `member` is the part of the server in a JetStream cluster."""
+    def __init__(
+        self, host: ServiceHost, member: MemberNode | None = None, spread: SpreadNode | None = None
+    ) -> None:
+        """Create the parts; `member` is the server's part in a JetStream cluster, `spread` that among workers."""
         self._host = host
         self._disk = host.disk
         self.options = replace(host.options.jetstream)  # a copy: a reload changes some of them
@@ -82,8 +86,11 @@ class JetStreamServer:
             host.faults,
             MetadataWriter(host.turn_state, host.disk, self.options.store_dir),
             member,
+            spread,
         )
         self.accounts: dict[str, JetStream] = {}
+        if spread is not None:
+            spread.begin(self.shared, self.accounts)
         self._mender: Mender | None = None  # None: nothing has failed
         self._apis: dict[str, ApiSubscriptions] = {}
         self._stores: Stores | None = None  # None: no stream was stored or recovered
@@ -109,6 +116,21 @@ class JetStreamServer:
 
         expire_all(self.accounts, consumers)
 
+    def end_turn(self) -> None:
+        """Tell other servers, or other workers, what has changed in this turn."""
+        if self.shared.member is not None:
+            self.shared.member.end_turn()
+        elif self.shared.spread is not None:
+            self.shared.spread.end_turn()
+
+    @property
+    def used(self) -> tuple[int, int]:
+        """The bytes of memory and file streams; of several workers that share the streams, those of this one."""
+        if self.shared.spread is None:
+            return self.memory.used, self.storage.used
+        own = self.shared.spread.usage.own()
+        return own.memory, own.storage
+
     @property
     def memory(self) -> Usage:
         """The memory that memory streams of all accounts use and reserve."""
@@ -127,9 +149,11 @@ class JetStreamServer:
 
         Raises, at any step:
             StoreLocked: another server uses the store directory.
+            StoreShared: a worker has streams, and is not among the workers now.
             OSError: the store directory cannot be used.
         """
         self._lock = lock_store(self._disk, self.options.store_dir)
+        self._check_workers()
         member = self.shared.member
         if member is not None:
             yield from member.recover_steps(self._disk, self.shared, self.accounts)
@@ -137,10 +161,28 @@ class JetStreamServer:
         self._log_unserved_accounts()
         if member is not None:
             member.begin()
+        if self.shared.spread is not None:
+            self.shared.spread.opened()
         if self.options.scrub_rate:
             begin_at_ns = self._host.clock.now_ns() + SCRUB_AFTER_NS
             self._scrub_timer = self._host.timers.at(begin_at_ns, self._begin_scrubbing)
         self._load_timer = self._host.timers.at(self._host.clock.now_ns() + LOAD_AFTER_NS, self._load_apis)
+
+    def _check_workers(self) -> None:
+        """Take over the streams of workers that are not started, or refuse to start without them.
+
+        Raises:
+            StoreLocked, StoreShared, OSError: a worker has streams that this start would not serve.
+        """
+        worker, root = self._host.options.worker, self.options.store_dir
+        if worker is not None and worker.number > 1:
+            return
+        if not self.options.spread_workers:
+            check_workers(self._disk, root, 1)
+        elif count := take_over(self._disk, root, 1 if worker is None else worker.count):
+            self._host.log.info(
+                f"  {count} streams of workers that are not started were moved to the first worker"
+            )
 
     def _load_apis(self) -> None:
         for api in self._apis.values():
@@ -251,6 +293,8 @@ class JetStreamServer:
         engine = JetStream(account, self.shared, limits, lambda: self._open_files(account.name))
         self.accounts[account.name] = engine
         account.jetstream = engine
+        if self.shared.spread is not None:
+            self.shared.spread.directory.account_opened(engine)
         return engine
 
     def _open_files(self, account: str) -> AccountFiles:

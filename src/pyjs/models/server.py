@@ -552,6 +552,9 @@ class JetStreamOptions(Options):
     unique_tag: str | None = Field(
         default=None, description="The prefix of the server tag by which replicas are spread."
     )
+    spread_workers: bool | None = Field(
+        default=None, description="With `workers`: put new streams into all workers, not only the first one."
+    )
     strict: bool | None = Field(default=None, description="Refuse API requests with unknown fields.")
     limits: JetStreamLimitsOptions | None = Field(
         default=None, description="Limits for options of streams and consumers."

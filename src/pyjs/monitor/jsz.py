@@ -144,10 +144,10 @@ def jetstream_stats(monitored: Monitored) -> JsonDict:
     """Return usage and counters of JetStream, from the engine's own counters."""
     jetstream = monitored.node.jetstream
     assert jetstream is not None
-    shared = jetstream.shared
+    shared, (memory, storage) = jetstream.shared, jetstream.used
     return {
-        "memory": jetstream.memory.used,
-        "storage": jetstream.storage.used,
+        "memory": memory,
+        "storage": storage,
         "reserved_memory": jetstream.memory.reserved,
         "reserved_storage": jetstream.storage.reserved,
         "accounts": len(jetstream.accounts),

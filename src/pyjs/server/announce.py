@@ -68,7 +68,7 @@ def announce_jetstream(log: Log, options: Options, effective: Options) -> None:
     jetstream = effective.jetstream
     if not options.jetstream.store_dir:
         log.warn("Temporary storage directory used, data could be lost on system reboot")
-    for line in BANNER:
+    for line in BANNER if options.worker is None or options.worker.number == 1 else ():
         log.info(line)
     log.info("---------------- JETSTREAM ----------------")
     log.info(f"  Strict:          {str(jetstream.strict).lower()}")

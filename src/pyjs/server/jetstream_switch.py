@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from pyjs.config.options import Options
     from pyjs.jetstream.server import JetStreamServer
+    from pyjs.jetstream.spread.spread_node import SpreadNode
     from pyjs.server.driver import Driver
 
 
@@ -42,6 +43,9 @@ class JetStreamSwitch:
         # The hooks of this object that the driver calls.
         self._hooks: list[Callable[[], None]] = []
         self._after: list[Callable[[], None]] = []  # called after JetStream has stopped
+        self.spread: SpreadNode | None = (
+            None  # this worker's part in streams of all workers; stays after a stop
+        )
 
     def start(self, options: Options) -> None:
         """Run all steps of `start_steps` at once. Raises the same errors."""
@@ -80,7 +84,7 @@ class JetStreamSwitch:
         syncer = self._syncer = Syncer(
             self._driver, self._io_thread, self._node.options.jetstream, jetstream.open_files
         )
-        member = jetstream.shared.member
+        self.spread, member = jetstream.shared.spread, jetstream.shared.member
         if member is not None:
             syncer.beside = member.sync_log
         self._upkeep_thread = IoThread(self._driver.loop, "upkeep")

@@ -68,7 +68,6 @@ if TYPE_CHECKING:
 RECOVERY_S = 0.01  # seconds of recovery between two iterations of the loop
 MEET_S = 3.0  # seconds for which a replacement worker waits for the other workers
 FETCHERS = 4  # threads that query an account server
-FIRST_WORKER = 1  # number of the worker that has the streams
 STREAMS_S = 10.0  # seconds for which another worker waits until the streams are closed
 CLOSING_S = 1.0  # seconds for which connections may read their last output when the server stops
 
@@ -108,7 +107,7 @@ class Server:
         self._lame_duck: LameDuck | None = None  # not None: in lame duck mode
         self._stop_asked = False
         self._stands_in = False
-        self.stops_with_all = False  # in a worker other than the first: the first worker is stopping too
+        self.stops_with_all = False  # in a worker: all other workers are stopping too
         self._stopping: asyncio.Task[None] | None = None
         self._stopped = asyncio.Event()
         self._pid = 0  # id of the process that started the server
@@ -276,7 +275,7 @@ class Server:
         assert self._routes is not None
         try:
             async with asyncio.timeout(MEET_S if self._stands_in else None):
-                await self._routes.wait_met(worker.count - 1)
+                await self._routes.wait_met(worker.count - 1, self._jetstream.spread)
         except TimeoutError:
             self.log.warn("Not all other workers answer; clients are accepted without them")
 
@@ -507,7 +506,7 @@ class Server:
         jetstream_stopped = asyncio.Event()
         self._jetstream.stop(jetstream_stopped.set)
         await jetstream_stopped.wait()
-        await self._hear_first_worker()
+        await self._hear_streams()
         attempt(self.log, self.node.stop)
         self._leave_cluster()
         self.driver.stop()
@@ -546,12 +545,12 @@ class Server:
         if self._routes is not None:
             attempt(self.log, self._routes.stop)
 
-    async def _hear_first_worker(self) -> None:
-        """If all workers stop, wait for the last messages from the streams of the first worker, up to STREAMS_S."""
+    async def _hear_streams(self) -> None:
+        """If all workers stop, wait for the last messages from the streams of other workers, up to STREAMS_S."""
         if self.stops_with_all and self._routes is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(STREAMS_S):
-                    await self._routes.wait_left(FIRST_WORKER)
+                    await self._routes.wait_streams(self.options.worker, self._jetstream.spread)
 
     async def _close_connections(self) -> None:
         """Wait until every connection has sent its last output; abort connections that take too long."""

@@ -32,7 +32,10 @@ RESPONSE = "io.nats.jetstream.api.v1.account_purge_response"
 
 
 def purge(node: Node, system: Account, request: Request) -> Generator[Step, None, bytes | None]:
-    """Remove all streams of the account named in the subject; return the answer, or None if JetStream is off."""
+    """Remove all streams of the account named in the subject; return the answer.
+
+    Return None if JetStream is off, or another server or worker answers.
+    """
     server, name = node.jetstream, request.subject.rpartition(b".")[2].decode("utf-8", "replace")
     if server is None:
         return None
@@ -49,6 +52,9 @@ def purge(node: Node, system: Account, request: Request) -> Generator[Step, None
                 return None
         elif js is not None:
             yield from _delete_all(js, names)
+        spread = server.shared.spread
+        if spread is not None and not (yield from spread.emptied_steps(name)):
+            return None
     except (ApiError, StoreFailed) as error:
         refusal = error if isinstance(error, ApiError) else errcodes.STREAM_DELETE.error(err=error.reason)
         fields = {"error": refusal.as_json()}

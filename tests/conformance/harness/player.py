@@ -38,12 +38,16 @@ CONNECT_DEFAULTS: dict[str, Any] = {
 }
 
 
-def play(script: Script, command: list[str], directory: Path, on_worker: int = 0) -> Recording:
+def play(
+    script: Script, command: list[str], directory: Path, on_worker: int = 0, *, is_spread: bool = False
+) -> Recording:
     """Run `script` against a fresh server of `command` and return what was seen.
 
-    With `on_worker` the server has as many workers, and every client is one of the last.
+    With `on_worker` the server has as many workers, and every client is one of the last. If `is_spread`, the workers
+    share the streams.
     """
     config = f"workers: {on_worker}\n{script.config}" if on_worker else script.config
+    command = [*command, "--spread_workers"] if is_spread else command
     server = ServerProcess(command, config, directory, script.uses_http, may_fork=not on_worker)
     server.start()
     player = Player(script, server, f"{server.name}-{on_worker}" if on_worker else server.name)

@@ -49,7 +49,8 @@ def test_every_key_has_an_experiment() -> None:
     keys = {f"{path}/{key.name}".lstrip("/") for path, table in TABLES.items() for key in table.keys}
     keys.remove(
         "websocket/jwt_cookie"
-    )  # it needs operators: tests/conformance/test_websocket_logins.py tries it
+    )  # needs operators: tests/conformance/test_websocket_logins.py tries it
+    keys.remove("jetstream/spread_workers")  # needs workers: tests/system/test_workers_streams.py tries it
     tried = [*OF_THE_NODE, *OF_PROCESSES]
     assert sorted(tried) == sorted(keys)
 

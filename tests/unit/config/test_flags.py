@@ -142,7 +142,7 @@ def test_flags_that_nats_server_has_are_all_known() -> None:
         max_traced_msg_len D V VV DV DVV debug trace js jetstream sd store_dir user pass auth tls tlscert tlskey
         tlsverify tlscacert routes cluster cluster_listen cluster_name no_advertise cluster_advertise
         connect_retries profile h help v version help_tls"""
-    own = {"workers", "log_format", "log-format", "print_config", "print-config"}
+    own = {"workers", "spread_workers", "log_format", "log-format", "print_config", "print-config"}
     assert set(names.split()) | own == set(FLAG_BY_NAME) | set(UNSUPPORTED)
 
 

@@ -33,6 +33,9 @@ def check_workers(options: Options, at: Callable[[str], Place]) -> list[Problem]
             f"workers with a resolver of type {kind} are not supported yet: one process owns its directory"
         )
         found.append(Problem(place, cause, "use resolver: MEMORY or a URL, or remove workers"))
+    if options.jetstream.spread_workers and options.operator_keys:
+        cause = "spread_workers with accounts of an operator is not supported yet: each worker learns them by itself"
+        found.append(Problem(at("jetstream.spread_workers"), cause, "remove spread_workers"))
     limits = options.limits
     if limits.max_payload > limits.max_pending // 4:
         sizes = (

@@ -58,8 +58,8 @@ class Router:
         found = self.find(tokens)
         if found is None:
             return None
-        member = self._shared.member
-        return self.work(request, *found) if member is None else member.desk.handle(self, request, *found)
+        part = self._shared.member or self._shared.spread
+        return self.work(request, *found) if part is None else part.desk.handle(self, request, *found)
 
     def work(self, request: Request, endpoint: Endpoint, args: tuple[str, ...]) -> Iterator[Step]:
         """Answer a request, in steps if its handler is a generator; answer an unexpected exception with an error."""

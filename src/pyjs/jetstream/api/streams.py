@@ -170,11 +170,13 @@ def restore(call: ApiCall) -> Steps:
 def _matching(js: JetStream, subject: str) -> list[StreamConfig]:
     """Return the configurations of streams that match `subject` ("": all), sorted by name, with offline ones."""
     configs = [*(each.config for each in js.streams.values()), *(each.config for each in js.offline.values())]
-    found = sorted(configs, key=lambda config: config.name)
-    if not subject:
-        return found
+    return [each for each in sorted(configs, key=lambda config: config.name) if matches(each, subject)]
+
+
+def matches(config: StreamConfig, subject: str) -> bool:
+    """Return whether a stream has a subject that overlaps with `subject`; with "", every stream has."""
     raw = subject.encode()
-    return [each for each in found if any(subjects_overlap(s.encode(), raw) for s in each.subjects)]
+    return not subject or any(subjects_overlap(each.encode(), raw) for each in config.subjects)
 
 
 def page_of(items: list[Any], offset: int, limit: int) -> tuple[list[Any], int]:

@@ -131,7 +131,10 @@ class ApiSubscriptions:
         self._subscriptions.append(subscription)
 
     def _handle(self, request: Request, depth: int) -> Iterator[Step] | None:
+        spread = self._shared.spread
         if depth == DOMAIN_DEPTH and (subject := mapped(request.subject)):
+            if spread is not None and not spread.directs:
+                return None  # the first worker sends it, once
             self._account.send(subject, request.payload, request.headers, request.reply)
             return None
         system = self._find_system()
@@ -139,6 +142,8 @@ class ApiSubscriptions:
             return None  # a copy of another account's request, or a request that nobody could answer
         if self._shared.member is not None and request.session is None:
             pass  # the server of the client sends the copy
+        elif spread is not None and not spread.directs:
+            pass  # the first worker sends it
         elif system is not None and system is not self._account and system.sessions:
             self._show(request, system, b".".join([b"$JS.API", *request.subject.split(b".")[depth:]]))
         if self._late or not (self._router is not None or is_loaded()):
@@ -194,14 +199,24 @@ class ApiSubscriptions:
     def stream_opened(self, stream: Stream, recovered: bool) -> None:
         """Subscribe to direct gets of the stream, if it allows them."""
         self._offer_direct(stream)
+        self._tell_others(stream)
 
     def stream_changed(self, stream: Stream, old: StreamConfig) -> None:
         """Add or remove the direct get subscriptions of the stream after an update."""
         self._offer_direct(stream)
+        if old is not stream.config:
+            self._tell_others(stream)
 
     def stream_closing(self, stream: Stream, deleted: bool) -> None:
         """Remove the direct get subscriptions of the stream."""
         self._withdraw_direct(stream.name)
+        if deleted and self._shared.spread is not None and self._js is not None:
+            self._shared.spread.lost(self._js, stream)
+
+    def _tell_others(self, stream: Stream) -> None:
+        """Tell other workers that share the streams."""
+        if self._shared.spread is not None and self._js is not None:
+            self._shared.spread.holds(self._js, stream)
 
     def _offer_direct(self, stream: Stream) -> None:
         config = stream.config

@@ -33,11 +33,13 @@ if TYPE_CHECKING:
     from pyjs.jetstream.api.subscriptions import ApiSubscriptions
     from pyjs.jetstream.config.consumer import ConsumerConfig
     from pyjs.jetstream.config.offline import Offline
+    from pyjs.jetstream.config.stream import StreamConfig
     from pyjs.jetstream.manage.parked import Parked
     from pyjs.jetstream.manage.persist import AccountFiles
     from pyjs.jetstream.member.member_node import MemberNode
     from pyjs.jetstream.mirror.sourcing import Inflow
     from pyjs.jetstream.replication.streams import ReplicatedStreams
+    from pyjs.jetstream.spread.spread_node import SpreadNode
     from pyjs.jetstream.stream.stream import Stream
     from pyjs.subjects.sublist import Subscription
 
@@ -62,6 +64,9 @@ class Shared:
     faults: Faults
     metadata: MetadataWriter
     member: MemberNode | None = None  # this server's part in a JetStream cluster; None: no cluster
+    spread: SpreadNode | None = (
+        None  # this worker's part if workers share the streams; None: one process has all
+    )
     replicated: ReplicatedStreams | None = None  # the replicated streams of this server; None: no cluster
     usage: dict[str, Usage] = field(init=False)
     batches: BatchUsage = field(default_factory=BatchUsage)
@@ -96,6 +101,7 @@ class JetStream:
         self.coming: dict[str, dict[str, ConsumerConfig]] = {}  # by stream: consumers that are being created
         self.coming_streams: set[str] = set()  # names of streams that are being created
         self.held = HeldStreams(self)  # stored streams that will be opened later
+        self.elsewhere: dict[str, StreamConfig] = {}  # streams of other workers by name
         self.parked: dict[str, Parked] = {}  # stored replicas that wait for the metadata of the cluster
         self.inflows: dict[str, Inflow] = {}  # by the copying stream
         self.copied_by: dict[str, set[Inflow]] = {}  # by the origin

@@ -20,7 +20,7 @@ class Reservation:
 
     def __init__(self, js: JetStream, config: StreamConfig, old: StreamConfig | None = None) -> None:
         self._js = js
-        self._config = config
+        self.config = config
         self._is_new = old is None
         known = set(old.subjects) if old is not None else set()
         self._subjects = [subject for subject in config.subjects if subject not in known]
@@ -28,22 +28,22 @@ class Reservation:
 
     def __enter__(self) -> None:
         if self._is_new:
-            self._js.coming_streams.add(self._config.name)
+            self._js.coming_streams.add(self.config.name)
         for subject in self._subjects:
-            self._js.subjects.add(subject, self._config.name)
+            self._js.subjects.add(subject, self.config.name)
         self._count(self._size)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._js.coming_streams.discard(self._config.name)
+        self._js.coming_streams.discard(self.config.name)
         self._count(-self._size)
         for subject in self._subjects:
-            self._js.subjects.remove(subject, self._config.name)
+            self._js.subjects.remove(subject, self.config.name)
 
     def _count(self, size: int) -> None:
-        self._js.usage[self._config.storage].reserved += size
-        self._js.shared.usage[self._config.storage].reserved += size
+        self._js.usage[self.config.storage].reserved += size
+        self._js.shared.usage[self.config.storage].reserved += size
 
 
 class HeldStreams:
@@ -56,6 +56,10 @@ class HeldStreams:
 
     def __contains__(self, name: str) -> bool:
         return name in self._held
+
+    def configs(self) -> list[StreamConfig]:
+        """Return the configurations of the streams."""
+        return [each.config for each in self._held.values()]
 
     def hold(self, config: StreamConfig) -> None:
         """Reserve the subjects and bytes of a stream until `let_go`."""

@@ -111,7 +111,7 @@ def _finder(js: JetStream) -> source_rules.Find:
     """Return the lookup from stream name to configuration."""
 
     def find(name: str) -> StreamConfig | None:
-        return js.streams[name].config if name in js.streams else None
+        return js.streams[name].config if name in js.streams else js.elsewhere.get(name)
 
     return find
 
@@ -306,6 +306,7 @@ def check_limits(js: JetStream, config: StreamConfig) -> None:
 
 def check_restored(js: JetStream, config: StreamConfig) -> None:
     """Refuse a stream under construction if it conflicts with open streams. Raises ApiError."""
+    errcodes.STREAM_NAME_EXIST_RESTORE_FAILED.raise_if(config.name in js.elsewhere)
     check_limits(js, config)
     _check_overlap(js, config, None)
 
@@ -333,7 +334,7 @@ def _check_tier(js: JetStream, config: StreamConfig) -> None:
 
 def _check_count(js: JetStream, config: StreamConfig) -> None:
     _check_tier(js, config)
-    count = len(js.streams) + len(js.coming_streams)
+    count = len(js.streams) + len(js.coming_streams) + len(js.elsewhere)
     if config.name not in js.streams and 0 < js.limits.max_streams <= count:
         raise errcodes.MAXIMUM_STREAMS_LIMIT.error()
 

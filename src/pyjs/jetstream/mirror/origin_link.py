@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.mirror.link_state import Place, Target
 
     class Origin(Protocol):
-        """The origin in the metadata of the cluster: sourcing.Origin."""
+        """The origin in the metadata of the cluster: origin.Origin."""
 
         @property
         def is_missing(self) -> bool:

@@ -5,7 +5,8 @@ waits for a missing origin. An origin that was deleted and created again is reco
 then starts as configured, a mirror continues after its own last message. The position of a mirror is its last
 sequence; the positions of sources are stored (positions.py).
 
-In a cluster, a consumer (origin_link.py) reads the origin on any server. If the copying stream has several replicas,
+In a cluster, a consumer (origin_link.py) reads the origin on any server; in several workers, one reads an origin in
+another worker. If the copying stream has several replicas,
 their leader copies; it proposes the new positions together with the copies.
 
 Imported by the first stream that copies. An origin with an API prefix is found only if that is the prefix of this
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING
 from pyjs.base.bounds import wrapped_ns
 from pyjs.base.errors import NotNow, StoreFailed
 from pyjs.jetstream import errcodes
-from pyjs.jetstream.config.choices import FILE, LIMITS, WORKQUEUE
+from pyjs.jetstream.config.choices import FILE
 from pyjs.jetstream.config.declared import as_json
 from pyjs.jetstream.config.stream import StreamConfig, StreamSource
 from pyjs.jetstream.mirror import places
@@ -32,6 +33,7 @@ from pyjs.jetstream.mirror.consumer_link import ConsumerLink
 from pyjs.jetstream.mirror.copier import Copier, SourceSearch, last_sources
 from pyjs.jetstream.mirror.durable import ConsumerFeed
 from pyjs.jetstream.mirror.link_state import Place
+from pyjs.jetstream.mirror.origin import Origin
 from pyjs.jetstream.mirror.origin_consumers import OriginConsumers, prefix_of
 from pyjs.jetstream.mirror.origin_link import OriginLink
 from pyjs.jetstream.mirror.places import earliest_ns, first_copied, first_mirrored, mirror_place, source_place
@@ -49,7 +51,6 @@ if TYPE_CHECKING:
 
     from pyjs.base.timers import Timer
     from pyjs.core.chore import Step
-    from pyjs.jetstream.cluster.assignments import Assignment
     from pyjs.jetstream.manage.engine import JetStream
     from pyjs.jetstream.mirror.positions import Position
     from pyjs.jetstream.stream.stream import Stream
@@ -223,7 +224,7 @@ class Inflow:
         if source.consumer is not None:
             link = ConsumerLink(self._js, source, copier, self)
             ConsumerFeed(copier, link, source.consumer.name.encode())
-        elif self._js.shared.member is not None and self._is_here(source):
+        elif self._is_remote(source):
             prefix = prefix_of(self._stream.name, self._stream.created_ns, key)
             ConsumerFeed(
                 copier, OriginLink(self._js, source, copier, self, Origin(self._js, source), prefix), b""
@@ -232,6 +233,26 @@ class Inflow:
         copier.describe(origin + b" ", b" " + rest + b" ")
         copier.stored = self._positions.known.get(key, (0, b""))[0]
         return SourceCopy(source, key, copier)
+
+    def _is_remote(self, source: StreamSource) -> bool:
+        """Return whether a consumer reads the origin: in a cluster always, in several workers from another one."""
+        is_elsewhere = self._js.shared.member is not None or source.name in self._js.elsewhere
+        return is_elsewhere and self._is_here(source)
+
+    def origin_moved(self, name: str) -> None:
+        """Read an origin that another worker now has, or has no more, from its new place."""
+        for key, copy in list(self._copies.items()):
+            feed = copy.copier.feed
+            if copy.source.name != name or copy.source.consumer is not None:
+                continue
+            if (feed is not None) != self._is_remote(copy.source):
+                del self._copy_of[copy.copier]
+                copy.copier.detach()
+                new = self._copies[key] = self._new_copy(key, copy.source)
+                self._copy_of[new.copier] = new
+                new.copier.wake(0)
+            elif feed is not None:
+                feed.link.origin_opened()
 
     def _learn_positions(self, keys: set[bytes]) -> None:
         """Find the positions of sources: from the stored ones, and from the headers of newer messages."""
@@ -555,40 +576,6 @@ class Inflow:
             return -1
         since = max(0, self._js.shared.clock.now_ns() - copier.active_ns)
         return since if copier.origin is None else since % HEARTBEAT_NS
-
-
-@dataclass(frozen=True)
-class Origin:
-    """An origin in the metadata of the cluster."""
-
-    js: JetStream
-    source: StreamSource
-
-    @property
-    def found(self) -> Assignment | None:
-        """The stream, or None if it does not exist."""
-        member = self.js.shared.member
-        return None if member is None else member.machine.state.stream(self.js.account.name, self.source.name)
-
-    @property
-    def is_missing(self) -> bool:
-        """Whether the stream does not exist."""
-        return self.found is None
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether it is an interest or workqueue stream, which stores messages for its consumers."""
-        return self.found is not None and self.found.config.retention != LIMITS
-
-    @property
-    def is_queue(self) -> bool:
-        """Whether the stream is a work queue."""
-        return self.found is not None and self.found.config.retention == WORKQUEUE
-
-    @property
-    def created_ns(self) -> int:
-        """The creation time of the stream."""
-        return 0 if self.found is None else self.found.created_ns
 
 
 # -- names -------------------------------------------------------------------------------------------------

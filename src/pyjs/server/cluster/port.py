@@ -29,11 +29,13 @@ if TYPE_CHECKING:
 
     from pyjs.cluster.cluster import Cluster
     from pyjs.cluster.mesh import Dial
-    from pyjs.config.options import Options
+    from pyjs.config.options import Options, Worker
     from pyjs.core.link import Peer
+    from pyjs.jetstream.spread.spread_node import SpreadNode
     from pyjs.server.driver import Driver
 
 DIAL_S = 2.0
+FIRST_WORKER = 1
 
 RouteTls: TypeAlias = "tuple[TlsSettings | None, ssl.SSLContext | None]"  # for listening, for connecting
 
@@ -130,18 +132,23 @@ class RoutePort:
         log.info(f"Cluster name is {self._options.name}" if self._options.name else "The cluster has no name")
         log.info(f"Listening for route connections on {host_port(self._options.host, self.port)}")
 
-    async def wait_met(self, count: int) -> None:
-        """Wait until this server knows the subscriptions of `count` other servers."""
+    async def wait_met(self, count: int, spread: SpreadNode | None) -> None:
+        """Wait until this worker knows the subscriptions of `count` others, and of `spread` their streams."""
         await self._wait(lambda: sum(route.synced for route in self.cluster.routes.values()) >= count)
+        if spread is not None:
+            await self._wait(lambda: spread.has_met)
 
-    async def wait_left(self, number: int) -> None:
-        """Wait until the worker `number` has closed its route."""
-        await self._wait(
-            lambda: all(
-                route.info is None or route.info.route_port != number
-                for route in self.cluster.routes.values()
-            )
-        )
+    async def wait_streams(self, worker: Worker | None, spread: SpreadNode | None) -> None:
+        """Wait until the other workers have closed their streams; without `spread` only the first one has some."""
+        if spread is not None:
+            spread.closed_all()
+            await self._wait(spread.have_all_closed)
+        elif worker is not None and worker.number != FIRST_WORKER:
+            await self._wait(lambda: FIRST_WORKER not in self._numbers())
+
+    def _numbers(self) -> list[int]:
+        """Return the numbers of the workers with an open route."""
+        return [route.info.route_port for route in self.cluster.routes.values() if route.info is not None]
 
     async def _wait(self, holds: Callable[[], bool]) -> None:
         """Wait until `holds()` is true after some turn."""

@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 
 from pyjs.config.options import Options
+from pyjs.store.format.workers import worker_directory
 
 SHARE_PERCENT = 75
 MEMORY_FALLBACK = 256 * 1024 * 1024
@@ -61,6 +62,8 @@ def effective_options(options: Options, running: Options | None = None) -> Optio
     effective = replace(options, jetstream=jetstream)
     base = jetstream.store_dir or os.path.join(os.environ.get("TMPDIR") or "/tmp", "nats")
     jetstream.store_dir = os.path.join(os.path.abspath(base), "jetstream")
+    if options.worker is not None and options.worker.number > 1:
+        jetstream.store_dir = worker_directory(jetstream.store_dir, options.worker.number)
     chosen = running.jetstream if running is not None and running.jetstream.enabled else None
     if jetstream.max_memory < 0:
         jetstream.max_memory = memory_for_streams() if chosen is None else chosen.max_memory

@@ -86,9 +86,9 @@ class Overseer:
             self._server.request_stop()
 
     def _stop_with_all(self) -> None:
-        """Stop together with all workers: the others wait until worker 1, which has the streams, has ended."""
-        if hasattr(self, "_server") and self._server.options.worker is not None:
-            self._server.stops_with_all = self._server.options.worker.number != 1
+        """Stop together with all workers: each waits until those with streams have closed them."""
+        if hasattr(self, "_server"):
+            self._server.stops_with_all = True
         self.stop()
 
     def _taken(self, message: Message, body: bytes) -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 ADDED = ("/varz", "/connz", "/subsz", "/accountz", "/accstatz")
 OF_THE_FIRST = ("/jsz", "/gatewayz", "/leafz", "/ipqueuesz", "/raftz", "/debug/vars", "/stacksz")
+NOT_HERE = 404  # of a health page: this worker does not have the stream
 NOT_ALL = "not all workers are ready"
 
 
@@ -65,6 +66,8 @@ class WorkersRouter:
             return self._routez
         if path in ADDED:
             return self._added
+        if path == "/jsz" and self._supervisor.options.jetstream.spread_workers:
+            return self._jsz
         return self._first if path in OF_THE_FIRST else None
 
     # -- pages -----------------------------------------------------------------------------------------------------
@@ -80,16 +83,31 @@ class WorkersRouter:
         return _json(head | {"now": now, "num_routes": 0, "routes": []})
 
     def _healthz(self, path: str, query: str) -> Steps:
-        """Answer with the first problem of any worker."""
+        """Answer with the first problem of any worker; about one account or stream, as the workers that know it."""
+        supervisor = self._supervisor
         pages = yield from self._ask(f"{path}?{query}")
-        for worker, page in zip(self._supervisor.workers, pages, strict=True):
+        found = list(zip(supervisor.workers, pages, strict=True))
+        if supervisor.options.jetstream.spread_workers and Arguments(query).text("account"):
+            known = [(worker, page) for worker, page in found if page is None or page.status != NOT_HERE]
+            found = known or [max(found, key=lambda each: _closeness(each[1]))]
+        for worker, page in found:
             if page is None:
                 error = f"{worker} is not ready for connections"
                 return Response(503, compact_json({"status": "unavailable", "error": error}))
             if page.status != 200:
                 return _passed_on(page)
-        assert pages[0] is not None
-        return _passed_on(pages[0])
+        assert found[0][1] is not None
+        return _passed_on(found[0][1])
+
+    def _jsz(self, path: str, query: str) -> Steps:
+        """Combine the pages of workers that share the streams."""
+        pages = [page for page in (yield from self._ask(f"{path}?{query}")) if page is not None]
+        if not pages:
+            return text_response(503, NOT_ALL)
+        for page in pages:
+            if page.status != 200 or page.headers != JSON_HEADERS:
+                return _passed_on(page)
+        return _json(self._named(sums.jsz([orjson.loads(page.body) for page in pages])))
 
     def _first(self, path: str, query: str) -> Steps:
         """Answer with the page of the first worker."""
@@ -179,6 +197,12 @@ class WorkersRouter:
         if worker.state is State.READY and page is not None:
             shown |= {name: page[name] for name in ("server_id", "server_name", "connections", "cpu", "mem")}
         return shown
+
+
+def _closeness(page: Page | None) -> int:
+    """Return how much a worker has of what its health page misses: nothing, the account, or the stream, too."""
+    body = b"" if page is None else page.body
+    return 2 * (b"JetStream consumer " in body) + (b"JetStream stream " in body)
 
 
 def _json(value: dict[str, Any]) -> Response:

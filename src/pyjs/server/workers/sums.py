@@ -1,6 +1,6 @@
 """The pages of all workers, combined to one: counters are added, lists are merged. Pure functions of JSON.
 
-All other values come from the first worker, which has the streams.
+All other values come from the first worker, which has the streams, or directs the workers that share them.
 """
 
 from __future__ import annotations
@@ -22,6 +22,12 @@ ADDED = (
 ).split()
 CLIENTS_ONLY = ("in_msgs", "in_bytes", "out_msgs", "out_bytes")  # the traffic between workers is not counted
 ADDED_MAPS = ("slow_consumer_stats", "stale_connection_stats", "pyjs_faults")
+# /jsz: fields to add up, of the server and of an account. Each worker reserves the bytes of all streams.
+JETSTREAM_ADDED = (
+    "memory storage streams streams_leader consumers consumers_leader messages bytes lost_msgs lost_bytes"
+).split()
+ACCOUNT_ADDED = ("memory", "storage")
+SCRUB_ADDED = ("checked_bytes", "damaged")
 SUBLIST_ADDED = ("num_subscriptions", "num_cache", "num_inserts", "num_removes", "num_matches")
 LAST = "9999"  # sorts after every time
 
@@ -61,6 +67,46 @@ def varz(pages: Sequence[Json]) -> Json:
             answer[name] = added([page.get(name, {}) for page in pages])
     answer["routes"] = answer["remotes"] = 0
     answer["cluster"] = {}
+    blocks = [page["jetstream"] for page in pages if page.get("jetstream")]
+    if blocks and "stats" in blocks[0]:
+        stats = _usage([each["stats"] for each in blocks if "stats" in each], ACCOUNT_ADDED)
+        answer["jetstream"] = blocks[0] | {"stats": stats}
+    return answer
+
+
+def jsz(pages: Sequence[Json]) -> Json:
+    """Return /jsz of workers that share the streams."""
+    answer = _usage(pages, JETSTREAM_ADDED)
+    if set_aside := [path for page in pages for path in page.get("damaged", ())]:
+        answer["damaged"] = set_aside
+    scrubs = [page["scrub"] for page in pages if "scrub" in page]
+    if scrubs:
+        sums = {name: sum(each[name] for each in scrubs) for name in SCRUB_ADDED}
+        answer["scrub"] = scrubs[0] | sums | {"running": any(each["running"] for each in scrubs)}
+    if "account_details" in answer:
+        by_name: dict[str, list[Json]] = {}
+        for page in pages:
+            for each in page.get("account_details", ()):
+                by_name.setdefault(each["name"], []).append(each)
+        answer["account_details"] = [_account_detail(parts) for parts in by_name.values()]
+    return answer
+
+
+def _account_detail(parts: Sequence[Json]) -> Json:
+    answer = _usage(parts, ACCOUNT_ADDED)
+    streams = [each for part in parts for each in part.get("stream_detail", ())]
+    return answer | ({"stream_detail": streams} if streams else {})
+
+
+def _usage(parts: Sequence[Json], names: Sequence[str]) -> Json:
+    """Return the first part, with sums of the fields `names` and of the counters of the API."""
+    answer = dict(parts[0])
+    for name in names:
+        if any(name in part for part in parts):
+            answer[name] = sum(part.get(name, 0) for part in parts)
+    apis = [part["api"] for part in parts if "api" in part]
+    if apis:
+        answer["api"] = apis[0] | {name: sum(each[name] for each in apis) for name in ("total", "errors")}
     return answer
 
 

@@ -1,6 +1,7 @@
 """Names of files and directories below a store directory.
 
     <store>/.lock
+    <store>/.workers/N/                a store of the same layout: that of worker N, from 2
     <store>/<account>/streams/<stream>/meta.{a,b} consumers.{a,b}
                                        msgs/NNNNNNNN.seg
                                        consumers/<consumer>.<id>/snap.G log.G
@@ -26,6 +27,7 @@ NO_DIRECTORY_LOCK = (
     errno.EOPNOTSUPP,
     errno.EISDIR,
 )  # NFS and others
+WORKERS = ".workers"  # the stores of workers other than the first
 DELETING = ".deleting-"
 HEALING = ".healing"  # in the directory of messages: this replica is no copy of the others yet
 DAMAGED = ".damaged-"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.config.effects import TRUSTED
 
 from pyjs.config.errors import ConfigError
 from pyjs.config.load import load_options
@@ -10,6 +11,7 @@ from pyjs.config.options import Options, Worker
 from pyjs.config.ports.workers import place_worker
 from pyjs.jetstream.api.subscriptions import ANSWERED
 from pyjs.jetstream.api.table import ENDPOINTS
+from pyjs.server.system.resources import effective_options
 from pyjs.subjects.tokens import subject_matches
 
 
@@ -39,6 +41,14 @@ def test_only_the_first_worker_has_the_streams() -> None:
     assert runs == [True, False]
 
 
+def test_all_workers_have_streams_if_these_are_spread() -> None:
+    options = loaded('workers: 2, jetstream { store_dir: "/s", spread_workers: true }')
+    workers = [place_worker(options, Worker(number, 2, "N", 1)) for number in (1, 2)]
+    assert [each.runs_jetstream for each in workers] == [True, True]
+    stores = [effective_options(each).jetstream.store_dir for each in workers]
+    assert stores == ["/s/jetstream", "/s/jetstream/.workers/2"]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -48,6 +58,10 @@ def test_only_the_first_worker_has_the_streams() -> None:
             "workers in a cluster of several servers are not supported yet",
         ),
         ("workers: 2, max_payload: 32MB", "is more than a quarter of max_pending"),
+        (
+            f"workers: 2\n{TRUSTED}\njetstream {{ spread_workers: true }}",
+            "spread_workers with accounts of an operator is not supported yet",
+        ),
     ],
 )
 def test_what_workers_cannot_be_used_with_is_refused(text: str, said: str) -> None:

@@ -85,3 +85,42 @@ def test_accounts_of_all_workers_are_added() -> None:
     a, b = answer["account_statz"]
     assert (a["conns"], a["num_subscriptions"], a["sent"]["bytes"]) == (2, 4, 4)
     assert b["conns"] == 1
+
+
+def test_streams_of_all_workers_are_added() -> None:
+    def of(name: str, size: int) -> dict[str, Any]:
+        detail = {"name": "$G", "memory": 0, "storage": size, "api": {"level": 1, "total": 2, "errors": 1}}
+        detail["stream_detail"] = [{"name": name}]
+        scrub = {"rate": 5, "running": name == "B", "checked_bytes": size, "damaged": 1}
+        head = {
+            "server_id": "N",
+            "memory": 1,
+            "storage": size,
+            "reserved_storage": 9,
+            "streams": 1,
+            "bytes": size,
+        }
+        api = {"level": 1, "total": 3, "errors": 0}
+        return head | {"api": api, "account_details": [detail], "scrub": scrub, "damaged": [name]}
+
+    answer = sums.jsz([of("A", 10), of("B", 20)])
+    assert (answer["storage"], answer["streams"], answer["bytes"], answer["reserved_storage"]) == (
+        30,
+        2,
+        30,
+        9,
+    )
+    assert answer["api"] == {"level": 1, "total": 6, "errors": 0}
+    assert answer["damaged"] == ["A", "B"]
+    assert answer["scrub"] == {"rate": 5, "running": True, "checked_bytes": 30, "damaged": 2}
+    (account,) = answer["account_details"]
+    assert (account["storage"], account["api"]["errors"]) == (30, 2)
+    assert account["stream_detail"] == [{"name": "A"}, {"name": "B"}]
+
+
+def test_the_usage_of_all_workers_is_in_varz() -> None:
+    stats = {"memory": 1, "storage": 2, "reserved_memory": 7, "api": {"level": 1, "total": 3, "errors": 1}}
+    one = dict.fromkeys(sums.ADDED, 0) | {"in_client_msgs": 0, "jetstream": {"config": {}, "stats": stats}}
+    both = {"memory": 2, "storage": 4, "reserved_memory": 7, "api": {"level": 1, "total": 6, "errors": 2}}
+    assert sums.varz([one, one])["jetstream"] == {"config": {}, "stats": both}
+    assert "jetstream" not in sums.varz([dict.fromkeys(sums.ADDED, 0)])

@@ -1,0 +1,248 @@
+"""The choice of the worker that answers an API request: every worker receives it, and exactly one answers.
+
+- The worker that holds a stream answers requests about it.
+- The first worker answers requests about unknown streams and about all streams of an account. Requests that create,
+  change or delete a stream wait until the earlier one of their account is done; then it answers them itself, or
+  passes them on to the worker that has the stream, or gets it.
+- While such a request is under way, whether a worker holds the stream depends on the moment. Other requests about the
+  stream wait at the first worker. Then it asks the others whether one of them has answered; from then on none does,
+  and the first worker has the request answered.
+- A request whose worker is away is refused with status 503, as without workers a request to a server that is away.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.base.clock import NS_PER_S
+from pyjs.core.auth.identity import Sender
+from pyjs.core.session import ClientSession
+from pyjs.core.sink import Request
+from pyjs.jetstream.api import audit
+from pyjs.jetstream.member.questions import Recent
+from pyjs.jetstream.spread.notes import Claim, Claimed, Passed, Settled
+from pyjs.jetstream.spread.placing import DIRECTOR
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from pyjs.core.chore import Step
+    from pyjs.jetstream.api.endpoint import Endpoint
+    from pyjs.jetstream.api.router import Router
+    from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.jetstream.spread.spread_node import SpreadNode
+
+UNAVAILABLE = b"NATS/1.0 503\r\n\r\n"
+CHANGES = frozenset(("STREAM.CREATE", "STREAM.UPDATE", "STREAM.DELETE", "STREAM.RESTORE"))
+WHOLE_NS = 10 * NS_PER_S  # for the other workers to tell their streams, after a start of the first one
+CLAIM_NS = 2 * NS_PER_S  # for the answers to a claim
+CHANGE_NS = 60 * NS_PER_S  # for one change in another worker
+
+
+class Desk:
+    """Decides which requests this worker answers."""
+
+    def __init__(self, spread: SpreadNode) -> None:
+        self._spread = spread
+        self._turn = spread.turn
+        self._waiters = spread.waiters
+        # Requests that were answered here, claimed by the first worker before they came, or left to other workers.
+        self._taken = Recent(self._turn)
+        self._claimed = Recent(self._turn)
+        self._left = Recent(self._turn)
+        self._under_way: dict[tuple[str, str], int] = {}  # changes by account and stream, those that wait too
+        self._changing: set[str] = set()  # accounts
+        self._orders = 0  # number of the last change that was passed on
+        self._open: set[int] = set()  # changes that another worker makes
+        self._claims: dict[int, dict[int, bool]] = {}  # by number: answers by worker
+
+    def handle(
+        self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
+    ) -> Iterator[Step] | None:
+        """Return the steps that answer a request, or None if another worker answers it."""
+        if self._spread.number == DIRECTOR:
+            return self._direct(router, request, endpoint, args)
+        if args and endpoint.words not in CHANGES:
+            if self._claimed.remove(request):
+                return None
+            if is_here(router.js, args[0]):
+                self._left.remove(request)
+                self._taken.add(request)
+                return router.work(request, endpoint, args)
+            self._taken.remove(request)
+            self._left.add(request)
+        if isinstance(request.session, ClientSession) and DIRECTOR not in self._spread.online:
+            self._refuse(router, request, () if endpoint.words in CHANGES else args)
+        return None
+
+    def _refuse(self, router: Router, request: Request, args: tuple[str, ...] = ()) -> None:
+        """Answer with status 503, unless the worker with the stream can answer without the first one."""
+        found = self._spread.directory.find(router.account.name, args[0]) if args else None
+        if request.reply and (found is None or found.worker not in self._spread.online):
+            router.account.send(request.reply, b"", UNAVAILABLE)
+
+    # -- the first worker ----------------------------------------------------------------------------------------
+
+    def _direct(
+        self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
+    ) -> Iterator[Step] | None:
+        if router.js is None or not args:
+            return router.work(request, self._spread.reports.own(endpoint), args)
+        if endpoint.words in CHANGES:
+            return self._change(router, router.js, request, endpoint, args)
+        if (router.account.name, args[0]) in self._under_way or self._is_unknown(router.js, args[0]):
+            return self._later(router, router.js, request, endpoint, args)
+        worker = self._worker_of(router.js, args[0])
+        if worker in (0, DIRECTOR):
+            return router.work(request, endpoint, args)
+        if worker not in self._spread.online:
+            self._refuse(router, request)
+        return None
+
+    def _worker_of(self, js: JetStream, name: str) -> int:
+        """Return the worker that holds a stream; 0: none."""
+        if is_here(js, name):
+            return DIRECTOR
+        found = self._spread.directory.find(js.account.name, name)
+        return 0 if found is None else found.worker
+
+    def _is_unknown(self, js: JetStream, name: str) -> bool:
+        """Return whether a worker that has not told its streams yet may hold a stream."""
+        return not (self._spread.is_complete or self._worker_of(js, name))
+
+    def _later(
+        self, router: Router, js: JetStream, request: Request, endpoint: Endpoint, args: tuple[str, ...]
+    ) -> Generator[Step, None, None]:
+        """Answer a request once its stream is not being changed, unless another worker has done so."""
+        key = js.account.name, args[0]
+        yield from self._waiters.until(lambda: key not in self._under_way)
+        yield from self._waiters.until(lambda: not self._is_unknown(js, args[0]), WHOLE_NS)
+        if self._is_unknown(js, args[0]):
+            self._refuse(router, request)
+            return
+        if request.reply and (yield from self._is_taken(request)):
+            return
+        worker = self._worker_of(js, args[0])
+        if worker in (0, DIRECTOR):
+            yield from router.work(request, endpoint, args)
+        elif request.reply:
+            self._pass_on(worker, router, request)
+
+    def _is_taken(self, request: Request) -> Generator[Step, None, bool]:
+        """Return whether another worker has answered a request; if not, none of them will by itself."""
+        self._orders += 1
+        number, asked = self._orders, set(self._spread.online)
+        answers = self._claims[number] = {}
+        for worker in sorted(asked):
+            self._spread.tell(worker, Claim(number, request.subject, request.reply))
+        yield from self._waiters.until(lambda: asked & self._spread.online <= answers.keys(), CLAIM_NS)
+        del self._claims[number]
+        return any(answers.values())
+
+    def claimed(self, worker: int, note: Claimed) -> None:
+        """Note whether another worker has answered a request."""
+        if note.number in self._claims:
+            self._claims[note.number][worker] = note.is_taken
+            self._waiters.notify()
+
+    def _change(
+        self, router: Router, js: JetStream, request: Request, endpoint: Endpoint, args: tuple[str, ...]
+    ) -> Generator[Step, None, None]:
+        """Create, change or delete a stream, after earlier changes of the account."""
+        account, under_way = js.account.name, self._under_way
+        key = account, args[0]
+        under_way[key] = under_way.get(key, 0) + 1
+        try:
+            yield from self._waiters.until(lambda: account not in self._changing)
+            self._changing.add(account)
+            try:
+                yield from self._carry_out(router, js, request, endpoint, args)
+            finally:
+                self._changing.discard(account)
+        finally:
+            under_way[key] -= 1
+            if not under_way[key]:
+                del under_way[key]
+            self._waiters.notify()
+
+    def _carry_out(
+        self, router: Router, js: JetStream, request: Request, endpoint: Endpoint, args: tuple[str, ...]
+    ) -> Generator[Step, None, None]:
+        spread = self._spread
+        yield from self._waiters.until(lambda: not self._is_unknown(js, args[0]), WHOLE_NS)
+        worker = self._worker_of(js, args[0])
+        if not (worker or spread.is_complete):
+            self._refuse(router, request)
+            return
+        if not worker and endpoint.words in ("STREAM.CREATE", "STREAM.RESTORE"):
+            worker = spread.place(js, args[0], request.payload)
+        if worker in (0, DIRECTOR):
+            yield from router.work(request, endpoint, args)
+        elif worker not in spread.online or not (yield from self._order(worker, router, request)):
+            self._refuse(router, request)
+
+    def _order(self, worker: int, router: Router, request: Request) -> Generator[Step, None, bool]:
+        """Make another worker carry out a change; return whether it has answered."""
+        self._orders += 1
+        number, breaks = self._orders, self._spread.breaks
+        before = breaks.get(worker)
+        self._open.add(number)
+        self._pass_on(worker, router, request, number)
+        yield from self._waiters.until(
+            lambda: number not in self._open or breaks.get(worker) != before, CHANGE_NS
+        )
+        is_done = number not in self._open
+        self._open.discard(number)
+        return is_done
+
+    def _pass_on(self, worker: int, router: Router, request: Request, number: int = 0) -> None:
+        client = audit.client_of(router.account, self._spread.shared, request) or {}
+        message = request.subject, request.reply, request.headers, request.payload
+        self._spread.tell(worker, Passed(number, router.account.name, *message, client))
+
+    def settled(self, note: Settled) -> None:
+        """Note that another worker has carried out a change."""
+        self._open.discard(note.number)
+        self._waiters.notify()
+
+    # -- the other workers ---------------------------------------------------------------------------------------
+
+    def claim(self, note: Claim) -> None:
+        """Tell the first worker whether a request was answered here; if not, leave it to the first worker."""
+        request = Request(_nothing, note.subject, note.reply)
+        is_left = self._left.remove(request)
+        is_taken = not is_left and self._taken.remove(request)
+        if not (is_left or is_taken):
+            self._claimed.add(request)
+        self._spread.tell(DIRECTOR, Claimed(note.number, is_taken))
+
+    def passed(self, router: Router, note: Passed) -> Generator[Step, None, None]:
+        """Answer a request that the first worker has passed on."""
+        request = Request(
+            _nothing,
+            note.subject,
+            note.reply,
+            note.headers,
+            note.payload,
+            Sender(note.client) if note.client else None,  # type: ignore[arg-type]  # as for routed requests
+        )
+        tokens = note.subject.decode("utf-8", "replace").split(".")
+        found = router.find(tuple(tokens[tokens.index("API") + 1 :]))
+        try:
+            if found is not None:
+                yield from self._waiters.until_heard(router.account, note.reply)
+                yield from router.work(request, *found)
+        finally:
+            if note.number:
+                self._spread.tell(DIRECTOR, Settled(note.number))
+
+
+def is_here(js: JetStream | None, name: str) -> bool:
+    """Return whether a worker holds a stream, open or not."""
+    return js is not None and (
+        name in js.streams or name in js.coming_streams or name in js.offline or name in js.held
+    )
+
+
+def _nothing(request: Request) -> None:
+    """Do nothing; the request came from another worker and has no sender here."""

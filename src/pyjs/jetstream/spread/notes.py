@@ -1,0 +1,233 @@
+"""Notes: the messages between the workers of a server about their streams.
+
+    note = "S", msgpack list: kind u8, the fields of its kind
+
+Notes of one worker to another arrive in order, or their connection is lost, after which the worker that reconnects
+sends all its streams. Notes that do not begin with "S" are those of jetstream/member.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, TypeAlias
+
+from pyjs.jetstream.cluster.assignments import StoredConfig, take_config
+from pyjs.jetstream.cluster.fields import Row, pack, unpack
+
+if TYPE_CHECKING:
+    from typing import Any, Self
+
+HEAD = b"S"
+NOTE_SIZE_MAX = 128 << 20  # bytes
+WORKER_MAX = 64
+ROWS_MAX = 1 << 24
+
+
+class Kind(IntEnum):
+    """The kinds of notes."""
+
+    HOLDINGS = 1
+    PASSED = 2
+    SETTLED = 3
+    CLOSED = 4
+    USED = 5
+    OPENED = 6
+    CLAIM = 7
+    CLAIMED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """A stream of one worker."""
+
+    account: str
+    stored: StoredConfig
+    created_ns: int
+
+    def row(self) -> list[Any]:
+        """Return the values to pack."""
+        return [self.account, self.created_ns, self.stored.values]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the stream in a row. Raises BadRow."""
+        account, created_ns = row.text("account"), row.signed("created")
+        stored = take_config(row)
+        row.end()
+        return cls(account, stored, created_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """A worker's streams: all of them (`is_whole`), or those that are new, changed or gone."""
+
+    worker: int
+    is_whole: bool
+    streams: tuple[Holding, ...] = ()
+    gone: tuple[tuple[str, str], ...] = ()  # account and name
+
+    def fields(self) -> list[Any]:
+        """Return the values to pack."""
+        rows, gone = [each.row() for each in self.streams], [list(each) for each in self.gone]
+        return [self.worker, self.is_whole, rows, gone]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the note in a row. Raises BadRow."""
+        worker, is_whole = row.number("worker", 1, WORKER_MAX), row.flag("is_whole")
+        streams = tuple(Holding.take(each) for each in row.rows("streams", ROWS_MAX))
+        gone = tuple((each.text("account"), each.text("name")) for each in row.rows("gone", ROWS_MAX))
+        return cls(worker, is_whole, streams, gone)
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A request of a client that the first worker passes on; if it has a `number`, it gets `Settled` afterwards."""
+
+    number: int
+    account: str
+    subject: bytes
+    reply: bytes
+    headers: bytes
+    payload: bytes
+    client: dict[str, Any]  # as in advisories; empty: the server itself
+
+    def fields(self) -> list[Any]:
+        """Return the values to pack."""
+        message = [self.subject, self.reply, self.headers, self.payload]
+        return [self.number, self.account, *message, self.client]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the note in a row. Raises BadRow."""
+        number, account = row.number("number"), row.text("account")
+        subject, reply = row.data("subject", NOTE_SIZE_MAX), row.data("reply", NOTE_SIZE_MAX)
+        headers, payload = row.data("headers", NOTE_SIZE_MAX), row.data("payload", NOTE_SIZE_MAX)
+        return cls(number, account, subject, reply, headers, payload, row.values("client"))
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A request that was passed on has been answered."""
+
+    number: int
+
+    def fields(self) -> list[Any]:
+        """Return the values to pack."""
+        return [self.number]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the note in a row. Raises BadRow."""
+        return cls(row.number("number"))
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The first worker asks whether another one has answered a request; if not, the other one will not answer it."""
+
+    number: int
+    subject: bytes
+    reply: bytes
+
+    def fields(self) -> list[Any]:
+        """Return the values to pack."""
+        return [self.number, self.subject, self.reply]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the note in a row. Raises BadRow."""
+        return cls(row.number("number"), row.data("subject", NOTE_SIZE_MAX), row.data("reply", NOTE_SIZE_MAX))
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The answer to a claim."""
+
+    number: int
+    is_taken: bool
+
+    def fields(self) -> list[Any]:
+        """Return the values to pack."""
+        return [self.number, self.is_taken]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the note in a row. Raises BadRow."""
+        return cls(row.number("number"), row.flag("is_taken"))
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A worker that stops has closed its streams, and sent their last messages."""
+
+    def fields(self) -> list[Any]:
+        """Return the values to pack."""
+        return []
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the note in a row."""
+        return cls()
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A worker has opened its streams while it was connected, and asks for those of the others."""
+
+    def fields(self) -> list[Any]:
+        """Return the values to pack."""
+        return []
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the note in a row."""
+        return cls()
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """The bytes of a worker's streams."""
+
+    memory: int
+    storage: int
+
+    def fields(self) -> list[Any]:
+        """Return the values to pack."""
+        return [self.memory, self.storage]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the note in a row. Raises BadRow."""
+        return cls(row.signed("memory"), row.signed("storage"))
+
+
+Note: TypeAlias = Holdings | Passed | Settled | Claim | Claimed | Closed | Used | Opened
+_KINDS: dict[type, Kind] = {
+    Holdings: Kind.HOLDINGS,
+    Passed: Kind.PASSED,
+    Settled: Kind.SETTLED,
+    Claim: Kind.CLAIM,
+    Claimed: Kind.CLAIMED,
+    Closed: Kind.CLOSED,
+    Used: Kind.USED,
+    Opened: Kind.OPENED,
+}
+_TYPES: dict[int, type[Note]] = {kind: made for made, kind in _KINDS.items()}
+
+
+def encode(note: Note) -> bytes:
+    """Return the bytes of a note."""
+    return HEAD + pack([int(_KINDS[type(note)]), *note.fields()])
+
+
+def decode(data: bytes) -> Note:
+    """Return the note in `data`, which begins with HEAD. Raises BadRow."""
+    row = unpack(data[len(HEAD) :], "a note of another worker", NOTE_SIZE_MAX)
+    made = _TYPES.get(kind := row.number("kind"))
+    if made is None:
+        raise row.wrong("kind", kind, "a known kind")
+    note = made.take(row)
+    row.end()
+    return note

@@ -1,0 +1,60 @@
+"""The choice of the worker that gets a new stream. Pure.
+
+A stream that copies others goes to the worker of its first origin, and an origin to the worker of its first copy,
+since copies inside a worker cost least. Any other stream goes to the worker with the fewest streams; of several, to
+the last one, because the first worker also directs. An account with limits on memory, storage or tiers has all its
+streams in the first worker, which enforces such limits exactly.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyjs.config.options import AccountJetStreamOptions
+    from pyjs.jetstream.config.stream import StreamConfig
+
+DIRECTOR = 1  # the worker that directs
+
+
+def is_bound(limits: AccountJetStreamOptions) -> bool:
+    """Return whether all streams of an account stay in the first worker."""
+    return limits.max_memory >= 0 or limits.max_storage >= 0 or bool(limits.tiers)
+
+
+def origins_in(body: bytes) -> list[str]:
+    """Return the names of the streams that a request wants to copy; an invalid request is refused later."""
+    try:
+        given = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return []
+    given = given.get("config", given) if isinstance(given, dict) else {}
+    if not isinstance(given, dict):
+        return []
+    sources = given.get("sources")
+    found = [given.get("mirror"), *(sources if isinstance(sources, list) else [])]
+    return [name for each in found if isinstance(each, dict) and isinstance(name := each.get("name"), str)]
+
+
+def related(name: str, origins: Iterable[str], configs: Mapping[str, tuple[int, StreamConfig]]) -> int:
+    """Return the worker of the first origin or copy of a stream; 0: there is none.
+
+    `configs` has the streams of the account by name, each with its worker.
+    """
+    for origin in origins:
+        if origin in configs:
+            return configs[origin][0]
+    for worker, config in configs.values():
+        copied = [config.mirror] if config.mirror is not None else config.sources
+        if any(each.name == name for each in copied):
+            return worker
+    return 0
+
+
+def least_loaded(counts: Mapping[int, int], workers: Iterable[int]) -> int:
+    """Return the worker with the fewest streams."""
+    return min(workers, key=lambda worker: (counts.get(worker, 0), -worker))

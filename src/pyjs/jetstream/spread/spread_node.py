@@ -1,0 +1,330 @@
+"""One worker's part in a server whose workers share the streams.
+
+Owns the directory of the other workers' streams and the desk for requests. The first worker hears of every change and
+tells the others, on the connections on which it passes requests on; so a worker that gets a new stream knows all
+earlier ones.
+
+Knows connections only by the seam `Carrier`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from pyjs.base.clock import NS_PER_S
+from pyjs.consensus.names import number_of
+from pyjs.jetstream import errcodes
+from pyjs.jetstream.cluster.assignments import stored_config
+from pyjs.jetstream.cluster.fields import BadRow
+from pyjs.jetstream.member import notes as member_notes
+from pyjs.jetstream.member.questions import Questions
+from pyjs.jetstream.member.waiters import Waiters
+from pyjs.jetstream.spread import notes
+from pyjs.jetstream.spread.directory import Directory
+from pyjs.jetstream.spread.notes import (
+    Claim,
+    Claimed,
+    Closed,
+    Holding,
+    Holdings,
+    Opened,
+    Passed,
+    Settled,
+    Used,
+)
+from pyjs.jetstream.spread.placing import DIRECTOR, is_bound, least_loaded, origins_in, related
+from pyjs.jetstream.spread.usage import SharedUsage
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from pyjs.config.options import Worker
+    from pyjs.core.chore import Step
+    from pyjs.core.host import Host
+    from pyjs.core.sink import Turn
+    from pyjs.jetstream.config.stream import StreamConfig
+    from pyjs.jetstream.manage.engine import JetStream, Shared
+    from pyjs.jetstream.spread.desk import Desk
+    from pyjs.jetstream.spread.reports import Reports
+    from pyjs.jetstream.stream.stream import Stream
+
+EMPTY_NS = 10 * NS_PER_S  # for other workers to delete their streams of an account
+COMPLETE_NS = 5 * NS_PER_S  # for workers that have not told their streams yet
+
+
+class Carrier(Protocol):
+    """Sends notes to the other workers: cluster.replication.Replication."""
+
+    def begin(self, consensus: SpreadNode, notes: SpreadNode) -> None:
+        """Pass notes and the states of connections on; called before the first connection."""
+
+    def send_note(self, node: int, note: bytes) -> None:
+        """Send a note, or drop it if there is no connection."""
+
+
+class SpreadNode:
+    """Owns what one worker knows of the others, and what it tells them."""
+
+    def __init__(self, host: Host, server_name: str, worker: Worker, carrier: Carrier) -> None:
+        """Begin without connections; the workers' names are `server_name` and their numbers."""
+        self.number = worker.number
+        self.turn: Turn = host.turn_state
+        self.waiters = Waiters(host.turn_state, host.timers)
+        self.online: set[int] = set()  # other workers that answer
+        self.breaks: dict[
+            int, int
+        ] = {}  # by worker: number of times that a connection to it has ended or begun
+        self.closed: set[int] = set()  # other workers that have closed their streams for good
+        self._workers = range(1, worker.count + 1)
+        self._nodes = {each: number_of(f"{server_name}-{each}") for each in self._workers}
+        self._numbers = {node: each for each, node in self._nodes.items()}
+        self._carrier = carrier
+        self._has_begun = False
+        self._host = host
+        self.accounts: dict[str, JetStream] = {}
+        self.shared: Shared
+        self.directory: Directory
+        self.questions: Questions
+        self.usage: SharedUsage
+        self._desk: Desk | None = None  # None: no request so far
+        self._reports: Reports | None = None
+
+    def begin(self, shared: Shared, accounts: dict[str, JetStream]) -> None:
+        """Begin to know the others; called before the streams are opened, and again after JetStream was off."""
+        self.shared, self.accounts = shared, accounts
+        self.directory = Directory(accounts, self._host.log)
+        self.questions = Questions(accounts, self.waiters, self.turn, self._ask, self.online)
+        others = self.usage.others if self._has_begun else {}
+        self.usage = SharedUsage(shared.usage)
+        for worker, used in others.items():
+            self.usage.take(worker, used)
+        if not self._has_begun:
+            self._has_begun = True
+            self._carrier.begin(self, self)
+
+    def opened(self) -> None:
+        """Tell the others, after all streams were opened; at the start of the worker there is no connection yet."""
+        for worker in sorted(self.online):
+            if self.number == DIRECTOR:
+                self._introduce(worker)
+            else:
+                self.tell(worker, Opened())
+
+    def end_turn(self) -> None:
+        """Tell the others how many bytes the streams here use, if that has changed much."""
+        used = self.usage.news()
+        for worker in sorted(self.online) if used is not None else ():
+            assert used is not None
+            self.tell(worker, used)
+
+    @property
+    def desk(self) -> Desk:
+        """The decision which requests this worker answers."""
+        if self._desk is None:
+            from pyjs.jetstream.spread.desk import Desk  # imported with the first request
+
+            self._desk = Desk(self)
+        return self._desk
+
+    @property
+    def reports(self) -> Reports:
+        """The answers about all streams."""
+        if self._reports is None:
+            from pyjs.jetstream.spread.reports import Reports  # imported with the first request
+
+            self._reports = Reports(self)
+        return self._reports
+
+    # -- the first worker ----------------------------------------------------------------------------------------
+
+    @property
+    def directs(self) -> bool:
+        """Whether this is the first worker."""
+        return self.number == DIRECTOR
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every other worker has told its streams."""
+        return len(self.directory.reported) == len(self._workers) - 1
+
+    @property
+    def has_met(self) -> bool:
+        """Whether this worker knows all streams: the first one tells the others."""
+        return self.is_complete if self.number == DIRECTOR else DIRECTOR in self.directory.reported
+
+    def complete_steps(self) -> Generator[Step, None, None]:
+        """Wait until every other worker has told its streams, up to COMPLETE_NS."""
+        yield from self.waiters.until(lambda: self.is_complete, COMPLETE_NS)
+
+    def emptied_steps(self, account: str) -> Generator[Step, None, bool]:
+        """Wait until no worker has streams of an account that each of them empties; return whether this one answers.
+
+        Raises:
+            ApiError: another worker still has some.
+        """
+        if self.number != DIRECTOR:
+            return False
+        is_empty = yield from self.waiters.until(lambda: not self.directory.streams(account), EMPTY_NS)
+        errcodes.STREAM_DELETE.raise_if(not is_empty, err="another worker is not available")
+        return True
+
+    def place(self, js: JetStream, name: str, body: bytes) -> int:
+        """Return the worker of a new stream."""
+        if is_bound(js.limits):
+            return DIRECTOR
+        elsewhere = self.directory.streams(js.account.name)
+        configs: dict[str, tuple[int, StreamConfig]]
+        configs = {each.name: (DIRECTOR, each.config) for each in js.streams.values()}
+        configs |= {each: (found.worker, found.config) for each, found in elsewhere.items()}
+        worker = related(name, origins_in(body), configs)
+        if worker in {DIRECTOR} | self.online:
+            return worker
+        counts = self.directory.counts()
+        counts[DIRECTOR] = sum(len(each.streams) for each in self.accounts.values())
+        return least_loaded(counts, [DIRECTOR, *self.online])
+
+    # -- own streams ---------------------------------------------------------------------------------------------
+
+    def holds(self, js: JetStream, stream: Stream) -> None:
+        """Tell a stream that is new or has changed."""
+        held = Holding(js.account.name, stored_config(stream.config), stream.created_ns)
+        self._tell_all(Holdings(self.number, False, streams=(held,)))
+
+    def lost(self, js: JetStream, stream: Stream) -> None:
+        """Tell that a stream is being deleted."""
+        self._tell_all(Holdings(self.number, False, gone=((js.account.name, stream.name),)))
+        if stream.config.mirror or stream.config.sources:
+            from pyjs.jetstream.mirror import sourcing  # imported with the first copy
+
+            sourcing.leave(js, stream.name, stream.created_ns, sourcing.sources_of(stream.config))
+
+    def _whole(self) -> Holdings:
+        """Return all streams of this worker, open or not."""
+        found: list[Holding] = []
+        for account, js in self.accounts.items():
+            opened = [(each.config, each.created_ns) for each in js.streams.values()]
+            others = [(each.config, 0) for each in js.offline.values()]
+            others += [(each, 0) for each in js.held.configs() if each.name not in js.offline]
+            found += [Holding(account, stored_config(config), made) for config, made in opened + others]
+        return Holdings(self.number, True, streams=tuple(found))
+
+    def _tell_all(self, note: Holdings) -> None:
+        """Tell the first worker, or the first worker tells all others."""
+        for worker in sorted(self.online) if self.number == DIRECTOR else [DIRECTOR]:
+            if worker != note.worker:
+                self.tell(worker, note)
+
+    def closed_all(self) -> None:
+        """Tell the others that this worker has closed its streams, and sends nothing more of them."""
+        for worker in sorted(self.online):
+            self.tell(worker, Closed())
+
+    def have_all_closed(self) -> bool:
+        """Return whether all other workers that answer have closed their streams."""
+        return self.online <= self.closed
+
+    # -- other workers -------------------------------------------------------------------------------------------
+
+    def tell(self, worker: int, note: notes.Note) -> None:
+        """Send a note to another worker; it is lost if there is no connection."""
+        self._carrier.send_note(self._nodes[worker], notes.encode(note))
+
+    def _ask(self, worker: int, note: member_notes.Note) -> None:
+        self._carrier.send_note(self._nodes[worker], member_notes.encode(note))
+
+    def receive(self, node: int, data: bytes) -> None:
+        """Refuse a batch of replicated groups. Raises ValueError."""
+        raise ValueError("workers have no replicated groups")
+
+    def take_note(self, node: int, data: bytes) -> None:
+        """Handle a note from another worker. Raises ValueError if it is damaged."""
+        worker = self._numbers.get(node)
+        if worker is None:
+            raise ValueError("it is from no worker of this server")
+        try:
+            if data.startswith(notes.HEAD):
+                self._take(worker, notes.decode(data))
+                return
+            note = member_notes.decode(data)
+        except BadRow as error:
+            raise ValueError(str(error)) from None
+        if isinstance(note, member_notes.Question):
+            self.questions.asked(worker, note)
+        elif isinstance(note, member_notes.Reply):
+            self.questions.came(note)
+
+    def _take(self, worker: int, note: notes.Note) -> None:
+        if isinstance(note, Holdings):
+            self._take_holdings(worker, note)
+        elif isinstance(note, Passed):
+            self._take_passed(note)
+        elif isinstance(note, Settled):
+            self.desk.settled(note)
+        elif isinstance(note, Claim):
+            self.desk.claim(note)
+        elif isinstance(note, Claimed):
+            self.desk.claimed(worker, note)
+        elif isinstance(note, Used):
+            self.usage.take(worker, note)
+        elif isinstance(note, Opened):
+            self._introduce(worker)
+        else:
+            self.closed.add(worker)
+        self.waiters.notify()
+
+    def _take_holdings(self, worker: int, note: Holdings) -> None:
+        if note.worker == self.number or worker not in (note.worker, DIRECTOR):
+            return
+        self.directory.take(note)
+        self._move_origins()
+        if self.number == DIRECTOR:
+            self._tell_all(note)
+        elif note.is_whole and note.worker == DIRECTOR:
+            self.tell(DIRECTOR, self._whole())
+
+    def _move_origins(self) -> None:
+        """Make copies here read origins of other workers from their places."""
+        changed, self.directory.changed = self.directory.changed, []
+        for account, name in changed:
+            js = self.accounts.get(account)
+            for inflow in [] if js is None else list(js.copied_by.get(name, ())):
+                inflow.origin_moved(name)
+
+    def _take_passed(self, note: Passed) -> None:
+        js = self.accounts.get(note.account)
+        if js is None:
+            self.tell(DIRECTOR, Settled(note.number))
+            return
+        from pyjs.jetstream.api.router import Router  # imported with the first request
+
+        self.turn.go_on(self.desk.passed(Router(js.account, self.shared, js), note))
+
+    def node_heard(self, node: int) -> None:
+        """Tell a worker that answers again what it may have missed."""
+        worker = self._numbers.get(node)
+        if worker is None:
+            return
+        self.online.add(worker)
+        self._note_break(worker)
+        self.closed.discard(worker)
+        self._introduce(worker)
+        self.waiters.notify()
+
+    def _introduce(self, worker: int) -> None:
+        """Tell a worker what it may not know: the first worker tells all streams, and gets those of the worker."""
+        self.tell(worker, self.usage.own())
+        if self.number == DIRECTOR:
+            self.tell(worker, self._whole())
+            for other in sorted(self.directory.reported - {worker}):
+                self.tell(worker, self.directory.whole(other))
+
+    def node_silent(self, node: int) -> None:
+        """Note that a worker does not answer."""
+        worker = self._numbers.get(node)
+        if worker is not None:
+            self.online.discard(worker)
+            self._note_break(worker)
+            self.waiters.notify()
+
+    def _note_break(self, worker: int) -> None:
+        self.breaks[worker] = self.breaks.get(worker, 0) + 1

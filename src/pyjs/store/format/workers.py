@@ -1,0 +1,92 @@
+"""The stores of workers other than the first, below that of the first one, which is the server's.
+
+    <store>/.workers/N/    the store of worker N, from 2
+
+A start without a worker that has streams is refused, or the first worker takes them over: a stream is its directory,
+so a rename moves it. After an interrupted start, the next one goes on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.base.errors import PyjsError
+from pyjs.store.format.layout import WORKERS, lock_store, make_directory
+
+if TYPE_CHECKING:
+    from pyjs.base.disk import Disk
+
+
+class StoreShared(PyjsError):
+    """The store has streams of a worker that is not started."""
+
+
+def worker_directory(root: str, number: int) -> str:
+    """Return the store of a worker other than the first in the server's store directory."""
+    return f"{root}/{WORKERS}/{number}"
+
+
+def worker_roots(disk: Disk, root: str, above: int = 1) -> list[str]:
+    """Return the stores of workers whose numbers are higher than `above`."""
+    names = [name for name in disk.list_dir(f"{root}/{WORKERS}") if name.isdecimal()]
+    return [worker_directory(root, number) for number in sorted(map(int, names)) if number > above]
+
+
+def check_workers(disk: Disk, root: str, most: int) -> None:
+    """Refuse a store with streams of a worker whose number is higher than `most`.
+
+    Raises:
+        StoreShared: there is one.
+    """
+    for store in worker_roots(disk, root, most):
+        if count := len(_streams(disk, store)):
+            number = store.rpartition("/")[2]
+            raise StoreShared(
+                f"{count} streams are in {store}, the store of worker {number}: start with spread_workers and at"
+                f" least {number} workers, or with spread_workers and fewer, which moves them to the first worker"
+            )
+
+
+def take_over(disk: Disk, root: str, most: int) -> int:
+    """Move the streams of workers whose numbers are higher than `most` to the first one; return how many.
+
+    Raises:
+        StoreLocked: such a worker runs.
+        StoreShared: the first worker has a stream of the same name; nothing was moved.
+        OSError: a directory cannot be moved; the next start goes on.
+    """
+    count = 0
+    for store in worker_roots(disk, root, most):
+        streams = _streams(disk, store)
+        if not streams:
+            continue
+        lock = lock_store(disk, store)
+        try:
+            _move(disk, store, root, streams)
+        finally:
+            lock.release()
+        count += len(streams)
+    return count
+
+
+def _move(disk: Disk, store: str, root: str, streams: list[str]) -> None:
+    taken = [path for path in streams if disk.exists(f"{root}/{path}")]
+    if taken:
+        raise StoreShared(
+            f"{root}/{taken[0]} and {store}/{taken[0]} are two streams of one name: move one away"
+        )
+    for path in streams:
+        parent = path.rpartition("/")[0]
+        make_directory(disk, f"{root}/{parent}")
+        disk.rename(f"{store}/{path}", f"{root}/{path}")
+        disk.sync_dir(f"{root}/{parent}")
+        disk.sync_dir(f"{store}/{parent}")
+
+
+def _streams(disk: Disk, root: str) -> list[str]:
+    """Return the directories of streams in a store, relative to it."""
+    parents = [f"{account}/streams" for account in disk.list_dir(root) if not account.startswith(".")]
+    found = [
+        (each, disk.list_dir(f"{root}/{each}")) for each in parents if disk.is_directory(f"{root}/{each}")
+    ]
+    return [f"{parent}/{name}" for parent, names in found for name in names if not name.startswith(".")]

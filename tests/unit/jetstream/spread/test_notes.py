@@ -1,0 +1,52 @@
+"""Notes between workers: each kind as bytes and back, and what is no note."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyjs.jetstream.cluster.assignments import stored_config
+from pyjs.jetstream.cluster.fields import BadRow, pack
+from pyjs.jetstream.config.stream import StreamConfig
+from pyjs.jetstream.spread.notes import (
+    HEAD,
+    Claim,
+    Claimed,
+    Closed,
+    Holding,
+    Holdings,
+    Note,
+    Opened,
+    Passed,
+    Settled,
+    Used,
+    decode,
+    encode,
+)
+
+HOLDING = Holding("$G", stored_config(StreamConfig(name="S", subjects=("s.>",))), 12)
+NOTES: list[Note] = [
+    Holdings(2, True, streams=(HOLDING,)),
+    Holdings(2, False, gone=(("$G", "S"),)),
+    Passed(1, "$G", b"$JS.API.STREAM.CREATE.S", b"_INBOX.\xff", b"NATS/1.0\r\n\r\n", b"{}", {"name": "c"}),
+    Passed(0, "$G", b"$JS.API.STREAM.INFO.S", b"_INBOX.1", b"", b"", {}),
+    Settled(7),
+    Claim(8, b"$JS.API.STREAM.INFO.S", b"_INBOX.1"),
+    Claimed(8, True),
+    Closed(),
+    Opened(),
+    Used(1 << 40, -1),
+]
+
+
+@pytest.mark.parametrize("note", NOTES, ids=lambda note: type(note).__name__)
+def test_a_note_arrives_as_it_was_sent(note: Note) -> None:
+    assert encode(note).startswith(HEAD)
+    assert decode(encode(note)) == note
+
+
+@pytest.mark.parametrize(
+    "values", [[], ["1"], [99], [1], [3, 1, 2], [1, 0, True, [], []], [1, 2, True, [[]], []]]
+)
+def test_anything_else_is_refused(values: list[object]) -> None:
+    with pytest.raises(BadRow):
+        decode(HEAD + pack(values))
