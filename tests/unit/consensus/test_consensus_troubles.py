@@ -174,7 +174,7 @@ def test_a_damaged_log_closes_its_group_and_acknowledges_nothing_of_it() -> None
     hosts.step(3)
 
     assert bad.seen == [  # type: ignore[attr-defined]
-        'The replica of group 5 ("g5") is closed on this server until a restart, other groups go on: its log is'
+        'The replica of group 5 ("g5") is closed on this server, other groups go on: its log is'
         " damaged: /consensus/1 at 4096: the record of index 7 is damaged"
     ]
     assert hosts.judge.outcomes[b"x"] == 1

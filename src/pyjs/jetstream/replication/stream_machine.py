@@ -33,7 +33,7 @@ from pyjs.jetstream.replication.catch_up import CatchUp
 from pyjs.jetstream.replication.consumer_snapshots import ConsumerSnapshots, load
 from pyjs.jetstream.replication.copy_batch import ALL
 from pyjs.jetstream.replication.copying import Answer
-from pyjs.jetstream.replication.healing import Damage, heal_steps, is_damaged
+from pyjs.jetstream.replication.healing import Damage, heal_steps, is_damaged, note_gaps
 from pyjs.jetstream.replication.settling import Settling
 from pyjs.jetstream.stream.replicated import operations
 from pyjs.jetstream.stream.replicated.proposal import Outcome, Proposal
@@ -76,6 +76,7 @@ class Owner(Protocol):
     lost: list[Stream]
 
     resigned: set[int]  # groups whose replica here has lost messages, and leads without them
+    accepted: set[int]  # groups of which an operator has accepted the loss
 
     def mend_steps(self, machine: StreamMachine, *, failed: bool = True) -> Steps:
         """Open a failed or repaired replica again."""
@@ -128,6 +129,7 @@ class StreamMachine:
         self.agreement = Agreement(self)
         self._last_copy: Answer | None = None
         self._has_healed = False  # it has copied lost messages since it was opened
+        self._is_stuck = False  # lost messages may decide the next entry
         self._consumers = ConsumerSnapshots()
 
     def __str__(self) -> str:
@@ -163,11 +165,14 @@ class StreamMachine:
         is_lossy = store.lost is not None or store.healing or bool(store.damaged_numbers(0))
         if not is_lossy:
             self._owner.resigned.discard(self.group)
+            self._owner.accepted.discard(self.group)
             self._was_damaged = bool(store.examiner.damaged)
             if self._was_damaged:
                 self._damaged()
         elif self.group in self._owner.resigned:
             self.damage = Damage.LAST_RESORT
+            if self.group not in self._owner.accepted:
+                note_gaps(self.stream, self.replica)
             self.stream.turn.go_on(heal_steps(self))
         else:
             self.copy_lost()
@@ -178,12 +183,12 @@ class StreamMachine:
             self.damage = Damage.FOLLOWS
             self.stream.turn.go_on(heal_steps(self))
 
-    def copy_lost(self) -> None:
+    def copy_lost(self) -> CatchUp:
         """Copy the lost messages from the others; the stream is closed meanwhile."""
         self._owner.resigned.discard(self.group)
         again, self._has_healed = self._has_healed, True
         index = 0 if self.agreement.is_unsure else self.replica.index  # which may be lost
-        self._catch_up(index, self.stream.store.last_seq, heals=True, again=again)
+        return self._catch_up(index, self.stream.store.last_seq, heals=True, again=again)
 
     def lead_damaged(self) -> None:
         """Open the stream without the lost messages, and lead if the group wants it: no other replica has them."""
@@ -192,6 +197,16 @@ class StreamMachine:
         self.replica.stop(StoreFailed(str(self.stream), "no other replica has its damaged messages now"))
         if is_closed:
             self.stream.turn.go_on(self._owner.mend_steps(self))
+
+    @property
+    def lacks_messages(self) -> bool:
+        """Whether the group waits for messages that this replica has lost: for all, or to decide some requests."""
+        return self.is_elected and (self.replica.gaps is not None or self._is_stuck)
+
+    def accept_loss(self) -> None:
+        """Decide everything without the lost messages, from now on or when the replica is opened again."""
+        self._owner.accepted.add(self.group)
+        self.replica.accept_gaps()
 
     def healed(self) -> None:
         """Lead again if the group wants it; learn again what a start has learned without the damaged messages."""
@@ -243,9 +258,21 @@ class StreamMachine:
         if not self.agreement.allows(index, term):
             self._catch_up(index, self.stream.store.last_seq)
             return
+        if proposal is None and not self.replica.can_decide(index, time_ns, payload):
+            self._wait_for_lost(index).hold(index, term, time_ns, payload)
+            return
         self.replica.apply(index, term, time_ns, payload, proposal)
         if self.replica.stopped is not None:
             raise self.replica.stopped
+
+    def _wait_for_lost(self, index: int) -> CatchUp:
+        """Close the stream until its lost messages are there, because they may decide the next entry."""
+        self.js.shared.log.error(
+            f"The replica of {self.stream} cannot apply entry {index} without its lost messages:"
+            " start a server that has them, or accept the loss with SERVER.ACCEPT_LOSS (docs/cluster.md)"
+        )
+        self._is_stuck = True
+        return self.copy_lost()
 
     def role(self, term: int, role: Role, leader: int) -> None:
         """Start to lead or to follow."""
@@ -365,7 +392,13 @@ class StreamMachine:
         else:
             load(self.replica, data[_MARKER.size :])
 
-    def _catch_up(self, index: int, last_seq: int, *, heals: bool = False, again: bool = False) -> None:
+    def renewed(self) -> None:
+        """Open the replica again, whose log was dropped: it returns as a new member of the group."""
+        error = StoreFailed(str(self.stream), "its log was dropped")
+        self.stream.turn.go_on(self._owner.mend_steps(self, failed=self.replica.stopped is None))
+        self.replica.stop(error)
+
+    def _catch_up(self, index: int, last_seq: int, *, heals: bool = False, again: bool = False) -> CatchUp:
         """Begin to copy, at least up to entry `index`; no message had a higher sequence than `last_seq`.
 
         With `heals`, the replica has lost messages; with `again`, it has copied lost ones before.
@@ -375,6 +408,7 @@ class StreamMachine:
             self.catch_up.answer.continue_after(self._last_copy)
         self._last_copy = self.catch_up.answer
         self.catch_up.begin()
+        return self.catch_up
 
     # -- Behind, Damaged ---------------------------------------------------------------------------------------
 
