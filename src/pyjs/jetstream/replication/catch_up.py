@@ -405,9 +405,9 @@ class CatchUp:
             if state is not None and state.index >= self._let_go:
                 if self._heals and isinstance(store, FileStore):
                     missing = yield from lacking_steps(store, state, deleted)
-                    ids = yield from lacking_ids_steps(store, state)
+                    ids, here = yield from lacking_ids_steps(store, state)
                     if missing or ids or store.damaged_numbers(0):
-                        yield from put_back_steps(self._machine, store, missing, ids, self.answer)
+                        yield from put_back_steps(self._machine, store, missing, ids, here, self.answer)
                 yield from end_steps(store, state, deleted, erases=self._heals)
                 return state
             yield from self.answer.pause(len(data) * NS_PER_S // RATE)

@@ -27,7 +27,7 @@ from pyjs.store.segment.recorded_ids import kept_path
 from pyjs.store.segment.rewrite import record_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
     from typing import TypeAlias
 
     from pyjs.base.disk import Disk
@@ -52,13 +52,19 @@ class PutBack(PyjsError):
 
 
 def put_back_steps(
-    machine: Lacking, store: FileStore, seqs: Sequence[int], ids: Sequence[int], answer: Answer
+    machine: Lacking,
+    store: FileStore,
+    seqs: Sequence[int],
+    ids: Sequence[int],
+    here: Mapping[int, StoredMessage],
+    answer: Answer,
 ) -> Steps:
     """Put messages back that the store lacks, and write its damaged segments again; close the store.
 
     A segment is left as it is as long as the others do not have all of its messages. `ids` are removed messages whose
     ids count and are not in the store: they are put back with nothing else, and the end of the copy removes them.
-    If the others have none of these ids, nothing happens.
+    If the others have none of these ids, nothing happens. `here` are those that are in the store: segments that are
+    written again keep them.
 
     Raises:
         PutBack: some segments are written again.
@@ -76,7 +82,9 @@ def put_back_steps(
         if len(found) == len(wanted) or (is_new and found):
             texts = [seq for seq in places if seq in removed]
             told_ids, _ = yield from _found_steps(machine, texts, answer, SEQ_MAX, ids=True)
-            records = {each.seq: record_of(each) for each in (*told_ids, *found)}
+            base, last = _span(store, number, places[0]) if places else store.range_of(number)
+            own = [each for seq, each in here.items() if base <= seq <= last]
+            records = {each.seq: record_of(each) for each in (*own, *told_ids, *found)}
             if records or number in damaged:
                 jobs.append(store.restoration(number, records, first_seq or SEQ_MAX))
             senders += names
@@ -144,6 +152,17 @@ def places_steps(
         if number:
             found.setdefault(number, []).append(seq)
     return sorted(found.items())
+
+
+def _span(store: FileStore, number: int, seq: int) -> tuple[int, int]:
+    """Return the first and the last sequence of a segment, or of the place of a new one with a message `seq`.
+
+    A new one may replace a file that has only removed messages, and that was about to get another name.
+    """
+    if store.range_of(number)[1] or not store.files.disk.exists(store.files.path_of(number)):
+        return store.range_of(number)
+    low = max((last + 1 for _, _, last in store.ranges() if last < seq), default=1)
+    return low, min((base - 1 for _, base, _ in store.ranges() if base > seq), default=SEQ_MAX)
 
 
 def _free_number(store: FileStore, low: int, end: int) -> int:
