@@ -5,7 +5,7 @@ opens the last segment for appends if it may grow.
 
 Compiled: it drops millions of messages (benchmarks/store_start.py).
 """
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
@@ -14,7 +14,7 @@ from pyjs.store.file.eraser cimport Eraser, is_overwritten
 from pyjs.store.file.examiner cimport Examiner
 from pyjs.store.file.segment_writer cimport SegmentWriter
 from pyjs.store.index.catalogue cimport Catalogue
-from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_MSG, Segment, index_find, index_last, is_dead
+from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_MSG, Entry, Segment, index_find, index_last, is_dead
 from pyjs.store.segment.contents cimport ERASED_BIT
 from pyjs.store.segment.recovery cimport Recovery
 from pyjs.store.segment.segment_files cimport SegmentFiles
@@ -112,24 +112,34 @@ cdef class StoreStart:
         return seqs
 
     def _finish_erasure(self):
-        """Overwrite messages whose erasure is recorded and not done.
+        """Overwrite the message that was erased last: a kill may have come after its removal was recorded.
 
-        A kill may come after the record, and a power failure may take the zeros and leave the record.
+        A replica does so with all whose ids could count: a power failure may take the zeros and leave the record of
+        the removal, and the ids would count again.
         """
+        cdef Segment* last = index_last(&self.catalogue.index)
         cdef size_t at
         cdef uint32_t i
         cdef Segment* s
-        if self.writer.indexed:
+        if last == NULL or self.writer.indexed:
+            return
+        if self.store.group == 0:
+            if last.n_removed and last.removed[last.n_removed - 1] & ERASED_BIT:
+                self._erase_again(last.removed[last.n_removed - 1] & ~ERASED_BIT, 0)
             return
         for at in range(self.catalogue.index.n):
             s = self.catalogue.index.segments[at]
             for i in range(s.n_removed):
                 if s.removed[i] & ERASED_BIT:
-                    self._erase_again(s.removed[i] & ~ERASED_BIT)
+                    self._erase_again(s.removed[i] & ~ERASED_BIT, self.store.ids_from)
 
-    cdef void _erase_again(self, uint64_t seq) except *:
+    cdef void _erase_again(self, uint64_t seq, int64_t from_ns) except *:
         cdef Segment* s = index_find(&self.catalogue.index, seq)
-        if s != NULL and s.entries[seq - s.base].flags & (ENTRY_MSG | ENTRY_ERASED) == ENTRY_MSG:
+        cdef Entry* e
+        if s == NULL:
+            return
+        e = &s.entries[seq - s.base]
+        if e.flags & (ENTRY_MSG | ENTRY_ERASED) == ENTRY_MSG and e.ts >= from_ns:
             self.eraser.overwrite(s, <uint32_t> (seq - s.base))
 
     def _drop_removed(self):
