@@ -42,9 +42,8 @@ from pyjs.jetstream.replication.copying import (
 )
 from pyjs.jetstream.replication.restoring import (
     PutBack,
+    cleared_steps,
     put_back_steps,
-    removed_steps,
-    synced_steps,
     work_steps,
 )
 from pyjs.store.file.store import FileStore
@@ -265,10 +264,7 @@ class CatchUp:
         if begins:
             yield from work_steps(turn, store.begin_healing)
         elif store.healing:
-            job = store.begin_sync()
-            if job is not None:
-                yield from synced_steps(turn, store, job)
-            yield from removed_steps(turn, store)
+            yield from cleared_steps(turn, store)
             yield from work_steps(turn, store.end_healing)
 
     def _opened(self) -> Generator[Step, None, Parked]:

@@ -70,6 +70,7 @@ def put_back_steps(
         PutBack: some segments are written again.
         StoreFailed: no other replica has the messages of any segment now, or they cannot be written.
     """
+    yield from cleared_steps(machine.stream.turn, store)
     jobs: list[SegmentRewrite] = []
     size = 0
     senders: Counter[str] = Counter()
@@ -157,20 +158,26 @@ def places_steps(
 def _span(store: FileStore, number: int, seq: int) -> tuple[int, int]:
     """Return the first and the last sequence of a segment, or of the place of a new one with a message `seq`.
 
-    A new one may replace a file that has only removed messages, and that was about to get another name.
+    A new one may replace a file that has only ids of removed messages.
     """
-    if store.range_of(number)[1] or not store.files.disk.exists(store.files.path_of(number)):
+    path = store.files.path_of(number)
+    if store.range_of(number)[1] or not store.files.disk.exists(kept_path(path)):
         return store.range_of(number)
     low = max((last + 1 for _, _, last in store.ranges() if last < seq), default=1)
     return low, min((base - 1 for _, base, _ in store.ranges() if base > seq), default=SEQ_MAX)
 
 
 def _free_number(store: FileStore, low: int, end: int) -> int:
-    """Return the number of a missing segment: the first one in low .. end - 1 that no other file uses; 0: none."""
+    """Return the number of a missing segment: the first one in low .. end - 1 that no other file uses; 0: none.
+
+    If all are used, it is the last one of a file with ids only, which the new segment will have too.
+    """
+    kept = 0
     for number in range(max(low, end - NUMBERS_MAX), end):
         if not store.files.disk.exists(kept_path(store.files.path_of(number))):
             return number
-    return 0
+        kept = number
+    return kept
 
 
 def write(disk: Disk, log: Log, directory: str, jobs: Sequence[SegmentRewrite]) -> None:
@@ -226,6 +233,14 @@ def removed_steps(turn: Turn, store: FileStore) -> Steps:
     while errors[-1] is None and (removal := store.begin_removal()) is not None:
         yield from work_steps(turn, partial(_keep_error, removal, errors))
         store.finish_removal(errors[-1])
+
+
+def cleared_steps(turn: Turn, store: FileStore) -> Steps:
+    """Remove the files that are not needed: they could say of messages that are put back that they were removed."""
+    job = store.begin_sync()
+    if job is not None:
+        yield from synced_steps(turn, store, job)
+    yield from removed_steps(turn, store)
 
 
 def _keep_error(removal: Callable[[], OSError | None], errors: list[OSError | None]) -> None:

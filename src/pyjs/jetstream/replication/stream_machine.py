@@ -210,10 +210,10 @@ class StreamMachine:
 
     def healed(self) -> None:
         """Lead again if the group wants it; learn again what a start has learned without the damaged messages."""
-        self.damage = Damage.NONE
-        if self._was_damaged:
+        if self._was_damaged:  # it does not know all ids before
             self.stream.turn.go_on(self._owner.mend_steps(self, failed=False))
         else:
+            self.damage = Damage.NONE
             self.lead_again()
 
     def end(self) -> None:
@@ -293,7 +293,7 @@ class StreamMachine:
             self.catch_up.elected()
         if self.leads or self.catch_up is not None or self.replica.stopped is not None:
             return
-        if self.damage is Damage.FOLLOWS and is_damaged(self.stream):
+        if self.damage is Damage.FOLLOWS and (self._was_damaged or is_damaged(self.stream)):
             return
         if not self.agreement.may_lead():
             return
