@@ -157,12 +157,15 @@ class StreamMachine:
         store = self.stream.store
         if not isinstance(store, FileStore):
             return
+        has_lost_ids = False
         for number in sorted(store.files.suspects):
+            has_lost_ids |= store.range_of(number)[1] == 0  # it has only ids of removed messages
             with suppress(OSError):  # a read or the scrub finds it again
                 store.examiner.confirm(number)
         store.files.suspects.clear()
         # Damage that costs no message may have cost ids of removed messages, which only the others know.
         is_lossy = store.lost is not None or store.healing or bool(store.damaged_numbers(0))
+        is_lossy |= has_lost_ids and not self._has_healed  # otherwise the others do not have them either
         if not is_lossy:
             self._owner.resigned.discard(self.group)
             self._owner.accepted.discard(self.group)
