@@ -129,7 +129,6 @@ class StreamMachine:
         self.agreement = Agreement(self)
         self._last_copy: Answer | None = None
         self._has_healed = False  # it has copied lost messages since it was opened
-        self._is_stuck = False  # lost messages may decide the next entry
         self._consumers = ConsumerSnapshots()
 
     def __str__(self) -> str:
@@ -203,8 +202,8 @@ class StreamMachine:
 
     @property
     def lacks_messages(self) -> bool:
-        """Whether the group waits for messages that this replica has lost: for all, or to decide some requests."""
-        return self.is_elected and (self.replica.gaps is not None or self._is_stuck)
+        """Whether the group waits for messages that this replica has lost."""
+        return self.is_elected and self.replica.gaps is not None
 
     def accept_loss(self) -> None:
         """Decide everything without the lost messages, from now on or when the replica is opened again."""
@@ -274,7 +273,6 @@ class StreamMachine:
             f"The replica of {self.stream} cannot apply entry {index} without its lost messages:"
             " start a server that has them, or accept the loss with SERVER.ACCEPT_LOSS (docs/cluster.md)"
         )
-        self._is_stuck = True
         return self.copy_lost()
 
     def role(self, term: int, role: Role, leader: int) -> None:
