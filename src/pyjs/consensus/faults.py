@@ -138,8 +138,9 @@ class LostGroups:
         machine, stored = self._machines.pop(group, None), self._log.groups.get(group)
         if machine is None:
             return False
-        is_dropped = stored is not None and not stored.is_damaged  # otherwise the next opening does that
-        if is_dropped:
+        is_dropped = False
+        if stored is not None and not stored.is_damaged:  # otherwise the next opening drops it
+            is_dropped = True
             incarnation = incarnation_of(stored.peer) + 1
             self._log.create(group, stored.name, peer_id(self._node, incarnation), Conf(), 0, 0)
             self._report.error(
