@@ -11,7 +11,7 @@ cdef class Gaps:
     cdef readonly uint64_t count    # messages that are lost, at most
     cdef readonly int64_t ids_ns    # no lost id is younger
 
-    # Return whether the outcome of a publish is the same with the lost messages. Its time is at least `now_ns`; before
+    # Return whether the outcome of a publish is the same with the lost messages. Its time is at least `now_ns`. Before
     # it, `more` messages may be stored, and if `may_change`, messages may be removed.
     cdef bint decides(self, Msg* m, int64_t now_ns, uint64_t more, bint may_change) noexcept nogil
     # The same for a copy of a mirror or source.
