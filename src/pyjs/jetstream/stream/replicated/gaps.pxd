@@ -11,8 +11,8 @@ cdef class Gaps:
     cdef readonly uint64_t count    # messages that are lost, at most
     cdef readonly int64_t ids_ns    # no lost id is younger
 
-    # Return whether the outcome of a publish is the same with the lost messages. Its time is at least `now_ns`. Before
-    # it, `more` messages may be stored, and if `may_change`, messages may be removed.
+    # Return whether the outcome of a publish is the same with the lost messages. Its time is at least `now_ns`;
+    # `more` messages may be stored before it and, if `may_change`, others removed.
     cdef bint decides(self, Msg* m, int64_t now_ns, uint64_t more, bint may_change) noexcept nogil
     # The same for a copy of a mirror or source.
     cdef bint decides_copy(self, Msg* m, bint mirrored, int64_t now_ns, uint64_t more) noexcept nogil
