@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.support.replicated import Cluster, ReplicaNode
-from tests.unit.jetstream.replication.test_healing import COUNT, damage, healed, message
+from tests.unit.jetstream.replication.test_healing import COUNT, damage, healed, is_whole, message
 
 from pyjs.jetstream.manage import segments
 from pyjs.jetstream.replication import copying
@@ -225,6 +225,10 @@ class History(Lossy):
                 self.act()
             if not self.cluster.nodes[self.whole].is_up:
                 self.cluster.start(self.whole)
+        self.cluster.until(lambda: all(is_whole(node) for node in self.cluster.up()), 6000)
+        self.publish(
+            b"s.last"
+        )  # a copy with messages that its source has lost applies the limits with the next entry
         state = healed(self.cluster, 6000)
         stored = {seq: payload for seq, _, _, _, payload in state["messages"]}
         for seq, body in self.acked.items():
