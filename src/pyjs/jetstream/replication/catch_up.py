@@ -131,6 +131,7 @@ class CatchUp:
         self._machine = machine
         self._heals = heals  # the replica has lost messages
         self._again = again  # it was healed just now
+        self._has_put = False  # it has copied messages that follow those of the store
         self._waits_ns = -1  # since when the group waits for this replica; -1: it does not
         self._put_back = 0  # how often lost messages were put back
         self.store: StreamStore | None = None  # from which other replicas may read messages
@@ -216,8 +217,12 @@ class CatchUp:
                 yield from self.answer.pause(min(self._put_back, 50) * PAUSE_NS)
                 continue
             except NoSource:
-                self._machine.lead_damaged()
-                return
+                if not self._has_put:
+                    self._machine.lead_damaged()
+                    return
+                self._waits_ns = -1  # the log would add the copied messages again, so another one must lead
+                for node in self._machine.sources()[:1]:
+                    self._machine.hand_over(node)
             except (PyjsError, *NONSENSE, OSError, MemoryError) as error:
                 log.error(f"The replica of {stream} cannot copy what it lacks, it tries again: {error}")
             yield from self.answer.pause(RETRY_NS)
@@ -389,6 +394,7 @@ class CatchUp:
             for message in copy_batch.records_of(data):
                 if message.seq > store.last_seq:
                     put(store, message)
+                    self._has_put = True
             store.flush()
             have = max(have, upto)
             if state is not None and self._heals and lacks_lost(store, state):
