@@ -7,8 +7,8 @@ A turn, in the order of its effects:
 3. committed entries are applied, some in each turn, in fair order over the groups;
 4. reads whose index has been applied are answered, full logs are compacted, snapshots continue.
 
-If a machine raises an exception, its group stops on this node; a group that panics in the engine is closed and
-logged. If the log fails, the node leaves all groups and sends nothing more, so no other node relies on it.
+If a machine raises an exception, its group stops on this node. A group that panics in the engine is opened again; one
+whose log is damaged returns empty, as a new replica. If the log fails, the node leaves all groups and sends no more.
 
 Knows no sockets, disks and clocks: the log and the peers are seams, and the time is that of the node's turn.
 Long because it has all calls of the engine.
@@ -28,7 +28,7 @@ from pyjs.base.errors import CorruptRecord, NotNow, StoreFailed
 from pyjs.consensus import batch, descriptor
 from pyjs.consensus.batch import Fetch, Frames, Has, Lacks, Part
 from pyjs.consensus.compaction import Compaction, States
-from pyjs.consensus.doubt import CONTRADICTED, Doubts
+from pyjs.consensus.doubt import Doubts, lacks_entries
 from pyjs.consensus.durability import Due, Durability, Waits
 from pyjs.consensus.engine import (
     Conf,
@@ -41,7 +41,7 @@ from pyjs.consensus.engine import (
     node_of,
     peer_id,
 )
-from pyjs.consensus.faults import MachineFaults
+from pyjs.consensus.faults import LostGroups, MachineFaults
 from pyjs.consensus.member import Member, State, Unreadable
 from pyjs.consensus.outbox import Outbox
 from pyjs.consensus.payloads import Payloads
@@ -68,6 +68,9 @@ ROUNDS = 2  # of the engine in one turn: entries written in one round may be com
 APPLIES = 64  # maximum number of entries applied in one turn
 APPLY_SIZE = 256 << 10  # maximum bytes of payloads applied in one turn
 FAIR_APPLIES = 16  # entries of one group that are applied before those of another group
+REOPEN_NS = (
+    NS_PER_S  # before a group that has panicked is opened again; doubled by each further panic, up to 64 s
+)
 DATA = int(EntryKind.DATA)
 
 
@@ -130,7 +133,7 @@ class Consensus:
         self._backlog: deque[Member] = deque()  # members with entries to apply, in fair order
         self._waiting: list[Member] = []  # members whose next entry cannot be read before the next tick
         self._late: list[Due] = []  # groups whose log cannot be read now; tried again at the next tick
-        self._lost: set[int] = set()  # groups that a fault has closed; their log still exists
+        self._lost = LostGroups(host.faults, host.log, host.turn_state, log, node)
         # Entries that came with a snapshot, and their payloads, by group; written when the data of the
         # snapshot is complete.
         self._after_snapshot: dict[int, tuple[PartialWrite, list[bytes]]] = {}
@@ -154,7 +157,7 @@ class Consensus:
         incarnation that the caller knows: if the log is damaged, the replica starts empty with a higher incarnation.
         """
         assert group not in self._members
-        self._lost.discard(group)
+        self._lost.forget(group)
         stored = self._log.groups.get(group)
         if conf is None and stored is not None and stored.is_damaged:
             conf, incarnation = Conf(), max(incarnation, incarnation_of(stored.peer)) + 1
@@ -245,7 +248,7 @@ class Consensus:
     def remove(self, group: int) -> None:
         """Close a group, and remove its log."""
         self.close(group)
-        self._lost.discard(group)
+        self._lost.forget(group)
         self.doubts.unsure.discard(group)
         self._log.remove(group)
         self._is_staged = True
@@ -557,8 +560,8 @@ class Consensus:
             group = self._compaction.take()
             if group in self._members:
                 self._cut(self._members[group])
-            elif group in self._lost:
-                self._renew(group)
+            elif self._lost.renew(group):
+                self._is_staged = True
         self._states.go_on(self._members, self._turn.now)
         is_busy = self._wanted or not self._states.is_idle or snapshots.whole or self._is_staged
         if is_busy or not self._compaction.is_idle:
@@ -579,7 +582,6 @@ class Consensus:
         if member.state is State.STOPPED:
             if self._compaction.must_drop(member):
                 self._lose(member, "its machine is stopped, and its log has become too large")
-                self._renew(member.group)
             return
         try:
             end = member.cut_end() if self._compaction.may_cut(member) else 0
@@ -672,36 +674,34 @@ class Consensus:
         for group, text in self._engine.quarantined():
             member = self._members.get(group)
             if member is not None:
-                self._lose(member, text)
-                self._compaction.add([group] if CONTRADICTED in text else [])
+                (self._lose if lacks_entries(text) else self._panicked)(member, text)
+
+    def _panicked(self, member: Member, text: str) -> None:
+        """Open a group that has panicked in the engine again from its log, after a pause that grows."""
+        self._host.log.error(
+            f"The replica of {member} is opened again from its log, other groups go on: {text}"
+        )
+        self._faults.guard(member, partial(member.take_role, member.term, Role.FOLLOWER, 0))
+        self._engine.close(member.group)
+        self._host.timers.at(self._faults.reopen_ns(member), partial(self._reopen_later, member))
+
+    def _reopen_later(self, member: Member) -> None:
+        if self._members.get(member.group) is member:
+            self.durability.add(Due(Waits.REOPEN, member=member), needs_sync=self.durability.is_always)
+            self._mark()
 
     def _lose_damaged(self, member: Member, error: Exception) -> None:
         self._lose(member, f"its log is damaged: {error}")
 
     def _lose(self, member: Member, cause: str) -> None:
-        """Close a group whose state is no longer reliable; no write of this turn is acknowledged for it."""
-        self._host.log.error(
-            f"The replica of {member} is closed on this server until a restart, other groups go on: {cause}"
-        )
+        """Close a group whose log is no longer reliable; no write of this turn is acknowledged for it."""
+        self._host.log.error(f"The replica of {member} is closed on this server, other groups go on: {cause}")
         self._faults.guard(member, partial(member.take_role, member.term, Role.FOLLOWER, 0))
         with suppress(UnknownGroup):
             self._engine.close(member.group)
         self._forget(member.group)
-        self._lost.add(member.group)
-
-    def _renew(self, group: int) -> None:
-        """Drop the log of a closed replica: it returns under a new incarnation, and never votes with the old log."""
-        self._lost.discard(group)
-        stored = self._log.groups.get(group)
-        if stored is None or stored.is_damaged:  # a damaged log is small
-            return
-        incarnation = incarnation_of(stored.peer) + 1
-        self._log.create(group, stored.name, peer_id(self.node, incarnation), Conf(), 0, 0)
-        self._is_staged = True
-        self._host.log.error(
-            f'The log of group {group} ("{stored.name}") is dropped: the replica comes back at the next start, empty,'
-            f" as replica {incarnation} of this server"
-        )
+        self._lost.add(member)
+        self._compaction.add([member.group])
 
     def _fail(self, cause: str) -> None:
         """Leave all groups, because this node may lose entries that it acknowledges."""

@@ -51,6 +51,7 @@ MISSING_NS = 5 * NS_PER_S  # after which an answer is missing
 GROUPS_MAX = 64  # announced in one tick
 # In the text of the engine about a replica that was away while a majority lost entries that it has committed.
 CONTRADICTED = "the group has lost entries that are committed here"
+FORGOTTEN = "to_commit "  # in the text about a log that lacks entries that this replica has acknowledged
 
 
 @dataclass(slots=True)
@@ -230,3 +231,8 @@ def is_majority(peers: set[int], conf: Conf) -> bool:
     return all(
         2 * len(peers.intersection(voters)) > len(voters) for voters in (conf.voters, conf.outgoing) if voters
     )
+
+
+def lacks_entries(text: str) -> bool:
+    """Return whether a panic of the engine shows that the log of a replica cannot be used any more."""
+    return CONTRADICTED in text or FORGOTTEN in text

@@ -2,23 +2,35 @@
 
 A stopped replica continues to store entries, but applies none. If it is elected, it transfers the leadership:
 it tries one replica after another.
+
+A group whose log is damaged, or lacks entries that were acknowledged, is closed. Its log is dropped, and the owner of
+the machine opens it again: as a new replica, which the leader adds to the group.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from pyjs.consensus.engine import RaftError, Role, node_of
+from pyjs.base.clock import NS_PER_S
+from pyjs.consensus.engine import Conf, RaftError, Role, incarnation_of, node_of, peer_id
 from pyjs.consensus.member import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Set
 
+    from pyjs.base.log import Log
     from pyjs.consensus.engine import Groups
+    from pyjs.consensus.log.node_log import NodeLog
     from pyjs.consensus.member import Member
+    from pyjs.consensus.seams import Machine
     from pyjs.core.faults import Faults
     from pyjs.core.sink import Turn
+
+REOPEN_NS = (
+    NS_PER_S  # before a group that has panicked is opened again; doubled by each further panic, up to 64 s
+)
 
 
 class MachineFaults:
@@ -32,6 +44,7 @@ class MachineFaults:
         self._engine = engine
         self._silent = silent  # nodes that do not answer
         self._transfer_ns = transfer_ns  # time after which the engine gives up a transfer
+        self._panics: Counter[int] = Counter()  # of each group in the engine
         # Groups that this node leads without a machine: number of attempts, time of the next attempt.
         self._unfit: dict[int, tuple[int, int]] = {}
 
@@ -60,6 +73,12 @@ class MachineFaults:
             member.stop()
         except Exception as error:
             self._faults.report("apply", f"the end of {member}", error, self._turn.now)
+
+    def reopen_ns(self, member: Member) -> int:
+        """Return the time to open a group again that has panicked in the engine; the pause grows with each panic."""
+        pause_ns = REOPEN_NS << min(self._panics[member.group], 6)
+        self._panics[member.group] += 1
+        return self._turn.now + pause_ns
 
     # -- groups that are led without a machine -----------------------------------------------------------------
 
@@ -90,6 +109,49 @@ class MachineFaults:
             heirs = [peer for peer in heirs if node_of(peer) not in self._silent] or heirs
             if heirs:
                 self._engine.transfer(member.group, heirs[tries % len(heirs)])
+
+
+class LostGroups:
+    """The groups that this node has closed because their log is damaged, too large, or lacks entries."""
+
+    def __init__(self, faults: Faults, report: Log, turn: Turn, log: NodeLog, node: int) -> None:
+        self._faults = faults
+        self._report = report
+        self._turn = turn
+        self._log = log
+        self._node = node
+        self._machines: dict[int, Machine] = {}
+
+    def add(self, member: Member) -> None:
+        """Add a group, which is closed; `renew` must follow."""
+        self._machines[member.group] = member.machine
+
+    def forget(self, group: int) -> None:
+        """Forget a group that is opened or removed."""
+        self._machines.pop(group, None)
+
+    def renew(self, group: int) -> bool:
+        """Drop the log of a group and let its machine open it again; return whether the log must be written.
+
+        The replica returns under a new incarnation, and never votes with the old log.
+        """
+        machine, stored = self._machines.pop(group, None), self._log.groups.get(group)
+        if machine is None:
+            return False
+        is_dropped = False
+        if stored is not None and not stored.is_damaged:  # otherwise the next opening drops it
+            is_dropped = True
+            incarnation = incarnation_of(stored.peer) + 1
+            self._log.create(group, stored.name, peer_id(self._node, incarnation), Conf(), 0, 0)
+            self._report.error(
+                f'The log of group {group} ("{stored.name}") is dropped: the replica returns empty,'
+                f" as replica {incarnation} of this server"
+            )
+        try:
+            machine.renewed()
+        except Exception as error:
+            self._faults.report("apply", f"the return of group {group}", error, self._turn.now)
+        return is_dropped
 
 
 def _is_unfit(member: Member) -> bool:

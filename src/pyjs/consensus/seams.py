@@ -55,6 +55,12 @@ class Machine(Protocol):
         meanwhile, its steps replace the remaining ones.
         """
 
+    def renewed(self) -> None:
+        """Open the group again: it was closed, and its log dropped, since it was damaged or lacks entries.
+
+        The log has an empty replica with a higher incarnation, which the leader must add to the group.
+        """
+
 
 class Peers(Protocol):
     """The connections to other nodes. A batch may be lost, duplicated or late, but not altered."""

@@ -322,6 +322,11 @@ BULK_OTHER_STREAM = _code(
     "stream {stream} was created {created}, not {wanted}: it was re-created, read it from its first message",
 )
 BULK_BAD_REQUEST = _code(20003, 400, "bad bulk read: {err}")
+STREAM_MESSAGES_LOST = _code(
+    20004,
+    503,
+    "the outcome depends on lost messages: start the server that has them, or request SERVER.ACCEPT_LOSS",
+)
 
 
 def invalid_config(text: str) -> ApiError:

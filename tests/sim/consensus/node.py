@@ -118,6 +118,10 @@ class SimMachine:
             yield
         self._install(index, data)
 
+    def renewed(self) -> None:
+        """Open the group again in the next step."""
+        self.node.renewed.append(self.group)
+
     def _install(self, index: int, data: bytes) -> None:
         if index < self.index:
             self.judge.fail(f"group {self.group}: a snapshot at {index} comes after {self.index}")
@@ -181,6 +185,7 @@ class SimNode:
         self.heard = dict.fromkeys(self.others, now)
         self.silent: set[int] = set()
         self.machines: dict[int, SimMachine] = {}
+        self.renewed: list[int] = []  # groups whose log was dropped
         self.consensus = self.consensus_class(
             cast("Any", self.host), self.number, self.log, self, self.tuning
         )
@@ -249,6 +254,8 @@ class SimNode:
         self.now = now
         turn = self.host.turn_state
         turn.now = now * STEP_NS
+        while self.renewed:
+            self._open(self.renewed.pop(), Conf())
         self._watch()
         while (timer := self.host.timers.due(turn.now)) is not None:
             assert timer

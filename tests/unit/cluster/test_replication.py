@@ -54,6 +54,9 @@ class Machine:
     def install(self, index: int, data: bytes) -> None:
         self.payloads = data.split(b"\n")
 
+    def renewed(self) -> None:
+        raise AssertionError
+
 
 class Replicated:
     """Servers with a replicated group."""

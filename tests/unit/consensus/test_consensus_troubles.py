@@ -40,7 +40,7 @@ def heartbeat(group: int, source: int, target: int, term: int, commit: int) -> b
     return struct.pack("<II", len(rest) + 8, xxhash.xxh64_intdigest(rest) & 0xFFFFFFFF) + rest
 
 
-def test_a_group_that_panics_is_named_once_and_closed_and_others_go_on() -> None:
+def test_a_replica_whose_log_lacks_acknowledged_entries_returns_as_a_new_one_and_others_go_on() -> None:
     hosts = Hosts(groups=(5, 6), node_class=Forgiving)
     hosts.publish(3, 5)
     hosts.publish(3, 6)
@@ -49,12 +49,37 @@ def test_a_group_that_panics_is_named_once_and_closed_and_others_go_on() -> None
     frames = heartbeat(5, leader.number, bad.number, term, 10_000)
 
     bad.consensus.receive(leader.number, b"".join(batch.of_frames(frames, ())))
-    hosts.step(3)
+    hosts.until(lambda: bad.peer(5) == peer_id(bad.number, 2))
 
-    assert [text for text in bad.seen if "(g5)" in text and 'group 5 ("g5") is closed on this server' in text]
-    assert len(bad.seen) == 1
-    assert 5 not in bad.consensus._members
+    closed, dropped = bad.seen
+    assert 'group 5 ("g5") is closed on this server' in closed
+    assert "returns empty, as replica 2" in dropped
     hosts.publish(3, 6)
+    leader.consensus.change(5, [(int(Change.REMOVE), peer_id(bad.number))])
+    hosts.step(20)
+    leader.consensus.change(5, [(int(Change.ADD_VOTER), peer_id(bad.number, 2))])
+    hosts.until(lambda: bad.machines[5].state == leader.machines[5].state)
+
+
+@pytest.mark.parametrize("leads", [False, True])
+def test_a_group_that_panics_is_opened_again_from_its_log_and_others_go_on(leads: bool) -> None:
+    hosts = Hosts(groups=(5, 6), node_class=Forgiving)
+    hosts.publish(3, 5)
+    hosts.publish(3, 6)
+    bad = next(node for node in hosts.nodes.values() if node.leads(5) == leads)
+    for count in (1, 2):
+        member = bad.consensus._members[5]
+        bad.consensus._panicked(member, f"panic {count}")
+        assert not bad.publish(5, b"x")
+        hosts.publish(3, 6)
+        hosts.until(lambda: bad.consensus._engine.counts()[0] == 2)
+        leader = hosts.leader(5)
+        assert leader.publish(5, b"%d" % count)
+        hosts.until(lambda: all(node.machines[5].state.count == 3 + count for node in hosts.nodes.values()))  # noqa: B023
+
+    assert len(bad.seen) == 2
+    assert "is opened again from its log, other groups go on: panic 1" in bad.seen[0]
+    assert bad.peer(5) == peer_id(bad.number)
 
 
 def test_frames_of_another_node_are_refused(hosts: Hosts) -> None:
@@ -174,8 +199,9 @@ def test_a_damaged_log_closes_its_group_and_acknowledges_nothing_of_it() -> None
     hosts.step(3)
 
     assert bad.seen == [  # type: ignore[attr-defined]
-        'The replica of group 5 ("g5") is closed on this server until a restart, other groups go on: its log is'
-        " damaged: /consensus/1 at 4096: the record of index 7 is damaged"
+        'The replica of group 5 ("g5") is closed on this server, other groups go on: its log is'
+        " damaged: /consensus/1 at 4096: the record of index 7 is damaged",
+        'The log of group 5 ("g5") is dropped: the replica returns empty, as replica 2 of this server',
     ]
     assert hosts.judge.outcomes[b"x"] == 1
     hosts.publish(3, 6)
@@ -191,10 +217,11 @@ def test_an_entry_that_is_damaged_closes_its_group(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(bad.consensus._payloads, "get", get)
     hosts.leader().publish(GROUP, b"x")
-    hosts.until(lambda: bad.consensus._members == {})
+    hosts.until(lambda: bad.seen)  # type: ignore[attr-defined]
 
-    assert "the payload of index 7 is damaged" in bad.seen[0]  # type: ignore[attr-defined]
     assert bad.machines[GROUP].state.count == 3
+    assert "the payload of index 7 is damaged" in bad.seen[0]  # type: ignore[attr-defined]
+    hosts.until(lambda: bad.peer(GROUP) == peer_id(bad.number, 2))
 
 
 def damaged(*given: object) -> list[tuple[int, int, bytes]]:
@@ -248,8 +275,10 @@ def test_a_group_that_cannot_begin_again_is_closed_alone(monkeypatch: pytest.Mon
     open_again(bad, 5)
 
     hosts.until(lambda: 5 not in bad.consensus._members)
+    monkeypatch.undo()
 
     assert "its log is damaged: /consensus/1 at 4096" in bad.seen[0]  # type: ignore[attr-defined]
+    hosts.until(lambda: bad.peer(5) == peer_id(bad.number, 2))
     hosts.publish(3, 6)
 
 
@@ -301,7 +330,7 @@ def test_a_damaged_entry_that_another_node_needs_closes_its_group(monkeypatch: p
 
     hosts.until(lambda: 5 not in bad.consensus._members)
 
-    assert "its log is damaged: /consensus/1 at 4096" in bad.seen[-1]  # type: ignore[attr-defined]
+    assert "its log is damaged: /consensus/1 at 4096" in bad.seen[0]  # type: ignore[attr-defined]
     hosts.until(lambda: away.machines[5].state.count == 4)
 
 

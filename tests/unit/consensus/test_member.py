@@ -34,6 +34,9 @@ class Noting:
     def install(self, index: int, data: bytes) -> None:
         self.calls.append(("install", index, data))
 
+    def renewed(self) -> None:
+        raise AssertionError
+
 
 class Bench:
     """A member and its machine."""

@@ -221,6 +221,7 @@ class MemberNode:
             self._losses.doubt_steps(self._keeper.is_idle),
             group.describe_steps(),
             group.follow_steps(),
+            group.rejoin_steps(self._log, self._host.rng),
             self.operators.move_steps(),
             self.operators.end_move_steps(),
         ]
@@ -406,7 +407,9 @@ class MemberNode:
         return ", ".join(known[node].name if node in known else f"number {node}" for node in nodes)
 
     def accept_loss(self, group: int) -> bool:
-        """Make a group continue without the replicas that it waits for; return whether it waits for any."""
+        """Make a group continue without the replicas or messages that it waits for; return whether it waits."""
+        if self.replicated is not None and self.replicated.accept_loss(group):
+            return True
         missing = self.missing(group)
         if not missing or self.consensus is None:
             return False

@@ -100,22 +100,35 @@ class MetaGroup:
         is_lost = stored is None and (self._identity.founded or log.lost_unknown)
         is_useless = stored is not None and (stored.is_damaged or _is_empty(stored))
         if (is_lost and self._identity.adopted is not None) or is_useless:
-            self._identity.renew(rng)
-            self._server = replace(self._server, store=self._identity.store)
-            self._bootstrap = Bootstrap(
-                self._server.node, self._server.store, self._expected(), self._identity.adopted
-            )
-            self._log.error(
-                "The log of the cluster's metadata is lost or damaged: this server joins again as another member"
-            )
-            if stored is not None and not stored.is_damaged:
-                self._consensus.remove(stored.number)  # it has not voted, so its peer may be used again
+            self._become_another(stored, rng)
             return False
         if stored is None:
             return False
         self.group = stored.number
         self._consensus.open(self.group, stored.name, self._machine)
         return True
+
+    def rejoin_steps(self, log: NodeLog, rng: Rng) -> Generator[Step, None, None]:
+        """Join the group again whenever its log was dropped while this server runs; never ends."""
+        while True:
+            yield from self._waiters.until(lambda: self._machine.is_dropped)
+            self._machine.is_dropped = False
+            self._become_another(log.groups.get(self.group), rng)
+            self.group, self._welcome, self._is_joined = 0, 0, False
+            yield from self.found_steps()
+
+    def _become_another(self, stored: StoredGroup | None, rng: Rng) -> None:
+        """Forget the group, of which this server no longer knows its votes; it joins again as another member."""
+        self._identity.renew(rng)
+        self._server = replace(self._server, store=self._identity.store)
+        self._bootstrap = Bootstrap(
+            self._server.node, self._server.store, self._expected(), self._identity.adopted
+        )
+        self._log.error(
+            "The log of the cluster's metadata is lost or damaged: this server joins again as another member"
+        )
+        if stored is not None and not stored.is_damaged:
+            self._consensus.remove(stored.number)  # it has not voted, so its peer may be used again
 
     def _open(self, membership: Membership, conf: Conf, incarnation: int = 1) -> None:
         self.group = META_MIN | membership.identity >> 1

@@ -47,6 +47,7 @@ class MetaMachine:
         self.leader = 0  # number of the server that leads, 0: none is known
         self.leader_since_ns = 0  # on the wall clock; 0: no leader so far
         self.had_leader = False
+        self.is_dropped = False  # the log of the group was dropped: this server must join again
         self.pending = 0  # proposals of this server without a result
         self.snapshot_ns = 0  # time of the last entry in the last snapshot that was made or installed
         self.entries = 0  # number of entries applied since the last snapshot
@@ -110,4 +111,9 @@ class MetaMachine:
         self.changes += difference(self.state, new)
         self.state = new
         self.entries = self.size = 0
+        self._waiters.notify()
+
+    def renewed(self) -> None:
+        """Let this server join the group again as another member; see MetaGroup.rejoin_steps."""
+        self.is_dropped, self.had_leader = True, False
         self._waiters.notify()

@@ -119,12 +119,12 @@ class Operators:
         return (yield from self._done(ServerEvacuating(node, True), "success"))
 
     def accept_loss(self, body: bytes) -> Answer:
-        """On the named server, make a group continue without the lost replicas that it waits for.
+        """On the named server, make a group continue without the lost replicas or messages that it waits for.
 
         The group is that of the named stream or, without a name, of the metadata.
 
         Raises:
-            ApiError: the group waits for no replica, the server or stream is unknown, or the request is invalid.
+            ApiError: the group waits for nothing, the server or stream is unknown, or the request is invalid.
         """
         member, state = self._member, self._member.machine.state
         errcodes.BAD_REQUEST.raise_if(not body)
@@ -137,7 +137,7 @@ class Operators:
         stream = state.stream(given.get("account", ""), name) if name else None
         errcodes.STREAM_NOT_FOUND.raise_if(bool(name) and stream is None)
         if not member.accept_loss(member.meta_group if stream is None else stream.group):
-            raise errcodes.BAD_REQUEST.detailed("the group waits for no replica that may be lost")
+            raise errcodes.BAD_REQUEST.detailed("the group waits for nothing that may be lost")
         yield None
         return {"success": True}
 

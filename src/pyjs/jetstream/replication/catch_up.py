@@ -42,9 +42,8 @@ from pyjs.jetstream.replication.copying import (
 )
 from pyjs.jetstream.replication.restoring import (
     PutBack,
+    cleared_steps,
     put_back_steps,
-    removed_steps,
-    synced_steps,
     work_steps,
 )
 from pyjs.store.file.store import FileStore
@@ -132,6 +131,7 @@ class CatchUp:
         self._machine = machine
         self._heals = heals  # the replica has lost messages
         self._again = again  # it was healed just now
+        self._has_put = False  # it has copied messages that follow those of the store
         self._waits_ns = -1  # since when the group waits for this replica; -1: it does not
         self._put_back = 0  # how often lost messages were put back
         self.store: StreamStore | None = None  # from which other replicas may read messages
@@ -217,8 +217,12 @@ class CatchUp:
                 yield from self.answer.pause(min(self._put_back, 50) * PAUSE_NS)
                 continue
             except NoSource:
-                self._machine.lead_damaged()
-                return
+                if not self._has_put:
+                    self._machine.lead_damaged()
+                    return
+                self._waits_ns = -1  # the log would add the copied messages again, so another one must lead
+                for node in self._machine.sources()[:1]:
+                    self._machine.hand_over(node)
             except (PyjsError, *NONSENSE, OSError, MemoryError) as error:
                 log.error(f"The replica of {stream} cannot copy what it lacks, it tries again: {error}")
             yield from self.answer.pause(RETRY_NS)
@@ -265,10 +269,7 @@ class CatchUp:
         if begins:
             yield from work_steps(turn, store.begin_healing)
         elif store.healing:
-            job = store.begin_sync()
-            if job is not None:
-                yield from synced_steps(turn, store, job)
-            yield from removed_steps(turn, store)
+            yield from cleared_steps(turn, store)
             yield from work_steps(turn, store.end_healing)
 
     def _opened(self) -> Generator[Step, None, Parked]:
@@ -393,6 +394,7 @@ class CatchUp:
             for message in copy_batch.records_of(data):
                 if message.seq > store.last_seq:
                     put(store, message)
+                    self._has_put = True
             store.flush()
             have = max(have, upto)
             if state is not None and self._heals and lacks_lost(store, state):
@@ -405,9 +407,9 @@ class CatchUp:
             if state is not None and state.index >= self._let_go:
                 if self._heals and isinstance(store, FileStore):
                     missing = yield from lacking_steps(store, state, deleted)
-                    ids = yield from lacking_ids_steps(store, state)
+                    ids, here = yield from lacking_ids_steps(store, state)
                     if missing or ids or store.damaged_numbers(0):
-                        yield from put_back_steps(self._machine, store, missing, ids, self.answer)
+                        yield from put_back_steps(self._machine, store, missing, ids, here, self.answer)
                 yield from end_steps(store, state, deleted, erases=self._heals)
                 return state
             yield from self.answer.pause(len(data) * NS_PER_S // RATE)

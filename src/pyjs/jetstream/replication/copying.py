@@ -291,13 +291,19 @@ def lacking_steps(
     return found
 
 
-def lacking_ids_steps(store: StreamStore, state: State) -> Generator[Step, None, list[int]]:
-    """Return the sequences of the removed messages whose ids count in `state` and are not in a copy."""
+def lacking_ids_steps(
+    store: StreamStore, state: State
+) -> Generator[Step, None, tuple[list[int], dict[int, StoredMessage]]]:
+    """Compare the removed messages whose ids count in `state` with a copy.
+
+    Return the sequences of those that it lacks, and the others, each as a message with nothing but its headers.
+    """
     kept = sequences(state.kept)
     if not kept:
-        return []
-    have = {seq for seq, _, _ in (yield from store.headers_steps(state.ids_from))}
-    return [seq for seq in kept if seq not in have]
+        return [], {}
+    have = {seq: (ts, headers) for seq, ts, headers in (yield from store.headers_steps(state.ids_from))}
+    here = {seq: StoredMessage(seq, have[seq][0], b"_", have[seq][1], b"") for seq in kept if seq in have}
+    return [seq for seq in kept if seq not in have], here
 
 
 def _erase_steps(

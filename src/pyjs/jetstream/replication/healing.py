@@ -10,8 +10,9 @@ a start without index files finds the damage, their contents are fetched from th
 restoring.py).
 
 If this one should lead, and no other replica is undamaged or has the messages for GIVE_UP_NS, it leads without
-them, as a stream with one replica would go on, and the search goes on. Others that copy from it then keep what it has
-lost.
+them, and the search goes on. Others that copy from it then keep what it has lost. It refuses whatever the lost
+messages may decide (stream/replicated/gaps.pyx). So an undamaged replica that returns has the same messages in the
+end, unless an operator has accepted the loss.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from pyjs.core.chore import Step
+    from pyjs.jetstream.stream.replicated.replica import Replica
     from pyjs.jetstream.stream.stream import Stream
 
     Steps: TypeAlias = Generator[Step, None, None]
@@ -61,7 +63,7 @@ class Damaged(Lacking, Protocol):
     def healed(self) -> None:
         """Lead again if the group wants it."""
 
-    def copy_lost(self) -> None:
+    def copy_lost(self) -> object:
         """Copy the lost messages from the others; the stream is closed meanwhile."""
 
     def lead_damaged(self) -> None:
@@ -79,6 +81,15 @@ def is_damaged(stream: Stream) -> bool:
     return isinstance(store, FileStore) and (
         store.lost is not None or store.mistaken or store.healing or bool(store.examiner.damaged)
     )
+
+
+def note_gaps(stream: Stream, replica: Replica) -> None:
+    """Let a replica that leads as the last resort know which messages it may lack."""
+    store = stream.store
+    assert isinstance(store, FileStore)
+    ranges = {number: last for number, _, last in store.ranges()}
+    ends = [ranges[number] for number in (*store.damaged_numbers(0), *store.examiner.damaged)]
+    replica.note_gaps(store.lost_seqs(), max(ends, default=0))
 
 
 def heal_steps(machine: Damaged) -> Steps:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.jetstream.replication import copy_batch
 from pyjs.jetstream.replication.copy_batch import SEQS_MAX, BadCopy, Kind
-from pyjs.jetstream.replication.copying import RATE, removed_in
+from pyjs.jetstream.replication.copying import RATE, is_there, readable, removed_in
 from pyjs.store.file.store import FileStore
 from pyjs.store.segment.rewrite import record_of
 
@@ -86,7 +86,10 @@ def repair_steps(machine: Lacking, number: int) -> Generator[Step, None, bool]:
             found |= came
     if any(seq not in found for seq in store.examiner.wanted(number)) or not store.seal_damaged(number):
         return False
-    yield from _written_steps(machine, store, number, found)
+    ids = yield from _ids_steps(machine, store, number)
+    if stream.closed:
+        return False
+    yield from _written_steps(machine, store, number, found, ids)
     if stream.closed or number in store.examiner.damaged:
         return False
     machine.js.shared.log.warn(f"The replica of {stream} has repaired a damaged segment: {told(senders)}")
@@ -94,11 +97,28 @@ def repair_steps(machine: Lacking, number: int) -> Generator[Step, None, bool]:
     return True
 
 
-def _written_steps(machine: Lacking, store: FileStore, number: int, found: Found) -> Steps:
+def _ids_steps(machine: Lacking, store: FileStore, number: int) -> Generator[Step, None, Found]:
+    """Return the ids of removed messages of a segment that the others have and that still count.
+
+    A start that has found the damage may not know them.
+    """
+    found: Found = {}
+    base, last = store.range_of(number)
+    behind = readable(store, store.catalogue.next_match(last + 1, store.make_filter(())))
+    if behind is not None and behind.ts < store.ids_from:
+        return found
+    for node in machine.sources():
+        dead = [seq for seq in range(base, last + 1) if seq not in found and not is_there(store, seq)]
+        found |= yield from fetch_steps(machine, node, dead, machine.whole, ids=True)
+    return found
+
+
+def _written_steps(machine: Lacking, store: FileStore, number: int, found: Found, ids: Found) -> Steps:
     """Write a segment again with the messages that came, and wait until that is done or has failed."""
     stream = machine.stream
     base, last = store.range_of(number)
-    records = {each.seq: record_of(each) for each in removed_in(stream, base, last)}
+    records = {seq: record_of(message) for seq, message in ids.items() if not is_there(store, seq)}
+    records |= {each.seq: record_of(each) for each in removed_in(stream, base, last)}
     wanted = set(store.examiner.wanted(number))  # what was removed since it was asked for must not come back
     records |= {seq: record_of(message) for seq, message in found.items() if seq in wanted}
     store.compactor.repair(number, records)

@@ -27,7 +27,7 @@ from pyjs.store.segment.recorded_ids import kept_path
 from pyjs.store.segment.rewrite import record_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
     from typing import TypeAlias
 
     from pyjs.base.disk import Disk
@@ -52,18 +52,25 @@ class PutBack(PyjsError):
 
 
 def put_back_steps(
-    machine: Lacking, store: FileStore, seqs: Sequence[int], ids: Sequence[int], answer: Answer
+    machine: Lacking,
+    store: FileStore,
+    seqs: Sequence[int],
+    ids: Sequence[int],
+    here: Mapping[int, StoredMessage],
+    answer: Answer,
 ) -> Steps:
     """Put messages back that the store lacks, and write its damaged segments again; close the store.
 
     A segment is left as it is as long as the others do not have all of its messages. `ids` are removed messages whose
     ids count and are not in the store: they are put back with nothing else, and the end of the copy removes them.
-    If the others have none of these ids, nothing happens.
+    If the others have none of these ids, nothing happens. `here` are those that are in the store: segments that are
+    written again keep them.
 
     Raises:
         PutBack: some segments are written again.
         StoreFailed: no other replica has the messages of any segment now, or they cannot be written.
     """
+    yield from cleared_steps(machine.stream.turn, store)
     jobs: list[SegmentRewrite] = []
     size = 0
     senders: Counter[str] = Counter()
@@ -76,7 +83,9 @@ def put_back_steps(
         if len(found) == len(wanted) or (is_new and found):
             texts = [seq for seq in places if seq in removed]
             told_ids, _ = yield from _found_steps(machine, texts, answer, SEQ_MAX, ids=True)
-            records = {each.seq: record_of(each) for each in (*told_ids, *found)}
+            base, last = _span(store, number, places[0]) if places else store.range_of(number)
+            own = [each for seq, each in here.items() if base <= seq <= last]
+            records = {each.seq: record_of(each) for each in (*own, *told_ids, *found)}
             if records or number in damaged:
                 jobs.append(store.restoration(number, records, first_seq or SEQ_MAX))
             senders += names
@@ -146,12 +155,29 @@ def places_steps(
     return sorted(found.items())
 
 
+def _span(store: FileStore, number: int, seq: int) -> tuple[int, int]:
+    """Return the first and the last sequence of a segment, or of the place of a new one with a message `seq`.
+
+    A new one may replace a file that has only ids of removed messages.
+    """
+    path = store.files.path_of(number)
+    if store.range_of(number)[1] or not store.files.disk.exists(kept_path(path)):
+        return store.range_of(number)
+    low = max((last + 1 for _, _, last in store.ranges() if last < seq), default=1)
+    return low, min((base - 1 for _, base, _ in store.ranges() if base > seq), default=SEQ_MAX)
+
+
 def _free_number(store: FileStore, low: int, end: int) -> int:
-    """Return the number of a missing segment: the first one in low .. end - 1 that no other file uses; 0: none."""
+    """Return the number of a missing segment: the first one in low .. end - 1 that no other file uses; 0: none.
+
+    If all are used, it is the last one of a file with ids only, which the new segment will have too.
+    """
+    kept = 0
     for number in range(max(low, end - NUMBERS_MAX), end):
         if not store.files.disk.exists(kept_path(store.files.path_of(number))):
             return number
-    return 0
+        kept = number
+    return kept
 
 
 def write(disk: Disk, log: Log, directory: str, jobs: Sequence[SegmentRewrite]) -> None:
@@ -207,6 +233,14 @@ def removed_steps(turn: Turn, store: FileStore) -> Steps:
     while errors[-1] is None and (removal := store.begin_removal()) is not None:
         yield from work_steps(turn, partial(_keep_error, removal, errors))
         store.finish_removal(errors[-1])
+
+
+def cleared_steps(turn: Turn, store: FileStore) -> Steps:
+    """Remove the files that are not needed: they could say of messages that are put back that they were removed."""
+    job = store.begin_sync()
+    if job is not None:
+        yield from synced_steps(turn, store, job)
+    yield from removed_steps(turn, store)
 
 
 def _keep_error(removal: Callable[[], OSError | None], errors: list[OSError | None]) -> None:

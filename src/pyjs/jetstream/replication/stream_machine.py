@@ -33,7 +33,7 @@ from pyjs.jetstream.replication.catch_up import CatchUp
 from pyjs.jetstream.replication.consumer_snapshots import ConsumerSnapshots, load
 from pyjs.jetstream.replication.copy_batch import ALL
 from pyjs.jetstream.replication.copying import Answer
-from pyjs.jetstream.replication.healing import Damage, heal_steps, is_damaged
+from pyjs.jetstream.replication.healing import Damage, heal_steps, is_damaged, note_gaps
 from pyjs.jetstream.replication.settling import Settling
 from pyjs.jetstream.stream.replicated import operations
 from pyjs.jetstream.stream.replicated.proposal import Outcome, Proposal
@@ -76,6 +76,7 @@ class Owner(Protocol):
     lost: list[Stream]
 
     resigned: set[int]  # groups whose replica here has lost messages, and leads without them
+    accepted: set[int]  # groups of which an operator has accepted the loss
 
     def mend_steps(self, machine: StreamMachine, *, failed: bool = True) -> Steps:
         """Open a failed or repaired replica again."""
@@ -155,19 +156,25 @@ class StreamMachine:
         store = self.stream.store
         if not isinstance(store, FileStore):
             return
+        has_lost_ids = False
         for number in sorted(store.files.suspects):
+            has_lost_ids |= store.range_of(number)[1] == 0  # it has only ids of removed messages
             with suppress(OSError):  # a read or the scrub finds it again
                 store.examiner.confirm(number)
         store.files.suspects.clear()
         # Damage that costs no message may have cost ids of removed messages, which only the others know.
         is_lossy = store.lost is not None or store.healing or bool(store.damaged_numbers(0))
+        is_lossy |= has_lost_ids and not self._has_healed  # otherwise the others do not have them either
         if not is_lossy:
             self._owner.resigned.discard(self.group)
+            self._owner.accepted.discard(self.group)
             self._was_damaged = bool(store.examiner.damaged)
             if self._was_damaged:
                 self._damaged()
         elif self.group in self._owner.resigned:
             self.damage = Damage.LAST_RESORT
+            if self.group not in self._owner.accepted:
+                note_gaps(self.stream, self.replica)
             self.stream.turn.go_on(heal_steps(self))
         else:
             self.copy_lost()
@@ -178,12 +185,12 @@ class StreamMachine:
             self.damage = Damage.FOLLOWS
             self.stream.turn.go_on(heal_steps(self))
 
-    def copy_lost(self) -> None:
+    def copy_lost(self) -> CatchUp:
         """Copy the lost messages from the others; the stream is closed meanwhile."""
         self._owner.resigned.discard(self.group)
         again, self._has_healed = self._has_healed, True
         index = 0 if self.agreement.is_unsure else self.replica.index  # which may be lost
-        self._catch_up(index, self.stream.store.last_seq, heals=True, again=again)
+        return self._catch_up(index, self.stream.store.last_seq, heals=True, again=again)
 
     def lead_damaged(self) -> None:
         """Open the stream without the lost messages, and lead if the group wants it: no other replica has them."""
@@ -193,12 +200,22 @@ class StreamMachine:
         if is_closed:
             self.stream.turn.go_on(self._owner.mend_steps(self))
 
+    @property
+    def lacks_messages(self) -> bool:
+        """Whether the group waits for messages that this replica has lost."""
+        return self.is_elected and self.replica.gaps is not None
+
+    def accept_loss(self) -> None:
+        """Decide everything without the lost messages, from now on or when the replica is opened again."""
+        self._owner.accepted.add(self.group)
+        self.replica.accept_gaps()
+
     def healed(self) -> None:
         """Lead again if the group wants it; learn again what a start has learned without the damaged messages."""
-        self.damage = Damage.NONE
-        if self._was_damaged:
+        if self._was_damaged:  # it does not know all ids before
             self.stream.turn.go_on(self._owner.mend_steps(self, failed=False))
         else:
+            self.damage = Damage.NONE
             self.lead_again()
 
     def end(self) -> None:
@@ -243,9 +260,20 @@ class StreamMachine:
         if not self.agreement.allows(index, term):
             self._catch_up(index, self.stream.store.last_seq)
             return
+        if proposal is None and not self.replica.can_decide(index, time_ns, payload):
+            self._wait_for_lost(index).hold(index, term, time_ns, payload)
+            return
         self.replica.apply(index, term, time_ns, payload, proposal)
         if self.replica.stopped is not None:
             raise self.replica.stopped
+
+    def _wait_for_lost(self, index: int) -> CatchUp:
+        """Close the stream until its lost messages are there, because they may decide the next entry."""
+        self.js.shared.log.error(
+            f"The replica of {self.stream} cannot apply entry {index} without its lost messages:"
+            " start a server that has them, or accept the loss with SERVER.ACCEPT_LOSS (docs/cluster.md)"
+        )
+        return self.copy_lost()
 
     def role(self, term: int, role: Role, leader: int) -> None:
         """Start to lead or to follow."""
@@ -266,7 +294,7 @@ class StreamMachine:
             self.catch_up.elected()
         if self.leads or self.catch_up is not None or self.replica.stopped is not None:
             return
-        if self.damage is Damage.FOLLOWS and is_damaged(self.stream):
+        if self.damage is Damage.FOLLOWS and (self._was_damaged or is_damaged(self.stream)):
             return
         if not self.agreement.may_lead():
             return
@@ -365,7 +393,13 @@ class StreamMachine:
         else:
             load(self.replica, data[_MARKER.size :])
 
-    def _catch_up(self, index: int, last_seq: int, *, heals: bool = False, again: bool = False) -> None:
+    def renewed(self) -> None:
+        """Open the replica again, whose log was dropped: it returns as a new member of the group."""
+        error = StoreFailed(str(self.stream), "its log was dropped")
+        self.stream.turn.go_on(self._owner.mend_steps(self, failed=self.replica.stopped is None))
+        self.replica.stop(error)
+
+    def _catch_up(self, index: int, last_seq: int, *, heals: bool = False, again: bool = False) -> CatchUp:
         """Begin to copy, at least up to entry `index`; no message had a higher sequence than `last_seq`.
 
         With `heals`, the replica has lost messages; with `again`, it has copied lost ones before.
@@ -375,6 +409,7 @@ class StreamMachine:
             self.catch_up.answer.continue_after(self._last_copy)
         self._last_copy = self.catch_up.answer
         self.catch_up.begin()
+        return self.catch_up
 
     # -- Behind, Damaged ---------------------------------------------------------------------------------------
 

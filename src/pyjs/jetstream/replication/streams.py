@@ -98,6 +98,9 @@ class ReplicatedStreams:
         self._regrouping: set[int] = set()  # groups whose members are being changed
         self._silent: dict[int, int] = {}  # nodes that do not answer, since when
         self.resigned: set[int] = set()  # groups whose replica here has lost messages, and leads without them
+        self.accepted: set[int] = (
+            set()
+        )  # those of which an operator has accepted the loss, until this server ends
         # Replicas on other nodes that copy from here, by group and node: when one asked last, and what it had then.
         self._copying: dict[tuple[int, int], tuple[int, int]] = {}
         # Replicas that are not open after a failure: account and stream -> creation time; 0: no stored files.
@@ -155,6 +158,17 @@ class ReplicatedStreams:
         """Return the replica of a stream on this node; None: the stream is not replicated."""
         machine = self._machines.get((stream.account.name, stream.name))
         return machine if machine is not None and machine.stream is stream else None
+
+    def accept_loss(self, group: int) -> bool:
+        """Let the leader of a stream decide everything without its lost messages; return whether it lacks any."""
+        for machine in self._machines.values():
+            if machine.group == group and machine.lacks_messages:
+                self._shared.log.warn(
+                    f"An operator accepts that the lost messages of {machine.stream} are lost"
+                )
+                machine.accept_loss()
+                return True
+        return False
 
     def group_status(self, machine: StreamMachine) -> GroupStatus:
         """Return the status of a replica's group on this node: all members but the leader."""

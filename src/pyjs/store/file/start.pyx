@@ -1,11 +1,11 @@
 """The start of a file store: adopts the recovered segments, then applies the removals recorded in them.
 
-It also overwrites the message that was erased last, drops removed messages, counts and reports damage, and
+It also overwrites messages whose erasure was interrupted, drops removed messages, counts and reports damage, and
 opens the last segment for appends if it may grow.
 
 Compiled: it drops millions of messages (benchmarks/store_start.py).
 """
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
@@ -14,7 +14,7 @@ from pyjs.store.file.eraser cimport Eraser, is_overwritten
 from pyjs.store.file.examiner cimport Examiner
 from pyjs.store.file.segment_writer cimport SegmentWriter
 from pyjs.store.index.catalogue cimport Catalogue
-from pyjs.store.index.sequences cimport ENTRY_MSG, Segment, index_find, index_last, is_dead
+from pyjs.store.index.sequences cimport ENTRY_ERASED, ENTRY_MSG, Entry, Segment, index_find, index_last, is_dead
 from pyjs.store.segment.contents cimport ERASED_BIT
 from pyjs.store.segment.recovery cimport Recovery
 from pyjs.store.segment.segment_files cimport SegmentFiles
@@ -23,6 +23,7 @@ from pyjs.store.store cimport StreamStore
 from pyjs.base.disk import closing
 from pyjs.store.format.image import MARK
 from pyjs.store.segment.index_file import remove_file
+from pyjs.store.segment.recorded_ids import kept_path
 
 cdef enum:
     CODEC_MASK = 0xff00         # of `encoding`: it is compressed
@@ -111,14 +112,34 @@ cdef class StoreStart:
         return seqs
 
     def _finish_erasure(self):
-        """Overwrite the message that was erased last: a kill may have come after its removal was recorded."""
-        cdef Segment* s = index_last(&self.catalogue.index)
-        cdef uint64_t seq
-        if s == NULL or self.writer.indexed or s.n_removed == 0 or not s.removed[s.n_removed - 1] & ERASED_BIT:
+        """Overwrite the message that was erased last: a kill may have come after its removal was recorded.
+
+        A replica does so with all whose ids could count: a power failure may take the zeros and leave the record of
+        the removal, and the ids would count again.
+        """
+        cdef Segment* last = index_last(&self.catalogue.index)
+        cdef size_t at
+        cdef uint32_t i
+        cdef Segment* s
+        if last == NULL or self.writer.indexed:
             return
-        seq = s.removed[s.n_removed - 1] & ~ERASED_BIT
-        s = index_find(&self.catalogue.index, seq)
-        if s != NULL and s.entries[seq - s.base].flags & ENTRY_MSG:
+        if self.store.group == 0:
+            if last.n_removed and last.removed[last.n_removed - 1] & ERASED_BIT:
+                self._erase_again(last.removed[last.n_removed - 1] & ~ERASED_BIT, 0)
+            return
+        for at in range(self.catalogue.index.n):
+            s = self.catalogue.index.segments[at]
+            for i in range(s.n_removed):
+                if s.removed[i] & ERASED_BIT:
+                    self._erase_again(s.removed[i] & ~ERASED_BIT, self.store.ids_from)
+
+    cdef void _erase_again(self, uint64_t seq, int64_t from_ns) except *:
+        cdef Segment* s = index_find(&self.catalogue.index, seq)
+        cdef Entry* e
+        if s == NULL:
+            return
+        e = &s.entries[seq - s.base]
+        if e.flags & (ENTRY_MSG | ENTRY_ERASED) == ENTRY_MSG and e.ts >= from_ns:
             self.eraser.overwrite(s, <uint32_t> (seq - s.base))
 
     def _drop_removed(self):
@@ -198,11 +219,14 @@ cdef class StoreStart:
     def _hear_witnesses(self):
         """Report missing segments of which other files have proof, unless all their messages were removed.
 
-        After a power loss, the index file of a removed segment may exist again.
+        After a power loss, the index file of a removed segment may exist again. A replica reports a segment also if
+        ids of removed messages were in it that still count.
         """
         floor = self.recovery.floor
-        for path, last_seq, missed, size, what in self.recovery.witnesses:
-            if any(seq >= floor and seq not in self.removed for seq in missed):
+        for path, last_seq, missed, size, ids_ns, what in self.recovery.witnesses:
+            has_ids = self.store.group and ids_ns >= self.store.ids_from > 0 \
+                and not self.files.disk.exists(kept_path(path))
+            if has_ids or any(seq >= floor and seq not in self.removed for seq in missed):
                 self.examiner.losses.bytes += size
                 if what:
                     self.files.log.error(what)

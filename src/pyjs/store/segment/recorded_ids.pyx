@@ -48,7 +48,11 @@ def headers_steps(SegmentFiles files not None, int64_t from_ns):
         if part:
             found.append(part)
         yield
-    return [each for part in reversed(found) for each in part]
+    found.reverse()
+    every = [each for part in found for each in part]
+    if any(found[at][0][0] <= found[at - 1][-1][0] for at in range(1, len(found))):
+        every.sort()        # a segment that was restored has ids of other files too
+    return every
 
 
 cdef tuple _read(SegmentFiles files, str path, int64_t from_ns):

@@ -300,7 +300,8 @@ cdef class Recovery:
         self.miss(known, 0)
         self.last_seq = max(self.last_seq, known.base_seq + known.n - 1)
         missed = [first for first, _ in self.lost[before:]]
-        self.witnesses.append((path, known.base_seq + known.n - 1, missed, known.message_bytes, what))
+        ids_ns = known.last_ts if known.with_headers else 0
+        self.witnesses.append((path, known.base_seq + known.n - 1, missed, known.message_bytes, ids_ns, what))
 
     def _restore_end(self, SegmentContents c, SegmentContents known) -> bool:
         """Count as lost the missing end of an open segment, according to its index file."""

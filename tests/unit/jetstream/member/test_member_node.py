@@ -489,8 +489,8 @@ def test_a_server_whose_metadata_log_was_dropped_joins_as_another_member(net: Je
     assert member.consensus is not None
     node, group, consensus = member.node, member.group.group, member.consensus
     consensus._lose(consensus._members[group], "too large")
-    consensus._renew(group)
-    consensus.turn()
+    for _ in range(2):  # the second one writes
+        consensus.turn()
     net.crash(name)
 
     again = net.begin(name)
@@ -498,6 +498,25 @@ def test_a_server_whose_metadata_log_was_dropped_joins_as_another_member(net: Je
 
     assert again.member.machine.state.servers[node].incarnation == 2
     assert any("joins again as another member" in text for text in again.errors())
+
+
+@pytest.mark.parametrize("leads", [False, True])
+def test_a_server_whose_metadata_log_is_dropped_joins_again_at_once(net: JetNet, leads: bool) -> None:
+    net.trio()
+    name = next(each.name for each in net.living() if each.member.machine.leads == leads)
+    member = net.jet(name).member
+    net.create(net.leader().client(), "S")
+    assert member.group is not None
+    assert member.consensus is not None
+    member.consensus._lose(member.consensus._members[member.group.group], "damaged")
+    member.consensus._mark()
+
+    net.run_until(lambda: member.machine.state.servers[member.node].incarnation == 2)
+    net.run_until(lambda: member.machine.leader != 0 and member.machine.state.stream("$G", "S") is not None)
+
+    assert sum("joins again as another member" in text for text in net.jet(name).errors()) == 1
+    net.create(net.leader().client(), "T")
+    net.run_until(lambda: member.machine.state.stream("$G", "T") is not None)
 
 
 def test_a_request_waits_for_the_leader_when_servers_come_late(net: JetNet) -> None:

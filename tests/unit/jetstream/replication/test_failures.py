@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from tests.support.replicated import Cluster, ReplicaNode
 
 from pyjs.base.disk import OsDisk
 from pyjs.consensus.engine import peer_id
+from pyjs.jetstream.cluster.assignments import Replica
 from pyjs.jetstream.manage import streams
 
 
@@ -94,8 +96,8 @@ def test_a_replica_whose_log_was_dropped_never_votes_as_the_one_before(tmp_path:
     cluster.publish(3)
     follower = cluster.followers()[0]
     follower.consensus._lose(follower.consensus._members[1], "too large")
-    follower.consensus._renew(1)
-    cluster.step()
+    for _ in range(2):  # the second one writes
+        follower.consensus.turn()
     cluster.kill(follower.number)
 
     again = cluster.start(follower.number)
@@ -155,3 +157,25 @@ def test_a_failed_replica_is_opened_as_soon_as_that_works(
     assert len(cluster.same()["messages"]) == 5
     cluster.delete()
     assert not list(tmp_path.glob("**/streams/S"))
+
+
+@pytest.mark.parametrize("leads", [False, True])
+def test_a_replica_whose_log_is_dropped_returns_with_its_messages(tmp_path: Path, leads: bool) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.create()
+    cluster.publish(20)
+    bad = cluster.leader() if leads else cluster.followers()[0]
+    member = bad.consensus._members[1]
+    bad.consensus._lose(member, "its log is damaged")
+    bad.consensus._mark()
+
+    cluster.until(lambda: bad.node_log.groups[1].peer == peer_id(bad.number, 2))
+    cluster.until(lambda: bad.replicated.lost_replicas, 1000)
+
+    old = cluster.assignments["S"]
+    replicas = tuple(Replica(each.node, 1 + (each.node == bad.number)) for each in old.replicas)
+    cluster.change(replace(old, replicas=replicas))
+    cluster.publish(5)
+    cluster.until(lambda: "S" in bad.js.streams, 1500)
+    assert len(cluster.same()["messages"]) == 25
+    assert peer_id(bad.number, 2) in [each.peer for each in cluster.leader().consensus.status(1).replicas]

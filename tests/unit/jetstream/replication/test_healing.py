@@ -499,11 +499,11 @@ def test_a_message_erased_during_a_repair_does_not_come_back(
     follower = cluster.followers()[0]
     write, has_come, goes_on = repairing._written_steps, [], []
 
-    def wait_first(machine: Any, store: FileStore, number: int, found: Any) -> Any:
-        has_come.append(found)
+    def wait_first(machine: Any, *given: Any) -> Any:
+        has_come.append(True)
         while not goes_on:
             yield from machine.whole.pause(NS_PER_MS)
-        yield from write(machine, store, number, found)
+        yield from write(machine, *given)
 
     monkeypatch.setattr(repairing, "_written_steps", wait_first)
     damage(cluster, follower.number, message(12))

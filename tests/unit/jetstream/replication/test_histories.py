@@ -178,8 +178,10 @@ class History:
 
     def is_whole(self) -> bool:
         """Return whether the stream is open on all nodes, without damage."""
-        open_ = all("S" in node.js.streams for node in self.cluster.up())
-        return open_ and not any(is_damaged(node.stream) for node in self.cluster.up())
+        if not all("S" in node.js.streams for node in self.cluster.up()):
+            return False
+        machines = [each for node in self.cluster.up() for each in node.replicated.machines()]
+        return not any(each.is_damaged or is_damaged(each.stream) for each in machines)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

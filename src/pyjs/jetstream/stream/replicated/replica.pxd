@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t, uint64_t
 from pyjs.core.sink cimport Sink
 from pyjs.jetstream.stream.features.batches cimport AtomicBatch
 from pyjs.jetstream.stream.limits cimport Usage
+from pyjs.jetstream.stream.replicated.gaps cimport Gaps
 from pyjs.jetstream.stream.replicated.payload cimport Item, PayloadBuffer
 from pyjs.jetstream.stream.replicated.proposal cimport Proposal
 from pyjs.jetstream.stream.replicated.room cimport InFlight
@@ -31,8 +32,13 @@ cdef class Replica(Sink):
     cdef object running         # outcome of the running operation, if a chore of the leader waits, else None
     cdef list removals          # acknowledged messages to remove
     cdef InFlight taken         # messages that are collected or proposed
+    cdef readonly Gaps gaps     # None: no message is lost, or an operator has accepted that
 
     cdef bint refused(self, Msg* m) noexcept nogil
+    cdef bint depends(self, Msg* m) noexcept nogil
+    cdef bint refuse_dependent(self, Msg* m) noexcept nogil
+    cdef int64_t least_ns(self) noexcept nogil
+    cdef bint decides_items(self, const char* p, size_t n, size_t* at, int64_t now_ns) noexcept nogil
     cdef bint collect_copy(self, Msg* m, bint mirrored, uint64_t seq, int64_t ts) noexcept nogil
     cdef void apply_copy(self, Item* item) noexcept nogil
     cdef void collect_batched(self, Msg* m) noexcept

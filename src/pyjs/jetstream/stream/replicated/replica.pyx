@@ -31,6 +31,7 @@ from pyjs.jetstream.stream.features.special cimport SpecialPublishes
 from pyjs.jetstream.stream.copies cimport keep_copy
 from pyjs.jetstream.stream.limits cimport SCHEDULES, SEALED
 from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
+from pyjs.jetstream.stream.replicated.gaps cimport Gaps
 from pyjs.jetstream.stream.replicated.payload cimport (
     COPY_TAIL_SIZE, ITEM_BATCH, ITEM_CONSUMER_CHANGES, ITEM_HEADER_SIZE, ITEM_MESSAGE, ITEM_MIRRORED, ITEM_SOURCED,
     PAYLOAD_HEADER_SIZE, PAYLOAD_SIZE_MAX, next_item, payload_fault,
@@ -138,6 +139,8 @@ cdef class Replica(Sink):
             with gil:
                 self.collect_batched(m)
             return False
+        if self.gaps is not None and self.depends(m):
+            return not self.refuse_dependent(m)
         if self.proposal.add_reply(m) == 0 \
                 and self.buffer.add(ITEM_MESSAGE, m.subject, m.subject_len, m.body, m.header_len, m.size) == 0:
             self.taken.add(self.stream, self.proposal, m.subject, m.subject_len)
@@ -155,6 +158,8 @@ cdef class Replica(Sink):
         if not self.leads or self.stopping or PAYLOAD_HEADER_SIZE + size > PAYLOAD_SIZE_MAX or self.is_full(size) \
                 or (self.server.max >= 0 and self.server.used > self.server.max) \
                 or self.taken.refuses(self.stream, m, mirrored, self.in_flight + self.buffer.used):
+            return False
+        if self.gaps is not None and not self.gaps.decides_copy(m, mirrored, self.least_ns(), self.taken.messages):
             return False
         if self.account.max >= 0 \
                 and self.account.used + <int64_t> (self.in_flight + self.buffer.used + size) > self.account.max:
@@ -187,6 +192,18 @@ cdef class Replica(Sink):
             with gil:
                 return self.stream.refuse_with(m, errcodes.BATCH_PUBLISH_DISABLED.error())
         return False
+
+    cdef bint depends(self, Msg* m) noexcept nogil:
+        """Return whether the outcome of a publish may depend on lost messages."""
+        return not self.gaps.decides(m, self.least_ns(), self.taken.messages, self.taken.operations or self.working)
+
+    cdef int64_t least_ns(self) noexcept nogil:
+        """Return a time that no entry proposed from now on is before."""
+        return max(self.stream.entry_ns, self.stream.turn.now + self.stream.turn.skew)
+
+    cdef bint refuse_dependent(self, Msg* m) noexcept nogil:
+        with gil:
+            return self.stream.refuse_with(m, errcodes.STREAM_MESSAGES_LOST.error())
 
     cdef bint is_full(self, uint64_t size) noexcept nogil:
         """Return whether `size` more bytes exceed the limit in flight; never if nothing else is in flight."""
@@ -227,6 +244,9 @@ cdef class Replica(Sink):
         cdef Msg each
         for i in range(batch.n):
             size += ITEM_HEADER_SIZE + batch.messages[i].subject_len + batch.messages[i].size
+            batch.view(i, &each)
+            if self.gaps is not None and self.depends(&each):
+                raise errcodes.STREAM_MESSAGES_LOST.error()
         errcodes.STREAM_MESSAGE_EXCEEDS_MAXIMUM.raise_if(size > PAYLOAD_SIZE_MAX)
         if self.is_full(size) or self.fill_batch(m, batch) != 0:
             self.buffer.used, self.buffer.items, self.proposal.used = used, items, replies
@@ -266,6 +286,8 @@ cdef class Replica(Sink):
         """Propose a payload; drop `proposal` if this replica does not lead, or followers would refuse the payload."""
         proposal.size = len(payload)
         self.in_flight += proposal.size
+        if is_operation(payload):
+            self.taken.add_operation(proposal)
         if is_operation(payload) and payload_fault(payload):
             self.dropped(proposal, errcodes.INSUFFICIENT_RESOURCES.error())
         elif self.leads and self.stopped is None and self.group.propose(payload, proposal):
@@ -330,6 +352,9 @@ cdef class Replica(Sink):
     def propose_expiry(self) -> None:
         """Propose to remove messages that have expired at the time of the entry. Called by the timer."""
         cdef Proposal proposal = Proposal()
+        if self.gaps is not None and self.stream.limits.marker_ttl_ns:
+            self.settle(None, LeaderChanged())      # with lost messages, other subjects may get markers
+            return
         proposal.outcome = self
         self.expiry_ns = INT64_MAX
         self.propose(operation("expiry"), proposal)
@@ -364,7 +389,9 @@ cdef class Replica(Sink):
             self.removals = removals + self.removals    # for the next commit
 
     def propose_firing(self, list due) -> bool:
-        """Propose to fire schedules, as (sequence, due time)."""
+        """Propose to fire schedules, as (sequence, due time); a lost message may have replaced one of them."""
+        if self.gaps is not None:
+            return False
         body = b"".join(seq.to_bytes(8, "little") + at_ns.to_bytes(8, "little", signed=True) for seq, at_ns in due)
         return self.propose(operation("schedules", body), Proposal())
 
@@ -408,6 +435,42 @@ cdef class Replica(Sink):
     def cancel(self) -> None:
         """Stop together with the stream; entries committed later are applied when the stream is opened again."""
         self.stop(PyjsError(f"{self.stream} is closed"))
+
+    # -- lost messages -----------------------------------------------------------------------------------------
+    def note_gaps(self, list lost not None, uint64_t ids_upto) -> None:
+        """Propose nothing from now on that may depend on the messages `lost`; see gaps.Gaps."""
+        self.gaps = Gaps(self.stream, lost, ids_upto)
+
+    def accept_gaps(self) -> None:
+        """Decide everything as if the lost messages had been removed."""
+        self.gaps = None
+
+    def can_decide(self, uint64_t index, int64_t time_ns, bytes payload not None) -> bool:
+        """Return whether a committed entry has the same outcome without the lost messages, or is applied already."""
+        cdef const char* p = payload
+        cdef size_t n = len(payload), at = PAYLOAD_HEADER_SIZE
+        if self.gaps is None or index <= self.index or payload_fault(payload) is not None:
+            return True
+        if is_operation(payload):
+            return self.gaps.decides_operation(p[PAYLOAD_HEADER_SIZE + 4], p, n)
+        return self.decides_items(p, n, &at, max(time_ns, self.stream.entry_ns))
+
+    cdef bint decides_items(self, const char* p, size_t n, size_t* at, int64_t now_ns) noexcept nogil:
+        cdef uint64_t more = 0
+        cdef size_t inner
+        cdef Item item
+        cdef Msg m
+        while next_item(p, n, at, &item):
+            compose(&m, item.subject, item.subject_len, item.body, item.header_len, item.size)
+            inner = 0
+            if item.kind == ITEM_BATCH and not self.decides_items(item.body, item.size, &inner, now_ns):
+                return False
+            if item.kind == ITEM_MESSAGE and not self.gaps.decides(&m, now_ns, more, self.working):
+                return False
+            if item.kind == ITEM_SOURCED and not self.gaps.decides_copy(&m, False, now_ns, more):
+                return False
+            more += 1
+        return True
 
     # -- every replica -----------------------------------------------------------------------------------------
     def apply(self, uint64_t index, uint64_t term, int64_t time_ns, bytes payload not None,

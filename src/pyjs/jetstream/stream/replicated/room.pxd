@@ -9,9 +9,11 @@ from pyjs.wire.ops cimport Msg
 
 cdef class InFlight:
     cdef uint64_t messages
+    cdef uint64_t operations    # that are proposed and not begun
     cdef dict subjects          # subject -> number of these messages, if a limit per subject refuses copies
 
     cdef void add(self, Stream stream, Proposal proposal, const char* subject, size_t n) noexcept nogil
+    cdef void add_operation(self, Proposal proposal) noexcept
     cdef void remove(self, Proposal proposal) noexcept
     # Return whether discard new refuses a copy while `size` bytes are in flight.
     cdef bint refuses(self, Stream stream, Msg* m, bint mirrored, uint64_t size) noexcept nogil

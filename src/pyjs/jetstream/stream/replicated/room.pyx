@@ -36,8 +36,15 @@ cdef class InFlight:
         proposal.subjects.append(subject)
         self.subjects[subject] = self.subjects.get(subject, 0) + 1
 
+    cdef void add_operation(self, Proposal proposal) noexcept:
+        """Count an operation, which is alone in its proposal."""
+        self.operations += 1
+        proposal.operates = True
+
     cdef void remove(self, Proposal proposal) noexcept:
-        """Forget the messages of a proposal that is applied or lost."""
+        """Forget the messages or the operation of a proposal that is applied or lost."""
+        self.operations -= proposal.operates
+        proposal.operates = False
         self.messages -= min(proposal.messages, self.messages)
         proposal.messages = 0
         subjects, proposal.subjects = proposal.subjects, []
