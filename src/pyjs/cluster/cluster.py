@@ -134,6 +134,10 @@ class Cluster:
         """Return whether there is a route to a server."""
         return server_id in self.routes
 
+    def is_settled(self) -> bool:
+        """Return whether each known address led to a server whose subscriptions are known, or to none."""
+        return self._mesh.is_settled() and all(route.synced for route in self.routes.values())
+
     def is_told(self, server_id: str) -> bool:
         """Return whether another server has reported that it has a route to `server_id`."""
         return any(server_id in told for told in self._told.values())
