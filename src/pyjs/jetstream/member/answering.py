@@ -60,6 +60,7 @@ META = frozenset(
         "STREAM.LIST",
         "STREAM.RESTORE",
         "STREAM.PEER.REMOVE",
+        "STREAM.CANCEL_MOVE",
     )
 )
 # Requests with the same result when they are carried out twice.
