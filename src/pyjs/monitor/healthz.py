@@ -187,7 +187,9 @@ def _why_not_current(member: MemberNode, accounts: Accounts, assigned: Assignmen
     if machine.is_damaged:
         return "stream repairing damaged messages"
     is_led = machine.leader in member.online or machine.leader == member.node
-    return member.trouble(assigned) if is_led and machine.replica.stopped is None else "group node unhealthy"
+    if not is_led or machine.replica.stopped is not None:
+        return "group node unhealthy"
+    return member.trouble(assigned) or ("" if machine.is_confirmed() else "stream catching up")
 
 
 def _missing(accounts: Accounts, wanted: Wanted) -> Trouble | None:

@@ -18,6 +18,7 @@ from dataclasses import replace
 from struct import Struct
 from typing import TYPE_CHECKING, Protocol
 
+from pyjs.base.clock import NS_PER_S
 from pyjs.base.errors import PyjsError, StoreFailed
 from pyjs.consensus.engine import Role
 from pyjs.core.job import Job, JobQueue
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 
     Steps: TypeAlias = Generator[Step, None, None]
 
+ASK_NS = NS_PER_S  # between two questions whose answer may be lost
 _MARKER = Struct("<BQ")  # version, last sequence
 _VERSION = 1
 # Entries for this module: a version other than that of payloads (1), and the last used sequence.
@@ -128,6 +130,8 @@ class StreamMachine:
         self.agreement = Agreement(self)
         self._last_copy: Answer | None = None
         self._has_healed = False  # it has copied lost messages since it was opened
+        self._is_confirmed = False  # see `is_confirmed`
+        self._ask_at_ns = 0  # time of the next question about that
         self._consumers = ConsumerSnapshots()
 
     def __str__(self) -> str:
@@ -145,6 +149,7 @@ class StreamMachine:
 
     def begin(self, stored: StoredGroup | None, *, in_doubt: bool) -> None:
         """Compare the store with the log, and look for damage; called before the group is opened."""
+        self._is_confirmed = stored is None  # a new group
         self.agreement.begin(stored, in_doubt=in_doubt)
         self._look()
         if self.agreement.is_incomplete and self.catch_up is None:
@@ -256,6 +261,8 @@ class StreamMachine:
         self._settling.release()
         self.agreement.role_changed()
         self.is_elected = role == Role.LEADER
+        if leader and not self._is_confirmed:
+            self.stream.turn.go_on(self._confirm_steps())
         if self.is_elected:
             self._lead()
         else:
@@ -587,6 +594,24 @@ class StreamMachine:
     def ask(self, done: Callable[[], None]) -> bool:
         """Call `done` when all entries committed by now are applied; return False if no leader is known."""
         return self._consensus.read_index(self.group, done)
+
+    def is_confirmed(self) -> bool:
+        """Return whether this replica has had all committed entries at some time since it was opened.
+
+        As long as it is not known, this asks the leader. A restarted replica may lack entries for a second or two.
+        """
+        now_ns = self.stream.turn.now
+        self._is_confirmed |= self.leads
+        if not self._is_confirmed and now_ns >= self._ask_at_ns and self.ask(self._confirmed):
+            self._ask_at_ns = now_ns + ASK_NS
+        return self._is_confirmed
+
+    def _confirmed(self) -> None:
+        self._is_confirmed = True
+
+    def _confirm_steps(self) -> Steps:
+        yield from ()
+        self.is_confirmed()
 
     @property
     def is_settled(self) -> bool:
