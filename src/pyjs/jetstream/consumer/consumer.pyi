@@ -14,6 +14,7 @@ from pyjs.jetstream.consumer.state_keeper import StateKeeper
 from pyjs.jetstream.consumer.subjects import ConsumerSubjects
 from pyjs.jetstream.stream.stream_consumer import StreamConsumer
 from pyjs.store.store import StreamStore
+from pyjs.subjects.sublist import Subscription
 
 NEVER_NS: int
 
@@ -35,6 +36,8 @@ class Consumer(StreamConsumer):
     delivered_at: int
     acked_at: int
     paused_until: int
+    @property
+    def subscriptions(self) -> list[Subscription]: ...
     def __init__(
         self,
         resources: Resources,

@@ -423,14 +423,15 @@ class Desk:
         stream = self._machine.state.stream(router.account.name, args[0])
         if stream is None or self._is_away(stream):
             return self._of_leader()
-        if self._node not in stream.nodes:
-            return Place.ELSEWHERE
+        opened, replicated = router.js.streams.get(args[0]), router.js.shared.replicated
+        if self._node not in stream.nodes:  # it leads until the servers that replace it have all messages
+            leads = opened is not None and replicated is not None and replicated.leads(opened)
+            return Place.HERE if leads else Place.ELSEWHERE
         if stream.stored.offline:
             others = stream.nodes[: stream.nodes.index(self._node)]
             return Place.HERE if self._questions.are_away(others) else Place.ELSEWHERE
         if not self._keeper.is_settled(Key(stream.account, stream.name)):
             return Place.UNKNOWN
-        opened, replicated = router.js.streams.get(args[0]), router.js.shared.replicated
         is_replica = opened is not None and replicated is not None and replicated.is_replica(opened)
         if stream.config.num_replicas == 1 and not is_replica:
             return Place.HERE
@@ -438,8 +439,7 @@ class Desk:
             return Place.ELSEWHERE
         if replicated.leads(opened):
             return Place.HERE
-        # A leader that is no longer a replica transfers its leadership.
-        return Place.ELSEWHERE if replicated.leader_of(opened) in stream.nodes else Place.UNKNOWN
+        return Place.ELSEWHERE if replicated.leader_of(opened) else Place.UNKNOWN
 
     def _of_leader(self) -> Place:
         if self._machine.leads:

@@ -73,8 +73,9 @@ class Operators:
         if assigned.config.num_replicas > 1:
             status = member.status_of(assigned.group)
             heir = 0 if status is None else self._heir(call.body, status)
-            if heir:
-                member.hand_over(assigned.group, heir)
+            machine = None if member.replicated is None else member.replicated.machine_of(stream)
+            if heir and machine is not None and member.replicated is not None:
+                yield from member.replicated.resign_steps(machine, heir)
         yield None
         return {"success": True}
 
