@@ -4,6 +4,8 @@ Runs on the running event loop, which belongs to the command (command.py) or to 
 Changes nothing of the process: no signal handler, no hook, no allocator, no limit. A start has the order of
 its log lines, which test suites wait for: identity, configuration, monitoring, JetStream, routes, clients, `Server
 is ready`.
+
+Long because it has all steps of a start and of an end, in their order.
 """
 
 from __future__ import annotations
@@ -13,16 +15,16 @@ import enum
 import os
 import sys
 import warnings
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from pyjs.base.disk import OsDisk
 from pyjs.base.table import HASH_SEED_SIZE, set_hash_seed
 from pyjs.config.errors import ConfigError
 from pyjs.core.job import JobQueue
 from pyjs.node import Node
-from pyjs.server.addresses import ListenFailed, bind, host_port, reachable, start_listening, urls
+from pyjs.server.addresses import ListenFailed, bind, host_port, reachable, urls
 from pyjs.server.announce import announce_start
 from pyjs.server.connection import Connection
 from pyjs.server.driver import Driver
@@ -54,8 +56,7 @@ from pyjs.server.tls.port import TlsPort
 from pyjs.server.tls.transport import TlsTransport
 
 if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pyjs.base.log import Log
     from pyjs.config.options import Options, Worker
@@ -98,7 +99,6 @@ class Server:
         self.connections: OpenConnections[Connection] = OpenConnections()
         self.after_stop: list[Callable[[], object]] = []  # called after the end, even of a failed start
         self._scratch = scratch  # a temporary store directory, removed after the stop
-        self._client_socket: socket.socket
         self._client_listener: Listener | None = None
         self._tls: TlsPort
         self._monitoring: Monitoring | None = None  # None: there is no port for it
@@ -246,24 +246,25 @@ class Server:
     def _bind_clients(self) -> None:
         """Take the client port, whose number other servers are told; connections to it are refused for now."""
         options = self.options
-        try:
-            self._client_socket = bind(options.host, options.port, shared=options.worker is not None)
-        except ListenFailed as error:
-            self._fail_clients(error)
-        self._client_listener = Listener(self.loop, self._client_socket, "Client", self.log)
+        with self._client_port():
+            sock = bind(options.host, options.port, shared=options.worker is not None)
+        self._client_listener = Listener(self.loop, sock, "Client", self.log)
         self.node.port = self._client_listener.port
 
-    def _fail_clients(self, error: ListenFailed) -> NoReturn:
-        where = host_port(self.options.host, max(self.options.port, 0))
-        fail(f'Error listening on port: {where}, "{error}"')
+    @contextmanager
+    def _client_port(self) -> Iterator[None]:
+        """Fail the start if the client port cannot be used."""
+        try:
+            yield
+        except ListenFailed as error:
+            where = host_port(self.options.host, max(self.options.port, 0))
+            fail(f'Error listening on port: {where}, "{error}"')
 
     async def _start_clients(self) -> None:
         options, listener = self.options, self._client_listener
         assert listener is not None
-        try:
-            start_listening(self._client_socket, options.host)
-        except ListenFailed as error:
-            self._fail_clients(error)
+        with self._client_port():
+            listener.listen(options.host)
         await listener.start(lambda: self._client_protocol(listener))
         self.log.info(f"Listening for client connections on {host_port(options.host, self.node.port)}")
         if options.proxy_protocol:

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     Steps: TypeAlias = Generator[Step, None, None]
 
 ASK_NS = NS_PER_S  # between two questions whose answer may be lost
+CONFIRMED = -1
 _MARKER = Struct("<BQ")  # version, last sequence
 _VERSION = 1
 # Entries for this module: a version other than that of payloads (1), and the last used sequence.
@@ -130,8 +131,7 @@ class StreamMachine:
         self.agreement = Agreement(self)
         self._last_copy: Answer | None = None
         self._has_healed = False  # it has copied lost messages since it was opened
-        self._is_confirmed = False  # see `is_confirmed`
-        self._ask_at_ns = 0  # time of the next question about that
+        self._ask_at_ns = 0  # time of the next question of `is_confirmed`, or CONFIRMED
         self._consumers = ConsumerSnapshots()
 
     def __str__(self) -> str:
@@ -149,7 +149,8 @@ class StreamMachine:
 
     def begin(self, stored: StoredGroup | None, *, in_doubt: bool) -> None:
         """Compare the store with the log, and look for damage; called before the group is opened."""
-        self._is_confirmed = stored is None  # a new group
+        if stored is None:  # a new group
+            self._confirmed()
         self.agreement.begin(stored, in_doubt=in_doubt)
         self._look()
         if self.agreement.is_incomplete and self.catch_up is None:
@@ -261,7 +262,7 @@ class StreamMachine:
         self._settling.release()
         self.agreement.role_changed()
         self.is_elected = role == Role.LEADER
-        if leader and not self._is_confirmed:
+        if leader and self._ask_at_ns != CONFIRMED:
             self.stream.turn.go_on(self._confirm_steps())
         if self.is_elected:
             self._lead()
@@ -601,13 +602,15 @@ class StreamMachine:
         As long as it is not known, this asks the leader. A restarted replica may lack entries for a second or two.
         """
         now_ns = self.stream.turn.now
-        self._is_confirmed |= self.leads
-        if not self._is_confirmed and now_ns >= self._ask_at_ns and self.ask(self._confirmed):
+        if self.leads:
+            self._confirmed()
+        elif self._ask_at_ns != CONFIRMED and now_ns >= self._ask_at_ns:
             self._ask_at_ns = now_ns + ASK_NS
-        return self._is_confirmed
+            self.ask(self._confirmed)
+        return self._ask_at_ns == CONFIRMED
 
     def _confirmed(self) -> None:
-        self._is_confirmed = True
+        self._ask_at_ns = CONFIRMED
 
     def _confirm_steps(self) -> Steps:
         yield from ()
