@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pyjs.cluster.interest import Interest
 from pyjs.core.session import ClientSession
-from pyjs.server.cluster.mailbox import Mailbox
+from pyjs.server.cluster.mailbox import INBOX, Mailbox
 from pyjs.server.connection import Connection
 from pyjs.server.failures import log_exception
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyjs.server.open_connections import OpenConnections
 
 HAND_OVER_S = 5.0
-CALM_S = 0.1  # seconds in which pending requests of clients are answered
+CALM_S = 0.1  # seconds in which pending requests of clients are answered, if their answers cannot follow them
 RETURN_S = 2.5  # seconds in which a client connects to another server
 FENCE_S = 0.5  # seconds for messages on the way
 LOOK_S = 0.01
@@ -89,9 +89,12 @@ class Leaving:
             return
         await self._hand_over()
         self._pause()
-        if len(self._connections):
+        others = [each for each in self._connections if not _has_only_inboxes(each)]
+        for connection in set(self._connections).difference(others):
+            self._hang_up(connection)
+        if others:
             await asyncio.sleep(CALM_S)
-        for connection in self._connections:
+        for connection in others:
             self._hang_up(connection)
         while self._tasks:
             await asyncio.wait(self._tasks)
@@ -177,3 +180,11 @@ class Leaving:
             if remote is not None and all((each, b"") in remote.subscriptions for each in subjects):
                 return True
         return False
+
+
+def _has_only_inboxes(connection: Connection) -> bool:
+    """Return whether all that a client waits for can follow it to another server."""
+    session = getattr(connection, "session", None)
+    if not isinstance(session, ClientSession):
+        return False
+    return all(sub.queue or sub.subject.startswith(INBOX) for sub in session.subscriptions.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -110,13 +110,16 @@ async def known(server: Server, subject: bytes) -> None:
         await asyncio.sleep(0.001)
 
 
-async def test_an_answer_that_comes_between_two_servers_reaches_the_client(servers: list[Server]) -> None:
+@pytest.mark.parametrize("leave", [Server.start_lame_duck, Server.request_stop])
+async def test_an_answer_that_comes_between_two_servers_reaches_the_client(
+    servers: list[Server], leave: Callable[[Server], None]
+) -> None:
     a, b, c = servers
     service = await Client.of(b, b"SUB svc 1\r\n")
     await known(a, b"svc")
     client = await Client.of(a, b"SUB _INBOX.x.* 1\r\nPUB svc _INBOX.x.1 2\r\nhi\r\n")
     _, reply, _ = await service.message()
-    a.start_lame_duck()
+    leave(a)
     await client.ended()
     service.writer.write(b"PUB %b 6\r\nanswer\r\n" % reply)
     await service.fence()
