@@ -331,6 +331,12 @@ class Desk:
             return (yield from self._pass_on(router, request, endpoint, args))
         finally:
             self._passing.pop(request, None)
+            self._waiters.notify()
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether requests wait to be passed on to another leader."""
+        return bool(self._passing)
 
     def _pass_on(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]

@@ -38,7 +38,7 @@ from pyjs.jetstream.member.orders import Orders
 from pyjs.jetstream.member.questions import Questions, members_of, streams_report
 from pyjs.jetstream.member.reporting import Reports
 from pyjs.jetstream.member.restores import WORDS, Restores
-from pyjs.jetstream.member.waiters import Waiters
+from pyjs.jetstream.member.waiters import LOOK_NS, Waiters
 from pyjs.jetstream.names import stream_in
 from pyjs.jetstream.replication.departing import FLUSH_NS, Departure, Interests
 from pyjs.jetstream.replication.streams import ReplicatedStreams
@@ -272,7 +272,11 @@ class MemberNode:
                 lambda: not (departure.leads or self.machine.leads), MOVE_NS
             )
             if is_over or not self.online:
-                return
+                break
+        yield from self.waiters.until(
+            lambda: False, LOOK_NS
+        )  # requests notice that this server leads no more
+        yield from self.waiters.until(lambda: not self.desk.is_passing, FLUSH_NS)
 
     def _move_metadata(self) -> None:
         status = self.meta_status()

@@ -284,10 +284,19 @@ class StreamMachine:
             self._consensus.propose(self.group, _NOTE.pack(_BASE, self.stream.store.last_seq))
         self._settle_config()
         self.stream.turn.go_on(self._adopt_steps())
-        streams.listen(self.js, self.stream, on=True)
+        self.stream.turn.go_on(self._listen_steps())
         streams.copy_origins(self.js, self.stream, on=True)
         self._owner.led.append(self.stream)
         self._owner.regroup(self)
+
+    def _listen_steps(self) -> Steps:
+        """Accept messages, after `replica.lead` has opened the consumers, or many of them.
+
+        Other servers take a stream that is subscribed to its subjects for one that has all its consumers.
+        """
+        yield from ()
+        if self.leads:
+            streams.listen(self.js, self.stream, on=True)
 
     def lead_again(self) -> None:
         """Lead if the group wants it."""
