@@ -238,12 +238,25 @@ def a_server_is_evacuated(servers: ThreeServers) -> Any:
     return found
 
 
+def moves_that_are_not_there_are_cancelled(servers: ThreeServers) -> Any:
+    """Cancel moves of a stream that does not move, of a missing one, and in a missing account."""
+    asker, system = Asker(servers.client("b")), Asker(servers.client("b", **SYSTEM))
+    api(asker, "STREAM.CREATE.RESTS", {"name": "RESTS", "subjects": ["rests"]})
+    led(asker, "RESTS")
+    found: list[object] = [api(asker, f"STREAM.CANCEL_MOVE.{name}", {}) for name in ("RESTS", "NONE")]
+    found += [api(asker, "STREAM.CANCEL_MOVE.RESTS", {"unknown": 1})]
+    for place in ("A.RESTS", "A.NONE", "NONE.RESTS"):
+        found.append(api(system, f"ACCOUNT.STREAM.CANCEL_MOVE.{place}"))
+    return found
+
+
 SCENES: dict[str, Scene] = {
     scene.__name__: scene
     for scene in (
         a_stream_without_its_server,
         streams_move_to_other_tags,
         moves_that_no_server_fits,
+        moves_that_are_not_there_are_cancelled,
         a_server_is_evacuated,
     )
 }

@@ -27,6 +27,7 @@ FIRST = ("a", "b", "c")
 ADMIN = b'CONNECT {"verbose":false,"headers":true,"no_responders":true,"user":"admin","pass":"admin"}\r\n'
 REPLACING = ("replace", "evacuate")
 REST_S = 0.5  # after a server is well again
+SETTLED_S = 2.5  # after clients have connected: nats-py may wait two seconds before it tries an address again
 
 
 class Rolling:
@@ -45,7 +46,7 @@ class Rolling:
         await self.applications.prepare()
         working = asyncio.create_task(self.applications.run())
         try:
-            await asyncio.sleep(REST_S)
+            await asyncio.sleep(SETTLED_S)
             for number in range(rounds):
                 way = ways[number % len(ways)]
                 await self._round(way)

@@ -68,9 +68,9 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("advisories", "moves"),
     ),
     "jetstream.replication": (
-        ("agreement", "copy_batch", "consumer_snapshots", "departing", "settling"),
+        ("agreement", "copy_batch", "consumer_snapshots", "settling"),
         ("copying",),
-        ("repairing",),
+        ("departing", "repairing"),
         ("comparing", "healing", "restoring"),
         ("catch_up", "membership", "single"),
         ("stream_machine",),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -19,6 +19,7 @@ from pyjs.base.clock import NS_PER_MS, VirtualClock
 from pyjs.base.disk import Disk, OsDisk
 from pyjs.consensus.consensus import Consensus, Tuning
 from pyjs.consensus.log.node_log import NodeLog
+from pyjs.core.account import Account
 from pyjs.jetstream.cluster.assignments import Assignment, Replica, stored_config
 from pyjs.jetstream.cluster.servers import Server
 from pyjs.jetstream.cluster.state import MetaState
@@ -138,6 +139,15 @@ class ReplicaNode(VirtualNode):
 
     def stop(self, reason: str) -> None:
         """End all connections."""
+
+    # -- Interests ---------------------------------------------------------------------------------------------
+
+    def withdraw(self, account: Account, keys: Iterable[tuple[bytes, bytes]]) -> None:
+        """Do nothing: no messages come from other nodes."""
+
+    def fence(self, passed: Callable[[], None]) -> None:
+        """Call `passed`."""
+        passed()
 
 
 class Cluster:

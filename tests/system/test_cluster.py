@@ -180,6 +180,9 @@ def test_routes_with_certificates_of_one_authority_are_encrypted(tmp_path: Path)
             here.fence()
             there.fence()
         assert there.frames[0][4] == big
+        x.stop()
+        assert y.logged('Route to the server "conformance" is closed', WAIT_S)
+        assert not y.logged("eof_received", 0)  # a hint of asyncio, which prints it
     finally:
         x.kill()
         y.kill()

@@ -10,6 +10,7 @@ Source: nats.docs "Clustering"; visible behaviour equals nats-server 2.15.1 (tes
 from __future__ import annotations
 
 import hmac
+from collections import deque
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING
@@ -51,6 +52,14 @@ class Refusal:
     text: str
 
 
+@dataclass(slots=True)
+class _Fence:
+    """A call that waits for the answers of other servers."""
+
+    awaited: int  # servers that have not answered
+    passed: Callable[[], None]
+
+
 class Cluster:
     """The routes of one server."""
 
@@ -68,7 +77,9 @@ class Cluster:
         self.headcount = Headcount(self.routes)
         self.replication: Replication | None = None  # set before the first route; None: no replicated groups
         self.awaited: Awaited | None = None  # None: no message waits for a subscriber
-        self._fenced: dict[str, Callable[[], None]] = {}  # by server id: answers that `fence` waits for
+        self._fences: dict[
+            str, deque[_Fence]
+        ] = {}  # by server id: those that wait for its answer, oldest first
         self._changed: list[Interest] = []
         self._closed_counters = (0, 0, 0, 0)
         self._peers: dict[str, tuple[str, ...]] = {}  # URLs for clients, by server id
@@ -133,6 +144,10 @@ class Cluster:
     def has_route(self, server_id: str) -> bool:
         """Return whether there is a route to a server."""
         return server_id in self.routes
+
+    def is_settled(self) -> bool:
+        """Return whether each known address led to a server whose subscriptions are known, or to none."""
+        return self._mesh.is_settled() and all(route.synced for route in self.routes.values())
 
     def is_told(self, server_id: str) -> bool:
         """Return whether another server has reported that it has a route to `server_id`."""
@@ -296,7 +311,9 @@ class Cluster:
                 self._mesh.failed(route.dial, route.closed_reason)
             return
         del self.routes[info.server_id]
-        self._passed(info.server_id)
+        while self._fences.get(info.server_id):
+            self._passed(info.server_id)
+        self._fences.pop(info.server_id, None)
         self._closed_counters = _added(self._closed_counters, route)
         replicas = None if self.replication is None else self.replication.connection_to(info)
         for beside in (self.pulse.connections.get(info.server_id), route.aside, replicas):
@@ -358,16 +375,21 @@ class Cluster:
         All messages that they sent before have then arrived, except those on the connections for large messages.
         """
         self.tell_interest()
-        self._fenced = dict.fromkeys(self.routes, passed)
-        for route in self.routes.values():
+        fence = _Fence(len(self.routes), passed)
+        for server_id, route in self.routes.items():
+            self._fences.setdefault(server_id, deque()).append(fence)
             route.send_ping(FENCE)
-        if not self._fenced:
+        if not self.routes:
             passed()
 
     def _passed(self, server_id: str) -> None:
-        passed = self._fenced.pop(server_id, None)
-        if passed is not None and not self._fenced:
-            passed()
+        """Note the answer of a server to the oldest fence."""
+        fences = self._fences.get(server_id)
+        if fences:
+            fence = fences.popleft()
+            fence.awaited -= 1
+            if not fence.awaited:
+                fence.passed()
 
     def _interest_changed(self, interest: Interest) -> None:
         if not self.routes:

@@ -159,6 +159,11 @@ class Mesh:
             for dial in self._dials.values()
         )
 
+    def is_settled(self) -> bool:
+        """Return whether connecting to each address has succeeded, or failed at least once."""
+        tried = (DialState.CONNECTED, DialState.DROPPED)
+        return all(dial.state in tried or dial.failures for dial in self._dials.values())
+
     def route_lost(self, server_id: str) -> None:
         """Connect again to a server whose route was lost."""
         for dial in list(self._dials.values()):

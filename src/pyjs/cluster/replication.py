@@ -165,6 +165,11 @@ class Replication:
         pulse = self._cluster.pulse.connections.get(route.info.server_id, route)
         return max(0, self._cluster.host.clock.now_ns() - pulse.last_activity_ns)
 
+    def reached(self) -> set[int]:
+        """Return the servers that get the messages of this server's clients: their subscriptions are known."""
+        routes = self._cluster.routes.values()
+        return {number_of(each.info.server_name) for each in routes if each.synced and each.info is not None}
+
     def send_note(self, node: int, note: bytes) -> None:
         """Send a note between the batches, or drop it if there is no connection."""
         self.send(node, [NOTE, note])

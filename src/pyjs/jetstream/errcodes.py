@@ -102,6 +102,7 @@ MIRROR_CONSUMER_SETUP_FAILED = _code(10029, 500, "{err}")
 MIRROR_MAX_MESSAGE_SIZE_TOO_BIG = _code(10030, 400, "stream mirror must have max message size >= source")
 MIRROR_WITH_SOURCES = _code(10031, 400, "stream mirrors can not also contain other sources")
 MIRROR_WITH_SUBJECTS = _code(10034, 400, "stream mirrors can not contain subjects")
+NO_ACCOUNT = _code(10035, 503, "account not found")
 NO_MESSAGE_FOUND = _code(10037, 404, "no message found")
 NOT_EMPTY_REQUEST = _code(10038, 400, "expected an empty request payload")
 NOT_ENABLED_FOR_ACCOUNT = _code(10039, 503, "JetStream not enabled for account")
@@ -185,6 +186,7 @@ CONSUMER_MAX_REQUEST_BATCH_EXCEEDED = _code(
 CONSUMER_REPLICAS_EXCEEDS_STREAM = _code(10126, 400, "consumer config replica count exceeds parent stream")
 CONSUMER_NAME_CONTAINS_PATH_SEPARATORS = _code(10127, 400, "Consumer name can not contain path separators")
 STREAM_NAME_CONTAINS_PATH_SEPARATORS = _code(10128, 400, "Stream name can not contain path separators")
+STREAM_MOVE_NOT_IN_PROGRESS = _code(10129, 400, "stream reconfiguration not in progress")
 STREAM_NAME_EXIST_RESTORE_FAILED = _code(10130, 400, "stream name already in use, cannot restore")
 CONSUMER_CREATE_FILTER_SUBJECT_MISMATCH = _code(
     10131, 400, "Consumer create request did not match filtered subject from create subject"

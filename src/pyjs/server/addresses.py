@@ -23,7 +23,14 @@ class ListenFailed(Exception):
 
 
 def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """Return a socket that listens on `host` and `port` (-1 or 0: any free port).
+    """Return a socket that listens on `host` and `port`; the arguments are those of `bind`. Raises ListenFailed."""
+    sock = bind(host, port, shared=shared)
+    start_listening(sock, host)
+    return sock
+
+
+def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """Return a socket that has `host` and `port` (-1 or 0: any free port) and does not listen yet.
 
     `shared` means that other workers of this server listen on the same port; the kernel distributes the connections.
 
@@ -34,13 +41,31 @@ def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
     if port > 65535:
         raise ListenFailed(f"listen tcp: address {port}: invalid port")
     try:
-        return _started(_bound_any(port, shared) if host in WILDCARDS else _bound_at(host, port, shared))
+        return _bound_any(port, shared) if host in WILDCARDS else _bound_at(host, port, shared)
     except socket.gaierror as error:
         reason = "no such host" if error.errno == socket.EAI_NONAME else str(error.strerror)
         raise ListenFailed(f"listen tcp: lookup {host}: {reason}") from None
     except OSError as error:
-        reason = os.strerror(error.errno).lower() if error.errno else str(error)
-        raise ListenFailed(f"listen tcp {host_port(host, port)}: bind: {reason}") from None
+        raise _failed(host, port, error) from None
+
+
+def start_listening(sock: socket.socket, host: str) -> None:
+    """Make a bound socket listen; if that fails, close it.
+
+    Raises:
+        ListenFailed: another process has bound the same port, and listens since.
+    """
+    port = sock.getsockname()[1]
+    try:
+        sock.listen(BACKLOG)
+    except OSError as error:
+        sock.close()
+        raise _failed(host, port, error) from None
+
+
+def _failed(host: str, port: int, error: OSError) -> ListenFailed:
+    reason = os.strerror(error.errno).lower() if error.errno else str(error)
+    return ListenFailed(f"listen tcp {host_port(host, port)}: bind: {reason}")
 
 
 def reserve(host: str, port: int) -> socket.socket:
@@ -76,15 +101,6 @@ def listen_at_path(path: str) -> socket.socket:
     except OSError as error:
         sock.close()
         raise ListenFailed(f"listen unix {path}: {error.strerror or error}") from None
-    return sock
-
-
-def _started(sock: socket.socket) -> socket.socket:
-    try:
-        sock.listen(BACKLOG)
-    except OSError:
-        sock.close()
-        raise
     return sock
 
 

@@ -14,7 +14,7 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from pyjs.server.addresses import BACKLOG
+from pyjs.server.addresses import BACKLOG, start_listening
 
 if TYPE_CHECKING:
     import asyncio
@@ -44,6 +44,10 @@ class Listener:
         self._retry: asyncio.TimerHandle | None = None
         self._resuming: asyncio.Task[None] | None = None
         self._closed = False
+
+    def listen(self, host: str) -> None:
+        """Make a socket listen that is only bound, to `host`. Raises ListenFailed."""
+        start_listening(self._sock, host)
 
     async def start(self, factory: Callable[[], asyncio.BaseProtocol]) -> None:
         """Start accepting; each connection gets a protocol from `factory`, which calls `accepted`."""

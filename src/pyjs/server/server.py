@@ -2,8 +2,10 @@
 
 Runs on the running event loop, which belongs to the command (command.py) or to another program (pyjs.aio).
 Changes nothing of the process: no signal handler, no hook, no allocator, no limit. A start has the order of
-its log lines, which test suites wait for: identity, configuration, monitoring, JetStream, clients, `Server is
-ready`.
+its log lines, which test suites wait for: identity, configuration, monitoring, JetStream, routes, clients, `Server
+is ready`.
+
+Long because it has all steps of a start and of an end, in their order.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import enum
 import os
 import sys
 import warnings
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,7 +24,7 @@ from pyjs.base.table import HASH_SEED_SIZE, set_hash_seed
 from pyjs.config.errors import ConfigError
 from pyjs.core.job import JobQueue
 from pyjs.node import Node
-from pyjs.server.addresses import ListenFailed, host_port, listen, reachable, urls
+from pyjs.server.addresses import ListenFailed, bind, host_port, reachable, urls
 from pyjs.server.announce import announce_start
 from pyjs.server.connection import Connection
 from pyjs.server.driver import Driver
@@ -54,7 +56,7 @@ from pyjs.server.tls.port import TlsPort
 from pyjs.server.tls.transport import TlsTransport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pyjs.base.log import Log
     from pyjs.config.options import Options, Worker
@@ -147,9 +149,10 @@ class Server:
             self._system_account = SystemAccount(self.driver, self.options, certificate_ends, reload)
             if self.options.worker is not None:
                 await self._meet(self.options.worker)
+            self._bind_clients()
+            await self._start_routes()
             await self._start_websocket()
             await self._start_clients()
-            await self._start_routes()
         except BaseException:
             await self._end()
             raise
@@ -239,15 +242,28 @@ class Server:
             fail(str(error))
         await self._websocket.start()
 
-    async def _start_clients(self) -> None:
+    def _bind_clients(self) -> None:
+        """Take the client port, whose number other servers are told; connections to it are refused for now."""
         options = self.options
+        with self._client_port():
+            sock = bind(options.host, options.port, shared=options.worker is not None)
+        self._client_listener = Listener(self.loop, sock, "Client", self.log)
+        self.node.port = self._client_listener.port
+
+    @contextmanager
+    def _client_port(self) -> Iterator[None]:
+        """Fail the start if the client port cannot be used."""
         try:
-            sock = listen(options.host, options.port, shared=options.worker is not None)
+            yield
         except ListenFailed as error:
-            where = host_port(options.host, max(options.port, 0))
+            where = host_port(self.options.host, max(self.options.port, 0))
             fail(f'Error listening on port: {where}, "{error}"')
-        listener = self._client_listener = Listener(self.loop, sock, "Client", self.log)
-        self.node.port = listener.port
+
+    async def _start_clients(self) -> None:
+        options, listener = self.options, self._client_listener
+        assert listener is not None
+        with self._client_port():
+            listener.listen(options.host)
         await listener.start(lambda: self._client_protocol(listener))
         self.log.info(f"Listening for client connections on {host_port(options.host, self.node.port)}")
         if options.proxy_protocol:
@@ -268,6 +284,9 @@ class Server:
         except TlsFailed as error:
             fail(str(error))
         await self._routes.start()
+        if self.options.worker is None:
+            # The clients of a server that starts again must reach subscribers and streams of the others at once.
+            await self._routes.wait_known()
 
     async def _meet(self, worker: Worker) -> None:
         """Open the routes to the other workers and wait for them, so that clients can use the streams at once."""

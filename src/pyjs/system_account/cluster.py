@@ -26,7 +26,9 @@ STEP_DOWN = "$JS.API.META.LEADER.STEPDOWN"
 REMOVE_SERVER = "$JS.API.SERVER.REMOVE"
 EVACUATE_SERVER = "$JS.API.SERVER.EVACUATE"
 ACCEPT_LOSS = "$JS.API.SERVER.ACCEPT_LOSS"  # nats-server has none; the server that is named answers
+CANCEL_MOVE = "$JS.API.ACCOUNT.STREAM.CANCEL_MOVE.*.*"
 RESPONSES = {
+    CANCEL_MOVE: "stream_cancel_move_response",
     STEP_DOWN: "meta_leader_stepdown_response",
     REMOVE_SERVER: "meta_server_remove_response",
     EVACUATE_SERVER: "meta_server_evacuate_response",
@@ -41,7 +43,11 @@ def ask(node: Node, system: Account, request: Request) -> Generator[Step, None, 
     if server is None or member is None:
         return None
     operators = member.operators
+    account, name = subject.split(".")[-2:]  # where a subject ends with them
+    if subject not in RESPONSES:
+        subject = CANCEL_MOVE
     handlers = {
+        CANCEL_MOVE: lambda _: operators.cancel_move(account, name),
         STEP_DOWN: operators.step_down,
         REMOVE_SERVER: operators.remove_server,
         EVACUATE_SERVER: operators.evacuate_server,

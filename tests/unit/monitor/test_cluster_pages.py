@@ -187,6 +187,21 @@ def test_a_server_without_a_majority_says_so(trio: Trio) -> None:
     assert Pages(last).json("/healthz?js-server-only=1") == {"status": "ok"}
 
 
+def test_a_server_that_starts_again_is_well_when_it_has_all_messages(trio: Trio) -> None:
+    net, name = trio.net, trio.followers[0].name
+    client = trio.leader.client()
+    net.crash(name)
+    net.run(1000 * NS_PER_MS)
+    for _ in range(20):
+        client.send(b"PUB r 2\r\nhi\r\n" * 20)
+        net.run(NS_PER_MS)
+    server = net.begin(name)
+    pages = Pages(server)
+    net.run_until(lambda: pages.ask("/healthz").status == 200)
+    assert server.node.jetstream is not None
+    assert server.node.jetstream.accounts["$G"].streams["R"].store.last_seq == 400
+
+
 def test_a_stream_without_a_leader_is_not_current(trio: Trio) -> None:
     client = trio.servers[0].client()
     body = {"name": "TWO", "subjects": ["two"], "num_replicas": 2}

@@ -13,13 +13,13 @@ from pyjs.base.nuid import DIGITS
 from pyjs.jetstream.cluster.fields import BadRow
 from pyjs.jetstream.cluster.servers import INCARNATION_MAX, NODE_MAX, Load
 from pyjs.jetstream.config.choices import FILE, MEMORY
-from pyjs.jetstream.config.declared import from_meta, to_meta
+from pyjs.jetstream.config.declared import from_json, from_meta, to_meta
 from pyjs.jetstream.config.offline import offline_stream
-from pyjs.jetstream.config.stream import StreamConfig
+from pyjs.jetstream.config.stream import Placement, StreamConfig
 from pyjs.jetstream.names import is_valid_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
     from typing import Any
 
     from pyjs.jetstream.cluster.fields import Row
@@ -69,6 +69,8 @@ class Assignment:
     # The server to which a stream of one replica moves; the stream has two replicas until the copy is complete. 0: it
     # does not move.
     target: int = 0
+    # While the stream moves: its placement before that, as stored, for a move that is cancelled.
+    placed: Mapping[str, Any] | None = None
 
     @property
     def config(self) -> StreamConfig:
@@ -117,17 +119,48 @@ class Assignment:
 
         Until it has moved, it has replicas on all `nodes`.
         """
-        return replace(self.regrouped(nodes), stored=with_replicas(self.stored, len(nodes)), target=target)
+        return self.updated(nodes, with_replicas(self.stored, len(nodes)), target)
+
+    def updated(self, nodes: tuple[int, ...], stored: StoredConfig, target: int) -> Assignment:
+        """Return the assignment with another configuration; with a `target`, a single replica moves there."""
+        placed = self.placed if self.target else self.stored.values.get("placement")
+        new = replace(self.regrouped(nodes), stored=stored, target=target)
+        return replace(new, placed=placed if target else None)
 
     def moved(self) -> Assignment:
         """Return the assignment after the move: the only replica is on `target`."""
-        return replace(self.regrouped((self.target,)), stored=with_replicas(self.stored, 1), target=0)
+        return self.updated((self.target,), with_replicas(self.stored, 1), 0)
+
+    @property
+    def origin(self) -> int:
+        """The server whose only replica moves to `target`."""
+        return next(node for node in self.nodes if node != self.target)
+
+    def stayed(self) -> Assignment:
+        """Return the assignment after a cancelled move: the only replica is where it was, with its placement."""
+        single = with_replicas(self.stored, 1)
+        placement = None if self.placed is None else from_json(Placement, self.placed)
+        values, config = (
+            {**single.values, "placement": self.placed},
+            replace(single.config, placement=placement),
+        )
+        return self.updated((self.origin,), StoredConfig(values, config, single.offline), 0)
 
     def to_row(self) -> list[Any]:
         """Return the values to pack."""
         replicas = [list(each) for each in self.replicas]
         head = [self.account, self.group, self.revision, self.created_ns]
-        return [*head, replicas, self.newest, self.ended, self.is_built, self.target, self.stored.values]
+        placed = [self.placed or {}] if self.target else []
+        return [
+            *head,
+            replicas,
+            self.newest,
+            self.ended,
+            self.is_built,
+            self.target,
+            *placed,
+            self.stored.values,
+        ]
 
 
 def add_load(load: dict[int, Load], config: StreamConfig, nodes: Iterable[int], count: int = 1) -> None:
@@ -164,13 +197,16 @@ def take_assignment(row: Row, *, may_be_short: bool = False) -> Assignment:
     ended = 0 if may_be_short and row.left < 2 else row.number("ended", 0, GROUP_MAX)
     is_built = False if may_be_short and row.left < 2 else row.flag("is_built")
     target = 0 if may_be_short else row.number("target", 0, NODE_MAX)
+    # A move that an earlier version has begun has no former placement.
+    placed = row.values("placement") or None if target and row.left > 1 else None
     stored = take_config(row)
     row.end()
     nodes = {each.node for each in replicas}
     if not replicas or len(nodes) < len(replicas) or max(each.incarnation for each in replicas) > newest:
         raise BadRow(f"replicas of {row.what} are none, two on one server, or newer than {newest}")
     check_target(row, target, nodes)
-    return Assignment(account, group, revision, created_ns, replicas, newest, stored, ended, is_built, target)
+    known = account, group, revision, created_ns, replicas, newest, stored, ended, is_built
+    return Assignment(*known, target, placed)
 
 
 def check_target(row: Row, target: int, nodes: Collection[int]) -> None:

@@ -226,7 +226,8 @@ class StreamUpdated:
 class StreamMoved:
     """Other servers hold a stream from now on.
 
-    With a `target`, the only replica begins to move there; the end of that move names the target as the only server.
+    With a `target`, the only replica begins to move there. The end of that move names the target as the only server,
+    a cancelled one the server from which it moves.
     """
 
     account: str

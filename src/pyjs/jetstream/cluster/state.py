@@ -228,9 +228,7 @@ class MetaState:
             return STALE
         wanted = with_replicas(entry.stored, 1) if entry.target else entry.stored
         self.check_update(entry.account, wanted, entry.bounds)
-        return self._changed(
-            old, replace(old.regrouped(entry.nodes), stored=entry.stored, target=entry.target)
-        )
+        return self._changed(old, old.updated(entry.nodes, entry.stored, entry.target))
 
     def _stream_moved(self, entry: StreamMoved, time_ns: int) -> Applied:
         old = self._as_seen(Seen(entry.account, entry.name, entry.group, entry.revision))
@@ -238,6 +236,8 @@ class MetaState:
             return STALE
         if entry.target:
             return self._changed(old, old.moving(entry.nodes, entry.target))
+        if old.target and entry.nodes == (old.origin,):
+            return self._changed(old, old.stayed())
         if old.target:
             return self._changed(old, old.moved()) if entry.nodes == (old.target,) else STALE
         return self._changed(old, self._on(entry.nodes, old))

@@ -37,7 +37,7 @@ cdef class Consumer(StreamConsumer):
     cdef readonly StreamStore store
     cdef readonly object rng
     cdef readonly object subjects       # consumer_subjects.ConsumerSubjects
-    cdef list subscriptions             # to its subjects
+    cdef readonly list subscriptions    # to its subjects
     cdef readonly object events         # consumer_advisories.ConsumerEvents
     cdef WakeTimer timer
 

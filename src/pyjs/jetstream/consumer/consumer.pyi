@@ -15,6 +15,7 @@ from pyjs.jetstream.consumer.state_keeper import StateKeeper
 from pyjs.jetstream.consumer.subjects import ConsumerSubjects
 from pyjs.jetstream.stream.stream_consumer import StreamConsumer
 from pyjs.store.store import StreamStore
+from pyjs.subjects.sublist import Subscription
 
 NEVER_NS: int
 
@@ -38,6 +39,8 @@ class Consumer(StreamConsumer):
     active_at: int
     paused_until: int
     pacing: Pacing
+    @property
+    def subscriptions(self) -> list[Subscription]: ...
     def __init__(
         self,
         resources: Resources,

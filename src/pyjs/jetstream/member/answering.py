@@ -4,7 +4,8 @@
 - The server that holds a stream, or leads it, answers all other requests about the stream and its consumers.
 - If no leader is known, each server holds the request until there is one. After HOLD_NS without a leader, or FIRST_NS
   if there was none since the start, the server of the client refuses it, and all others drop it. A server holds up to
-  HELD_MAX requests; it refuses or drops any further one at once.
+  HELD_MAX requests of HELD_SIZE bytes; it refuses or drops any further one at once.
+- A request that has come before this server's messages reach the answering server is forwarded to it.
 - If all servers of a stream are away, the leader of the metadata refuses requests about it after OFFLINE_NS. If one
   is back before that, it gets the request. A stream that a newer server has created is refused by a server of it.
 - If the leader of a stream changes before it has answered, it passes the request on to the new one; not if the change
@@ -29,7 +30,7 @@ from pyjs.core.sink import Request
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.errcodes import LeaderChanged
 from pyjs.jetstream.member.keeper import Key
-from pyjs.jetstream.member.notes import Order
+from pyjs.jetstream.member.notes import Forwarded, Order
 from pyjs.jetstream.member.questions import Recent
 from pyjs.jetstream.member.waiters import OFFLINE_NS
 
@@ -59,6 +60,7 @@ META = frozenset(
         "STREAM.LIST",
         "STREAM.RESTORE",
         "STREAM.PEER.REMOVE",
+        "STREAM.CANCEL_MOVE",
     )
 )
 # Requests with the same result when they are carried out twice.
@@ -70,6 +72,8 @@ AGAIN = frozenset(("INFO", "STREAM.CREATE", "CONSUMER.CREATE", "CONSUMER.DURABLE
 HOLD_NS = 4 * NS_PER_S
 FIRST_NS = 10 * NS_PER_S  # as on nats-server: the other servers may be about to start
 HELD_MAX = 1000  # requests that one server holds; more are not held
+HELD_SIZE = 32 << 20  # bytes of them
+TOO_MANY = "too many requests wait for a leader"
 LEFT_NS = NS_PER_S  # for which a request is remembered that is left to a leader: longer than its silence is unnoticed
 LEFT_MAX = 1000  # such requests
 LEFT_SIZE = 8 << 20  # bytes of them
@@ -101,8 +105,7 @@ class Left:
     @property
     def size(self) -> int:
         """The memory of the request, in bytes."""
-        request = self.request
-        return sum(map(len, (request.subject, request.reply, request.headers or b"", request.payload)))
+        return _size_of(self.request)
 
 
 class Desk:
@@ -118,9 +121,12 @@ class Desk:
         turn: Turn,
         tell: Callable[[int, Note], None],
         questions: Questions,
+        reached: Callable[[], set[int]],
     ) -> None:
+        """`reached` returns the servers that get the messages of this server's clients now."""
         self._node = node
         self._tell = tell
+        self._reached = reached
         self._questions = questions
         self._turn = turn
         self._machine = machine
@@ -128,6 +134,7 @@ class Desk:
         self._requests = requests
         self._waiters = waiters
         self._held = 0  # requests
+        self._held_size = 0  # bytes
         # Requests of clients that this server answers, and those that other servers have passed on: a new leader may
         # get a request both ways.
         self._taken = questions.taken
@@ -143,12 +150,57 @@ class Desk:
     ) -> Iterator[Step] | None:
         """Return the steps that answer a request, or None if another server answers it."""
         place = self._place(router, endpoint, args)
-        if place is Place.ELSEWHERE:
-            self._leave(router, request, endpoint, args)
-            return None
         if place is Place.HERE:
             return self._work(router, request, endpoint, args)
-        return self._later(router, request, endpoint, args)
+        if place is Place.UNKNOWN:
+            return self._later(router, request, endpoint, args)
+        self._leave(router, request, endpoint, args)
+        if _is_of_client(request):
+            self._forward(router, request, self._lacking(router, endpoint, args) - self._reached())
+        return None
+
+    # -- servers that come -------------------------------------------------------------------------------------
+
+    def _lacking(self, router: Router, endpoint: Endpoint, args: tuple[str, ...]) -> set[int]:
+        """Return the other servers that may have to answer a request."""
+        nodes = {self._machine.leader}
+        stream = self._machine.state.stream(router.account.name, args[0]) if args else None
+        if stream is not None and endpoint.words not in META:
+            nodes.update(stream.nodes)
+        return nodes - {0, self._node}
+
+    def _forward(self, router: Router, request: Request, nodes: set[int]) -> None:
+        """Send a request to servers that may have to answer it and have not got it."""
+        subject = request.subject.decode("utf-8", "replace")
+        for node in nodes:
+            parts = subject, request.reply, request.headers or b"", request.payload
+            self._tell(node, Forwarded(router.account.name, *parts))
+
+    def _forward_steps(
+        self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...], reached: set[int]
+    ) -> Generator[Step, None, None]:
+        """Send a request to the servers that may have to answer it, except those that got it, as they connect."""
+        is_ready = lambda: self._machine.leader and self._keeper.is_caught_up  # noqa: E731
+        yield from self._waiters.until(is_ready, FIRST_NS)
+        left, deadline_ns = self._lacking(router, endpoint, args) - reached, self._turn.now + OFFLINE_NS
+        while left and self._turn.now < deadline_ns:
+            there = {node for node in left if not self._questions.are_away((node,))}
+            self._forward(router, request, there)
+            left -= there
+            yield from self._waiters.until(
+                lambda left=left: not left or not self._questions.are_away(left),  # type: ignore[misc]
+                deadline_ns - self._turn.now,
+            )
+
+    def forwarded(self, router: Router, note: Forwarded) -> Generator[Step, None, None]:
+        """Handle a request that the server of its client has forwarded; it has not come as a message."""
+        tokens = tuple(note.subject.split("."))
+        found = router.find(tokens[tokens.index("API") + 1 :]) if "API" in tokens else None
+        request = Request(_nothing, note.subject.encode(), note.reply, note.headers, note.payload)
+        if found is None or self._taken.has(request.subject, request.reply):
+            return
+        yield from self._waiters.until_heard(router.account, note.reply)
+        yield from self.handle(router, request, *found) or ()
 
     # -- leaders that are lost ---------------------------------------------------------------------------------
 
@@ -196,7 +248,7 @@ class Desk:
             is_lost = found is Place.ELSEWHERE and self._leader_for(router, endpoint, args) == left.node
             return Place.UNKNOWN if is_lost else found
 
-        is_known = yield from self._hold(lambda: place() is not Place.UNKNOWN, HOLD_NS)
+        is_known = yield from self._hold(request, lambda: place() is not Place.UNKNOWN, HOLD_NS)
         if not is_known or (endpoint.changes and not (is_last and endpoint.words in AGAIN)):
             if request.session is not None:
                 router.refuse(request, endpoint, errcodes.CLUSTER_NOT_AVAILABLE.error())
@@ -239,7 +291,7 @@ class Desk:
         """Refuse a request, unless a server of its stream is back within OFFLINE_NS: it has not got the request."""
         refusal = partial(self._refusal, router, endpoint, args)
         error, lost = refusal(), LeaderChanged()
-        is_back = yield from self._waiters.until(lambda: refusal() is None, OFFLINE_NS)
+        is_back = yield from self._hold(request, lambda: refusal() is None, OFFLINE_NS)
         if not (is_back and (yield from self.pass_on(router, request, endpoint, args, lost))):
             router.refuse(request, endpoint, error or lost)
 
@@ -248,7 +300,13 @@ class Desk:
     ) -> Iterator[Step]:
         """Answer a request once the answering server is known, if it is this one."""
         place = partial(self._place, router, endpoint, args)
-        if (yield from self._hold(lambda: place() is not Place.UNKNOWN)):
+        if request.session is not None and not self._has_room(request):
+            router.refuse(request, endpoint, errcodes.CLUSTER_NOT_AVAILABLE.detailed(TOO_MANY))
+            return
+        reached, others = self._reached(), self._machine.state.servers.keys() - {self._node}
+        if _is_of_client(request) and not (reached and reached.issuperset(others)):
+            self._turn.go_on(self._forward_steps(router, request, endpoint, args, reached))
+        if (yield from self._hold(request, lambda: place() is not Place.UNKNOWN)):
             if place() is Place.HERE and not (yield from self._is_taken(router, request, endpoint, args)):
                 yield from self._work(router, request, endpoint, args) or ()
         elif request.session is not None and not self._machine.leader:
@@ -273,6 +331,12 @@ class Desk:
             return (yield from self._pass_on(router, request, endpoint, args))
         finally:
             self._passing.pop(request, None)
+            self._waiters.notify()
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether requests wait to be passed on to another leader."""
+        return bool(self._passing)
 
     def _pass_on(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
@@ -281,7 +345,7 @@ class Desk:
         yield from self._waiters.until(
             lambda: False, PAUSE_NS
         )  # the consumers of a leader may not be open yet
-        if not (yield from self._hold(lambda: place() is not Place.UNKNOWN)):
+        if not (yield from self._hold(request, lambda: place() is not Place.UNKNOWN)):
             return False
         if place() is not Place.HERE:
             return self._send_on(router, request, endpoint, args[0])
@@ -333,20 +397,29 @@ class Desk:
         others = [node for node in stream.nodes if node != self._node]
         return (yield from self._questions.is_taken(stream.account, others, request))
 
-    def _hold(self, is_known: Callable[[], bool], wait_ns: int = 0) -> Generator[Step, None, bool]:
-        """Wait until the answering server is known; return False if it stays unknown.
+    def _has_room(self, request: Request) -> bool:
+        """Return whether a request can be held beside the others."""
+        return self._held < HELD_MAX and self._held_size + _size_of(request) <= HELD_SIZE
+
+    def _hold(
+        self, request: Request, is_known: Callable[[], bool], wait_ns: int = 0
+    ) -> Generator[Step, None, bool]:
+        """Wait until the answering server is known; return False if it stays unknown, or there is no room.
 
         Without `wait_ns`, wait until the leader of the metadata has been missing for HOLD_NS.
         """
-        if self._held >= HELD_MAX:
+        if not self._has_room(request):
             return False
+        size = _size_of(request)
         hold_ns = HOLD_NS if self._machine.had_leader else FIRST_NS
         wait_ns = wait_ns or max(self._machine.leaderless_ns() + hold_ns - self._turn.now, SHORT_NS)
         self._held += 1
+        self._held_size += size
         try:
             return (yield from self._waiters.until(is_known, wait_ns))
         finally:
             self._held -= 1
+            self._held_size -= size
 
     def _place(self, router: Router, endpoint: Endpoint, args: tuple[str, ...]) -> Place:
         if router.js is None or endpoint.words in META or not args:
@@ -356,14 +429,15 @@ class Desk:
         stream = self._machine.state.stream(router.account.name, args[0])
         if stream is None or self._is_away(stream):
             return self._of_leader()
-        if self._node not in stream.nodes:
-            return Place.ELSEWHERE
+        opened, replicated = router.js.streams.get(args[0]), router.js.shared.replicated
+        if self._node not in stream.nodes:  # it leads until the servers that replace it have all messages
+            leads = opened is not None and replicated is not None and replicated.leads(opened)
+            return Place.HERE if leads else Place.ELSEWHERE
         if stream.stored.offline:
             others = stream.nodes[: stream.nodes.index(self._node)]
             return Place.HERE if self._questions.are_away(others) else Place.ELSEWHERE
         if not self._keeper.is_settled(Key(stream.account, stream.name)):
             return Place.UNKNOWN
-        opened, replicated = router.js.streams.get(args[0]), router.js.shared.replicated
         is_replica = opened is not None and replicated is not None and replicated.is_replica(opened)
         if stream.config.num_replicas == 1 and not is_replica:
             return Place.HERE
@@ -371,13 +445,22 @@ class Desk:
             return Place.ELSEWHERE
         if replicated.leads(opened):
             return Place.HERE
-        # A leader that is no longer a replica transfers its leadership.
-        return Place.ELSEWHERE if replicated.leader_of(opened) in stream.nodes else Place.UNKNOWN
+        return Place.ELSEWHERE if replicated.leader_of(opened) else Place.UNKNOWN
 
     def _of_leader(self) -> Place:
         if self._machine.leads:
             return Place.HERE
         return Place.ELSEWHERE if self._machine.leader else Place.UNKNOWN
+
+
+def _is_of_client(request: Request) -> bool:
+    """Return whether a client of this server waits for the answer to a request."""
+    return request.session is not None and bool(request.reply)
+
+
+def _size_of(request: Request) -> int:
+    """Return the memory of a request, in bytes."""
+    return sum(map(len, (request.subject, request.reply, request.headers or b"", request.payload)))
 
 
 def _nothing(request: Request) -> None:

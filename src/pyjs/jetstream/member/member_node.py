@@ -38,7 +38,7 @@ from pyjs.jetstream.member.orders import Orders
 from pyjs.jetstream.member.questions import Questions, members_of, streams_report
 from pyjs.jetstream.member.reporting import Reports
 from pyjs.jetstream.member.restores import WORDS, Restores
-from pyjs.jetstream.member.waiters import Waiters
+from pyjs.jetstream.member.waiters import LOOK_NS, Waiters
 from pyjs.jetstream.names import stream_in
 from pyjs.jetstream.replication.departing import FLUSH_NS, Departure, Interests
 from pyjs.jetstream.replication.streams import ReplicatedStreams
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from pyjs.core.chore import Step
     from pyjs.core.host import Host
     from pyjs.core.sink import Turn
+    from pyjs.jetstream.api.router import Router
     from pyjs.jetstream.cluster.assignments import Assignment
     from pyjs.jetstream.cluster.entries import Entry
     from pyjs.jetstream.cluster.state import Applied
@@ -84,6 +85,9 @@ class Carrier(Peers, Interests, Protocol):
 
     def quiet_ns(self, node: int) -> int:
         """Return the time since the last bytes from a server, or 0 if it is unknown."""
+
+    def reached(self) -> set[int]:
+        """Return the servers that get the messages of this server's clients: their subscriptions are known."""
 
 
 class MemberNode:
@@ -137,6 +141,7 @@ class MemberNode:
             host.turn_state,
             self.tell,
             self.questions,
+            carrier.reached,
         )
         self.announcer = Announcer(self, host)
         self._led_metadata = False  # announced
@@ -268,7 +273,11 @@ class MemberNode:
                 lambda: not (departure.leads or self.machine.leads), MOVE_NS
             )
             if is_over or not self.online:
-                return
+                break
+        yield from self.waiters.until(
+            lambda: False, LOOK_NS
+        )  # requests notice that this server leads no more
+        yield from self.waiters.until(lambda: not self.desk.is_passing, FLUSH_NS)
 
     def _move_metadata(self) -> None:
         status = self.meta_status()
@@ -467,6 +476,10 @@ class MemberNode:
             self.group.described(note.server)
         elif isinstance(note, notes.Order):
             self._take_order(note)
+        elif isinstance(note, notes.Forwarded):
+            router = self._router(note.account)
+            if router is not None:
+                self._turn.go_on(self.desk.forwarded(router, note))
         elif isinstance(note, notes.Restored) and self.machine.leads:
             self.restores.take(note)
         elif isinstance(note, notes.Refused):
@@ -490,10 +503,15 @@ class MemberNode:
             self.restores.begin(order)
         elif order.words in PASSED_ON:
             self.orders.take(order)
-        elif (js := self.accounts.get(order.account)) is not None:
-            from pyjs.jetstream.api.router import Router  # imported with the first request
+        elif (router := self._router(order.account)) is not None:
+            self._turn.go_on(self.desk.passed(router, order))
 
-            self._turn.go_on(self.desk.passed(Router(js.account, js.shared, js), order))
+    def _router(self, account: str) -> Router | None:
+        """Return a router for requests of an account, or None if this server does not have it."""
+        from pyjs.jetstream.api.router import Router  # imported with the first request
+
+        js = self.accounts.get(account)
+        return None if js is None else Router(js.account, js.shared, js)
 
     def node_silent(self, node: int) -> None:
         """Note that a server does not answer."""

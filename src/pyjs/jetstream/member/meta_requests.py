@@ -20,7 +20,7 @@ from pyjs.jetstream.api.endpoint import Counted
 from pyjs.jetstream.api.streams import LIST_PAGE, NAMES_PAGE, page_of
 from pyjs.jetstream.cluster.answers import list_plan, matching
 from pyjs.jetstream.cluster.assignments import Assignment, stored_config, with_replicas
-from pyjs.jetstream.cluster.entries import Bounds, StreamCreated, StreamDeleted, StreamUpdated
+from pyjs.jetstream.cluster.entries import Bounds, StreamCreated, StreamDeleted, StreamMoved, StreamUpdated
 from pyjs.jetstream.cluster.moves import field_of, updated_nodes, without_replica
 from pyjs.jetstream.cluster.placement import Rules
 from pyjs.jetstream.cluster.state import Applied, Outcome
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.member.member_node import MemberNode
 
 LEAVE_NS = 4 * NS_PER_S  # for a replica to leave before its server gets another one
-PASSED_ON = ("STREAM.CREATE", "STREAM.UPDATE", "STREAM.DELETE", "STREAM.RESTORE")
+PASSED_ON = ("STREAM.CREATE", "STREAM.UPDATE", "STREAM.DELETE", "STREAM.RESTORE", "STREAM.CANCEL_MOVE")
 SUMMED = ("memory", "storage", "reserved_memory", "reserved_storage", "consumers")
 
 
@@ -71,6 +71,7 @@ class MetaRequests:
             "STREAM.LIST": self._list,
             "STREAM.RESTORE": self._restore,
             "STREAM.PEER.REMOVE": self._remove_replica,
+            "STREAM.CANCEL_MOVE": self._cancel_move,
             "STREAM.LEADER.STEPDOWN": member.operators.stream_steps_down,
             "CONSUMER.LEADER.STEPDOWN": member.operators.stream_steps_down,
         }
@@ -156,7 +157,8 @@ class MetaRequests:
         """
         if old.target:
             is_move = config.placement is not None and config.placement != old.config.placement
-            errcodes.STREAM_MOVE_IN_PROGRESS.raise_if(is_move or config.num_replicas != 1)
+            if is_move or config.num_replicas != 1:
+                raise self._member.operators.moves_already(old)
             return old.nodes, old.target
         nodes = updated_nodes(self.field(), old, config, self._leader_of(js, old))
         if len(old.nodes) == len(nodes) == 1 and nodes != old.nodes:
@@ -216,6 +218,25 @@ class MetaRequests:
 
         applied = yield from self._agree(decide)
         return None if applied is None else {"success": True}
+
+    def _cancel_move(self, call: ApiCall) -> MaybeSteps:
+        """Make a stream of one replica stay where it is, though it moves to another server. Raises ApiError."""
+        applied = yield from self.cancel_move(call.js.account.name, call.args[0])
+        return self._pass_on(call, "STREAM.CANCEL_MOVE", applied)
+
+    def cancel_move(self, account: str, name: str) -> Generator[Step, None, Applied | None]:
+        """Cancel the move of a stream of one replica; None: the outcome is unknown.
+
+        Raises:
+            ApiError: there is no such stream, or it does not move.
+        """
+
+        def decide() -> Entry:
+            stream = self._assigned(account, name)
+            errcodes.STREAM_MOVE_NOT_IN_PROGRESS.raise_if(not stream.target)
+            return StreamMoved(account, name, stream.group, stream.revision, (stream.origin,))
+
+        return (yield from self._agree(decide))
 
     def _restore(self, call: ApiCall) -> MaybeSteps:
         """Make a server receive an archive; that server answers. Raises ApiError."""
@@ -299,7 +320,7 @@ class MetaRequests:
                 raise applied.error
 
     def _pass_on(self, call: ApiCall, words: str, applied: Applied | None) -> JsonDict | None:
-        """Make the servers of the stream answer, and return None; answer a delete if none of them is online."""
+        """Make the servers of the stream answer, and return None; answer for them if none of them is online."""
         if applied is None or applied.stream is None:
             return None
         member, stream = self._member, applied.stream
@@ -308,6 +329,8 @@ class MetaRequests:
             if not there:
                 return {"success": True}
             there = there[:1]
+        if words == "STREAM.CANCEL_MOVE" and not there:
+            return member.reports.away(stream, call.js.shared.clock.wall_ns())
         order = self._order(call, words, applied, stream)
         for node in there:
             if node == member.node:

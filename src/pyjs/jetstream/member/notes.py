@@ -44,6 +44,7 @@ class Kind(IntEnum):
     RESTORED = 10
     REFUSED = 11
     OPENED = 12
+    FORWARDED = 13
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +314,29 @@ class Opened:
         return cls(account, stream, group, row.flag("is_there"))
 
 
+@dataclass(frozen=True, slots=True)
+class Forwarded:
+    """A server forwards a request of its client to a server that has not got it as a message."""
+
+    account: str
+    subject: str
+    reply: bytes
+    headers: bytes
+    payload: bytes
+
+    def fields(self) -> list[Any]:
+        """Return the values to pack."""
+        return [self.account, self.subject, self.reply, self.headers, self.payload]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the note in a row. Raises BadRow."""
+        account, subject, reply = row.text("account"), row.text("subject"), row.data("reply", NOTE_SIZE_MAX)
+        return cls(
+            account, subject, reply, row.data("headers", NOTE_SIZE_MAX), row.data("payload", NOTE_SIZE_MAX)
+        )
+
+
 Note: TypeAlias = (
     Saying
     | Description
@@ -326,6 +350,7 @@ Note: TypeAlias = (
     | Restored
     | Refused
     | Opened
+    | Forwarded
 )
 _KINDS: dict[type, Kind] = {
     Saying: Kind.SAYING,
@@ -340,6 +365,7 @@ _KINDS: dict[type, Kind] = {
     Restored: Kind.RESTORED,
     Refused: Kind.REFUSED,
     Opened: Kind.OPENED,
+    Forwarded: Kind.FORWARDED,
 }
 _TYPES: dict[int, type[Note]] = {kind: made for made, kind in _KINDS.items()}
 

@@ -16,6 +16,7 @@ from pyjs.jetstream.cluster.placement import successor
 from pyjs.jetstream.config import stream_requests
 from pyjs.jetstream.config.declared import from_json
 from pyjs.jetstream.config.stream import Placement
+from pyjs.jetstream.errcodes import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -72,8 +73,9 @@ class Operators:
         if assigned.config.num_replicas > 1:
             status = member.status_of(assigned.group)
             heir = 0 if status is None else self._heir(call.body, status)
-            if heir:
-                member.hand_over(assigned.group, heir)
+            machine = None if member.replicated is None else member.replicated.machine_of(stream)
+            if heir and machine is not None and member.replicated is not None:
+                yield from member.replicated.resign_steps(machine, heir)
         yield None
         return {"success": True}
 
@@ -101,15 +103,36 @@ class Operators:
         if not self._member.machine.leads:
             return None
         node = self._named(body, stream_requests.SERVER_REMOVE_REQUEST)
-        moving = self._member.machine.state.moving.values()
-        errcodes.STREAM_MOVE_IN_PROGRESS.raise_if(
-            any(node in stream.nodes and node != stream.target for stream in moving)
-        )
+        for stream in self._member.machine.state.moving.values():
+            if node == stream.origin:
+                raise self.moves_already(stream)
         name = self._member.machine.state.servers[node].name
         answer = yield from self._done(ServerRemoved(node), "success")
         if answer is not None:
             self._member.announcer.removed_server(name)
         return answer
+
+    def moves_already(self, stream: Assignment) -> ApiError:
+        """Return the refusal of a change of a stream whose only replica moves, with what may be done about it."""
+        member, servers = self._member, self._member.machine.state.servers
+        name = servers[stream.origin].name if stream.origin in servers else f"number {stream.origin}"
+        if stream.origin in member.online | {member.node}:
+            return errcodes.STREAM_MOVE_IN_PROGRESS.error()
+        what = f"server {name}, from which stream {stream.name} of account {stream.account} moves, is away"
+        return errcodes.STREAM_MOVE_IN_PROGRESS.detailed(f"{what}: start it, or cancel the move")
+
+    def cancel_move(self, account: str, name: str) -> Answer:
+        """Make a stream of one replica stay where it is, though it moves to another server. Raises ApiError."""
+        member = self._member
+        if not member.machine.leads:
+            return None
+        errcodes.NO_ACCOUNT.raise_if(account not in member.accounts)
+        applied = yield from member.requests.cancel_move(account, name)
+        if applied is None or applied.stream is None:
+            return None
+        report = yield from member.report_of(applied.stream, applied.stream.nodes[0])
+        now_ns = member.accounts[account].shared.clock.wall_ns()
+        return report or member.reports.away(applied.stream, now_ns)
 
     def evacuate_server(self, body: bytes) -> Answer:
         """Move all streams of a server to others. Raises ApiError, as `remove_server`."""

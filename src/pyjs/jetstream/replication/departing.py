@@ -1,8 +1,8 @@
-"""The departure of this server from the groups of streams: it transfers their leadership before it stops.
+"""Transfers of the leadership of streams while clients work: of all streams before this server stops, or of one.
 
 First, the other servers stop sending messages for its streams, and make their publishers wait (cluster.awaited). Then
 this server stores and answers the messages that it has received. Then it transfers the leaderships. So no message is
-lost in transit.
+lost in transit. The clients of this server wait too: their input is not read, or they wait as those of others do.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 from pyjs.base.clock import NS_PER_MS
 from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.jetstream.errcodes import ApiError
+from pyjs.jetstream.manage import streams
 from pyjs.jetstream.names import DIRECT_QUEUE
+from pyjs.jetstream.replication.copying import Answer
 from pyjs.jetstream.stream.replicated.payload import operation
 
 if TYPE_CHECKING:
@@ -23,14 +25,18 @@ if TYPE_CHECKING:
     from pyjs.core.account import Account
     from pyjs.core.chore import Step
     from pyjs.core.sink import Turn
+    from pyjs.jetstream.manage.engine import JetStream
     from pyjs.jetstream.member.waiters import Waiters
     from pyjs.jetstream.replication.stream_machine import StreamMachine
     from pyjs.jetstream.replication.streams import ReplicatedStreams
+    from pyjs.jetstream.stream.stream import Stream
 
     Steps: TypeAlias = Generator[Step, None, None]
     Key: TypeAlias = tuple[bytes, bytes]  # subject and queue group
 
 FENCE_NS = 500 * NS_PER_MS
+LOOK_NS = 2 * NS_PER_MS  # between two looks at what another server has yet to do
+TRANSFER_NS = 500 * NS_PER_MS  # for an election
 FLUSH_NS = 1_000 * NS_PER_MS
 
 
@@ -65,7 +71,9 @@ class Departure:
     def begin_steps(self, pause: Callable[[], None]) -> Steps:
         """Stop messages from other servers, and from own clients by `pause`; answer those that have arrived."""
         for machine in self._streams.machines():
-            self._interests.withdraw(machine.js.account, keys_of(machine))
+            stream, keys = machine.stream, [*direct_keys_of(machine.js, machine.stream)]
+            keys += keys_of(stream) if machine.leads else ()
+            self._interests.withdraw(machine.js.account, keys)
         pause()
         passed: list[bool] = []
 
@@ -95,17 +103,64 @@ class Departure:
                 self._streams.hand_over(machine)
 
 
-def keys_of(machine: StreamMachine) -> Iterator[Key]:
-    """Yield the subscriptions of a replica, as other servers know them."""
-    stream, domain = machine.stream, machine.js.options.domain
+class Resignation:
+    """Ends the work of a server for one stream, or interrupts it, while clients of all servers work."""
+
+    def __init__(self, js: JetStream, stream: Stream, interests: Interests) -> None:
+        self._js = js
+        self._stream = stream
+        self._interests = interests
+        self._pause = Answer(stream.turn, js.shared.timers, 0)
+
+    def transfer_steps(self, machine: StreamMachine, transfer: Callable[[], None]) -> Steps:
+        """Call `transfer` once no message for the leader is on the way; if it still leads later, go on as before."""
+        yield from self.silence_steps()
+        with suppress(ApiError):  # this server no longer leads the stream
+            yield from machine.replica.operate(operation("expiry"))  # an entry that follows all others
+        transfer()
+        yield from self._until(lambda: not machine.leads, TRANSFER_NS)
+        if machine.leads:
+            machine.follow()
+            machine.lead_again()
+
+    def silence_steps(self) -> Steps:
+        """Make all publishers wait, and handle the messages and acknowledgements that are on the way here."""
+        yield from self.withdraw_steps(keys_of(self._stream))
+        streams.listen(self._js, self._stream, on=False)
+        for consumer in self._stream.consumers.values():
+            if isinstance(consumer, Consumer):
+                for subscription in consumer.subscriptions:
+                    self._js.account.unsubscribe(subscription)
+        yield None  # what has come in this turn is stored or proposed at its end
+
+    def withdraw_steps(self, keys: Iterable[Key]) -> Steps:
+        """Make the other servers stop sending messages for these subscriptions, and wait for those on the way."""
+        passed: list[bool] = []
+        self._interests.withdraw(self._js.account, keys)
+        self._interests.fence(lambda: passed.append(True))
+        yield from self._until(lambda: bool(passed), FENCE_NS)
+
+    def _until(self, holds: Callable[[], bool], wait_ns: int) -> Steps:
+        for _ in range(wait_ns // LOOK_NS):
+            if holds():
+                return
+            yield from self._pause.pause(LOOK_NS)
+
+
+def direct_keys_of(js: JetStream, stream: Stream) -> Iterator[Key]:
+    """Yield the subscriptions of a replica to direct gets, as other servers know them."""
+    domain = js.options.domain
     for api in ("$JS.API", f"$JS.{domain}.API") if domain else ("$JS.API",):
         yield f"{api}.DIRECT.GET.{stream.name}".encode(), DIRECT_QUEUE
         yield f"{api}.DIRECT.GET.{stream.name}.>".encode(), DIRECT_QUEUE
-    if machine.leads:
-        for subject in stream.config.subjects:
-            yield subject.encode(), b""
-        for consumer in stream.consumers.values():
-            if isinstance(consumer, Consumer):
-                subjects = consumer.subjects
-                for each in (*subjects.acks(), *subjects.pulls(), subjects.flow("*")):
-                    yield each, b""
+
+
+def keys_of(stream: Stream) -> Iterator[Key]:
+    """Yield the subscriptions of a leader to messages, acknowledgements and requests for messages."""
+    for subject in stream.config.subjects:
+        yield subject.encode(), b""
+    for consumer in stream.consumers.values():
+        if isinstance(consumer, Consumer):
+            subjects = consumer.subjects
+            for each in (*subjects.acks(), *subjects.pulls(), subjects.flow("*")):
+                yield each, b""

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 PAUSE_NS = 50 * NS_PER_MS
 WARN_NS = 5 * NS_PER_S  # after which a change that waits is reported
-TRANSFER_NS = 500 * NS_PER_MS  # for an election
 LAG_MAX = 4  # entries that a new voter may lack; publishers then wait until it has them
 
 
@@ -53,8 +52,17 @@ class Machine(Protocol):
         """Send a batch to a node."""
 
 
-def regroup_steps(machine: Machine, consensus: Consensus, node: int, silent: Container[int]) -> Steps:
-    """Adapt the members of the group to the metadata while this node leads; `silent` nodes do not answer."""
+def regroup_steps(
+    machine: Machine,
+    consensus: Consensus,
+    node: int,
+    silent: Container[int],
+    resign: Callable[[int], Steps],
+) -> Steps:
+    """Adapt the members of the group to the metadata while this node leads.
+
+    `silent` nodes do not answer; `resign` transfers the leadership to another node.
+    """
     watch = _Watch(machine)
     while machine.leads:
         with suppress(KeyError, RaftError):  # the group is closed, or another change is in progress
@@ -65,8 +73,7 @@ def regroup_steps(machine: Machine, consensus: Consensus, node: int, silent: Con
             if any(change == Change.REMOVE and node_of(peer) == node for change, peer in changes):
                 heir = _heir(machine.assignment, found, node, silent)
                 if heir:
-                    consensus.transfer(machine.assignment.group, heir)
-                    yield from machine.poll.pause(TRANSFER_NS)
+                    yield from resign(heir)
             elif changes:
                 consensus.change(machine.assignment.group, changes)
             watch.look(found)

@@ -59,8 +59,8 @@ class Machine(Protocol):
         """Lead if the group wants it."""
 
 
-def finish_steps(machine: Machine, conclude: Callable[[], bool]) -> Steps:
-    """Stop accepting messages, and apply all entries in the log of the group.
+def finish_steps(machine: Machine, conclude: Callable[[], bool], silence: Callable[[], Steps]) -> Steps:
+    """Stop accepting messages by `silence`, and apply all entries in the log of the group.
 
     The group has no other member, so its whole log is valid. If the replica is not elected, for example because the
     log has lost the removal of the other members, `conclude` applies the log without an election; it returns whether
@@ -75,7 +75,7 @@ def finish_steps(machine: Machine, conclude: Callable[[], bool]) -> Steps:
     while (not machine.leads and turn.now < deadline_ns) or machine.is_adopting:
         yield from pause.pause(PAUSE_NS)
     if machine.leads:
-        streams.listen(machine.js, machine.stream, on=False)
+        yield from silence()
         yield from machine.replica.operate(operation("expiry"))
         return
     machine.js.shared.log.warn(f"The group of {machine.stream} elects no leader: its whole log is applied")

@@ -18,6 +18,7 @@ from dataclasses import replace
 from struct import Struct
 from typing import TYPE_CHECKING, Protocol
 
+from pyjs.base.clock import NS_PER_S
 from pyjs.base.errors import PyjsError, StoreFailed
 from pyjs.consensus.engine import Role
 from pyjs.core.job import Job, JobQueue
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
 
     Steps: TypeAlias = Generator[Step, None, None]
 
+ASK_NS = NS_PER_S  # between two questions whose answer may be lost
+CONFIRMED = -1
 _MARKER = Struct("<BQ")  # version, last sequence
 _VERSION = 1
 # Entries for this module: a version other than that of payloads (1), and the last used sequence.
@@ -129,6 +132,7 @@ class StreamMachine:
         self.agreement = Agreement(self)
         self._last_copy: Answer | None = None
         self._has_healed = False  # it has copied lost messages since it was opened
+        self._ask_at_ns = 0  # time of the next question of `is_confirmed`, or CONFIRMED
         self._consumers = ConsumerSnapshots()
 
     def __str__(self) -> str:
@@ -146,6 +150,8 @@ class StreamMachine:
 
     def begin(self, stored: StoredGroup | None, *, in_doubt: bool) -> None:
         """Compare the store with the log, and look for damage; called before the group is opened."""
+        if stored is None:  # a new group
+            self._confirmed()
         self.agreement.begin(stored, in_doubt=in_doubt)
         self._look()
         if self.agreement.is_incomplete and self.catch_up is None:
@@ -284,6 +290,8 @@ class StreamMachine:
         self._settling.release()
         self.agreement.role_changed()
         self.is_elected = role == Role.LEADER
+        if leader and self._ask_at_ns != CONFIRMED:
+            self.stream.turn.go_on(self._confirm_steps())
         if self.is_elected:
             self._lead()
         else:
@@ -304,10 +312,19 @@ class StreamMachine:
             self._consensus.propose(self.group, _NOTE.pack(_BASE, self.stream.store.last_seq))
         self._settle_config()
         self.stream.turn.go_on(self._adopt_steps())
-        streams.listen(self.js, self.stream, on=True)
+        self.stream.turn.go_on(self._listen_steps())
         streams.copy_origins(self.js, self.stream, on=True)
         self._owner.led.append(self.stream)
         self._owner.regroup(self)
+
+    def _listen_steps(self) -> Steps:
+        """Accept messages, after `replica.lead` has opened the consumers, or many of them.
+
+        Other servers take a stream that is subscribed to its subjects for one that has all its consumers.
+        """
+        yield from ()
+        if self.leads:
+            streams.listen(self.js, self.stream, on=True)
 
     def lead_again(self) -> None:
         """Lead if the group wants it."""
@@ -622,6 +639,26 @@ class StreamMachine:
     def ask(self, done: Callable[[], None]) -> bool:
         """Call `done` when all entries committed by now are applied; return False if no leader is known."""
         return self._consensus.read_index(self.group, done)
+
+    def is_confirmed(self) -> bool:
+        """Return whether this replica has had all committed entries at some time since it was opened.
+
+        As long as it is not known, this asks the leader. A restarted replica may lack entries for a second or two.
+        """
+        now_ns = self.stream.turn.now
+        if self.leads:
+            self._confirmed()
+        elif self._ask_at_ns != CONFIRMED and now_ns >= self._ask_at_ns:
+            self._ask_at_ns = now_ns + ASK_NS
+            self.ask(self._confirmed)
+        return self._ask_at_ns == CONFIRMED
+
+    def _confirmed(self) -> None:
+        self._ask_at_ns = CONFIRMED
+
+    def _confirm_steps(self) -> Steps:
+        yield from ()
+        self.is_confirmed()
 
     @property
     def is_settled(self) -> bool:

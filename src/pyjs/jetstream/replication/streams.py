@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.base.errors import PyjsError, StoreFailed
 from pyjs.consensus.engine import Conf, RaftError, UnknownGroup, incarnation_of, peer_id
+from pyjs.consensus.seams import Peers
 from pyjs.jetstream.cluster.assignments import Replica
 from pyjs.jetstream.cluster.reports import GroupStatus, PeerStatus, stream_cluster
 from pyjs.jetstream.config.choices import FILE, MEMORY
@@ -27,6 +28,7 @@ from pyjs.jetstream.manage.parked import Parked, reopened_steps
 from pyjs.jetstream.replication import copy_batch
 from pyjs.jetstream.replication.copy_batch import WHOLE, Ask, AskThese, Kind
 from pyjs.jetstream.replication.copying import serve, serve_these
+from pyjs.jetstream.replication.departing import Interests, Resignation, direct_keys_of
 from pyjs.jetstream.replication.healing import is_refused
 from pyjs.jetstream.replication.membership import is_settled, leave_steps, regroup_steps
 from pyjs.jetstream.replication.single import LOST, finish_steps, single_steps
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
 
     from pyjs.consensus.consensus import Consensus
     from pyjs.consensus.log.node_log import NodeLog
-    from pyjs.consensus.seams import Peers
     from pyjs.core.chore import Chore, Step
     from pyjs.core.sink import Turn
     from pyjs.jetstream.cluster.assignments import Assignment
@@ -64,6 +65,10 @@ class Metadata(Protocol):
         """Return the metadata."""
 
 
+class Carrier(Peers, Interests, Protocol):
+    """The connections to the other nodes."""
+
+
 class ReplicaLost(PyjsError):
     """The log of this server may have lost votes or entries of the replica: it must return as a new peer."""
 
@@ -78,7 +83,7 @@ class ReplicatedStreams:
         shared: Shared,
         consensus: Consensus,
         log: NodeLog,
-        peers: Peers,
+        peers: Carrier,
         metadata: Metadata,
     ) -> None:
         self.led: list[Stream] = []  # streams that this node leads since their owner last looked
@@ -302,6 +307,7 @@ class ReplicatedStreams:
         if alone is not None:
             # The stream had one replica: its group begins with this replica, which has all messages.
             self._shut[key] = assignment.created_ns
+            yield from self._resignation(js, alone).silence_steps()
             machine.memory = consumers.in_memory(alone)
             js.parked[assignment.name] = yield from streams.make_replica(js, alone, assignment.group)
         voters = (conf or self._log.groups[assignment.group].conf).voters
@@ -413,7 +419,8 @@ class ReplicatedStreams:
 
     def _regroup_steps(self, machine: StreamMachine) -> Steps:
         try:
-            yield from regroup_steps(machine, self._consensus, self._node, self._silent)
+            resign = partial(self.resign_steps, machine)
+            yield from regroup_steps(machine, self._consensus, self._node, self._silent, resign)
         finally:
             self._regrouping.discard(machine.group)
         with suppress(KeyError, RaftError):  # it is closed
@@ -472,7 +479,8 @@ class ReplicatedStreams:
             last = Replica(self._node, incarnation_of(stored.peer))
             yield from self.open_steps(js, replace(assignment, group=group, replicas=(last,)))
         machine = self._machines[key]
-        yield from finish_steps(machine, partial(self._consensus.conclude, group))
+        silence = self._resignation(js, machine.stream).silence_steps
+        yield from finish_steps(machine, partial(self._consensus.conclude, group), silence)
         yield from single_steps(machine, partial(self._has_applied, group), partial(self._end_group, machine))
 
     def _has_applied(self, group: int) -> bool:
@@ -519,6 +527,9 @@ class ReplicatedStreams:
     def _leave_steps(self, machine: StreamMachine) -> Steps:
         js, name = machine.js, machine.assignment.name
         yield from leave_steps(machine, self._consensus, self._node, partial(self._left, machine))
+        if self._is_here(machine):
+            keys = direct_keys_of(js, machine.stream)
+            yield from self._resignation(js, machine.stream).withdraw_steps(keys)
         if self._is_here(machine):
             drop = partial(self._drop_steps, js, machine.assignment)
             try:
@@ -625,6 +636,14 @@ class ReplicatedStreams:
             heirs.sort(key=lambda each: (each.node in self._silent, each.lag or 0))
             if found.leader == self._node and heirs:
                 self._consensus.transfer(machine.group, node or heirs[0].node)
+
+    def resign_steps(self, machine: StreamMachine, node: int) -> Steps:
+        """Transfer the leadership to the replica on `node` while clients work."""
+        transfer = partial(self.hand_over, machine, node)
+        yield from self._resignation(machine.js, machine.stream).transfer_steps(machine, transfer)
+
+    def _resignation(self, js: JetStream, stream: Stream) -> Resignation:
+        return Resignation(js, stream, self._peers)
 
     def _wake_later(self, turn: Turn, wait_ns: int, chore: Chore) -> None:
         self._shared.timers.at(turn.now + wait_ns, lambda: turn.chores.append(chore))

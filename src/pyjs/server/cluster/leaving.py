@@ -2,28 +2,35 @@
 
 Leaderships are moved to other servers first, while the clients of this server wait. Then each client gets the rest of
 its output and an end of file, and connects to another server. Its last input to this server is handled once its
-subscriptions are known at the other server, so that answers reach it. So no request is lost between two connections.
+subscriptions are known at the other server, so that answers reach it; what comes to its inboxes here follows it.
+Before that, the other servers stop choosing it as a member of queue groups. So no request is lost between two
+connections.
 """
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from pyjs.cluster.interest import Interest
 from pyjs.core.session import ClientSession
+from pyjs.server.cluster.mailbox import INBOX, Mailbox
 from pyjs.server.connection import Connection
 from pyjs.server.failures import log_exception
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from pyjs.core.account import Account
     from pyjs.core.chore import Step
     from pyjs.server.driver import Driver
     from pyjs.server.open_connections import OpenConnections
 
 HAND_OVER_S = 5.0
-CALM_S = 0.1  # seconds in which pending requests of clients are answered
-RETURN_S = 1.5  # seconds in which a client connects to another server
+CALM_S = 0.1  # seconds in which pending requests of clients are answered, if their answers cannot follow them
+RETURN_S = 2.5  # seconds in which a client connects to another server
+FENCE_S = 0.5  # seconds for messages on the way
 LOOK_S = 0.01
 
 
@@ -82,9 +89,12 @@ class Leaving:
             return
         await self._hand_over()
         self._pause()
-        if len(self._connections):
+        others = [each for each in self._connections if not _has_only_inboxes(each)]
+        for connection in set(self._connections).difference(others):
+            self._hang_up(connection)
+        if others:
             await asyncio.sleep(CALM_S)
-        for connection in self._connections:
+        for connection in others:
             self._hang_up(connection)
         while self._tasks:
             await asyncio.wait(self._tasks)
@@ -131,23 +141,50 @@ class Leaving:
             session.close("Server Shutdown")
 
     async def _hear_out(self, connection: Connection, session: ClientSession) -> None:
+        account, subs = session.account, session.subscriptions
+        await self._withdraw(account, [(sub.subject, sub.queue) for sub in subs.values() if sub.queue])
+        if session.closed_reason or connection.has_hung_up:
+            return
         wanted = {sub.subject for sub in session.subscriptions.values() if not sub.queue}
+        mailbox = Mailbox(account, wanted)
         self._driver.turn_now()
         connection.hang_up()  # or, where that is not possible, closes the session
         deadline = self._driver.loop.time() + RETURN_S
-        while connection.has_more and self._driver.loop.time() < deadline:
-            if connection.is_over and self._is_elsewhere(session.account.name, wanted):
+        while (connection.has_more or mailbox.keys) and self._driver.loop.time() < deadline:
+            if connection.is_over and self._is_elsewhere(account.name, wanted):
                 break
             await asyncio.sleep(LOOK_S)  # no event shows that a client has connected to another server
+        await self._withdraw(account, mailbox.keys)
+        self._node.turn_state.go_on(mailbox.close_steps())
         connection.hear_out()
+        self._driver.wake()
+
+    async def _withdraw(self, account: Account, keys: list[tuple[bytes, bytes]]) -> None:
+        """Make other servers send no more messages for these subscriptions, and wait for those on the way."""
+        cluster, passed = self._node.cluster, asyncio.Event()
+        if keys and cluster is not None and isinstance(account.interest, Interest):
+            account.interest.withdraw(keys)
+            cluster.fence(passed.set)
+            self._driver.wake()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(FENCE_S):
+                    await passed.wait()
 
     def _is_elsewhere(self, account: str, subjects: set[bytes]) -> bool:
         """Return whether one other server has all these subscriptions."""
         cluster = self._node.cluster
-        if cluster is None:
+        if cluster is None or not cluster.routes:
             return True
         for route in cluster.routes.values():
             remote = route.remote.get(account)
             if remote is not None and all((each, b"") in remote.subscriptions for each in subjects):
                 return True
         return False
+
+
+def _has_only_inboxes(connection: Connection) -> bool:
+    """Return whether all that a client waits for can follow it to another server."""
+    session = getattr(connection, "session", None)
+    if not isinstance(session, ClientSession):
+        return False
+    return all(sub.queue or sub.subject.startswith(INBOX) for sub in session.subscriptions.values())

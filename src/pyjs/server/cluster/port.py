@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from pyjs.server.driver import Driver
 
 DIAL_S = 2.0
+KNOWN_S = 2.0  # seconds for which the client port waits for servers that answer slowly
 FIRST_WORKER = 1
 
 RouteTls: TypeAlias = "tuple[TlsSettings | None, ssl.SSLContext | None]"  # for listening, for connecting
@@ -65,6 +67,11 @@ class RouteConnection(Connection):
 
     def _open(self, peer: Peer) -> Route:
         return self._cluster.open_route(peer, self, self._dial)
+
+    def eof_received(self) -> bool:
+        """Close the route; TLS has no end of one direction, so its transport must close too."""
+        super().eof_received()
+        return self.transport.can_write_eof()
 
     def buffer_updated(self, nbytes: int) -> None:
         """Pass a read to the route; heartbeats and parts of batches need no turn."""
@@ -131,6 +138,12 @@ class RoutePort:
         log = self.driver.node.log
         log.info(f"Cluster name is {self._options.name}" if self._options.name else "The cluster has no name")
         log.info(f"Listening for route connections on {host_port(self._options.host, self.port)}")
+
+    async def wait_known(self) -> None:
+        """Wait until the subscriptions of each server that answers are known, up to KNOWN_S."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(KNOWN_S):
+                await self._wait(self.cluster.is_settled)
 
     async def wait_met(self, count: int, spread: SpreadNode | None) -> None:
         """Wait until this worker knows the subscriptions of `count` others, and of `spread` their streams."""

@@ -33,6 +33,7 @@ from pyjs.jetstream.cluster.servers import SERVERS_MAX, Load
 from pyjs.jetstream.cluster.snapshot import decode_snapshot, encode_snapshot
 from pyjs.jetstream.cluster.state import Applied, MetaState, Outcome
 from pyjs.jetstream.config.choices import MEMORY
+from pyjs.jetstream.config.stream import Placement
 
 
 def err_code(applied: Applied) -> int:
@@ -468,12 +469,30 @@ def test_a_stream_that_moves_has_two_replicas_and_shows_one() -> None:
     assert (moving.config.num_replicas, moving.shown_config.num_replicas) == (2, 1)
     assert meta.state.moving == {old.group: moving}
     assert decode_snapshot(encode_snapshot(meta.state)).moving == meta.state.moving
-    assert meta.move("S", 1).outcome is Outcome.STALE
+    assert meta.move("S", 3).outcome is Outcome.STALE
     assert meta.update("S", max_msgs=7).outcome is Outcome.STALE
     assert meta.move("S", 2).outcome is Outcome.DONE
     moved = meta.there("S")
     assert (moved.nodes, moved.config.num_replicas, moved.target) == ((2,), 1, 0)
     assert moved.group == old.group
+    assert meta.state.moving == {}
+
+
+@pytest.mark.parametrize("before", [None, Placement(tags=("ssd",))])
+def test_a_stream_whose_move_is_cancelled_has_its_former_placement(before: Placement | None) -> None:
+    meta = Meta(1, 2, 3)
+    meta.create("S", 1, placement=before)
+    old = meta.there("S")
+    config = stored("S", num_replicas=2, placement=Placement(tags=("new",)))
+    meta.do(StreamUpdated(A, old.group, old.revision, config, (1, 2), Bounds(), 2))
+    meta.do(StreamMoved(A, "S", old.group, meta.there("S").revision, (1, 3), 3))  # its target was removed
+    meta.state = decode_snapshot(encode_snapshot(meta.state))
+    assert meta.there("S").shown_config.placement == Placement(tags=("new",))
+    assert meta.move("S", 1).outcome is Outcome.DONE
+    stayed = meta.there("S")
+    assert (stayed.nodes, stayed.target, stayed.placed) == ((1,), 0, None)
+    assert stayed.config == old.config
+    assert stayed.stored.values == old.stored.values
     assert meta.state.moving == {}
 
 

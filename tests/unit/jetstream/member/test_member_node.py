@@ -147,6 +147,43 @@ def test_a_server_holds_a_bounded_number_of_requests(net: JetNet, monkeypatch: p
     assert net.answers(client, "STREAM.NAMES", wait_ms=50) == []  # there is room again
 
 
+def test_a_server_holds_a_bounded_number_of_bytes(net: JetNet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answering, "HELD_SIZE", 2 << 20)
+    body = {"subject": "x" * 1_000_000}
+    client = net.begin("a").client()
+    for _ in range(2):
+        assert net.answers(client, "STREAM.NAMES", body) == []
+    (refused,) = net.answers(client, "STREAM.NAMES", body)
+    assert refused["error"]["err_code"] == 10008
+    assert refused["error"]["description"].endswith("too many requests wait for a leader")
+    assert net.answers(client, "STREAM.NAMES") == []  # a small one has room
+    net.run(10_000 * NS_PER_MS)
+    client.frames()
+    assert net.answers(client, "STREAM.NAMES", body, wait_ms=50) == []  # there is room again
+
+
+@pytest.mark.parametrize("subject", ["STREAM.INFO.R", "STREAM.INFO.ONE", "STREAM.NAMES", "INFO"])
+@pytest.mark.parametrize("name", TRIO)
+def test_a_request_before_the_routes_of_its_server_has_one_answer(
+    net: JetNet, name: str, subject: str
+) -> None:
+    servers = net.trio()
+    net.answers(servers[0].client(), "STREAM.CREATE.R", {"name": "R", "num_replicas": 3}, wait_ms=2000)
+    net.answers(servers[0].client(), "STREAM.CREATE.ONE", {"name": "ONE"}, wait_ms=2000)
+    net.crash(name)
+    net.run(1000 * NS_PER_MS)
+    answers = net.answers(net.begin(name).client(), subject, wait_ms=3000)
+    assert len(answers) == 1
+    assert "error" not in answers[0]
+
+
+@pytest.mark.parametrize("name", TRIO)
+def test_the_first_request_of_a_new_cluster_may_come_before_its_routes(net: JetNet, name: str) -> None:
+    clients = {each: net.begin(each).client() for each in TRIO}
+    answers = net.answers(clients[name], "STREAM.CREATE.R", {"name": "R", "num_replicas": 3}, wait_ms=6000)
+    assert [answer["did_create"] for answer in answers] == [True]
+
+
 def test_a_leader_without_followers_refuses_too(net: JetNet) -> None:
     net.trio()
     leader = net.leader()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from tests.support.simnet import LONG_NS
 from tests.unit.jetstream.member.test_scaling import acknowledged, floor, groups, holders, messages
 
 from pyjs.base.clock import NS_PER_MS
+from pyjs.jetstream.errcodes import ApiError
+from pyjs.jetstream.member.operators import Operators
 
 
 def body(place: str, **more: Any) -> dict[str, Any]:
@@ -124,6 +127,89 @@ def test_a_stream_on_a_server_that_is_away_waits_for_it_before_it_moves(net: Jet
     net.ready()
     moved(net, new)
     assert messages(net) == list(range(1, 11))
+
+
+def operated(net: JetNet, steps: Callable[[Operators], Any]) -> Any:
+    """Return what a request of an operator to the leader of the metadata returns."""
+    leader, told = net.leader().member, []
+
+    def ask() -> Any:
+        try:
+            told.append((yield from steps(leader.operators)))
+        except ApiError as error:
+            told.append(error)
+
+    leader.turn.go_on(ask())
+    net.run_until(lambda: bool(told))
+    return told[0]
+
+
+@pytest.mark.parametrize("wait_ms", [0, 500, 2000])
+def test_a_move_is_cancelled_while_both_servers_are_there(net: JetNet, wait_ms: int) -> None:
+    servers = made(net)
+    client = servers[2].client()
+    assert net.ask(client, "STREAM.CANCEL_MOVE.R")["error"]["err_code"] == 10129
+    assert net.ask(client, "STREAM.CANCEL_MOVE.S")["error"]["err_code"] == 10059
+    assert "error" not in net.ask(client, "STREAM.UPDATE.R", body("b"))
+    net.run(wait_ms * NS_PER_MS)
+    answer = net.ask(client, "STREAM.CANCEL_MOVE.R")
+    assert answer["config"]["placement"]["tags"] == ["a"]
+    assert answer["config"]["num_replicas"] == 1
+    moved(net, "a")
+    assert messages(net) == list(range(1, 11))
+    assert floor(net) == 2
+    assert "error" not in net.ask(client, "STREAM.UPDATE.R", body("c"))
+    moved(net, "c")
+    assert messages(net) == list(range(1, 11))
+
+
+def stuck(net: JetNet, place: str, wait_ms: int) -> None:
+    """Let the stream move to server b, and lose the server from which it moves."""
+    made(net, place)
+    (old,) = holders(net)
+    assert "error" not in net.ask(net.jet("b").client(), "STREAM.UPDATE.R", body("odd"))
+    net.run(wait_ms * NS_PER_MS)
+    net.crash(old.name)
+    net.run(1000 * NS_PER_MS)
+
+
+@pytest.mark.parametrize("wait_ms", [0, 300, 2200])
+@pytest.mark.parametrize("is_started_again", [True, False])
+def test_a_move_is_cancelled_after_its_first_server_was_lost(
+    net: JetNet, wait_ms: int, is_started_again: bool
+) -> None:
+    stuck(net, "a", wait_ms)
+    client = net.jet("b").client()
+    (refused,) = net.answers(client, "STREAM.UPDATE.R", body("c"), wait_ms=2000)
+    assert refused["error"]["err_code"] == 10124
+    assert refused["error"]["description"].endswith("is away: start it, or cancel the move")
+    (answer,) = net.answers(client, "STREAM.CANCEL_MOVE.R", wait_ms=2000)
+    assert answer["config"]["placement"]["tags"] == ["a"]
+    for name in TRIO if is_started_again else "a":
+        if name in net.servers:
+            net.crash(name)
+    for name in TRIO if is_started_again else "a":
+        net.begin(name)
+    net.ready()
+    moved(net, "a")
+    assert messages(net) == list(range(1, 11))
+    assert floor(net) == 2
+
+
+@pytest.mark.parametrize("wait_ms", [0, 300, 2200])
+def test_after_a_cancelled_move_a_lost_server_can_be_removed(net: JetNet, wait_ms: int) -> None:
+    stuck(net, "even", wait_ms)
+    lost = next(name for name in TRIO if name not in net.servers)
+    request = json.dumps({"peer": lost}).encode()
+    refused = operated(net, lambda operators: operators.remove_server(request))
+    assert refused.err_code == 10124
+    assert refused.description.endswith("is away: start it, or cancel the move")
+    answer = operated(net, lambda operators: operators.cancel_move("$G", "R"))
+    assert answer["config"]["placement"]["tags"] == ["even"]
+    assert operated(net, lambda operators: operators.remove_server(request)) == {"success": True}
+    moved(net, next(name for name in ("a", "c") if name != lost))
+    assert net.ask(net.jet("b").client(), "STREAM.INFO.R")["state"]["messages"] == 0
+    assert net.publish(net.jet("b"), "r.x", 1) == [1]
 
 
 @pytest.mark.parametrize("publisher", TRIO)

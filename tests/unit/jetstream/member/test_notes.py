@@ -13,6 +13,7 @@ from pyjs.jetstream.member.notes import (
     Answered,
     Description,
     Ended,
+    Forwarded,
     Loss,
     Note,
     Opened,
@@ -42,6 +43,7 @@ NOTES: list[Note] = [
     Restored("$G", stored_config(StreamConfig(name="S")), 7, 12),
     Refused("$G", "S", 12, 400, 10130, "it is there"),
     Opened("$G", "S", 5, True),
+    Forwarded("$G", "$JS.API.STREAM.INFO.S", b"_INBOX.\xff", b"NATS/1.0\r\n\r\n", b"{}"),
 ]
 
 

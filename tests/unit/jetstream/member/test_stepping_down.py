@@ -1,0 +1,119 @@
+"""A leader steps down while clients work: what was on the way to it is answered, by it or by the next one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from raft.tests.conftest import is_here
+
+if not is_here():
+    pytest.skip("the consensus engine is not here (make cluster)", allow_module_level=True)
+
+from tests.support.jetnet import TRIO, JetNet, JetServer
+
+from pyjs.base.clock import NS_PER_MS
+from pyjs.testing import RawClient
+
+BETWEEN_NS = NS_PER_MS // 5  # between two messages of one client; what the network takes
+COUNT = 60
+CONSUMER: dict[str, object] = {"stream_name": "R", "config": {"durable_name": "C", "ack_policy": "explicit"}}
+
+
+def prepared(net: JetNet, replicas: int) -> None:
+    """Create a stream and a consumer."""
+    client = net.trio()[0].client()
+    config = {"name": "R", "subjects": ["r.>"], "num_replicas": replicas, "allow_direct": True}
+    net.answers(client, "STREAM.CREATE.R", config, wait_ms=2000)
+    net.answers(client, "CONSUMER.CREATE.R.C", CONSUMER, wait_ms=200)
+
+
+def leader(net: JetNet) -> str:
+    (info,) = net.answers(net.jet("a").client(), "STREAM.INFO.R", wait_ms=2000)
+    return str(info["cluster"]["leader"])
+
+
+def begin(net: JetNet, replicas: int, old: str) -> None:
+    """Make another server lead: all three have a replica, or the leader's replica moves to the third one."""
+    words, body = (
+        ("LEADER.STEPDOWN", b"") if replicas == 3 else ("PEER.REMOVE", b'{"peer":"%b"}' % old.encode())
+    )
+    net.jet("a").client().send(b"PUB $JS.API.STREAM.%b.R %d\r\n%b\r\n" % (words.encode(), len(body), body))
+    if replicas == 2:
+        net.run(50 * NS_PER_MS)
+        info = net.ask(net.jet("b").client(), "STREAM.INFO.R")  # the old leader answers
+        assert info["cluster"]["leader"] == old
+        net.run(1830 * NS_PER_MS)  # a copy begins after two seconds
+
+
+def wait(net: JetNet, replicas: int, old: str) -> None:
+    """Wait until another server leads and, if the replica of the old leader moves, it is gone."""
+    net.run_until(lambda: replicas == 3 or net.jet(old).streams == [])
+    assert leader(net) != old
+
+
+def leads(server: JetServer) -> bool:
+    """Return whether a server leads the stream."""
+    assert server.node.jetstream is not None
+    replicated = server.node.jetstream.shared.replicated
+    assert replicated is not None
+    return any(machine.leads for machine in replicated.machines())
+
+
+def answers(client: RawClient, subject: bytes) -> list[Any]:
+    return [frame.payload for frame in client.frames() if frame.subject == subject]
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize("name", TRIO)
+def test_messages_on_the_way_to_a_leader_are_answered(net: JetNet, name: str, replicas: int) -> None:
+    prepared(net, replicas)
+    old, client, sent = leader(net), net.jet(name).client(), 0
+    client.send(b"SUB in.p 1\r\n")
+    net.run(50 * NS_PER_MS)
+    begin(net, replicas, old)
+    while leads(net.jet(old)) or sent < COUNT:
+        client.send(b"PUB r.x in.p 2\r\nhi\r\n")
+        sent += 1
+        net.run(BETWEEN_NS)
+    net.run(3000 * NS_PER_MS)
+    assert [json.loads(answer)["seq"] for answer in answers(client, b"in.p")] == list(range(1, sent + 1))
+    wait(net, replicas, old)
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize("name", TRIO)
+def test_acknowledgements_on_the_way_to_a_leader_are_confirmed(net: JetNet, name: str, replicas: int) -> None:
+    prepared(net, replicas)
+    old, client = leader(net), net.jet(name).client()
+    client.send(b"PUB r.x 2\r\nhi\r\n" * COUNT)
+    net.run(500 * NS_PER_MS)
+    client.send(b"SUB in.m 1\r\nSUB in.a 2\r\nPUB $JS.API.CONSUMER.MSG.NEXT.R.C in.m 2\r\n%d\r\n" % COUNT)
+    net.run(500 * NS_PER_MS)
+    acks = [frame.reply for frame in client.frames() if frame.reply.startswith(b"$JS.ACK.")]
+    assert len(acks) == COUNT
+    begin(net, replicas, old)
+    for ack in acks:
+        client.send(b"PUB %b in.a 4\r\n+ACK\r\n" % ack)
+        net.run(BETWEEN_NS)
+    net.run(3000 * NS_PER_MS)
+    assert len(answers(client, b"in.a")) == COUNT
+    wait(net, replicas, old)
+    info = net.ask(client, "CONSUMER.INFO.R.C")
+    assert (info["num_ack_pending"], info["ack_floor"]["stream_seq"]) == (0, COUNT)
+
+
+@pytest.mark.parametrize("name", TRIO)
+def test_direct_gets_from_a_replica_that_goes_are_answered(net: JetNet, name: str) -> None:
+    prepared(net, 2)
+    net.publish(net.jet(name), "r.x", 1)
+    old, client, asked = leader(net), net.jet(name).client(), 0
+    client.send(b"SUB in.g 1\r\n")
+    begin(net, 2, old)
+    while net.jet(old).streams:
+        client.send(b"PUB $JS.API.DIRECT.GET.R.r.x in.g 0\r\n\r\n")
+        asked += 1
+        net.run(BETWEEN_NS)
+    net.run(1000 * NS_PER_MS)
+    assert answers(client, b"in.g") == [b"hi"] * asked
