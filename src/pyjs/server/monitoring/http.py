@@ -33,7 +33,7 @@ REASONS = {
     500: "Internal Server Error",
     503: "Service Unavailable",
 }
-BUFFER_HIGH = 1024 * 1024  # bytes of waiting answers above which no more requests are answered
+BUFFER_HIGH = 1024 * 1024  # bytes of unsent answers; above it, no more requests are answered
 REQUEST_S = 5.0  # a request must be complete within this time after its first byte
 IDLE_S = 300.0  # a connection without a request is closed after this time
 STALLED_S = 10.0  # a peer that does not read is disconnected after this time
@@ -46,17 +46,18 @@ class HttpConnection(asyncio.Protocol):
         self._port = port
         self._listener = listener
         self._parser = httptools.HttpRequestParser(self)
-        self._input = b""  # received, not parsed yet
+        self._input = b""  # received bytes that are not parsed yet
         self._target = b""
-        self._requests: deque[tuple[str, bool, bool, str]] = deque()  # target, HEAD, keep alive, version
-        self._work: Work | None = None  # composes the answer to the first request
+        # (target, is HEAD, keeps alive, HTTP version)
+        self._requests: deque[tuple[str, bool, bool, str]] = deque()
+        self._work: Work | None = None  # composes the answer to the first of `_requests`
         self._queued = False  # `step` will be called
         self._awaited: asyncio.Future[object] | None = None  # the work waits for this future
         self._full = False  # the peer does not read: answering is paused
         self._ended = False  # the peer has ended its output
         self._begun = False  # a request has begun and is incomplete
         self._request_size = 0  # bytes parsed since the last complete request
-        self._refusal = 0  # the status that refuses the input after `_requests`; 0: none
+        self._refusal = 0  # status of the answer that ends the connection after `_requests`; 0: none
         self._deadline = 0.0  # time by which the peer must act, on the loop's clock
         self.transport: asyncio.Transport
 
@@ -88,7 +89,7 @@ class HttpConnection(asyncio.Protocol):
         self._ask_for_step()
 
     def eof_received(self) -> bool:
-        """Close after all requests are answered, since the peer may still read."""
+        """Close once all requests are answered, since the peer may still read."""
         self._ended = True
         self._ask_for_step()
         return True
@@ -105,7 +106,7 @@ class HttpConnection(asyncio.Protocol):
 
     # -- called by the port ------------------------------------------------------------------------------------
     def step(self) -> None:
-        """Run one step: parse a slice, or work on one answer."""
+        """Run one step: parse a slice of the input, or continue one answer."""
         self._queued = False
         if self.transport.is_closing() or self._full:
             return
@@ -131,7 +132,7 @@ class HttpConnection(asyncio.Protocol):
             self.close()
 
     def close(self) -> None:
-        """Close after all written output has been sent, or when the peer stalls."""
+        """Close after all written output has been sent, or when the peer reads nothing for STALLED_S."""
         self.transport.close()
 
     def abort(self) -> None:
@@ -139,7 +140,7 @@ class HttpConnection(asyncio.Protocol):
         self.transport.abort()
 
     def pending_size(self) -> int:
-        """Return the number of bytes of answers in the transport."""
+        """Return the number of bytes of answers that wait in the transport."""
         return self.transport.get_write_buffer_size()
 
     # -- parts -------------------------------------------------------------------------------------------------
@@ -186,7 +187,7 @@ class HttpConnection(asyncio.Protocol):
         self._write(response, head_only, keep_alive, version)
 
     def _await(self, event: asyncio.Future[object] | None) -> None:
-        """Run no more steps until `event` has happened."""
+        """Run no more steps until `event` is done."""
         if event is None or event.done():
             return
         self._awaited = event
