@@ -63,7 +63,7 @@ class JetStreamStats(Answer):
 
 
 class StreamDetail(Answer):
-    """A stream in /jsz; `config` and consumers only if requested."""
+    """A stream in /jsz; `config` and the consumers are set only if the request asked for them."""
 
     name: str
     created: Time
@@ -128,7 +128,7 @@ class Jsz(Page, JetStreamStats):
 
 
 class VarzJetStream(Answer):
-    """JetStream in /varz; empty while it is disabled."""
+    """JetStream in /varz; no field is set while JetStream is disabled."""
 
     config: JszConfig | None = None
     stats: JetStreamStats | None = None
@@ -137,7 +137,7 @@ class VarzJetStream(Answer):
 
 
 class ConnectionStats(Answer):
-    """Connections of each kind."""
+    """Numbers of connections, by kind."""
 
     clients: int
     routes: int
@@ -146,7 +146,7 @@ class ConnectionStats(Answer):
 
 
 class DiskWaits(Answer):
-    """Waits for the disk."""
+    """Waiting times for the disk."""
 
     waiters: int
     waits: int
@@ -155,7 +155,7 @@ class DiskWaits(Answer):
 
 
 class Worker(Answer):
-    """One process of a server with workers; the last five fields are set only while that worker is ready."""
+    """One process of a server with workers; the last five fields are set only while the worker is ready."""
 
     number: int
     state: str = Field(description="starting, ready, resting or ended.")
