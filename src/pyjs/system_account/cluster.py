@@ -1,6 +1,6 @@
-"""Requests of operators about a JetStream cluster: move the leadership of the metadata, remove a lost server.
+"""Requests of operators about a JetStream cluster: move the leadership of the metadata group, remove a lost server.
 
-Only the system account offers these requests. Every server receives them; the leader of the metadata answers.
+Only the system account offers these requests. Every server receives them; the leader of the metadata group answers.
 
 Source: subjects and answers of nats-server 2.15.1 (tests/conformance/test_cluster_jetstream.py).
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 STEP_DOWN = "$JS.API.META.LEADER.STEPDOWN"
 REMOVE_SERVER = "$JS.API.SERVER.REMOVE"
 EVACUATE_SERVER = "$JS.API.SERVER.EVACUATE"
-ACCEPT_LOSS = "$JS.API.SERVER.ACCEPT_LOSS"  # nats-server has none; the server that is named answers
+ACCEPT_LOSS = "$JS.API.SERVER.ACCEPT_LOSS"  # nats-server has no such request; the server named in it answers
 RESPONSES = {
     STEP_DOWN: "meta_leader_stepdown_response",
     REMOVE_SERVER: "meta_server_remove_response",
