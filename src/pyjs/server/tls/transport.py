@@ -5,7 +5,7 @@ bytes may decide whether TLS is used. Both take the same time per byte (uvloop w
 The handshake runs in a thread, one step of one connection at a time, in order of arrival; a short last
 step runs on the loop.
 
-WAITING -> SHAKING -> OPEN -> CLOSED      WAITING -> CLOSED (no TLS: the Connection gets the loop's transport)
+    WAITING -> SHAKING -> OPEN -> CLOSED      WAITING -> CLOSED (no TLS: the Connection gets the loop's transport)
 
 Source: behaviour of nats-server, in tests/conformance/test_tls.py.
 """
