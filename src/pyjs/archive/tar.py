@@ -69,7 +69,7 @@ class TarReader:
         """Yield the starts, contents and ends of files in `data`.
 
         Raises:
-        BadArchive: the bytes are not a tar archive of a stream.
+            BadArchive: the bytes are not a tar archive of a stream.
         """
         self._held += data
         while True:

@@ -13,7 +13,7 @@ cdef inline const char* borrowed(object owner, size_t* size) except? NULL:
 
     Raises:
         TypeError: `owner` has no buffer.
-    BufferError: the bytes are not contiguous.
+        BufferError: the bytes are not contiguous.
     """
     cdef Py_buffer lent
     PyObject_GetBuffer(owner, &lent, PyBUF_SIMPLE)

@@ -83,7 +83,7 @@ class Disk(Protocol):
         """Make everything on a directory's file system durable (syncfs), including the writes of other programs.
 
         Raises:
-        OSError: ENOSYS or EOPNOTSUPP if syncfs is not supported or not trusted here; otherwise a write failed.
+            OSError: ENOSYS or EOPNOTSUPP if syncfs is not supported or not trusted here; otherwise a write failed.
         """
 
     def check_file(self, fd: int) -> None:
@@ -176,7 +176,7 @@ def write_file(disk: Disk, path: str, parts: Iterable[Part], *, sync: bool = Tru
     """Write a file or replace its contents, and sync it; the caller must sync the directory.
 
     Raises:
-    OSError: a write failed; the file may have a part of the contents.
+        OSError: a write failed; the file may have a part of the contents.
     """
     with closing(disk, disk.open_file(path, create=True)) as fd:
         disk.truncate(fd, 0)

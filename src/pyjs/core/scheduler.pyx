@@ -5,7 +5,7 @@ The order of effects:
 1. deadlines, then results of threads;
 2. input left from earlier turns; sessions limit that work themselves (`Turn.input_left`);
 3. streams commit and send their PubAcks, replicated groups agree and apply, requests are answered, consumers
-deliver, streams apply retention; this step repeats while one of these actions creates work for another;
+   deliver, streams apply retention; this step repeats while one of these actions creates work for another;
 4. chores run their steps;
 5. every connection with output writes once.
 

@@ -275,7 +275,7 @@ def find_store(disk: Disk, directory: str) -> str:
     """Return the `jetstream` directory: `directory` itself, or the directory of this name in it.
 
     Raises:
-    NotChecked: there is no such directory, or another kind of server wrote it.
+        NotChecked: there is no such directory, or another kind of server wrote it.
         OSError: the directory cannot be listed.
     """
     directory = directory.rstrip("/") or "/"

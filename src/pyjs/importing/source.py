@@ -173,7 +173,7 @@ def find_source(disk: Disk, directory: str) -> str:
     """Return the `jetstream` directory of nats-server: `directory` itself, or the directory of this name in it.
 
     Raises:
-    NotImported: there is no such directory, or this server wrote it.
+        NotImported: there is no such directory, or this server wrote it.
     """
     directory = directory.rstrip("/") or "/"
     if not disk.is_directory(directory):

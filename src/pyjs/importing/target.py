@@ -160,7 +160,7 @@ class TargetAccount:
         """Move a complete stream from its temporary directory to its final one.
 
         Raises:
-        StoreFailed: the stream was not imported; the text says so if its directory remains.
+            StoreFailed: the stream was not imported; the text says so if its directory remains.
         """
         target, writer = self.target, build.writer
         writer.commit()

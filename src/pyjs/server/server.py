@@ -480,7 +480,7 @@ class Server:
         await self._end()
 
     async def _end(self) -> None:
-        """Close all parts, and log the stop if the server was ready; if this task is cancelled, abort."""
+        """Close all parts; if the server was ready, log that it has stopped. If this task is cancelled, abort."""
         said = self.state is State.STOPPING
         try:
             await self._close_everything()

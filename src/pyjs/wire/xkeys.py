@@ -49,7 +49,7 @@ class CurveKeyPair:
         """Decrypt a message sealed by the holder of the public key `sender`.
 
         Raises:
-        SealBroken: another key was used to seal the message, or the message was altered.
+            SealBroken: another key was used to seal the message, or the message was altered.
         """
         from nacl.exceptions import CryptoError
         from nacl.public import Box, PublicKey

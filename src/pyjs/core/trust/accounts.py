@@ -324,7 +324,7 @@ class TrustedAccounts:
         """Verify claims, and apply them to the account, its clients and the accounts that import from it.
 
         Raises:
-        TokenFault: no operator signed the claims, or they are invalid.
+            TokenFault: no operator signed the claims, or they are invalid.
         """
         before, claims = self.accounts.get(name), token.claims
         if before is not None and before.text == token.text:

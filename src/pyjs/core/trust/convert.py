@@ -61,7 +61,7 @@ def account_token(text: str, now_s: int) -> AccountToken:
     """Decode and check the token of an account. Takes 0.5 ms, and another 0.5 ms for each activation token in it.
 
     Raises:
-    TokenFault: `text` is not the token of an account.
+        TokenFault: `text` is not the token of an account.
     """
     claims = account_of(decode(text))
     is_valid = not are_blocking(account_issues(claims, now_s), times=True)

@@ -89,7 +89,7 @@ class RoutePort:
         """Listen on the port of `options`; `clients` holds the connections of the client port.
 
         Raises:
-        StartFailed: the server cannot listen on the port.
+            StartFailed: the server cannot listen on the port.
             TlsFailed: a certificate is unusable.
         """
         self.driver = driver

@@ -37,7 +37,7 @@ class HttpsConnection(HttpConnection):
         self.ready = True
 
     def handshake_failed(self, cause: str, *, expected: bool) -> None:
-        """Log the cause, and close; send it to a client without TLS as a plain HTTP answer."""
+        """Log the cause, and close; a client without TLS gets the cause in a plain HTTP answer."""
         cause = end_http(self.transport, cause)
         peer = self.transport.get_extra_info("peername") or ("", 0)
         self._port.log.error(f"monitoring: TLS handshake error from {host_port(peer[0], peer[1])}: {cause}")

@@ -29,7 +29,7 @@ class Monitoring:
         """Listen on the port of `options`; new connections use the current settings of `tls`.
 
         Raises:
-        StartFailed: the server cannot listen on the port.
+            StartFailed: the server cannot listen on the port.
         """
         node = driver.node
         now_ns = node.clock.now_ns()

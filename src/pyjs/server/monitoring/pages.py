@@ -30,7 +30,7 @@ class Pages:
         """Listen on the port of `options`.
 
         Raises:
-        StartFailed: the server cannot listen on the port.
+            StartFailed: the server cannot listen on the port.
         """
         self._tls = tls
         self._host = options.monitoring.host or options.host

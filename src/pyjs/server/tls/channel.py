@@ -102,7 +102,7 @@ class TlsChannel:
 
         Raises:
             TlsEnded: the client sent a close_notify, and all bytes before it were returned.
-        TlsAbused: there were too many records for the amount of data in them.
+            TlsAbused: there were too many records for the amount of data in them.
             ssl.SSLError: a record is damaged, or belongs to another stream.
         """
         pieces: list[bytes] = []

@@ -40,7 +40,7 @@ class WebSocketPort:
         """Listen on the port of `options`.
 
         Raises:
-        StartFailed: the server cannot listen on the port.
+            StartFailed: the server cannot listen on the port.
             TlsFailed: a certificate is unusable.
         """
         self.loop = driver.loop

@@ -134,7 +134,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._tls = peer._replace(first=False)  # the field does not apply here
 
     def handshake_failed(self, cause: str, *, expected: bool) -> None:
-        """Log the cause, and close; send it to a client without TLS as a plain HTTP answer."""
+        """Log the cause, and close; a client without TLS gets the cause in a plain HTTP answer."""
         cause = end_http(self.transport, cause)
         self._port.log.error(f"websocket: TLS handshake error from {self._address}: {cause}")
 
