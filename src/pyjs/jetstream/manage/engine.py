@@ -1,7 +1,7 @@
 """JetStream of one account: its streams and limits, and the parts that all accounts share.
 
 Holds and finds streams; streams.py creates, updates and deletes them, stream.pyx handles each message. A server
-without streams imports only this module of the package; the first stream imports the others. Knows nothing of API
+without streams imports only this module of the package; the first stream imports the rest. Knows nothing of API
 subjects and JSON; calls `observer` when streams are opened, updated and closed.
 
 Source: nats.docs "JetStream".
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def consumer_gate(stream: str, consumer: str = "") -> str:
-    """Return the name of the gate of one consumer; the gate of the stream must be entered before it."""
+    """Return the name of the gate of one consumer; the gate of its stream must be entered first."""
     return f"{stream}.{consumer}"
 
 
@@ -52,8 +52,8 @@ class Shared:
     """The parts that all accounts of a server share: seams, options, totals."""
 
     options: JetStreamOptions
-    max_payload: int  # bytes; bounds sizes that have no other limit
-    ack_v2: bool  # ack subjects name domain and account
+    max_payload: int  # bytes; used as the limit for sizes that have no other
+    ack_v2: bool  # ack subjects have domain and account in them
     server_name: str
     clock: Clock
     timers: Timers
@@ -61,13 +61,14 @@ class Shared:
     log: Log
     faults: Faults
     metadata: MetadataWriter
-    member: MemberNode | None = None  # this server's part in a JetStream cluster; None: no cluster
-    replicated: ReplicatedStreams | None = None  # the replicated streams of this server; None: no cluster
+    member: MemberNode | None = None  # this server's part in a JetStream cluster; None: it is in no cluster
+    # the replicated streams of this server; None: it is in no cluster
+    replicated: ReplicatedStreams | None = None
     usage: dict[str, Usage] = field(init=False)
     batches: BatchUsage = field(default_factory=BatchUsage)
     api_total: int = 0
     api_errors: int = 0
-    repaired: int = 0  # damaged messages that other replicas had, since the start
+    repaired: int = 0  # number of damaged messages restored from other replicas since the start
 
     def __post_init__(self) -> None:
         self.usage = {MEMORY: Usage(self.options.max_memory), FILE: Usage(self.options.max_storage)}
@@ -91,21 +92,23 @@ class JetStream:
         self.api_total = 0
         self.api_errors = 0
         self.observer: ApiSubscriptions | None = None  # called when streams are opened, updated and closed
-        self.subjects = SubjectTree()  # subjects of all streams, each with its stream
+        self.subjects = SubjectTree()  # subjects of all streams; the owner of a subject is its stream
         self.gates = Gates(account.turn)  # one gate for each stream and consumer
-        self.coming: dict[str, dict[str, ConsumerConfig]] = {}  # by stream: consumers that are being created
+        # by stream: the consumers that are being created
+        self.coming: dict[str, dict[str, ConsumerConfig]] = {}
         self.coming_streams: set[str] = set()  # names of streams that are being created
         self.held = HeldStreams(self)  # stored streams that will be opened later
-        self.parked: dict[str, Parked] = {}  # stored replicas that wait for the metadata of the cluster
-        self.inflows: dict[str, Inflow] = {}  # by the copying stream
-        self.copied_by: dict[str, set[Inflow]] = {}  # by the origin
-        self.subscriptions: dict[str, dict[str, Subscription]] = {}  # by stream, by subject
+        # stored replicas that wait until the cluster's metadata says what becomes of them
+        self.parked: dict[str, Parked] = {}
+        self.inflows: dict[str, Inflow] = {}  # by the name of the stream that copies
+        self.copied_by: dict[str, set[Inflow]] = {}  # by the name of the origin
+        self.subscriptions: dict[str, dict[str, Subscription]] = {}  # by stream, then by subject
         self._open_files = open_files
         self._files: AccountFiles | None = None
 
     @property
     def files(self) -> AccountFiles:
-        """The file streams of the account; the first use imports and opens them."""
+        """The file streams of the account; imported and opened when first used."""
         if self._files is None:
             self._files = self._open_files()
         return self._files
@@ -115,7 +118,7 @@ class JetStream:
         return [] if self._files is None else self._files.damaged()
 
     def unrecovered(self) -> list[str]:
-        """Return the file names of stored streams that could not be opened and were not created again since."""
+        """Return the file names of stored streams that could not be opened, except those created again since."""
         if self._files is None:
             return []
         from pyjs.store.format.layout import file_name
@@ -153,7 +156,7 @@ class JetStream:
         return sum(len(stream.consumers) for stream in self.streams.values())
 
     def max_consumers_of(self, stream: Stream) -> int:
-        """Return the maximum number of consumers of `stream`, or -1 if there is no limit."""
+        """Return the maximum number of consumers of `stream`, or -1 for no limit."""
         if stream.config.max_consumers > 0:
             return stream.config.max_consumers
         if self.limits.max_consumers > 0:
@@ -161,7 +164,7 @@ class JetStream:
         return self.options.limits.default_max_consumers
 
     def change_limits(self, limits: AccountJetStreamOptions) -> None:
-        """Apply new limits of the account; existing streams remain, even beyond the limits."""
+        """Apply new limits of the account; existing streams stay even if they exceed the limits."""
         self.limits = limits
         self.usage[MEMORY].max, self.usage[FILE].max = limits.max_memory, limits.max_storage
 
