@@ -9,7 +9,7 @@ from pyjs.wire.ops cimport Msg
 
 cdef class InFlight:
     cdef uint64_t messages
-    cdef dict subjects          # subject -> number of these messages, if a limit per subject refuses copies
+    cdef dict subjects          # subject -> number of these messages, if a limit by subject can refuse copies
 
     cdef void add(self, Stream stream, Proposal proposal, const char* subject, size_t n) noexcept nogil
     cdef void remove(self, Proposal proposal) noexcept
