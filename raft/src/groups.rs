@@ -159,8 +159,8 @@ impl Groups {
 
     /// Counts the groups that are open, and those that are awake.
     pub fn counts(&self) -> (usize, usize) {
-        let awake = self.slots.iter().flatten().filter(|group| !group.asleep).count();
-        (self.by_id.len(), awake)
+        let listed = self.awake.iter().filter_map(|slot| self.slots[*slot].as_ref());
+        (self.by_id.len(), listed.filter(|group| !group.asleep).count())
     }
 
     fn slot(&self, id: u64) -> Result<usize, Failure> {

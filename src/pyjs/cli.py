@@ -61,6 +61,8 @@ def main(argv: list[str] | None = None) -> int:
         return _fail(problem)
     if line.flags.get("t"):
         return _report_check(options)
+    if line.flags.get("print_config"):
+        return _print_config(options)
     for warning in options.warnings.mistakes:
         print(warning, file=sys.stderr)
     missing = missing_packages()
@@ -166,8 +168,18 @@ def _config_path(line: CommandLine) -> str | None:
 
 def _option_flags(line: CommandLine) -> dict[str, str | int | bool]:
     """Return the flags that set options, but not those that are commands."""
-    acted_upon = ("config", "t", "signal", "help", "version")
+    acted_upon = ("config", "t", "print_config", "signal", "help", "version")
     return {name: value for name, value in line.flags.items() if name not in acted_upon}
+
+
+def _print_config(options: Options) -> int:
+    """Print every key with its value in effect, as JSON; secrets are replaced by stars."""
+    from pyjs.monitor.json_text import pretty_json
+    from pyjs.monitor.settings import settings
+    from pyjs.server.system.resources import effective_options
+
+    print(pretty_json(settings(effective_options(options))).decode())
+    return 0
 
 
 def _report_check(options: Options) -> int:

@@ -33,7 +33,7 @@ CALLED = {
     "_resuming": "holds a task, of which the loop itself has only a weak reference",
 }
 LAYOUT = dict.fromkeys(
-    "needs_major needs_minor spare2 spare_ts stream_first_seq stream_last_seq".split(),
+    "needs_major needs_minor spare2 spare_ts".split(),
     "bytes of a stored or sent form that this version does not read",
 )
 FOR_TESTS = {

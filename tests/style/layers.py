@@ -50,7 +50,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("consumer", "mirror"),
         ("manage",),
         ("replication",),
-        ("transfer",),
+        ("transfer", "why"),
         ("api",),
         ("member",),
         ("server",),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -134,6 +135,26 @@ def test_a_key_that_is_set_twice_does_not_fail_the_check(
         f'nats-server: {path}:2:1: "port" is set twice in this block, first at {path}:1:1, '
     )
     assert second.startswith(f"nats-server: configuration file {path} is valid (sha256:")
+
+
+def test_the_configuration_in_effect_is_printed_without_secrets(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, started: list[Options]
+) -> None:
+    path = tmp_path / "a.conf"
+    path.write_text(
+        'port: 4333\njetstream { store_dir: "/data" }\n'
+        "authorization { users: [{ user: u, password: hush, permissions: { publish: a } }] }\n"
+        'cluster { port: 6333, name: C, routes: ["nats://u:hush@h:6222"]\n'
+        "authorization { user: u, password: hush } }\n"
+    )
+
+    assert cli.main(["-c", str(path), "--print-config", "--name", "N"]) == 0
+    text = capsys.readouterr().out
+    shown = json.loads(text)
+    assert (shown["port"], shown["server_name"], shown["max_payload"]) == (4333, "N", 1 << 20)
+    assert shown["jetstream"]["store_dir"] == "/data/jetstream"
+    assert "hush" not in text
+    assert started == []
 
 
 def test_flags_and_file_become_the_options_of_the_server(tmp_path: Path, started: list[Options]) -> None:

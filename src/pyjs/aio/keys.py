@@ -481,6 +481,8 @@ class ConfigKeys(TypedDict, total=False):
     """Begin log lines with the time."""
     logtime_utc: bool
     """Log times in UTC."""
+    log_format: str
+    """The form of log lines: `text` as nats-server writes them, or `json`: one object per line."""
     log_file: FilePath
     """The file for log lines; empty: standard error."""
     log_size_limit: int

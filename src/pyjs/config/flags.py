@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyjs.config.errors import Place, Problem, did_you_mean
-from pyjs.config.options import Options
+from pyjs.config.errors import Place, Problem, did_you_mean, suggestion
+from pyjs.config.options import LOG_FORMATS, Options
 from pyjs.config.table import assign
 
 if TYPE_CHECKING:
@@ -59,6 +59,13 @@ FLAGS = (
     _flag("config c", str, "", "<file>", "read this configuration file"),
     _flag("t", bool, "", "", "check the configuration file and exit"),
     _flag(
+        "print_config print-config",
+        bool,
+        "",
+        "",
+        "print the configuration in effect, without secrets, and exit",
+    ),
+    _flag(
         "signal sl",
         str,
         "",
@@ -72,6 +79,9 @@ FLAGS = (
     _flag("log l", str, "log.log_file", "<file>", "log to this file instead of standard error", "Logging"),
     _flag("logtime T", bool, "log.logtime", "", "put the time before log lines (default true)", "Logging"),
     _flag("logtime_utc", bool, "log.logtime_utc", "", "log in UTC instead of local time", "Logging"),
+    _flag(
+        "log_format log-format", str, "log.log_format", "<form>", "form of log lines: text or json", "Logging"
+    ),
     _flag(
         "log_size_limit", int, "log.log_size_limit", "<bytes>", "rotate the log file at this size", "Logging"
     ),
@@ -220,6 +230,9 @@ def apply_flags(
             )
         elif flag.type is int and int(value) < (-1 if flag.port else 0):
             yield Problem(place, f"--{name} is {value}, less than 0", "use a number from 0")
+        if name == "log_format" and value not in LOG_FORMATS:
+            fix = suggestion(str(value), LOG_FORMATS, "use text or json")
+            yield Problem(place, f'--log_format is "{value}"', fix)
         for attr in flag.attrs:
             assign(options, attr, value)
             places["authorization" if attr.startswith("authorization.") else attr] = place

@@ -384,6 +384,9 @@ class Warnings:
     repeated: tuple[str, ...] = ()  # keys that are set twice; -t accepts them, as in nats-server
 
 
+LOG_FORMATS = ("text", "json")
+
+
 @dataclass(eq=False, repr=False, slots=True)
 class LogOptions:
     """The log: its file, the form of its lines, and the events in it. Attributes are named after their keys."""
@@ -393,6 +396,7 @@ class LogOptions:
     trace_verbose: bool = False  # includes the system account; implies trace
     logtime: bool = True
     logtime_utc: bool = False
+    log_format: str = "text"  # text or json
     log_file: str = ""  # "": standard error
     log_size_limit: int = 0  # bytes until the file is rotated; 0: never
     log_max_num: int = 0  # number of log files, including the current one; 0: no limit

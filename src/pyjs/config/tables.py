@@ -51,9 +51,10 @@ from pyjs.config.kinds import (
     port_in_range,
     positive_duration,
     read_listen_here,
+    read_lower,
     read_map,
 )
-from pyjs.config.options import NS_PER_S, Options
+from pyjs.config.options import LOG_FORMATS, NS_PER_S, Options
 from pyjs.config.ports.cluster import CLUSTER, CLUSTER_LOGIN, read_cluster
 from pyjs.config.ports.websocket import LOGINS, WEBSOCKET, read_websocket
 from pyjs.config.ports.workers import RANGE_FIX, WORKERS_MAX
@@ -90,6 +91,14 @@ def _read_tags(reading: Reading, key: Key, value: Value, target: object) -> obje
     tags = STRINGS.read(reading, key, value, target)
     assert isinstance(tags, tuple)
     return tuple(dict.fromkeys(tag.strip().lower() for tag in tags))
+
+
+def _read_log_format(reading: Reading, key: Key, value: Value, target: object) -> str:
+    text = read_lower(reading, key, value, target)
+    if text not in LOG_FORMATS:
+        fix = suggestion(text, LOG_FORMATS, "use text or json")
+        raise Refused(value.place, f'"log_format" is "{value.data}"', fix)
+    return text
 
 
 def _read_pair(reading: Reading, key: Key, value: Value, target: object) -> object:
@@ -178,6 +187,13 @@ TOP = Table(
         ),
         Key("logtime", BOOL, "Begin log lines with the time.", attrs=("log.logtime",), reloadable=True),
         Key("logtime_utc", BOOL, "Log times in UTC.", attrs=("log.logtime_utc",), reloadable=True),
+        Key(
+            "log_format",
+            Kind("text or json", _read_log_format, "str"),
+            "The form of log lines: `text` as nats-server writes them, or `json`: one object per line.",
+            attrs=("log.log_format",),
+            reloadable=True,
+        ),
         Key(
             "log_file",
             PATH,

@@ -573,6 +573,10 @@ class ServerOptions(Options):
     )
     logtime: bool | None = Field(default=None, description="Begin log lines with the time.")
     logtime_utc: bool | None = Field(default=None, description="Log times in UTC.")
+    log_format: str | None = Field(
+        default=None,
+        description="The form of log lines: `text` as nats-server writes them, or `json`: one object per line.",
+    )
     log_file: FilePath | None = Field(
         default=None, description="The file for log lines; empty: standard error."
     )

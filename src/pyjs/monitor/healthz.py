@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.base.gotext import quoted
+from pyjs.jetstream.why.replicas import IN_DOUBT, why_not_current
 from pyjs.monitor.arguments import Arguments
 from pyjs.monitor.json_text import JsonDict
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from typing import TypeAlias
 
-    from pyjs.jetstream.cluster.assignments import Assignment
     from pyjs.jetstream.manage.engine import JetStream
     from pyjs.jetstream.member.member_node import MemberNode
     from pyjs.monitor.state import Monitored
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     Steps: TypeAlias = "Generator[None, None, Trouble | None]"
 
 UNAVAILABLE = "unavailable"
-_IN_DOUBT = (
-    "in doubt after a power cut, waits for {}: if that is lost, request SERVER.ACCEPT_LOSS (docs/cluster.md)"
-)
 STEP = 1000  # streams checked in one turn: about a millisecond
 
 
@@ -108,7 +105,7 @@ def _meta_trouble(member: MemberNode) -> Trouble | None:
     """Return the problem of the cluster's metadata group, or None."""
     text = ""
     if not member.machine.leader and member.meta_group and (missing := member.missing(member.meta_group)):
-        text = f"JetStream metadata is {_IN_DOUBT.format(missing)}"
+        text = f"JetStream metadata is {IN_DOUBT.format(missing)}"
     elif not member.machine.leader:
         text = "JetStream has not established contact with a meta leader"
     elif not member.is_caught_up:
@@ -157,39 +154,12 @@ def _member_trouble(member: MemberNode, accounts: Accounts, wanted: Wanted) -> S
     for at, stream in enumerate(assigned):
         if at % STEP == STEP - 1:
             yield
-        reason = _why_not_current(member, accounts, stream)
+        reason = why_not_current(member, accounts, stream)
         # the assignment may have changed since then
         if reason and stream in member.assigned_here(stream.account, stream.name):
             text = f"JetStream stream '{stream.account} > {stream.name}' is not current: {reason}"
             return Trouble(503, UNAVAILABLE, "STREAM", text, stream.account, stream.name)
     return None
-
-
-def _why_not_current(member: MemberNode, accounts: Accounts, assigned: Assignment) -> str:
-    """Return the reason why the replica of a stream on this server is not current, or "" if it is current.
-
-    A consumer is in the group of its stream, so the same reason applies to it.
-    """
-    engine = accounts.get(assigned.account)
-    stream = None if engine is None else engine.streams.get(assigned.name)
-    if assigned.stored.offline:
-        return assigned.stored.offline
-    if stream is None:
-        return member.trouble(assigned) or "stream not found"
-    machine = None if member.replicated is None else member.replicated.machine_of(stream)
-    if machine is None:
-        missing = "group node missing" if assigned.config.num_replicas > 1 else ""
-        return member.trouble(assigned) or missing
-    if missing := member.missing(machine.group):
-        return _IN_DOUBT.format(missing)
-    if machine.waits:
-        return machine.waits
-    if machine.catch_up is not None:
-        return "stream catching up"
-    if machine.is_damaged:
-        return "stream repairing damaged messages"
-    is_led = machine.leader in member.online or machine.leader == member.node
-    return member.trouble(assigned) if is_led and machine.replica.stopped is None else "group node unhealthy"
 
 
 def _missing(accounts: Accounts, wanted: Wanted) -> Trouble | None:

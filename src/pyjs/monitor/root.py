@@ -15,6 +15,8 @@ LINKS = (
     ("leafz", "LeafNodes"),
     ("gatewayz", "Gateways"),
     ("healthz", "Health Probe"),
+    ("whyz", "Stuck Consumers"),
+    ("metrics", "Metrics"),
 )
 GROUPS = ("raftz", "Replicated Groups")
 PAGE = """<!doctype html>

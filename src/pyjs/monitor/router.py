@@ -17,6 +17,9 @@ from pyjs.monitor.connz import connz, connz_options
 from pyjs.monitor.healthz import healthz
 from pyjs.monitor.json_text import JsonDict, compact_json, pretty_json, pretty_pieces
 from pyjs.monitor.jsz import NotLeader, jsz, jsz_options
+from pyjs.monitor.own.exposition import CONTENT_TYPE
+from pyjs.monitor.own.metrics import metrics
+from pyjs.monitor.own.whyz import wanted_by, whyz
 from pyjs.monitor.raftz import NO_NODES, has_groups, raftz
 from pyjs.monitor.response import HTML_HEADERS, TEXT_HEADERS, Response, text_response
 from pyjs.monitor.root import root_page
@@ -34,7 +37,14 @@ if TYPE_CHECKING:
 
 NOT_FOUND = Response(404, b"404 page not found\n", (*TEXT_HEADERS, ("X-Content-Type-Options", "nosniff")))
 UNQUOTED = "%/:@!$&()*+,;=~-._?"  # characters of a path and a query that are not escaped in a Location header
-UNCOUNTED = ("/ipqueuesz", "/raftz", "/debug/vars", "/stacksz")  # paths that http_req_stats does not count
+UNCOUNTED = (
+    "/ipqueuesz",
+    "/raftz",
+    "/whyz",
+    "/metrics",
+    "/debug/vars",
+    "/stacksz",
+)  # paths that http_req_stats does not count
 
 
 class Router:
@@ -60,6 +70,8 @@ class Router:
             "/leafz": self._leafz,
             "/ipqueuesz": lambda arguments: _json({}),
             "/raftz": self._raftz,
+            "/whyz": self._whyz,
+            "/metrics": self._metrics,
             "/debug/vars": lambda arguments: text_response(404, "not supported yet"),
             "/stacksz": lambda arguments: text_response(404, "not supported yet"),
         }
@@ -106,6 +118,13 @@ class Router:
             return _json((yield from jsz(self._monitored, jsz_options(arguments), self._clock.now_ns())))
         except NotLeader as error:
             return text_response(400, str(error))
+
+    def _metrics(self, arguments: Arguments) -> Generator[None, None, Response]:
+        body, *rest = yield from metrics(self._monitored, arguments, self._clock.now_ns())
+        return Response(200, body, (("Content-Type", CONTENT_TYPE),), tuple(rest))
+
+    def _whyz(self, arguments: Arguments) -> Generator[None, None, Response]:
+        return _json((yield from whyz(self._monitored, wanted_by(arguments), self._clock.now_ns())))
 
     def _raftz(self, arguments: Arguments) -> Generator[None, None, Response]:
         if not has_groups(self._monitored):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,6 +16,15 @@ if TYPE_CHECKING:
 def no_certificate(tls: TlsOptions) -> str:
     """Return "": a server without certificates has no expiry time to show."""
     return ""
+
+
+class LoopStats(NamedTuple):
+    """The turns of the event loop since the start."""
+
+    turns: int = 0
+    busy_ns: int = 0  # in turns
+    overruns: int = 0  # turns of more than 20 ms
+    longest_ns: int = 0  # the longest turn since somebody last asked
 
 
 class ProcessStats:
@@ -44,6 +53,7 @@ class Monitored:
     ready: bool = False  # whether clients are accepted
     # returns the expiry time of a port's certificate; "": it has none
     certificate_ends: Callable[[TlsOptions], str] = no_certificate
+    take_loop: Callable[[], LoopStats] = LoopStats
     request_counts: dict[str, int] = field(default_factory=dict)  # requests by path; http_req_stats in /varz
 
     def num_subscriptions(self, account: Account) -> int:

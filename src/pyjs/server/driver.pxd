@@ -1,5 +1,5 @@
 """The turns of the node on the event loop."""
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from pyjs.base.timers cimport Timers
 
@@ -20,6 +20,10 @@ cdef class Driver:
     # consecutive reads that were alone in their iteration; negative after an iteration with several reads
     cdef int lone
     cdef bint stopped
+    cdef uint64_t turns
+    cdef int64_t busy_ns                # time in turns
+    cdef uint64_t overruns              # turns longer than OVERRUN_NS
+    cdef int64_t longest_ns             # the longest turn since the last `take_loop`
 
     cpdef turn_now(self)
     cdef turn(self)

@@ -13,6 +13,7 @@ from libc.stdint cimport int64_t
 from time import monotonic_ns
 
 from pyjs.base.clock import NS_PER_S
+from pyjs.monitor.state import LoopStats
 from pyjs.server.endings import Endings
 
 cdef enum:
@@ -22,6 +23,7 @@ cdef enum:
     BUFFER_SIZE = 262144        # bytes of the largest read
 
 cdef int64_t NS_PER_MS = 1000000
+cdef int64_t OVERRUN_NS = 20000000  # clients notice a turn that takes longer
 cdef int64_t EARLY_NS = 20000000    # a timer that fires this much before the deadline is set again,
 cdef int64_t SOON_NS = 100000000    # if it would fire within this time
 DEADLINE_MAX = 1 << 62          # ns: a token may expire in a year that no clock reaches
@@ -86,9 +88,21 @@ cdef class Driver:
 
     cpdef turn_now(self):
         """Run a turn at once, for the last output of a stopping server."""
-        self.node.turn(self.clock.now_ns())
+        cdef int64_t began_ns = self.clock.now_ns(), took_ns
+        self.node.turn(began_ns)
         for hand_over in self.after_turn:
             hand_over()
+        took_ns = <int64_t> self.clock.now_ns() - began_ns
+        self.turns += 1
+        self.busy_ns += took_ns
+        self.overruns += took_ns > OVERRUN_NS
+        self.longest_ns = max(self.longest_ns, took_ns)
+
+    def take_loop(self) -> LoopStats:
+        """Return the statistics of the turns; the longest turn is that since the last call."""
+        found = LoopStats(self.turns, self.busy_ns, self.overruns, self.longest_ns)
+        self.longest_ns = 0
+        return found
 
     def stop(self) -> None:
         """Run no more turns."""

@@ -4,6 +4,9 @@ A line has this form, as nats-server writes it and log shippers parse it:
 
     [pid] YYYY/MM/DD hh:mm:ss.uuuuuu [INF] text
 
+With `log_format: json` a line is one JSON object with time (UTC, RFC 3339), level, pid, worker (if there are several)
+and text.
+
 Lines may contain texts from clients and services. Unprintable characters are escaped, and all lines of a
 traceback except the first are indented, so that no text can look like a separate line.
 
@@ -18,8 +21,10 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+import orjson
+
 from pyjs.base.errors import reason_of
-from pyjs.base.gotext import printable
+from pyjs.base.gotext import printable, time_text
 from pyjs.base.log import Log
 from pyjs.server.failures import StartFailed
 
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
     from pyjs.config.options import Options
 
 COLORS = {"INF": "32", "DBG": "36", "WRN": "93", "ERR": "31", "FTL": "31", "TRC": "33"}
+LEVELS = {"INF": "info", "DBG": "debug", "WRN": "warn", "ERR": "error", "FTL": "fatal", "TRC": "trace"}
 CONTINUED = "\n    "  # between the lines of one text
 FILE_MODE = 0o640
 STAMP_DIGITS = [4, 2, 2, 2, 2, 2, 9]  # digits of each part of a rotated file's stamp
@@ -47,15 +53,18 @@ class Logger(Log):
         files_max: int = 0,
         fd: int = 2,
         name: str = "",
+        as_json: bool = False,
     ) -> None:
         self.path = path  # "": `fd`, by default stderr
         self.show_time = show_time
         self.utc = utc
         self.debug_on = debug
         self.trace_on = trace
+        self.as_json = as_json
         self.size_limit = size_limit  # bytes; 0: never rotate
         self.files_max = files_max  # 0: no rotated file is removed
         self._prefix = f"[{os.getpid()}] "
+        self._name = name  # of the worker
         self._begin = f"{name}: " if name else ""  # the prefix of each text
         self._fd = self._open() if path else fd
         self._size = os.fstat(self._fd).st_size if path else 0
@@ -99,12 +108,22 @@ class Logger(Log):
         return os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
 
     def _line(self, level: str, text: str) -> bytes:
+        if self.as_json:
+            return self._json_line(level, text)
         if self._colored:
             level = f"\x1b[{COLORS[level]}m{level}\x1b[0m"
         stamp = self._time_text() if self.show_time else ""
         if not text.isprintable():
             text = CONTINUED.join(printable(line) for line in text.split("\n"))
         return f"{self._prefix}{stamp}[{level}] {self._begin}{text}\n".encode(errors="replace")
+
+    def _json_line(self, level: str, text: str) -> bytes:
+        fields: dict[str, object] = {"time": time_text(time.time_ns())} if self.show_time else {}
+        fields |= {"level": LEVELS[level], "pid": os.getpid()}
+        if self._name:
+            fields["worker"] = self._name
+        fields["text"] = text.encode(errors="replace").decode()  # a lone surrogate has no JSON
+        return orjson.dumps(fields) + b"\n"
 
     def _time_text(self) -> str:
         now_ns = time.time_ns()
@@ -174,6 +193,7 @@ def configured_logger(options: Options) -> Logger:
         size_limit=log.log_size_limit,
         files_max=log.log_max_num,
         name="" if options.worker is None else f"worker {options.worker.number}",
+        as_json=log.log_format == "json",
     )
 
 

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from pyjs.base.log import Log
 
 NO_FILE = "can only reload config when a file is provided using -c or --config"
-LOG_OPTIONS = "debug trace trace_verbose logtime logtime_utc log_file log_size_limit log_max_num".split()
+LOG_OPTIONS = (
+    "debug trace trace_verbose logtime logtime_utc log_format log_file log_size_limit log_max_num".split()
+)
 WITHOUT_VALUE = {
     "authorization.user": "authorization username",
     "authorization.password": "authorization password",

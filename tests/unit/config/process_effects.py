@@ -314,6 +314,7 @@ PROCESS_EFFECTS: dict[str, list[Effect]] = {
     ],
     "logtime": [local("logtime: false", clock_format)],
     "logtime_utc": [local("logtime_utc: true", hours_from_utc)],
+    "log_format": [local("log_format: json", lambda running: running.log()[:9])],
     "log_file": [local(f'log_file: "{DIRECTORY}/log"', files("log"))],
     "log_size_limit": [Effect(f"{LOGGED}\n{KEY}", "log_size_limit: 500", rotated)],
     "log_max_num": [Effect(f"{LOGGED}\nlog_size_limit: 500\n{KEY}", "log_max_num: 2", rotated)],

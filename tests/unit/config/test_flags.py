@@ -94,6 +94,8 @@ def test_a_flag_changes_the_attributes_that_it_names(flag: object) -> None:
     value: FlagValue = False if flag.names[0] == "logtime" else SAMPLE[flag.type]
     if flag.names[0] in ("cluster", "cluster_listen", "routes"):
         value = "nats://127.0.0.1:6222"
+    elif flag.names[0] == "log_format":
+        value = "json"
     given = {flag.names[0]: value} if flag.names[0] != "pass" else {"user": "u", "pass": value}
     if flag.group == "TLS":
         given = {"tlscert": "a", "tlskey": "b"} | given
@@ -128,13 +130,20 @@ def test_a_cluster_flag_that_is_no_address_is_refused_without_its_password(flag:
     assert "hush" not in problem.cause
 
 
+def test_a_form_of_the_log_that_does_not_exist_is_refused() -> None:
+    (problem,) = apply_flags(Options(), {"log_format": "jsn"}, {})
+
+    assert (problem.cause, problem.fix) == ('--log_format is "jsn"', 'did you mean "json"?')
+
+
 def test_flags_that_nats_server_has_are_all_known() -> None:
     names = """a addr net p port n name server_name P pid m http_port ms https_port c config t sl signal
         client_advertise ports_file_dir l log T logtime logtime_utc s syslog r remote_syslog log_size_limit
         max_traced_msg_len D V VV DV DVV debug trace js jetstream sd store_dir user pass auth tls tlscert tlskey
         tlsverify tlscacert routes cluster cluster_listen cluster_name no_advertise cluster_advertise
         connect_retries profile h help v version help_tls"""
-    assert set(names.split()) | {"workers"} == set(FLAG_BY_NAME) | set(UNSUPPORTED)
+    own = {"workers", "log_format", "log-format", "print_config", "print-config"}
+    assert set(names.split()) | own == set(FLAG_BY_NAME) | set(UNSUPPORTED)
 
 
 @pytest.mark.parametrize(

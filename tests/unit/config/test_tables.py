@@ -60,6 +60,7 @@ WRITE = {
 # A value that differs from the default, by key and then by the name of the kind.
 VALUE = {
     "workers": "3",
+    "log_format": "json",
     "operator": f"{operator_token(OPERATOR)}\n{MEMORY}",
     "trusted_keys": f"{O_KEY}\n{MEMORY}",
     "resolver": f'URL("http://127.0.0.1:1/"){TRUSTED}',

@@ -1,3 +1,4 @@
+import json
 import os
 import re
 from pathlib import Path
@@ -27,6 +28,22 @@ def test_a_line_has_pid_time_level_and_text(tmp_path: Path) -> None:
 
     assert texts(tmp_path / "log") == [("INF", "hello"), ("WRN", "look"), ("ERR", "failed"), ("FTL", "end")]
     assert (tmp_path / "log").read_text().startswith(f"[{os.getpid()}] ")
+
+
+def test_a_line_in_json_is_an_object(tmp_path: Path) -> None:
+    log = Logger(str(tmp_path / "log"), as_json=True, name="worker 2")
+
+    log.warn('a "client"\nsent \x00 \ud800')
+
+    (line,) = (tmp_path / "log").read_text().splitlines()
+    fields = json.loads(line)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,9}Z", fields.pop("time"))
+    assert fields == {
+        "level": "warn",
+        "pid": os.getpid(),
+        "worker": "worker 2",
+        "text": 'a "client"\nsent \x00 ?',
+    }
 
 
 def test_without_time_a_line_has_only_the_pid_before_the_level(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ nor publishing needs.
 
 from __future__ import annotations
 
-from pyjs.jetstream.api import account, bulk, consumers, messages, streams
+from pyjs.jetstream.api import account, bulk, consumers, messages, streams, why
 from pyjs.jetstream.api.endpoint import Endpoint
 
 ENDPOINTS: tuple[Endpoint, ...] = (
@@ -15,4 +15,5 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *consumers.ENDPOINTS,
     *messages.ENDPOINTS,
     *bulk.ENDPOINTS,
+    *why.ENDPOINTS,
 )

@@ -5,6 +5,7 @@ from pyjs.jetstream.config.consumer import ConsumerConfig
 from pyjs.jetstream.consumer.acks.state import AckState
 from pyjs.jetstream.consumer.advisories import ConsumerEvents
 from pyjs.jetstream.consumer.delivery.cursor import DeliveryCursor
+from pyjs.jetstream.consumer.delivery.pacing import Pacing
 from pyjs.jetstream.consumer.delivery.pull_requests import PullRequests
 from pyjs.jetstream.consumer.delivery.push import FlowControl, PushSubject
 from pyjs.jetstream.consumer.record import StateFile
@@ -34,7 +35,9 @@ class Consumer(StreamConsumer):
     requests: PullRequests | None
     delivered_at: int
     acked_at: int
+    active_at: int
     paused_until: int
+    pacing: Pacing
     def __init__(
         self,
         resources: Resources,

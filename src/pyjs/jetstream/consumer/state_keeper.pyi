@@ -9,6 +9,7 @@ from pyjs.jetstream.files.metadata import MetadataWriter
 class StateKeeper:
     file: StateFile | None
     log: Log
+    is_rewriting: bool
     def __init__(
         self,
         file: StateFile | None,

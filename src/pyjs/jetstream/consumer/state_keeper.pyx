@@ -26,6 +26,11 @@ cdef class StateKeeper:
         self.sync_always = sync_always and file is not None
         self.waiting = []
 
+    @property
+    def is_rewriting(self) -> bool:
+        """Whether a thread is writing a snapshot, for which the consumer waits."""
+        return self.state == REWRITING
+
     cdef bint wants_rewrite(self) noexcept:
         """Return whether a snapshot is due, for which the consumer must stop."""
         return (self.changes.lost and self.file is not None and self.metadata is not None

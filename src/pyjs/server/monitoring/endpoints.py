@@ -35,7 +35,12 @@ class Monitoring:
         now_ns = node.clock.now_ns()
         self._clock = node.clock
         self._monitored = Monitored(
-            node, options, SystemProcess(now_ns), now_ns, certificate_ends=certificate_ends
+            node,
+            options,
+            SystemProcess(now_ns),
+            now_ns,
+            certificate_ends=certificate_ends,
+            take_loop=driver.take_loop,
         )
         router = Router(self._monitored, node.clock, node.log)
         self.pages = Pages(driver.loop, options, tls, router.answer, node.log)

@@ -635,6 +635,11 @@ cdef class Catalogue:
         finally:
             free(found.items)
 
+    def stored_at(self, uint64_t seq) -> int:
+        """Return the time at which a live message was stored, in ns since the epoch; 0: it is not live."""
+        cdef Entry* e = index_live(&self.index, seq)
+        return 0 if e == NULL else e.ts
+
     def seq_at(self, int64_t ts) -> int:
         """Return the first live sequence stored at or after `ts`, or last_seq + 1 if there is none."""
         return index_seq_at(&self.index, ts) or self.last_seq + 1

@@ -536,15 +536,25 @@ cdef class PendingAcks:
         if changed:
             self.reorder_all()
 
+    @property
+    def n_delayed(self) -> int:
+        """The number of entries that a nak has delayed."""
+        return self.n_heap
+
     def dump(self) -> list:
         """Return (seq, cseq, sent_at, count, where, due_at) of every entry, ascending by seq.
 
         `where` is 1: queued for redelivery, 3: delayed until `due_at`, 4: waiting for an ack.
         """
+        return self.first(self.count)
+
+    def first(self, uint32_t limit) -> list:
+        """Return the first `limit` rows of `dump`."""
         cdef list out = []
         cdef uint32_t i = self.oldest
         cdef Entry* e
-        while i:
+        while i and limit:
+            limit -= 1
             e = &self.entries[i]
             out.append((e.seq, e.cseq, e.sent_at, e.count, min(e.where, IN_WAIT), e.due_at))
             i = e.newer

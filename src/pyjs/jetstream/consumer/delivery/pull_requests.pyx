@@ -291,6 +291,15 @@ cdef class PullRequests:
             return 0
         return self.account.publish_to(w.reply, w.reply_len, &pinned)
 
+    def serves_any(self, uint64_t num_pending, uint64_t ack_pending) -> bool:
+        """Return whether one of the waiting requests may get the next of `num_pending` messages."""
+        cdef Waiting* w = self.queue.head
+        while w != NULL:
+            if self.may_have(w, num_pending - 1 if num_pending else 0, ack_pending):
+                return True
+            w = w.next
+        return False
+
     # -- the pin ---------------------------------------------------------------------------------------------------
 
     cdef void assign_pin(self, Waiting* w, int64_t now) noexcept:

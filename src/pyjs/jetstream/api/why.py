@@ -1,0 +1,38 @@
+"""$JS.API.PYJS.WHY.<stream>[.<consumer>]: why a stream refuses publishes, or a consumer delivers nothing.
+
+An extension of pyjs-server: nats-server does not answer these subjects. docs/why.md lists the reasons.
+"""
+
+from __future__ import annotations
+
+from pyjs.jetstream import errcodes
+from pyjs.jetstream.api.endpoint import ApiCall, Counted, Endpoint, Steps
+from pyjs.jetstream.consumer.consumer import Consumer
+from pyjs.jetstream.why.report import consumer_report, stream_report
+
+TYPE_PREFIX = "io.pyjs.api.v1."
+
+
+def why(call: ApiCall) -> Steps:
+    """Return the report about a stream or one of its consumers."""
+    call.require_empty()
+    stream = yield from call.current_stream()
+    if len(call.args) == 1:
+        return (yield from stream_report(call.js, stream))
+    consumer = stream.consumers.get(call.args[1])
+    if not isinstance(consumer, Consumer):
+        raise errcodes.CONSUMER_NOT_FOUND.error()
+    return (yield from consumer_report(call.js, stream, consumer))
+
+
+ENDPOINTS = (
+    Endpoint(
+        "PYJS.WHY",
+        why,
+        max_args=2,
+        type_prefix=TYPE_PREFIX,
+        response="why_response",
+        changes=False,
+        counted=Counted.ERRORS,
+    ),
+)

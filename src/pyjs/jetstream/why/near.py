@@ -1,0 +1,43 @@
+"""The stored subjects that are most like a filter that matches none of them: usually a typing error."""
+
+from __future__ import annotations
+
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING
+
+from pyjs.store.index.subject_walk import SubjectWalk
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from pyjs.store.store import StreamStore
+
+SUBJECTS_MAX = 2_000  # subjects that are compared
+STEP = 250  # subjects compared between two yields: about half a millisecond
+CLOSE = 16  # subjects compared letter by letter
+SHOWN = 3
+LENGTH_MAX = 256  # bytes of a subject that are compared and shown
+
+
+def nearest(store: StreamStore, wanted: bytes) -> Generator[None, None, list[str]]:
+    """Return up to SHOWN stored subjects, most similar to `wanted` first, in steps."""
+    walk = SubjectWalk(store.catalogue, store.make_filter(()))
+    while not walk.look(STEP):
+        yield
+    tokens = wanted[:LENGTH_MAX].split(b".")
+    scored: list[tuple[int, bytes]] = []
+    for _ in range(0, SUBJECTS_MAX, STEP):
+        scored += [(_common(tokens, name[:LENGTH_MAX]), name[:LENGTH_MAX]) for name in walk.take(STEP)]
+        scored = sorted(scored, key=lambda row: (-row[0], row[1]))[:CLOSE]
+        if walk.done:
+            break
+        yield
+    text = wanted[:LENGTH_MAX].decode("utf-8", "replace")
+    found = [name.decode("utf-8", "replace") for _, name in scored]
+    return sorted(found, key=lambda name: -SequenceMatcher(None, text.lower(), name.lower()).ratio())[:SHOWN]
+
+
+def _common(tokens: list[bytes], name: bytes) -> int:
+    """Return how many tokens of a filter a subject has at the same place; a wildcard matches any."""
+    pairs = zip(tokens, name.split(b"."), strict=False)
+    return sum(mine == theirs or mine in (b"*", b">") for mine, theirs in pairs)

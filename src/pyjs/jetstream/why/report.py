@@ -1,0 +1,73 @@
+"""The reports of the API and of /whyz: a stream or a consumer, with its reasons as data and as sentences."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.base.gotext import time_text
+from pyjs.jetstream.consumer.consumer import Consumer
+from pyjs.jetstream.why.consumers import why_consumer
+from pyjs.jetstream.why.reasons import Kind
+from pyjs.jetstream.why.streams import why_stream
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from typing import Any
+
+    from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.jetstream.stream.stream import Stream
+    from pyjs.jetstream.why.reasons import Reason
+
+CONSUMERS_MAX = 256  # consumers in the report of a stream
+CONSUMERS_STEP = 16  # consumers looked at between two yields: about half a millisecond
+# Nothing is wrong with a consumer that is stopped for one of these reasons.
+QUIET = frozenset((Kind.UP_TO_DATE, Kind.STREAM_EMPTY))
+
+
+def stream_report(js: JetStream, stream: Stream) -> Generator[None, None, dict[str, Any]]:
+    """Return whether a stream takes publishes, why not, and its consumers that deliver nothing, in steps."""
+    reasons, store = why_stream(js, stream), stream.store
+    silent: list[dict[str, Any]] = []
+    for at, consumer in enumerate(list(stream.consumers.values())):
+        if at % CONSUMERS_STEP == CONSUMERS_STEP - 1:
+            yield
+        if not isinstance(consumer, Consumer) or len(silent) == CONSUMERS_MAX:
+            continue  # only the leader has it open
+        found = yield from why_consumer(consumer, js.account.turn.now)
+        if stops(found) and found[0].kind not in QUIET:
+            silent.append({"consumer": consumer.name, "kind": found[0].kind.value, "text": found[0].text})
+    return {
+        "account": js.account.name,
+        "stream": stream.name,
+        "accepts": not stops(reasons),
+        "reasons": [reason.as_json() for reason in reasons],
+        "messages": store.msgs,
+        "bytes": store.bytes,
+        "num_consumers": len(stream.consumers),
+        "silent_consumers": silent,
+        "ts": time_text(js.shared.clock.wall_ns()),
+    }
+
+
+def consumer_report(
+    js: JetStream, stream: Stream, consumer: Consumer
+) -> Generator[None, None, dict[str, Any]]:
+    """Return whether a consumer delivers, and why not, in steps."""
+    reasons = yield from why_consumer(consumer, js.account.turn.now)
+    requests = consumer.requests
+    return {
+        "account": js.account.name,
+        "stream": stream.name,
+        "consumer": consumer.name,
+        "delivers": not stops(reasons),
+        "reasons": [reason.as_json() for reason in reasons],
+        "num_pending": consumer.cursor.num_pending(),
+        "num_ack_pending": consumer.acks.pending.count,
+        "num_waiting": 0 if requests is None else requests.queue.count,
+        "ts": time_text(js.shared.clock.wall_ns()),
+    }
+
+
+def stops(reasons: list[Reason]) -> bool:
+    """Return whether one of the reasons stops all deliveries, or all publishes."""
+    return any(reason.stops for reason in reasons)

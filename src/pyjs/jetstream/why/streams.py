@@ -1,0 +1,155 @@
+"""Why a stream refuses publishes, as far as its state decides; a refusal of a single message has its own error."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.jetstream.stream.publish_errors import store_error
+from pyjs.jetstream.why.reasons import Kind, Reason
+from pyjs.jetstream.why.replicas import why_not_current
+from pyjs.store.file.store import FileStore
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.jetstream.stream.limits import Usage
+    from pyjs.jetstream.stream.stream import Stream
+
+
+def why_stream(js: JetStream, stream: Stream) -> list[Reason]:
+    """Return the reasons, most important first."""
+    found = (
+        _configured(stream),
+        _store(stream),
+        _replicas(js, stream),
+        *_limits(stream),
+        *_usage(js, stream),
+    )
+    return [each for each in found if each is not None]
+
+
+def why_away(js: JetStream, name: str) -> list[Reason]:
+    """Return why a stream is not open on this server; empty if this server does not know it."""
+    if name in js.offline:
+        text = (
+            f"It is offline: {js.offline[name].reason}. It opens on a server of the version that created it."
+        )
+        return [Reason(Kind.OFFLINE, text)]
+    from pyjs.store.format.layout import file_name  # imports the file store
+
+    if file_name(name) in js.unrecovered():
+        text = (
+            "Its files could not be opened at the start; the log names the cause."
+            " `pyjs-server fsck` shows the damage and repairs it."
+        )
+        return [Reason(Kind.UNRECOVERED, text)]
+    member = js.shared.member
+    assigned = None if member is None else member.machine.state.stream(js.account.name, name)
+    if member is None or assigned is None:
+        return []
+    cause = why_not_current(member, {js.account.name: js}, assigned)
+    if member.node in assigned.nodes and cause:
+        return [Reason(Kind.OFFLINE, f"Its replica on this server is not open: {cause}.")]
+    servers = [member.machine.state.servers[node].name for node in assigned.nodes]
+    return [
+        Reason(Kind.OFFLINE, f"It is not on this server, but on {', '.join(servers)}.", {"servers": servers})
+    ]
+
+
+def _configured(stream: Stream) -> Reason | None:
+    config = stream.config
+    if config.mirror is not None:
+        text = f'It is a mirror: its messages come only from the stream "{config.mirror.name}".'
+        return Reason(Kind.MIRROR, text, {"mirror": config.mirror.name})
+    if config.sealed:
+        return Reason(
+            Kind.SEALED, "It is sealed, and nothing ends that. Create another stream for new messages."
+        )
+    if not config.subjects:
+        return Reason(Kind.NO_SUBJECTS, "It has no subjects: messages come only from its sources.")
+    return None
+
+
+def _store(stream: Stream) -> Reason | None:
+    store = stream.store
+    if not store.failed:
+        return None
+    cause = store_error(store.error).description  # without paths, which clients must not see
+    text = f"Its store cannot write: {cause}."
+    comes_back = isinstance(store, FileStore) and store.resumable
+    if comes_back:
+        text += " Free space on the disk: it is tried again every second, and continues by itself."
+    else:
+        text += " It takes no messages until a restart; stored messages can be read."
+    return Reason(Kind.STORE_FAILED, text, {"error": cause, "resumes": comes_back})
+
+
+def _replicas(js: JetStream, stream: Stream) -> Reason | None:
+    """Return why a replicated stream has no leader, or which of its replicas lag."""
+    member, replicated = js.shared.member, js.shared.replicated
+    if member is None or replicated is None or not replicated.is_replica(stream):
+        return None
+    assigned = member.machine.state.stream(js.account.name, stream.name)
+    if assigned is None:
+        return None
+    rows = member.reports.stream(js, stream).get("replicas", [])
+    behind = [row for row in rows if row.get("offline") or not row.get("current")]
+    names = ", ".join(
+        f"{row['name']} ({'offline' if row.get('offline') else 'not current'})" for row in behind
+    )
+    if not replicated.leader_of(stream):
+        cause = why_not_current(member, {js.account.name: js}, assigned)
+        text = f"No replica leads it: {cause or 'an election is under way'}."
+        text += f" Of its {len(assigned.nodes)} replicas a majority must be reachable."
+        return Reason(Kind.NO_LEADER, text, {"replicas": rows})
+    if not behind:
+        return None
+    text = f"Replicas that lag or are away: {names}. A publish is acknowledged when a majority has it."
+    return Reason(Kind.REPLICA_LAGGING, text, {"replicas": rows}, stops=False)
+
+
+def _limits(stream: Stream) -> list[Reason]:
+    """Return the limits that refuse messages, because the stream discards new messages instead of old ones."""
+    config, store = stream.config, stream.store
+    if config.discard != "new":
+        return []
+    found, rule = [], "and discard is new; delete or purge messages, or raise the limit"
+    if 0 < config.max_msgs <= store.msgs:
+        text = f"max_msgs is reached ({store.msgs:,} of {config.max_msgs:,} messages), {rule}."
+        found.append(Reason(Kind.MAX_MSGS, text, {"messages": store.msgs, "max_msgs": config.max_msgs}))
+    if 0 < config.max_bytes < store.bytes + _usual_size(stream):
+        text = f"max_bytes has no room for another message ({store.bytes:,} of {config.max_bytes:,} bytes), {rule}."
+        found.append(Reason(Kind.MAX_BYTES, text, {"bytes": store.bytes, "max_bytes": config.max_bytes}))
+    return found
+
+
+def _usage(js: JetStream, stream: Stream) -> list[Reason]:
+    """Return the limits of account and server that refuse messages; a leader of replicas refuses none for them."""
+    if stream.replica is not None:
+        return []
+    storage = stream.config.storage
+    account, server = js.usage[storage], js.shared.usage[storage]
+    found = []
+    if 0 <= account.max < account.used + _usual_size(stream):
+        found.append(Reason(Kind.ACCOUNT_LIMIT, _full("the account", storage, account), _usage_row(account)))
+    if 0 <= server.max < server.used:
+        found.append(Reason(Kind.SERVER_LIMIT, _full("the server", storage, server), _usage_row(server)))
+    return found
+
+
+def _full(owner: str, storage: str, usage: Usage) -> str:
+    kind = "memory" if storage == "memory" else "storage"
+    return (
+        f"The {kind} of {owner} is used up: {usage.used:,} of {usage.max:,} bytes."
+        " Delete messages or streams, or raise the limit."
+    )
+
+
+def _usage_row(usage: Usage) -> dict[str, Any]:
+    return {"bytes": usage.used, "max_bytes": usage.max}
+
+
+def _usual_size(stream: Stream) -> int:
+    """Return the mean size of the stored messages in bytes, or 1 if there are none."""
+    return stream.store.bytes // stream.store.msgs if stream.store.msgs else 1

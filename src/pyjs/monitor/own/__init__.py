@@ -1,0 +1,1 @@
+"""Pages of the monitoring port that nats-server does not have."""

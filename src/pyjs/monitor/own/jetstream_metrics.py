@@ -1,0 +1,254 @@
+"""The JetStream metrics of the official exporter, and what else this server knows of its streams and consumers.
+
+Source: prometheus-nats-exporter, collector/jsz.go: names and labels; tests/conformance/test_metrics.py compares them
+with those that the exporter makes of this server's pages.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyjs.base.clock import NS_PER_S
+from pyjs.jetstream.config.choices import FILE, MEMORY
+from pyjs.jetstream.consumer.consumer import Consumer
+from pyjs.jetstream.manage.stream_info import inflow_report
+from pyjs.monitor.own.exposition import Family, extended, labels
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.jetstream.stream.stream import Stream
+    from pyjs.monitor.own.exposition import Page
+    from pyjs.monitor.state import Monitored
+
+    Steps = Generator[None, None, None]
+
+STEP = 32  # streams and consumers read between two yields: about a third of a millisecond
+UINT64 = 1 << 64  # nats-server shows "no limit", -1, as an unsigned number
+
+SERVER = (
+    ("server_jetstream_disabled", "Whether JetStream is off."),
+    ("server_max_memory", "The most memory that streams may use, in bytes."),
+    ("server_max_storage", "The most disk space that streams may use, in bytes."),
+    ("server_total_streams", "The streams of all accounts."),
+    ("server_total_consumers", "The consumers of all streams."),
+    ("server_total_messages", "The messages in all streams."),
+    ("server_total_message_bytes", "The bytes of these messages."),
+)
+ACCOUNT = (
+    ("account_max_storage", "The disk space that the account may use, in bytes."),
+    ("account_max_memory", "The memory that the account may use, in bytes."),
+    ("account_storage_used", "The disk space that the account uses, in bytes."),
+    ("account_memory_used", "The memory that the account uses, in bytes."),
+)
+STREAM = (
+    ("stream_total_messages", "The messages in the stream."),
+    ("stream_total_bytes", "The bytes of these messages."),
+    ("stream_first_seq", "The sequence of the first message."),
+    ("stream_last_seq", "The sequence of the last message."),
+    ("stream_consumer_count", "The consumers of the stream."),
+    ("stream_subject_count", "The subjects of the stored messages."),
+    ("stream_limit_bytes", "The limit max_bytes; -1: none."),
+    ("stream_limit_messages", "The limit max_msgs; -1: none."),
+)
+CONSUMER = (
+    ("consumer_delivered_consumer_seq", "The number of deliveries."),
+    ("consumer_delivered_stream_seq", "The sequence of the last message that was delivered."),
+    ("consumer_num_ack_pending", "The deliveries that wait for an acknowledgement."),
+    ("consumer_num_redelivered", "The messages that were delivered more than once and are not acknowledged."),
+    ("consumer_num_waiting", "The pull requests that wait for messages."),
+    ("consumer_num_pending", "The messages that were never delivered."),
+    ("consumer_ack_floor_stream_seq", "The sequence up to which everything is acknowledged."),
+    ("consumer_ack_floor_consumer_seq", "The number of the delivery up to which everything is acknowledged."),
+)
+LAST_DELIVERY = ("consumer_last_delivery_seconds", "The time since the last delivery.")
+LAST_ACK = ("consumer_last_ack_seconds", "The time since the last acknowledgement.")
+LAG = Family(
+    "pyjs_consumer_lag_seconds", "gauge", "The age of the oldest message that was not delivered yet; 0: none."
+)
+UNACKED = Family(
+    "pyjs_consumer_oldest_unacked_seconds",
+    "gauge",
+    "The time since the last delivery of the oldest message without an acknowledgement; 0: none.",
+)
+SOURCE = (
+    ("stream_source_lag", "The messages that the source has and the stream lacks."),
+    ("stream_source_active_duration_ns", "The time since the source was heard, in ns; -1: never."),
+)
+MIRROR = (
+    ("stream_mirror_lag", "The messages that the origin has and the mirror lacks."),
+    ("stream_mirror_active_duration_ns", "The time since the origin was heard, in ns; -1: never."),
+)
+
+
+class Names(NamedTuple):
+    """The families under one prefix."""
+
+    server: tuple[Family, ...]
+    account: tuple[Family, ...]
+    stream: tuple[Family, ...]
+    consumer: tuple[Family, ...]
+    last_delivery: Family
+    last_ack: Family
+    source: tuple[Family, ...]
+    mirror: tuple[Family, ...]
+
+
+def names_of(prefix: str) -> Names:
+    """Return the families; `prefix` comes before each name."""
+
+    def family(row: tuple[str, str]) -> Family:
+        return Family(f"{prefix}_{row[0]}", "gauge", row[1])
+
+    return Names(
+        tuple(map(family, SERVER)),
+        tuple(map(family, ACCOUNT)),
+        tuple(map(family, STREAM)),
+        (*map(family, CONSUMER), LAG, UNACKED),
+        family(LAST_DELIVERY),
+        family(LAST_ACK),
+        tuple(map(family, SOURCE)),
+        tuple(map(family, MIRROR)),
+    )
+
+
+class JetStreamMetrics:
+    """Adds the samples of one server to a page."""
+
+    def __init__(self, monitored: Monitored, page: Page, prefix: str) -> None:
+        self._monitored = monitored
+        self._page = page
+        self._names = names_of(prefix)
+        self._read = 0  # streams and consumers
+
+    def steps(self, server: str) -> Steps:
+        """Add everything, in steps; `server` is the value of the label server_id."""
+        node, page, names = self._monitored.node, self._page, self._names
+        jetstream = node.jetstream
+        member = None if jetstream is None else jetstream.shared.member
+        meta = {} if member is None else member.reports.meta()
+        leader = str(meta.get("leader", ""))
+        of_server = labels(
+            server_id=server,
+            server_name=node.server_name,
+            cluster=str(meta.get("name", "")),
+            domain="" if jetstream is None else jetstream.options.domain,
+            meta_leader=leader,
+            is_meta_leader=_flag(member is None or leader == node.server_name),
+        )
+        if jetstream is None:
+            page.rows(names.server).append((of_server, (1, 0, 0, 0, 0, 0, 0)))
+            return
+        streams = [stream for js in jetstream.accounts.values() for stream in js.streams.values()]
+        totals = (
+            len(streams),
+            sum(len(stream.consumers) for stream in streams),
+            sum(stream.store.msgs for stream in streams),
+            sum(stream.store.bytes for stream in streams),
+        )
+        limits = jetstream.options.max_memory, jetstream.options.max_storage
+        page.rows(names.server).append((of_server, (0, *limits, *totals)))
+        for js in list(jetstream.accounts.values()):
+            yield from self._account(js, of_server)
+
+    def _account(self, js: JetStream, of_server: str) -> Steps:
+        name = js.account.name
+        of_account = extended(of_server, account=name, account_name=name, account_id=name)
+        limits = js.limits.max_storage % UINT64, js.limits.max_memory % UINT64
+        used = js.usage[FILE].used, js.usage[MEMORY].used
+        self._page.rows(self._names.account).append((of_account, (*limits, *used)))
+        for stream in list(js.streams.values()):
+            yield from self._stream(js, stream, of_account)
+
+    def _stream(self, js: JetStream, stream: Stream, of_account: str) -> Steps:
+        store, config = stream.store, stream.config
+        leader, group = self._led_by(js, stream)
+        of_stream = extended(
+            of_account,
+            stream_name=stream.name,
+            stream_leader=leader,
+            is_stream_leader=_flag(leader == self._monitored.node.server_name),
+            stream_raft_group=group,
+        )
+        held = store.msgs, store.bytes, store.first_seq, store.last_seq
+        counts = len(stream.consumers), store.catalogue.num_subjects()
+        values = (*held, *counts, config.max_bytes, config.max_msgs)
+        self._page.rows(self._names.stream).append((of_stream, values))
+        self._inflow(js, stream, of_stream)
+        consumers = list(stream.consumers.values())
+        for consumer in (None, *consumers):
+            self._read += 1
+            if self._read % STEP == 0:
+                yield
+            if isinstance(consumer, Consumer) and not consumer.closed:  # only the leader has it open
+                self._consumer(consumer, "" if js.shared.member is None else leader, of_stream)
+
+    def _led_by(self, js: JetStream, stream: Stream) -> tuple[str, str]:
+        """Return the leader of a stream, and the name of its group or ""."""
+        member = js.shared.member
+        if member is None:
+            return self._monitored.node.server_name, ""
+        fields = member.reports.stream(js, stream)
+        return str(fields.get("leader", "")), str(fields.get("raft_group", ""))
+
+    def _inflow(self, js: JetStream, stream: Stream, of_stream: str) -> None:
+        """Add the lag of a mirror or of sources."""
+        if not js.inflows:
+            return
+        report = inflow_report(js, stream)
+        for kind, families, rows in (
+            ("source", self._names.source, report.get("sources", ())),
+            ("mirror", self._names.mirror, [report["mirror"]] if "mirror" in report else ()),
+        ):
+            for row in rows:
+                external = row.get("external") or {}
+                named = {
+                    f"{kind}_name": row["name"],
+                    f"{kind}_api": external.get("api", ""),
+                    f"{kind}_deliver": external.get("deliver", ""),
+                }
+                values = row["lag"], row["active"]
+                self._page.rows(families).append((extended(of_stream, **named), values))
+
+    def _consumer(self, consumer: Consumer, leader: str, of_stream: str) -> None:
+        page, names, acks, requests = self._page, self._names, consumer.acks, consumer.requests
+        now_ns = consumer.turn.now
+        of_consumer = extended(
+            of_stream,
+            consumer_name=consumer.name,
+            consumer_leader=leader,
+            is_consumer_leader="true",
+            consumer_desc=consumer.config.description,
+        )
+        pending = consumer.cursor.num_pending()
+        values = (
+            acks.delivered_cseq,
+            acks.delivered_seq,
+            acks.pending.count,
+            acks.pending.redelivered + len(acks.exhausted),
+            0 if requests is None else requests.queue.count,
+            pending,
+            acks.floor_seq,
+            acks.floor_cseq,
+            *self._ages(consumer, pending, now_ns),
+        )
+        page.rows(names.consumer).append((of_consumer, values))
+        if consumer.delivered_at:
+            page.add(names.last_delivery, of_consumer, (now_ns - consumer.delivered_at) / NS_PER_S)
+        if consumer.acked_at:
+            page.add(names.last_ack, of_consumer, (now_ns - consumer.acked_at) / NS_PER_S)
+
+    def _ages(self, consumer: Consumer, pending: int, now_ns: int) -> tuple[float, float]:
+        """Return the lag and the age of the oldest delivery without an acknowledgement, in seconds."""
+        lag = unacked = 0.0
+        if pending:
+            stored_ns = consumer.store.catalogue.stored_at(consumer.cursor.find())
+            lag = max(now_ns + consumer.turn.skew - stored_ns, 0) / NS_PER_S if stored_ns else 0.0
+        if consumer.acks.pending.count:
+            unacked = max(now_ns - consumer.acks.pending.first(1)[0][2], 0) / NS_PER_S
+        return lag, unacked
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"

@@ -1,0 +1,158 @@
+"""/whyz: streams that refuse publishes, consumers that deliver nothing, and clients that were disconnected: why.
+
+`acc`, `stream` and `consumer` choose; with `all=true` the answer also has what works. The API answers the same about
+one stream or consumer (jetstream/api/why.py).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyjs.base.gotext import quoted, time_text
+from pyjs.jetstream.consumer.consumer import Consumer
+from pyjs.jetstream.why.report import consumer_report, stream_report
+from pyjs.jetstream.why.streams import why_away
+from pyjs.monitor.arguments import BadArgument
+from pyjs.monitor.own.disconnects import meaning
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from typing import Any
+
+    from pyjs.core.closed import ClosedSession
+    from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.monitor.arguments import Arguments
+    from pyjs.monitor.state import Monitored
+
+    Fields = dict[str, Any]
+    Steps = Generator[None, None, Fields]
+
+LIMIT = 256  # streams in one answer; `offset` continues
+CLIENTS_MAX = 64  # disconnected clients, the newest first
+STEP = 8  # streams looked at between two yields
+
+
+class Wanted(NamedTuple):
+    """What a request asks about; empty: everything that does not work."""
+
+    account: str
+    stream: str
+    consumer: str
+    all: bool  # also what works
+    offset: int
+    limit: int
+
+
+def wanted_by(arguments: Arguments) -> Wanted:
+    """Return what a query string asks about.
+
+    Raises:
+        BadArgument: an argument is invalid, or names a consumer without its stream.
+    """
+    account, stream, consumer = (arguments.text(name) for name in ("acc", "stream", "consumer"))
+    if consumer and not stream:
+        raise BadArgument("consumer without stream: add stream=<name>")
+    offset, limit = arguments.integer("offset"), arguments.integer("limit")
+    return Wanted(
+        account, stream, consumer, arguments.flag("all"), max(offset, 0), limit if limit > 0 else LIMIT
+    )
+
+
+def whyz(monitored: Monitored, wanted: Wanted, now_ns: int) -> Steps:
+    """Return the answer, in steps.
+
+    Raises:
+        BadArgument: there is no such account, stream or consumer.
+    """
+    head: Fields = {"server_id": monitored.node.server_id, "now": time_text(now_ns)}
+    jetstream = monitored.node.jetstream
+    if jetstream is None:
+        if wanted.stream:
+            raise BadArgument(
+                "JetStream is not enabled on this server: start it with -js or a jetstream block"
+            )
+        return head | {"streams": [], "clients": (yield from _clients(monitored, wanted))}
+    if wanted.account and wanted.account not in jetstream.accounts:
+        raise BadArgument(f"account {quoted(wanted.account)} has no JetStream on this server")
+    chosen = [js for name, js in jetstream.accounts.items() if wanted.account in ("", name)]
+    if wanted.stream:
+        return head | (yield from _one(chosen, wanted))
+    streams, total = yield from _streams(chosen, wanted)
+    page = {"total": total, "offset": wanted.offset, "limit": wanted.limit, "streams": streams}
+    return head | page | {"clients": (yield from _clients(monitored, wanted))}
+
+
+def _one(chosen: list[JetStream], wanted: Wanted) -> Steps:
+    """Return the report about one stream or consumer."""
+    for js in chosen:
+        stream = js.streams.get(wanted.stream)
+        if stream is None:
+            if away := why_away(js, wanted.stream):
+                reasons = [reason.as_json() for reason in away]
+                return {
+                    "account": js.account.name,
+                    "stream": wanted.stream,
+                    "accepts": False,
+                    "reasons": reasons,
+                }
+            continue
+        if not wanted.consumer:
+            return (yield from stream_report(js, stream))
+        consumer = stream.consumers.get(wanted.consumer)
+        if isinstance(consumer, Consumer):
+            return (yield from consumer_report(js, stream, consumer))
+        if consumer is not None:
+            raise BadArgument(
+                f"consumer {quoted(wanted.consumer)} is open on the server that leads its stream: ask there"
+            )
+        raise BadArgument(f"stream {quoted(wanted.stream)} has no consumer {quoted(wanted.consumer)}")
+    raise BadArgument(f"there is no stream {quoted(wanted.stream)} on this server")
+
+
+def _streams(chosen: list[JetStream], wanted: Wanted) -> Generator[None, None, tuple[list[Any], int]]:
+    """Return a page of the streams that have something to tell, and their number."""
+    found: list[dict[str, Any]] = []
+    total = 0
+    for js in chosen:
+        for at, name in enumerate(sorted({*js.streams, *js.offline, *js.unrecovered()})):
+            if at % STEP == STEP - 1:
+                yield
+            stream = js.streams.get(name)
+            if stream is not None:
+                row = yield from stream_report(js, stream)
+            else:
+                reasons = [reason.as_json() for reason in why_away(js, name)]
+                row = {"account": js.account.name, "stream": name, "accepts": False, "reasons": reasons}
+            if wanted.all or row["reasons"] or row.get("silent_consumers"):
+                total += 1
+                if wanted.offset < total <= wanted.offset + wanted.limit:
+                    found.append(row)
+    return found, total
+
+
+def _clients(monitored: Monitored, wanted: Wanted) -> Generator[None, None, list[Any]]:
+    """Return the clients that were disconnected last for another reason than their own wish, newest first."""
+    newest: deque[ClosedSession] = deque(maxlen=CLIENTS_MAX)
+    for part in monitored.node.closed.parts():
+        newest.extend(
+            each
+            for each in part
+            if (wanted.all or each.closed_reason != "Client Closed")
+            and wanted.account in ("", each.account.name)
+        )
+        yield
+    return [_client(each) for each in reversed(newest)]
+
+
+def _client(closed: ClosedSession) -> Fields:
+    return {
+        "cid": closed.cid,
+        "name": closed.options.name,
+        "ip": closed.peer.ip,
+        "port": closed.peer.port,
+        "account": closed.account.name,
+        "stop": time_text(closed.closed_at_ns),
+        "reason": closed.closed_reason,
+        "text": meaning(closed.closed_reason),
+    }

@@ -1,0 +1,288 @@
+"""Twenty consumers that deliver nothing, each with the reason that the API gives."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.unit.jetstream.jsfixture import JetStreamFixture
+
+from pyjs.testing import RawClient
+
+SECOND_NS = 1_000_000_000
+CID = 6  # of the second client
+
+
+class Stuck(JetStreamFixture):
+    """A node with a stream of five orders."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add("ORDERS", subjects=["orders.>"])
+        for number in range(5):
+            self.publish(f"orders.{number}")
+        self.second = self.client()
+
+    def consumer(self, name: str = "C", **config: Any) -> None:
+        """Create a consumer, durable and with explicit acks."""
+        made = {"durable_name": name, "ack_policy": "explicit", **config}
+        answer = self.api(f"CONSUMER.CREATE.ORDERS.{name}", {"stream_name": "ORDERS", "config": made})
+        assert "error" not in answer, answer
+
+    def pull(self, client: RawClient, body: dict[str, Any], name: str = "C") -> None:
+        """Send a pull request whose inbox the client has subscribed to."""
+        text = json.dumps(body).encode()
+        inbox = b"in.%d" % id(client)
+        client.send(
+            b"SUB %b 9\r\nPUB $JS.API.CONSUMER.MSG.NEXT.ORDERS.%b %b %d\r\n%b\r\n"
+            % (inbox, name.encode(), inbox, len(text), text)
+        )
+        self.turn()
+
+    def why(self, *names: str) -> dict[str, Any]:
+        """Return the report about a stream or a consumer."""
+        answer: dict[str, Any] = json.loads(self.ask("$JS.API.PYJS.WHY." + ".".join(names)).payload)
+        assert answer.pop("type") == "io.pyjs.api.v1.why_response"
+        return answer
+
+    def kinds(self) -> list[str]:
+        """Return the kinds of all reasons of the consumer C."""
+        return [reason["kind"] for reason in self.why("ORDERS", "C")["reasons"]]
+
+    def first(self) -> dict[str, Any]:
+        """Return the most important reason of the consumer C, which delivers nothing."""
+        report = self.why("ORDERS", "C")
+        assert report["delivers"] is False
+        reason: dict[str, Any] = report["reasons"][0]
+        return reason
+
+
+@pytest.fixture
+def js() -> Stuck:
+    return Stuck()
+
+
+def test_a_consumer_that_delivers_has_no_reason(js: Stuck) -> None:
+    js.consumer(max_ack_pending=100)
+    for number in range(5):
+        js.pull(js.user, {"batch": 1, "expires": 10 * SECOND_NS})
+        if number < 4:
+            assert js.why("ORDERS", "C")["num_pending"] == 4 - number
+    js.publish("orders.more")
+
+    assert js.kinds() == ["no_waiting_pull"]
+
+
+def test_nobody_pulls(js: Stuck) -> None:
+    js.consumer()
+
+    assert js.first()["kind"] == "no_waiting_pull"
+    assert js.first()["text"].startswith("No pull request waits: no client asks for messages now.")
+
+
+def test_the_last_client_left(js: Stuck) -> None:
+    js.consumer()
+    js.pull(js.second, {"batch": 1, "expires": SECOND_NS})
+    js.at(js.clock.now_ns() + 5 * SECOND_NS)
+
+    assert "acknowledgement was 5s ago" in js.first()["text"]
+
+
+def test_nobody_is_subscribed_to_the_deliver_subject(js: Stuck) -> None:
+    js.consumer(deliver_subject="to.here")
+
+    assert js.first() == {
+        "kind": "no_interest",
+        "text": "Nobody is subscribed to its deliver subject to.here.",
+        "stops": True,
+        "deliver_subject": "to.here",
+    }
+
+
+def test_the_subscriber_forgot_the_queue_group(js: Stuck) -> None:
+    js.consumer(deliver_subject="to.here", deliver_group="workers")
+    js.second.send(b"SUB to.here 1\r\n")
+
+    reason = js.first()
+    assert (reason["kind"], reason["deliver_group"]) == ("no_interest", "workers")
+    assert 'to.here in the queue group "workers". Subscribed otherwise: cid 6' in reason["text"]
+
+
+def test_too_many_deliveries_wait_for_an_acknowledgement(js: Stuck) -> None:
+    js.consumer(max_ack_pending=2, ack_wait=30 * SECOND_NS)
+    js.pull(js.second, {"batch": 5, "expires": 100 * SECOND_NS})
+    js.at(js.clock.now_ns() + 12 * SECOND_NS)
+
+    reason = js.first()
+    assert reason["kind"] == "max_ack_pending"
+    assert (reason["ack_pending"], reason["max_ack_pending"], reason["oldest_seq"]) == (2, 2, 1)
+    assert (reason["oldest_age"], reason["oldest_deliveries"]) == ("12s", 1)
+    assert [each["cid"] for each in reason["holders"]] == [CID]
+    assert "2 of 2 deliveries wait" in reason["text"]
+    assert "The next redelivery is due in 18" in reason["text"]
+
+
+def test_no_client_receives_while_deliveries_wait(js: Stuck) -> None:
+    js.consumer(max_ack_pending=1)
+    js.pull(js.second, {"batch": 1, "expires": SECOND_NS})
+
+    assert js.kinds() == ["no_waiting_pull", "max_ack_pending"]
+    assert js.why("ORDERS", "C")["reasons"][1]["text"].endswith("Clients that receive now: none.")
+
+
+def test_it_is_paused(js: Stuck) -> None:
+    js.consumer(pause_until="2100-01-01T00:00:00Z")
+    js.pull(js.user, {"batch": 1, "expires": SECOND_NS})
+
+    assert (js.first()["kind"], js.first()["until"]) == ("paused", "2100-01-01T00:00:00Z")
+
+
+def test_the_filter_matches_nothing_that_is_stored(js: Stuck) -> None:
+    js.publish("orders.new.europe")
+    js.consumer(filter_subject="orders.new.europa")
+    js.pull(js.user, {"batch": 1, "expires": SECOND_NS})
+
+    reason = js.first()
+    assert reason["kind"] == "filter_matches_nothing"
+    assert reason["nearest_subjects"][0] == "orders.new.europe"
+    assert (
+        "its filter orders.new.europa. The most similar stored subjects are orders.new.europe"
+        in reason["text"]
+    )
+
+
+def test_several_filters_match_nothing(js: Stuck) -> None:
+    js.consumer(filter_subjects=[f"orders.x{number}" for number in range(5)])
+
+    assert js.first()["filters"] == 5
+    assert "orders.x0, orders.x1, orders.x2 and 2 more" in js.first()["text"]
+
+
+def test_the_stream_is_empty(js: Stuck) -> None:
+    js.api("STREAM.PURGE.ORDERS")
+    js.consumer()
+
+    assert js.kinds() == ["stream_empty", "no_waiting_pull"]
+
+
+def test_everything_is_delivered_and_acknowledged(js: Stuck) -> None:
+    js.consumer(ack_policy="none")
+    js.pull(js.user, {"batch": 5, "expires": SECOND_NS})
+    js.pull(js.user, {"batch": 5, "expires": SECOND_NS})
+
+    assert js.kinds() == ["up_to_date"]
+    assert "up to sequence 5" in js.first()["text"]
+
+
+def test_it_begins_behind_the_last_message(js: Stuck) -> None:
+    js.consumer(deliver_policy="new")
+
+    assert js.first()["text"].startswith("It begins at sequence 6, and no message from there on matches")
+
+
+def test_everything_is_delivered_and_waits_for_acknowledgements(js: Stuck) -> None:
+    js.consumer()
+    js.pull(js.user, {"batch": 10, "expires": 100 * SECOND_NS})
+
+    reason = js.first()
+    assert (reason["kind"], reason["ack_pending"]) == ("awaiting_acks", 5)
+    assert (
+        "5 deliveries wait for an acknowledgement. The oldest is sequence 1, after 1 delivery"
+        in reason["text"]
+    )
+
+
+def test_a_refused_delivery_is_delayed(js: Stuck) -> None:
+    js.consumer(filter_subject="orders.4")
+    js.pull(js.user, {"batch": 2, "expires": 100 * SECOND_NS})
+    ack = js.user.frames()[-1].reply
+    js.user.send(b'PUB %b 23\r\n-NAK {"delay": 60000000000}\r\n'.replace(b" 23\r", b" 27\r") % ack)
+    js.turn()
+
+    assert js.first()["kind"] == "backoff"
+    assert "The next redelivery is due in 1m0s" in js.first()["text"]
+
+
+def test_the_waits_between_redeliveries_grow(js: Stuck) -> None:
+    js.consumer(filter_subject="orders.4", backoff=[SECOND_NS, 90 * SECOND_NS], max_deliver=5)
+    js.pull(js.user, {"batch": 9, "expires": 300 * SECOND_NS})
+    js.at(js.clock.now_ns() + 2 * SECOND_NS)
+
+    assert (js.first()["kind"], js.first()["oldest_deliveries"]) == ("backoff", 2)
+
+
+def test_messages_were_given_up(js: Stuck) -> None:
+    js.consumer(max_deliver=1, ack_wait=SECOND_NS)
+    js.pull(js.user, {"batch": 9, "expires": 300 * SECOND_NS})
+    js.at(js.clock.now_ns() + 2 * SECOND_NS)
+
+    report = js.why("ORDERS", "C")
+    given_up = report["reasons"][-1]
+    assert (given_up["kind"], given_up["given_up"], given_up["first_given_up_seq"]) == ("max_deliver", 5, 1)
+    assert given_up["stops"] is False
+    assert "5 messages were given up after 1 delivery (max_deliver)" in given_up["text"]
+
+
+def test_another_client_is_pinned(js: Stuck) -> None:
+    js.consumer(priority_policy="pinned_client", priority_groups=["A"], priority_timeout=100 * SECOND_NS)
+    js.pull(js.user, {"batch": 1, "expires": 50 * SECOND_NS, "group": "A"})
+    js.pull(js.second, {"batch": 1, "expires": 50 * SECOND_NS, "group": "A"})
+
+    reason = js.first()
+    assert (reason["kind"], reason["group"]) == ("pinned", "A")
+    assert [each["cid"] for each in reason["waiting"]] == [CID]
+
+
+def test_the_requests_wait_for_an_overflow(js: Stuck) -> None:
+    js.consumer(priority_policy="overflow", priority_groups=["A"])
+    js.pull(js.second, {"batch": 1, "expires": 50 * SECOND_NS, "group": "A", "min_pending": 100})
+
+    reason = js.first()
+    assert (reason["kind"], reason["num_pending"]) == ("overflow", 5)
+
+
+def test_the_rate_is_limited(js: Stuck) -> None:
+    js.consumer(deliver_subject="to.here", rate_limit_bps=8)
+    for _ in range(20):
+        js.publish("orders.big", b"x" * 60_000)
+    js.second.send(b"SUB to.here 1\r\n")
+    js.turn()
+
+    reason = js.first()
+    assert (reason["kind"], reason["rate_limit_bps"]) == ("rate_limit", 8)
+
+
+def test_messages_are_replayed_at_their_original_intervals(js: Stuck) -> None:
+    js.at(js.clock.now_ns() + 1000 * SECOND_NS)
+    js.publish("orders.late")
+    js.consumer(deliver_subject="to.here", replay_policy="original")
+    js.second.send(b"SUB to.here 1\r\n")
+    js.turn()
+    js.turn()
+
+    assert js.first()["kind"] == "replay_original"
+
+
+def test_the_subscriber_does_not_answer_flow_control(js: Stuck) -> None:
+    js.consumer(deliver_subject="to.here", flow_control=True, idle_heartbeat=SECOND_NS)
+    js.second.send(b"SUB to.here 1\r\n")
+    for _ in range(50):
+        js.publish("orders.big", b"x" * 60_000)
+
+    reason = js.first()
+    assert reason["kind"] == "flow_control"
+    assert [each["cid"] for each in reason["receivers"]] == [CID]
+
+
+def test_the_report_of_a_stream_lists_consumers_with_a_problem(js: Stuck) -> None:
+    js.consumer("IDLE", deliver_policy="new")
+    js.consumer("STUCK")
+
+    silent = js.why("ORDERS")["silent_consumers"]
+    assert [(each["consumer"], each["kind"]) for each in silent] == [("STUCK", "no_waiting_pull")]
+
+
+def test_unknown_names_are_refused(js: Stuck) -> None:
+    assert js.why("NONE")["error"]["err_code"] == 10059
+    assert js.why("ORDERS", "NONE")["error"]["err_code"] == 10014
