@@ -19,12 +19,12 @@ def no_certificate(tls: TlsOptions) -> str:
 
 
 class LoopStats(NamedTuple):
-    """The turns of the event loop since the start."""
+    """Statistics of the event loop's turns since the start."""
 
     turns: int = 0
-    busy_ns: int = 0  # in turns
+    busy_ns: int = 0  # total time in turns
     overruns: int = 0  # turns of more than 20 ms
-    longest_ns: int = 0  # the longest turn since somebody last asked
+    longest_ns: int = 0  # the longest turn since the statistics were last read
 
 
 class ProcessStats:

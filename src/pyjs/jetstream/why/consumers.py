@@ -1,9 +1,10 @@
-"""Why a consumer delivers nothing.
+"""Finds out why a consumer delivers nothing.
 
-The reasons are those that end a pump (consumer.pyx: `deliver_some`), and those for which nothing is left to deliver.
-The first reason is the one to act on; the others would stop the consumer after it. If none stops it, it delivers.
+The reasons are those that end a pump (consumer.pyx: `deliver_some`), and those for which no message is left to
+deliver. An operator should act on the first reason; the others would stop the consumer after it. Without a reason
+that stops deliveries, the consumer delivers.
 
-Reads the state of the consumer and changes nothing; costs nothing until somebody asks.
+This module reads the state of the consumer, and changes nothing. It has no cost until a client requests the reasons.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ if TYPE_CHECKING:
     from pyjs.jetstream.consumer.consumer import Consumer
     from pyjs.jetstream.why.receivers import Receivers
 
-LOOK_STEP = 10_000  # subjects compared with a filter between two yields: about a millisecond
-SLOW_SIZE = 1 << 20  # bytes that wait for a client, from which it is called slow
+LOOK_STEP = 10_000  # subjects compared with a filter between two yields, in about a millisecond
+SLOW_SIZE = 1 << 20  # bytes that wait for a client, above which the client counts as slow
 
 
 def why_consumer(consumer: Consumer, now_ns: int) -> Generator[None, None, list[Reason]]:
-    """Return the reasons, most important first, in steps."""
+    """Return the reasons in steps, most important first."""
     moment = Moment(now_ns, consumer.turn.skew)
     if consumer.requests is not None and not consumer.closed:
-        consumer.sweep_waiting()  # requests that have expired do not count
+        consumer.sweep_waiting()  # expired requests do not count
     nothing = yield from _nothing_left(consumer, moment)
     if consumer.closed:
         return []
@@ -70,7 +71,7 @@ def _state(consumer: Consumer) -> Reason | None:
 
 
 def _nothing_left(consumer: Consumer, moment: Moment) -> Generator[None, None, Reason | None]:
-    """Return why no message is ready for delivery, or None if one is."""
+    """Return the reason why no message is ready for delivery, or None if one is ready."""
     acks, store = consumer.acks, consumer.store
     if acks.pending.n_queued or consumer.cursor.num_pending():
         return None
@@ -114,7 +115,7 @@ def _unmatched(consumer: Consumer) -> Generator[None, None, Reason | None]:
 
 
 def _awaiting(consumer: Consumer, moment: Moment) -> Reason:
-    """Return the reason of a consumer whose deliveries all wait for an acknowledgement or for their redelivery."""
+    """Return the reason for a consumer all of whose deliveries wait for an acknowledgement or for a redelivery."""
     pending = consumer.acks.pending
     oldest, due_ns = _oldest(consumer, moment), pending.next_due()
     count = counted(pending.count, "delivery waits", "deliveries wait")
@@ -161,11 +162,11 @@ def _given_up(consumer: Consumer) -> Reason | None:
     return Reason(Kind.MAX_DELIVER, text, data, stops=False)
 
 
-# -- nobody to deliver to --------------------------------------------------------------------------------------
+# -- no receivers -----------------------------------------------------------------------------------------------
 
 
 def _demand(consumer: Consumer, moment: Moment) -> list[Reason]:
-    """Return why no client can get a message now."""
+    """Return the reasons why no client can get a message now."""
     reason = _pull_demand(consumer, moment) if consumer.push is None else _push_demand(consumer)
     return [reason] if reason is not None else []
 
@@ -231,7 +232,7 @@ def _push_demand(consumer: Consumer) -> Reason | None:
 
 
 def _holders(consumer: Consumer) -> Receivers:
-    """Return the clients that get the messages of a consumer now."""
+    """Return the clients to which a consumer delivers now."""
     if consumer.push is not None:
         return receivers(consumer.account, [consumer.push.subject])
     assert consumer.requests is not None
@@ -276,7 +277,7 @@ def _rate(consumer: Consumer, moment: Moment) -> Reason | None:
 
 
 def _slow(consumer: Consumer) -> Reason | None:
-    """Return a reason if much output waits for each client that receives."""
+    """Return a reason if much output waits for every client that receives messages of the consumer."""
     clients = _holders(consumer)
     slow = [session for session in clients.sessions if session.pending_size() >= SLOW_SIZE]
     if not slow or clients.elsewhere or len(slow) < len(clients.sessions):

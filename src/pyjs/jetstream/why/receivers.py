@@ -1,4 +1,4 @@
-"""The clients that receive the messages of a consumer: subscribers of its deliver subject or of waiting requests."""
+"""Finds the clients that receive a consumer's messages: subscribers of its deliver subject or of waiting requests."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
     from pyjs.core.account import Account
 
-RECEIVERS_MAX = 16  # clients that a reason names
-SUBJECTS_MAX = 1024  # waiting requests whose clients are looked for
+RECEIVERS_MAX = 16  # maximum number of clients that a reason names
+SUBJECTS_MAX = 1024  # maximum number of waiting requests whose clients are searched for
 
 
 class Receivers(NamedTuple):
-    """Clients of this server, up to RECEIVERS_MAX, and the number of subscriptions that other servers have."""
+    """Clients of this server, up to RECEIVERS_MAX, and the number of subscriptions on other servers."""
 
     sessions: list[ClientSession]
     elsewhere: int
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the fields that identify the clients, as in /connz, and the bytes that wait to be sent to each."""
+        """Return the fields that identify each client, as in /connz, and the bytes that wait to be sent to it."""
         return [
             {
                 "cid": session.cid,

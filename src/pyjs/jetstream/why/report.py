@@ -1,4 +1,4 @@
-"""The reports of the API and of /whyz: a stream or a consumer, with its reasons as data and as sentences."""
+"""Reports for the API and for /whyz: a stream or a consumer, with its reasons as data and as sentences."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from pyjs.jetstream.stream.stream import Stream
     from pyjs.jetstream.why.reasons import Reason
 
-CONSUMERS_MAX = 256  # consumers in the report of a stream
-CONSUMERS_STEP = 16  # consumers looked at between two yields: about half a millisecond
-# Nothing is wrong with a consumer that is stopped for one of these reasons.
+CONSUMERS_MAX = 256  # maximum number of consumers in the report of a stream
+CONSUMERS_STEP = 16  # consumers examined between two yields, in about half a millisecond
+# A consumer that stops for one of these reasons has no problem.
 QUIET = frozenset((Kind.UP_TO_DATE, Kind.STREAM_EMPTY))
 
 
 def stream_report(js: JetStream, stream: Stream) -> Generator[None, None, dict[str, Any]]:
-    """Return whether a stream takes publishes, why not, and its consumers that deliver nothing, in steps."""
+    """Return, in steps, whether a stream accepts publishes, why not, and which of its consumers deliver nothing."""
     reasons, store = why_stream(js, stream), stream.store
     silent: list[dict[str, Any]] = []
     for at, consumer in enumerate(list(stream.consumers.values())):
         if at % CONSUMERS_STEP == CONSUMERS_STEP - 1:
             yield
         if not isinstance(consumer, Consumer) or len(silent) == CONSUMERS_MAX:
-            continue  # only the leader has it open
+            continue  # only the leader has the consumer open
         found = yield from why_consumer(consumer, js.account.turn.now)
         if stops(found) and found[0].kind not in QUIET:
             silent.append({"consumer": consumer.name, "kind": found[0].kind.value, "text": found[0].text})
@@ -52,7 +52,7 @@ def stream_report(js: JetStream, stream: Stream) -> Generator[None, None, dict[s
 def consumer_report(
     js: JetStream, stream: Stream, consumer: Consumer
 ) -> Generator[None, None, dict[str, Any]]:
-    """Return whether a consumer delivers, and why not, in steps."""
+    """Return, in steps, whether a consumer delivers, and if not, why."""
     reasons = yield from why_consumer(consumer, js.account.turn.now)
     requests = consumer.requests
     return {
@@ -69,5 +69,5 @@ def consumer_report(
 
 
 def stops(reasons: list[Reason]) -> bool:
-    """Return whether one of the reasons stops all deliveries, or all publishes."""
+    """Return whether any of the reasons stops all deliveries, or all publishes."""
     return any(reason.stops for reason in reasons)
