@@ -98,7 +98,7 @@ class Scrub(Answer):
 
 
 class Jsz(Page, JetStreamStats):
-    """/jsz."""
+    """The page /jsz."""
 
     disabled: bool = False
     config: JszConfig
@@ -169,7 +169,7 @@ class Worker(Answer):
 
 
 class Varz(Page):
-    """/varz."""
+    """The page /varz."""
 
     server_name: str
     version: str
@@ -323,7 +323,7 @@ class Connection(Answer):
 
 
 class Connz(Page):
-    """/connz."""
+    """The page /connz."""
 
     num_connections: int
     total: int
@@ -346,7 +346,7 @@ class SublistStats(Answer):
 
 
 class Subsz(Page, SublistStats):
-    """/subsz."""
+    """The page /subsz."""
 
     total: int
     offset: int
@@ -379,7 +379,7 @@ class AccountzDetail(Answer):
 
 
 class Accountz(Page):
-    """/accountz."""
+    """The page /accountz."""
 
     system_account: str = ""
     accounts: list[str] = Field(default_factory=list)
@@ -411,7 +411,7 @@ class AccountStats(Answer):
 
 
 class Accstatz(Page):
-    """/accstatz."""
+    """The page /accstatz."""
 
     account_statz: list[AccountStats]
 
@@ -427,7 +427,7 @@ class HealthError(Answer):
 
 
 class Healthz(Answer):
-    """/healthz."""
+    """The page /healthz."""
 
     status: str
     status_code: int = 200

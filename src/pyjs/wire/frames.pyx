@@ -105,7 +105,7 @@ cdef class FrameReader:
         return event
 
     cdef int used_up(self) except -1:
-        """Drop the read and the last payload, since an idle connection must not keep them in memory."""
+        """Drop the bytes of the last read and the last payload, since an idle connection must not hold memory."""
         self.data = self.payload = b""
         self.bytes_in = NULL
         self.at = self.end = 0

@@ -60,7 +60,7 @@ class ExportBlock:
 
 @dataclass(slots=True)
 class LatencyBlock:
-    """The block latency."""
+    """The block `latency`."""
 
     subject: str = ""
     sampling: int = 100

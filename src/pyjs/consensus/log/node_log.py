@@ -224,7 +224,7 @@ class NodeLog:
         self.finish_sync(job, job())
         if self.error is not None:
             raise self.error
-        for path in replay.broken:  # not earlier: until this start has a file, only these files show the loss
+        for path in replay.broken:  # not earlier: until this boot has a file, only these files show the loss
             self._log.error(f"  {path} is set aside as {set_aside(self._disk, path)}")
         for path, size in replay.stale:
             self._shelf.retire(path, size)
@@ -262,8 +262,8 @@ class NodeLog:
     def write(self, write: Write, payloads: Sequence[bytes] = ()) -> bool:
         """Stage the hard state and entries of a write, with a payload for each entry (b"": no payload).
 
-        Return whether a record was staged. A commit index alone is not staged: it becomes part of the next record, or
-        of `stage_commits`. A snapshot in the write is not staged: the caller must call `point` when its data is
+        Return whether a record was staged. A commit index alone is not staged: it is staged with the next record, or
+        by `stage_commits`. A snapshot in the write is not staged: the caller must call `point` when its data is
         durable.
 
         Raises:

@@ -9,7 +9,7 @@ expected servers as pairs (number, store). The rules:
    these words are equal; if there is none, it creates one from the servers that sent words. The membership must
    contain the server itself, by number and store.
 3. A server starts the group, and votes, only when words of more than half of the expected servers, itself included,
-   have the membership that it adopted, or when a word says that the group is running.
+   have the membership that it adopted, or when a word reports that the group is running.
 4. A server that learns of a running group but cannot start it joins this group as a learner with a new incarnation.
 
 Claim: two memberships M and M' never both elect a leader, as long as all servers name the same servers and fewer than

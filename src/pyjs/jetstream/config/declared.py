@@ -209,7 +209,8 @@ def from_meta(of: type[T], meta: Mapping[str, Any]) -> T:
     made = of(**_with_parts(shape, dict(meta), from_meta))
     for each, value in zip(shape.options, shape.values(made), strict=True):
         if value == each.default and type(value) is type(each.default):
-            continue  # the usual case, without a conversion: a start reads thousands of configurations
+            # the usual case, without a conversion: a starting server reads thousands of configurations
+            continue
         if not (value is None and each.default is None) and not _fits(each.kind, value):
             raise ValueError(f"{each.attribute} of the stream configuration is {value!r}")
     return made

@@ -1,7 +1,8 @@
 """Removal of the files and memory of deleted streams, consumers and messages, by jobs in threads.
 
-A directory is renamed before its removal (store/format/layout.py), so that a start after a kill recognizes it and
-removes the rest. A job removes a bounded number of files, since a server that stops waits for the running job.
+A directory is renamed before its removal (store/format/layout.py), so that a server that starts after a kill
+recognizes it and removes the rest. A job removes a bounded number of files, since a server that stops waits for the
+running job.
 
 Knows nothing of streams.
 """

@@ -1,7 +1,7 @@
 """Changes of a stream's stored metadata: its creation, updates and names, and the begin and end of a purge.
 
 The metadata writer's thread runs them (metadata.py), so they hold only values. A new stream's directory gets its
-final name when its files are durable; a start removes a directory that still has its temporary name.
+final name when its files are durable; a starting server removes a directory that still has its temporary name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class StreamCreation(Change):
         self._published = False
 
     def write(self, disk: Disk, dirty: SyncSet) -> None:
-        """Write the directory under a temporary name; a start removes such directories."""
+        """Write the directory under a temporary name; a starting server removes such directories."""
         if not disk.exists(self._parent):
             make_directory(disk, self._parent)
         elif not self._anchored:  # a killed process may not have synced the parent directories
@@ -51,7 +51,7 @@ class StreamCreation(Change):
         dirty.add_directory(self._hidden)
 
     def publish(self, disk: Disk, dirty: SyncSet) -> None:
-        """Rename the directory to its final name; set aside files that are already there."""
+        """Rename the directory to its final name; set aside files that already have this name."""
         if disk.exists(self.path):
             self.aside = set_aside(disk, self.path)
         disk.rename(self._hidden, self.path)

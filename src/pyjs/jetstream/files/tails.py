@@ -1,9 +1,9 @@
-"""One file with the index files of an account's open segments; a stop writes it, and the next start reads it.
+"""One file with the index files of an account's open segments; a stopping server writes it for the next start.
 
-A start loads the file, gives each stream its index file, and removes the index files of open streams from the file
-before any stream changes. A stop writes the index files of the streams that it closes, and also those that the start
-did not use, because it was interrupted or could not open a stream. Without the file, a start takes longer, and
-cannot notice damage that occurred since the stop.
+When the server starts, it loads the file, gives each stream its index file, and removes the index files of open
+streams from the file before any stream changes. A stopping server writes the index files of the streams that it
+closes, and also those that the start did not use, because it was interrupted or could not open a stream. Without the
+file, a start takes longer, and cannot notice damage that occurred since the last stop.
 
 Knows nothing of the contents of an index file (store/format/tail_file has the format).
 """

@@ -124,7 +124,7 @@ cdef class Copier(StreamConsumer):
 
     @property
     def proposed(self) -> tuple:
-        """The arguments of `applied` for the copies made so far; the owner is told of later copies."""
+        """The arguments of `applied` for the copies made so far; the owner is notified of later copies."""
         self.noted = 0
         return self.generation, self.copied
 

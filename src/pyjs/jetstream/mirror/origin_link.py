@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.mirror.link_state import Place, Target
 
     class Origin(Protocol):
-        """The origin in the metadata of the cluster: sourcing.Origin."""
+        """An origin, as the metadata of the cluster describes it; sourcing.Origin implements this class."""
 
         @property
         def is_missing(self) -> bool:
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
         @property
         def is_kept(self) -> bool:
-            """Whether it stores messages for its consumers, as an interest or workqueue stream does."""
+            """Whether the stream stores messages for its consumers, as an interest or workqueue stream does."""
 
 
 # The consumer sends a heartbeat each second. Most answers come soon, but a search in a large origin takes long.

@@ -303,7 +303,7 @@ cdef class Stream(Sink):
         return m.subject_len > SUBJECT_SIZE_MAX and self.refuse(m, 10077, SUBJECT_TOO_LONG)
 
     cdef uint64_t keep_or_skip(self, Msg* m, bint rolls_up) noexcept nogil:
-        """Store the message and return its sequence, or answer a refusal and return 0."""
+        """Store the message and return its sequence; or answer with a refusal and return 0."""
         if self.usage.server.max >= 0 and self.usage.server.used > self.usage.server.max and self.replica is None:
             self.refuse(m, 10023, 0)
             return 0

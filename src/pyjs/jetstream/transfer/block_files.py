@@ -1,7 +1,7 @@
 """Fills a stream from the files of nats-server's store: message blocks, their indexes, consumers.
 
 Blocks come in the order of their numbers, and messages in the order of their sequences. A message was removed if a
-tombstone in a later record, the index of its block (before nats-server 2.10), or the index of all blocks says so.
+tombstone in a later record, the index of its block (before nats-server 2.10), or the index of all blocks proves it.
 Like nats-server, this module ignores an index that does not match the blocks: messages that limits had removed then
 exist again, until the limits remove them again.
 

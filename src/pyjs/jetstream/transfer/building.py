@@ -1,8 +1,8 @@
 """A stream under construction, which is invisible until it is complete and durable.
 
-A file stream is built under a temporary directory name, and renamed when it is complete. A start removes directories
-with temporary names, so after a kill the stream is either complete or absent. While it is built, its bytes count
-towards the limits of account and server.
+A file stream is built under a temporary directory name, and renamed when it is complete. A starting server removes
+directories with temporary names, so after a kill the stream is either complete or absent. While it is built, its
+bytes count towards the limits of account and server.
 
 Source: ADR-63; limits as in nats-server's source.
 """

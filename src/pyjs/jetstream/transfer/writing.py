@@ -186,7 +186,7 @@ class StreamWriter:
     def add_consumer(
         self, name: str, config: ConsumerConfig, state: ConsumerState | None, created_ns: int = 0
     ) -> Generator[Step, None, None]:
-        """Check and store a consumer; without a state, it begins as its deliver policy says.
+        """Check and store a consumer; without a state, the consumer begins according to its deliver policy.
 
         Raises:
             ApiError: the configuration is refused.

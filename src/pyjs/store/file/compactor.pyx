@@ -187,7 +187,7 @@ cdef class Compactor:
         # It may have become the last segment, which is not compacted, if the one after it was removed.
         fresh = NULL if job.stale or self.is_closed() or at + 1 >= self.catalogue.index.n \
             else rewritten_segment(job, self.catalogue.index.segments[at])
-        if fresh != NULL and not job.is_repair():       # its old index file contains messages that are gone
+        if fresh != NULL and not job.is_repair():       # its old index file contains removed messages
             remove_file(self.files.disk, self.files.log, index_path(job.path))
         if not self._put_in_place(job, fresh != NULL, kept_text(job)):
             if fresh != NULL:

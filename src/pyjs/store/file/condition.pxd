@@ -1,7 +1,7 @@
 """The state of a file store: whether it accepts messages and, if not, the error."""
 
 cpdef enum StoreState:
-    STORE_RECOVERING        # a start reads the files: changes come from these and are not written again
+    STORE_RECOVERING        # a starting server reads the files: changes come from these and are not written again
     STORE_OPEN              # messages are accepted
     STORE_FULL              # space or descriptors are short: messages are refused until there is room again
     STORE_FAILED            # a write failed: messages are refused until the server is started again

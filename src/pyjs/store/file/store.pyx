@@ -124,7 +124,7 @@ cdef class FileStore(StreamStore):
         return (yield from headers_steps(self.files, from_ns))
 
     def keep_headers(self) -> None:
-        """Keep the headers of removed messages until an entry says for how long; called when a replica is copied."""
+        """Keep the headers of removed messages until an entry sets a limit; called when a replica is copied."""
         self.files.ids_from = 0
 
     def replicate(self, uint64_t group) -> None:

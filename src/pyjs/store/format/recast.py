@@ -23,7 +23,7 @@ from pyjs.store.open_files import ReplacedFile
 if TYPE_CHECKING:
     from pyjs.store.format.outer_header import Buffer
 
-NEW = ".new"  # suffix of a file that is being written; a start removes such files
+NEW = ".new"  # suffix of a file that is being written; a starting server removes such files
 
 
 class Recast:

@@ -7,8 +7,8 @@ starting the time to open them. An entry is identical to the index file of segme
 encrypted if the stream is. A damaged part is skipped: the next part is found by its magic bytes, and the segments of
 the damaged part are read instead.
 
-The file describes the store as it was when the server stopped: a start reads and removes it before any stream
-changes.
+The file describes the store as it was when the server stopped: a starting server reads and removes it before any
+stream changes.
 
 Knows nothing of segments and streams. docs/storage-format.md describes the format for other programs.
 """

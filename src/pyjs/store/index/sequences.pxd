@@ -30,7 +30,7 @@ cdef enum:
     CHUNK_BITS = 16             # a view of a compressed or encrypted segment is filled in chunks of 1 << CHUNK_BITS
 
 cdef struct Filled:             # the filled part of a view's memory
-    uint64_t begin, end         # bytes that are filled, whatever `chunks` says
+    uint64_t begin, end         # bytes that are filled, even if `chunks` lacks them
     uint64_t* chunks            # one bit for each filled chunk
     uint64_t used               # number of the last read in the view (store/segment/view)
 

@@ -25,7 +25,7 @@ def later_refusal(
 ) -> ApiError | None:
     """Return the error for a header, or None if the checks at this `point` find none.
 
-    `point` says where nats-server makes the checks: 0 before any condition, 1 after the expected stream,
+    `point` selects the checks by their place in nats-server: 0 before any condition, 1 after the expected stream,
     2 after the expected sequences, 3 just before storing.
     """
     if point == 0:
