@@ -124,6 +124,8 @@ def _answer(line: CommandLine) -> int | None:
         return run(line.words[1:], OsDisk(), sys.stdout, sys.stderr, OsRng().randbytes)
     if word == "import":
         return _import(line.words[1:])
+    if word == "doctor":
+        return _doctor(line.words[1:])
     if word:
         return _fail(f'unrecognized command: "{line.words[0]}"')
     if line.unsupported:
@@ -154,6 +156,31 @@ def _import(words: list[str]) -> int:
 
     world = Surroundings(OsDisk(), SystemClock(), OsRng(), sys.stdout, sys.stderr, load, holders)
     return run(words, world)
+
+
+def _doctor(words: list[str]) -> int:
+    """Check this machine for a server with the flags and the file in `words`."""
+    as_json = "--json" in words
+    try:
+        line = parse_flags([word for word in words if word != "--json"])
+        if line.words:
+            raise UsageError(f'unexpected "{line.words[0]}"')
+    except UsageError as error:
+        print(
+            f"doctor: {error}\n\nUsage: pyjs-server doctor [-c FILE] [--json] [options of the server]",
+            file=sys.stderr,
+        )
+        return 2
+    try:
+        options = load_options(_config_path(line), read_file, os.environ, _option_flags(line))
+    except ConfigError as error:
+        return _fail(str(error))
+    problem = _certificate_problem(options)
+    if problem:
+        return _fail(problem)
+    from pyjs.server.doctor.command import run
+
+    return run(options, missing_packages(), sys.stdout, as_json=as_json)
 
 
 def _fail(text: str) -> int:

@@ -108,8 +108,9 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("spin",),
         ("server",),
         ("command",),
-        ("workers",),
+        ("doctor", "workers"),
     ),
+    "server.doctor": (("findings",), ("disk", "files", "machine", "network"), ("command",)),
     "server.workers": (
         ("channel", "pages", "sums"),
         ("process",),

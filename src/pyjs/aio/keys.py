@@ -15,6 +15,19 @@ Duration: TypeAlias = str
 FilePath: TypeAlias = str | PathLike[str]
 
 
+class HttpAuthorizationKeys(TypedDict, total=False):
+    """The block `http_authorization`."""
+
+    user: str
+    """The user name, for HTTP Basic."""
+    password: str
+    """Its password, or the bcrypt hash of it."""
+    token: str
+    """The bearer token, or its bcrypt hash."""
+    healthz_open: bool
+    """Answer /healthz without a login, for probes."""
+
+
 class SubjectsKeys(TypedDict, total=False):
     """The blocks `publish` and `subscribe`."""
 
@@ -505,6 +518,8 @@ class ConfigKeys(TypedDict, total=False):
     """The port of the monitoring pages over TLS; 0: none, -1: any free port."""
     http_base_path: str
     """The prefix of the paths of the monitoring pages."""
+    http_authorization: HttpAuthorizationKeys
+    """The login that the monitoring pages need; without it they are open."""
     max_payload: int
     """Maximum size of a message in bytes, headers and payload; -1: no limit."""
     max_pending: int

@@ -275,6 +275,7 @@ def usage(program: str) -> str:
         f"Usage: {program} [options]",
         f"       {program} fsck [--repair] [--json] [--quiet] [--key-file FILE] STORE_DIR    check stored streams",
         f"       {program} import [-c FILE] [-sd DIR] SOURCE_DIR    copy the streams of a stopped nats-server",
+        f"       {program} doctor [-c FILE] [--json] [options]    check whether this machine can run the server",
     ]
     group = ""
     for flag in FLAGS:

@@ -239,6 +239,16 @@ class JetStreamOptions:
 
 
 @dataclass(eq=False, repr=False, slots=True)
+class HttpLogin:
+    """What requests to the monitoring port must bring: user and password, or the token."""
+
+    user: str = ""
+    password: str = ""  # plain, or a bcrypt hash
+    token: str = ""  # plain, or a bcrypt hash
+    healthz_open: bool = True  # /healthz needs no login
+
+
+@dataclass(eq=False, repr=False, slots=True)
 class MonitoringOptions:
     """The port of the monitoring pages; at most one of the two ports is used."""
 
@@ -246,6 +256,7 @@ class MonitoringOptions:
     http_port: int = 0  # 0: no port; -1: any free port
     https_port: int = 0  # as http_port, but with TLS
     base_path: str = ""  # as written in the file; a leading slash may be missing
+    login: HttpLogin | None = None  # None: the pages need no login
 
 
 @dataclass(eq=False, repr=False, slots=True)

@@ -56,6 +56,7 @@ from pyjs.config.kinds import (
 )
 from pyjs.config.options import LOG_FORMATS, NS_PER_S, Options
 from pyjs.config.ports.cluster import CLUSTER, CLUSTER_LOGIN, read_cluster
+from pyjs.config.ports.http_login import HTTP_LOGIN, HTTP_LOGIN_BLOCK
 from pyjs.config.ports.websocket import LOGINS, WEBSOCKET, read_websocket
 from pyjs.config.ports.workers import RANGE_FIX, WORKERS_MAX
 from pyjs.config.table import Key, Kind, Reading, Table
@@ -264,6 +265,12 @@ TOP = Table(
             attrs=("monitoring.base_path",),
         ),
         Key(
+            "http_authorization",
+            HTTP_LOGIN_BLOCK,
+            "The login that the monitoring pages need; without it they are open.",
+            attrs=("monitoring.login",),
+        ),
+        Key(
             "max_payload",
             SIZE,
             "Maximum size of a message in bytes, headers and payload; -1: no limit.",
@@ -465,6 +472,7 @@ TABLES: dict[str, Table] = {
     "jetstream.limits.batch": JETSTREAM_BATCH,
     "authorization": AUTHORIZATION,
     "authorization.auth_callout": CALLOUT,
+    "http_authorization": HTTP_LOGIN,
     "tls": TLS,
     "cluster": CLUSTER,
     "cluster.authorization": CLUSTER_LOGIN,

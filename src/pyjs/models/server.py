@@ -17,6 +17,19 @@ Duration: TypeAlias = str
 FilePath: TypeAlias = str | Path
 
 
+class HttpAuthorizationOptions(Options):
+    """The block `http_authorization`."""
+
+    user: str | None = Field(default=None, description="The user name, for HTTP Basic.")
+    password: str | None = Field(
+        default=None, description="Its password, or the bcrypt hash of it.", repr=False
+    )
+    token: str | None = Field(default=None, description="The bearer token, or its bcrypt hash.", repr=False)
+    healthz_open: bool | None = Field(
+        default=None, description="Answer /healthz without a login, for probes."
+    )
+
+
 class SubjectsOptions(Options):
     """The blocks `publish` and `subscribe`."""
 
@@ -609,6 +622,9 @@ class ServerOptions(Options):
     )
     http_base_path: str | None = Field(
         default=None, description="The prefix of the paths of the monitoring pages."
+    )
+    http_authorization: HttpAuthorizationOptions | None = Field(
+        default=None, description="The login that the monitoring pages need; without it they are open."
     )
     max_payload: int | None = Field(
         default=None, description="Maximum size of a message in bytes, headers and payload; -1: no limit."

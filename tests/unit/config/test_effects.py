@@ -8,6 +8,7 @@ import pytest
 from tests.unit.config.cluster_effects import CLUSTER_EFFECTS, CLUSTER_PROCESS_EFFECTS
 from tests.unit.config.effects import NODE_EFFECTS, Effect, open_site
 from tests.unit.config.exchange_effects import EXCHANGE_EFFECTS
+from tests.unit.config.http_login_effects import HTTP_LOGIN_EFFECTS
 from tests.unit.config.process_effects import PROCESS_EFFECTS, observe_process
 from tests.unit.config.test_tables import ROWS, WRITE, attribute, content, target_of, value_of
 from tests.unit.config.websocket_effects import PROXY_EFFECTS, WEBSOCKET_EFFECTS
@@ -26,7 +27,13 @@ SHOWN = (
 )  # the tables that /varz?config=1 has key by key
 
 
-OF_PROCESSES = {**PROCESS_EFFECTS, **WEBSOCKET_EFFECTS, **PROXY_EFFECTS, **CLUSTER_PROCESS_EFFECTS}
+OF_PROCESSES = {
+    **PROCESS_EFFECTS,
+    **HTTP_LOGIN_EFFECTS,
+    **WEBSOCKET_EFFECTS,
+    **PROXY_EFFECTS,
+    **CLUSTER_PROCESS_EFFECTS,
+}
 OF_THE_NODE = NODE_EFFECTS | EXCHANGE_EFFECTS | CLUSTER_EFFECTS
 
 

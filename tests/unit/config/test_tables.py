@@ -36,6 +36,7 @@ WRITE = {
         f"authorization {{{{ auth_callout {{{{ issuer: {A_KEY}, auth_users: [a], {{}} }}}} }}}}"
     ),
     "resolver": f"trusted_keys: {O_KEY}\nresolver {{{{ type: full, dir: jwt, allow_delete: true, {{}} }}}}",
+    "http_authorization": "http_authorization {{ token: z, {} }}",
     "tls": "tls {{ certs: [{{ cert_file: c, key_file: k }}], {} }}",
     "cluster": "cluster {{ name: a, port: 6222, {}\n}}",
     "cluster.authorization": "cluster {{ port: 6222, authorization {{ {} }} }}",
@@ -83,6 +84,9 @@ VALUE = {
     "no_auth_user": 'alice\nauthorization { users: [{user: alice, password: "b"}] }',
     "system_account": "OPS\naccounts { OPS {} }",
     "authorization": "{ token: a }",
+    "http_authorization": "{ token: a }",
+    "http_authorization/user": "a, password: b",
+    "http_authorization/healthz_open": "false",
     "cluster": "{ port: -1 }",
     "cluster/routes": '["nats://u:p@10.0.0.1:6222"]',
     "cluster/authorization": "{ user: a, password: b }",
@@ -176,7 +180,7 @@ def target_of(options: Options, path: str) -> object:
         return attribute(options.authorization.users[0], path.removeprefix("users.*"))
     if path == "proxies.trusted.*":
         return options.proxies.trusted[0]
-    return attribute(options, path)
+    return attribute(options, "monitoring.login" if path == "http_authorization" else path)
 
 
 def attribute(target: object, attr: str) -> object:

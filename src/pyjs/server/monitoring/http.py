@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import httptools
 
@@ -28,6 +28,7 @@ REASONS = {
     200: "OK",
     307: "Temporary Redirect",
     400: "Bad Request",
+    401: "Unauthorized",
     404: "Not Found",
     431: "Request Header Fields Too Large",
     500: "Internal Server Error",
@@ -39,6 +40,16 @@ IDLE_S = 300.0  # a connection without a request is closed after this time
 STALLED_S = 10.0  # a peer that does not read is disconnected after this time
 
 
+class Asked(NamedTuple):
+    """One request."""
+
+    target: str
+    credentials: bytes
+    head_only: bool
+    keep_alive: bool
+    version: str
+
+
 class HttpConnection(asyncio.Protocol):
     """One connection to the monitoring port."""
 
@@ -48,8 +59,8 @@ class HttpConnection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         self._input = b""  # received bytes that are not parsed yet
         self._target = b""
-        # (target, is HEAD, keeps alive, HTTP version)
-        self._requests: deque[tuple[str, bool, bool, str]] = deque()
+        self._credentials = b""  # value of the header Authorization
+        self._requests: deque[Asked] = deque()
         self._work: Work | None = None  # composes the answer to the first of `_requests`
         self._queued = False  # `step` will be called
         self._awaited: asyncio.Future[object] | None = None  # the work waits for this future
@@ -170,21 +181,21 @@ class HttpConnection(asyncio.Protocol):
 
     def _answer_step(self) -> None:
         """Run one step of the answer to the first request."""
-        target, head_only, keep_alive, version = self._requests[0]
+        asked = self._requests[0]
         if self._work is None:
-            self._work = self._port.handle(target)
+            self._work = self._port.answer(asked.target, asked.credentials)
         try:
             self._await(next(self._work))
             return
         except StopIteration as done:
             response: Response = done.value
         except Exception as error:
-            self._port.log.error(f"Error answering {target}: {error!r}")
+            self._port.log.error(f"Error answering {asked.target}: {error!r}")
             response = text_response(500, "Internal Server Error")
         self._work = None
         self._requests.popleft()
         self._expect(REQUEST_S if self._begun else IDLE_S)
-        self._write(response, head_only, keep_alive, version)
+        self._write(response, asked)
 
     def _await(self, event: asyncio.Future[object] | None) -> None:
         """Run no more steps until `event` is done."""
@@ -203,11 +214,16 @@ class HttpConnection(asyncio.Protocol):
         """Note that a request begins."""
         self._begun = True
         self._expect(REQUEST_S)
-        self._target = b""
+        self._target = self._credentials = b""
 
     def on_url(self, url: bytes) -> None:
         """Add a part of the request target."""
         self._target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Store the credentials of the request."""
+        if name.lower() == b"authorization":
+            self._credentials = value
 
     def on_message_complete(self) -> None:
         """Queue the request, which is complete."""
@@ -216,22 +232,23 @@ class HttpConnection(asyncio.Protocol):
         parser = self._parser
         head_only = parser.get_method() == b"HEAD"
         target = self._target.decode("latin-1")
-        self._requests.append((target, head_only, parser.should_keep_alive(), parser.get_http_version()))
+        keep_alive, version = parser.should_keep_alive(), parser.get_http_version()
+        self._requests.append(Asked(target, self._credentials, head_only, keep_alive, version))
 
-    def _write(self, response: Response, head_only: bool, keep_alive: bool, version: str) -> None:
-        lines = [f"HTTP/{version} {response.status} {REASONS[response.status]}"]
+    def _write(self, response: Response, asked: Asked) -> None:
+        lines = [f"HTTP/{asked.version} {response.status} {REASONS[response.status]}"]
         lines += [f"{name}: {value}" for name, value in response.headers]
         lines.append(time.strftime("Date: %a, %d %b %Y %H:%M:%S GMT", time.gmtime()))
         lines.append(f"Content-Length: {response.size}")
-        if not keep_alive:
+        if not asked.keep_alive:
             lines.append("Connection: close")
-        elif version == "1.0":
+        elif asked.version == "1.0":
             lines.append("Connection: keep-alive")
         head = "\r\n".join(lines) + "\r\n\r\n"
-        self.transport.write(head.encode("latin-1") + (b"" if head_only else response.body))
-        if response.rest and not head_only:
+        self.transport.write(head.encode("latin-1") + (b"" if asked.head_only else response.body))
+        if response.rest and not asked.head_only:
             self.transport.writelines(response.rest)
-        if not keep_alive:
+        if not asked.keep_alive:
             self.close()
 
     def _refuse(self, status: int) -> None:

@@ -8,6 +8,7 @@ from pyjs.server.addresses import ListenFailed, host_port, listen, urls
 from pyjs.server.failures import fail
 from pyjs.server.listener import Listener
 from pyjs.server.monitoring.encrypted import monitoring_protocol
+from pyjs.server.monitoring.guard import Guard
 from pyjs.server.monitoring.port import MonitorPort
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ class Pages:
             sock = listen(self._host, options.monitoring.http_port or options.monitoring.https_port)
         except ListenFailed as error:
             fail(f"Can't start monitoring: can't listen to the monitor port: {error}")
-        self._port = MonitorPort(loop, handle, log)
+        guard = Guard(loop, options.monitoring.login, options.monitoring.base_path)
+        self._port = MonitorPort(loop, handle, guard, log)
         self.listener = Listener(loop, sock, "Monitor", log)
 
     @property

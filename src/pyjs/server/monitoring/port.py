@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from pyjs.base.log import Log
     from pyjs.monitor.response import Response
+    from pyjs.server.monitoring.guard import Guard
     from pyjs.server.monitoring.http import HttpConnection
 
     # Composes an answer in steps; a step yields None, or a future to wait for.
@@ -34,14 +35,20 @@ SWEEP_S = 1.0  # interval of the check for connections that take too long
 class MonitorPort:
     """The shared state of the connections of one monitoring port."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, handle: Handler, log: Log) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, handle: Handler, guard: Guard, log: Log) -> None:
         self.loop = loop
-        self.handle = handle
+        self._handle = handle
+        self._guard = guard
         self.log = log
         self.connections: OpenConnections[HttpConnection] = OpenConnections()
         self._waiting: deque[HttpConnection] = deque()  # connections with answers to work on; no duplicates
         self._stepping = False  # `_step` is scheduled
         self._sweeping: asyncio.TimerHandle | None = None
+
+    def answer(self, target: str, authorization: bytes) -> Work:
+        """Return the answer to a request with this header Authorization, in steps."""
+        refusal = yield from self._guard.check(target, authorization)
+        return refusal if refusal is not None else (yield from self._handle(target))
 
     def opened(self, connection: HttpConnection) -> bool:
         """Add a connection; return False if there are too many."""
@@ -80,5 +87,6 @@ class MonitorPort:
         """Close every connection once its written answers have been sent."""
         if self._sweeping is not None:
             self._sweeping.cancel()
+        self._guard.stop()
         for connection in self.connections:
             connection.close()

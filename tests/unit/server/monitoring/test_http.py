@@ -13,6 +13,7 @@ from pyjs.server.addresses import listen
 from pyjs.server.listener import Listener
 from pyjs.server.monitoring import http
 from pyjs.server.monitoring import port as monitor_port
+from pyjs.server.monitoring.guard import Guard
 from pyjs.server.monitoring.http import BUFFER_HIGH, REQUEST_SIZE_MAX, HttpConnection
 from pyjs.server.monitoring.port import MonitorPort
 
@@ -24,7 +25,7 @@ class Site:
         self.log = ListLog()
         self.steps: list[tuple[int, int]] = []  # of long answers: number, connections open then
         self.loop = asyncio.get_running_loop()
-        self.monitor = MonitorPort(self.loop, self.answer, self.log)
+        self.monitor = MonitorPort(self.loop, self.answer, Guard(self.loop, None, ""), self.log)
         self.connections = self.monitor.connections
         self.listener = Listener(self.loop, listen("127.0.0.1", -1), "Monitor", self.log)
         self.port = self.listener.port

@@ -1,0 +1,50 @@
+"""`pyjs-server doctor [-c FILE] [--json]`: each check as a line; exit code 1 if the server would not run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TextIO
+
+import orjson
+
+from pyjs.server.doctor.disk import check_store
+from pyjs.server.doctor.files import check_files
+from pyjs.server.doctor.findings import Level, fail, ok
+from pyjs.server.doctor.machine import check_machine
+from pyjs.server.doctor.network import check_network
+from pyjs.server.system.resources import effective_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyjs.config.options import Options
+    from pyjs.server.doctor.findings import Finding
+
+
+def run(options: Options, missing: list[str], out: TextIO, *, as_json: bool) -> int:
+    """Print the findings; `missing` are packages that the server needs. Return the exit code."""
+    findings = []
+    for finding in check(effective_options(options), missing):
+        findings.append(finding)
+        if not as_json:
+            print(finding, file=out, flush=True)
+    failed = sum(each.level is Level.FAIL for each in findings)
+    warned = sum(each.level is Level.WARN for each in findings)
+    if as_json:
+        text = orjson.dumps([each.as_json() for each in findings], option=orjson.OPT_INDENT_2)
+        print(text.decode(), file=out)
+    else:
+        print(f"\n{len(findings)} checks: {failed} failed, {warned} warnings", file=out)
+    return 1 if failed else 0
+
+
+def check(options: Options, missing: list[str]) -> Iterator[Finding]:
+    """Yield all findings about a server with these options."""
+    if missing:
+        yield fail("packages", f"not installed: {' '.join(missing)}", f"pip install {' '.join(missing)}")
+    else:
+        yield ok("packages", "all that the server needs")
+    yield from check_machine(options)
+    yield from check_files(options)
+    yield from check_network(options)
+    if options.jetstream.enabled:
+        yield from check_store(options)
