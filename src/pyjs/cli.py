@@ -159,7 +159,7 @@ def _import(words: list[str]) -> int:
 
 
 def _doctor(words: list[str]) -> int:
-    """Check this machine for a server with the flags and the file in `words`."""
+    """Check whether this machine can run a server with the flags and the file in `words`."""
     as_json = "--json" in words
     try:
         line = parse_flags([word for word in words if word != "--json"])

@@ -240,12 +240,12 @@ class JetStreamOptions:
 
 @dataclass(eq=False, repr=False, slots=True)
 class HttpLogin:
-    """What requests to the monitoring port must bring: user and password, or the token."""
+    """The login for requests to the monitoring port: user and password, or the token."""
 
     user: str = ""
-    password: str = ""  # plain, or a bcrypt hash
-    token: str = ""  # plain, or a bcrypt hash
-    healthz_open: bool = True  # /healthz needs no login
+    password: str = ""  # plain text, or a bcrypt hash
+    token: str = ""  # plain text, or a bcrypt hash
+    healthz_open: bool = True  # whether /healthz needs no login
 
 
 @dataclass(eq=False, repr=False, slots=True)

@@ -41,7 +41,7 @@ STALLED_S = 10.0  # a peer that does not read is disconnected after this time
 
 
 class Asked(NamedTuple):
-    """One request."""
+    """One HTTP request."""
 
     target: str
     credentials: bytes
@@ -221,7 +221,7 @@ class HttpConnection(asyncio.Protocol):
         self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Store the credentials of the request."""
+        """Store the header Authorization of the request."""
         if name.lower() == b"authorization":
             self._credentials = value
 

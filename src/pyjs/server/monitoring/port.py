@@ -46,7 +46,7 @@ class MonitorPort:
         self._sweeping: asyncio.TimerHandle | None = None
 
     def answer(self, target: str, authorization: bytes) -> Work:
-        """Return the answer to a request with this header Authorization, in steps."""
+        """Return, in steps, the answer to a request; `authorization` is the value of its header Authorization."""
         refusal = yield from self._guard.check(target, authorization)
         return refusal if refusal is not None else (yield from self._handle(target))
 
