@@ -234,7 +234,7 @@ cdef class Route:
     cdef int64_t parse_read(self, int64_t left) except? -1:
         """Parse frames of one read within `left` units of work; return the unused units.
 
-        `input.begun`: a part is left.
+        `input.begun` shows that a part of a frame is left.
         """
         cdef int found
         while left > 0:

@@ -87,7 +87,7 @@ class Compaction:
     def _is_behind(self, member: Member) -> bool:
         """Return whether a replica that answers needs entries before the new start.
 
-        False if the log is too large to wait.
+        Return False if the log is too large to wait.
         """
         if member.role != Role.LEADER or member.log_size > PATIENCE * self._size_max:
             return False

@@ -220,7 +220,7 @@ def leads(account: JetStream, stream: Stream) -> bool:
 def _damage(accounts: dict[str, JetStream], streams: list[Stream]) -> JsonDict:
     """Return the numbers of lost and repaired messages and of files set aside, or {}.
 
-    Nats-server has no such fields.
+    These fields do not exist in nats-server.
     """
     losses = [lost for stream in streams if (lost := stream.store.lost) is not None]
     damage: JsonDict = {}

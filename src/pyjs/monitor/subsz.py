@@ -76,7 +76,7 @@ def _page(
 ) -> Generator[None, None, tuple[int, list[bytes]]]:
     """Return the number of subscriptions that match `test` ("": all), and the requested page of them, as texts.
 
-    With `of_others`, subscriptions of other servers are included.
+    With `of_others`, subscriptions of other servers are included too.
     """
     total = 0
     page: list[bytes] = []

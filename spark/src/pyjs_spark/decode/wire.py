@@ -73,7 +73,7 @@ class Pumped(Protocol):
     def need(self) -> int:
         """The number of bytes needed for the next step, counted from the returned offset.
 
-        Only valid with NEED_MORE.
+        The number is valid only with NEED_MORE.
         """
 
     def decode(self, data: bytearray, start: int, end: int) -> int: ...  # noqa: D102

@@ -13,7 +13,7 @@ from pyjs_spark.read.ranges import ReadRange
 def decoded_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
     """Return the columns that a decoder must fill for `columns`.
 
-    Ts is computed from ts_ns, and stream is constant.
+    The column ts is computed from ts_ns, and the column stream is constant.
     """
     names = dict.fromkeys("ts_ns" if name == "ts" else name for name in columns)
     return tuple(name for name in names if name != "stream")

@@ -81,7 +81,7 @@ def stream_state(client: Api, name: str) -> StreamState | None:
 def missing(client: Api, name: str) -> StreamMissing:
     """Return the error for a missing stream, with the most similar name.
 
-    For a pattern, the error that nothing matches.
+    For a pattern, the error reports that no stream matches.
     """
     if is_pattern(name):
         return StreamMissing(f"option stream={name}: no stream has such a name")
@@ -92,7 +92,7 @@ def missing(client: Api, name: str) -> StreamMissing:
 def seq_at(client: Api, state: StreamState, at_ns: int) -> int:
     """Return the sequence of the first message stored at `at_ns` (ns since 1970) or later.
 
-    Otherwise the stream's end.
+    If there is none, return the stream's end.
     """
     if not 0 < at_ns < LAST_NS:
         return state.first_seq if at_ns <= 0 else state.end

@@ -189,7 +189,7 @@ class PackedImage(Image):
     def _table_at(self, body_size: int, at: int | None) -> tuple[int, list[tuple[int, int]]] | None:
         """Return image size and table rows from the copy of the table at `at`.
 
-        If that is None, from the copy at the end.
+        If `at` is None, use the copy at the end.
         """
         if at is None:
             at = int.from_bytes(self._body(body_size - 8, 8), "little") if body_size > 8 else body_size

@@ -100,7 +100,7 @@ class Assignment:
     def first_node(self) -> int:
         """The server of the only replica with which the group began.
 
-        0: it began with several replicas or with none.
+        0 means that the group began with several replicas or with none.
         """
         found = [each.node for each in self.replicas if each.incarnation == 1]
         return found[0] if len(found) == 1 else 0

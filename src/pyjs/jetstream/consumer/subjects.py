@@ -38,6 +38,6 @@ class ConsumerSubjects:
     def flow(self, token: str) -> bytes:
         """Return the subject for the answer to one flow control request.
 
-        With "*", the subject of all such answers.
+        With "*", return the subject of all such answers.
         """
         return f"$JS.FC.{self._shown}.{token}".encode()

@@ -74,7 +74,7 @@ class Orders:
     def answered(self, note: Answered) -> None:
         """Drop an order that another server has answered.
 
-        If the order has not arrived yet, drop it when it arrives.
+        An order that has not arrived yet is dropped when it arrives.
         """
         if self._open.pop(note, None) is not None:
             self._waiters.notify()

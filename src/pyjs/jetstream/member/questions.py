@@ -96,7 +96,7 @@ class Questions:
     def members(self, account: str, name: str, node: int) -> Generator[Step, None, list[int]]:
         """Return the servers in the group of a stream, as the server `node` knows them.
 
-        None if that server does not answer.
+        The list is empty if that server does not answer.
         """
         found = yield from self.gather(account, {node: [MEMBERS, name]} if node in self._online else {})
         return [each for report in found for each in report.get("members", ())]

@@ -1,7 +1,4 @@
-"""A reason: its kind, which programs can compare; one or two sentences for people.
-
-And the numbers in the sentences.
-"""
+"""A reason: its kind, which programs can compare; its text for people; and the numbers in the text."""
 
 from __future__ import annotations
 

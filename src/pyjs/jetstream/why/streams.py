@@ -130,7 +130,7 @@ def _limits(stream: Stream) -> list[Reason]:
 def _usage(js: JetStream, stream: Stream) -> list[Reason]:
     """Return the limits of account and server because of which the stream refuses messages.
 
-    None if it is replicated.
+    A replicated stream has no such limits.
     """
     if stream.replica is not None:
         return []

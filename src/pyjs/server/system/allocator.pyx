@@ -83,7 +83,7 @@ def keep_buffers() -> bool:
 def objects_from_glibc() -> bool:
     """Allocate new objects from glibc; return whether that was possible. Does nothing with PYTHONMALLOC or -X dev.
 
-    Only for the command.
+    Only the command may call this.
     """
     return not os.environ.get("PYTHONMALLOC") and pyjs_objects_from_raw() != 0
 
