@@ -329,7 +329,7 @@ cdef class StreamStore:
     def get_last(self, bytes subject_filter, uint64_t up_to_seq=0):
         """Return the newest matching message with seq <= `up_to_seq`, where 0 means no limit.
 
-        None if there is none.
+        Return None if there is none.
         """
         return self.copy_out(self.last_match(subject_filter, up_to_seq))
 
