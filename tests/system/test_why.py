@@ -40,3 +40,43 @@ async def test_a_client_that_does_not_acknowledge_is_named(start_server: StartSe
         (row,) = json.load(page)["streams"]
     assert row["silent_consumers"] == [{"consumer": "C", "kind": "max_ack_pending", "text": reason["text"]}]
     await client.close()
+
+
+ACCOUNTS = """
+accounts {
+  B { jetstream: enabled, users: [{user: b, password: b}], exports: [{service: "$JS.API.PYJS.WHY.>"}] }
+  C {
+    users: [{user: c, password: c}]
+    imports: [{service: {account: B, subject: "$JS.API.PYJS.WHY.>"}, to: "WHY.>"}]
+  }
+}
+no_auth_user: b
+"""
+
+
+async def test_another_account_learns_nothing_of_the_clients(start_server: StartServer) -> None:
+    server = start_server(ACCOUNTS)
+    url = f"nats://127.0.0.1:{server.port}"
+    owner = await nats.connect(url, name="secret", allow_reconnect=False)
+    js = owner.jetstream()
+    await js.add_stream(name="S", subjects=["s"])
+    await js.publish("s", b"x")
+    await js.publish("s", b"x")
+    subscription = await js.pull_subscribe(
+        "s", durable="C", config=ConsumerConfig(max_ack_pending=1, ack_wait=60)
+    )
+    assert len(await subscription.fetch(1)) == 1
+    inbox = owner.new_inbox()
+    await owner.subscribe(inbox)
+    await owner.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", b'{"batch": 1, "expires": 50000000000}', reply=inbox)
+    await owner.flush()
+    stranger = await nats.connect(url, user="c", password="c", allow_reconnect=False)
+
+    answer = await stranger.request("WHY.S.C", b"", timeout=5)
+    report: dict[str, Any] = json.loads(answer.data)
+    assert report["reasons"][0]["kind"] == "max_ack_pending"
+    assert report["reasons"][0]["text"].endswith("Clients that receive now: not shown to other accounts.")
+    assert "account" not in report
+    assert "holders" not in report["reasons"][0]
+    await owner.close()
+    await stranger.close()

@@ -5,6 +5,8 @@ An extension of pyjs-server: nats-server does not answer these subjects. docs/wh
 
 from __future__ import annotations
 
+from pyjs.core.auth.identity import Sender
+from pyjs.core.session import ClientSession
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.api.endpoint import ApiCall, Counted, Endpoint, Steps
 from pyjs.jetstream.consumer.consumer import Consumer
@@ -17,12 +19,24 @@ def why(call: ApiCall) -> Steps:
     """Return, in steps, the report about a stream or one of its consumers."""
     call.require_empty()
     stream = yield from call.current_stream()
+    is_own = _is_own(call)
     if len(call.args) == 1:
-        return (yield from stream_report(call.js, stream))
+        return (yield from stream_report(call.js, stream, shows_clients=is_own))
     consumer = stream.consumers.get(call.args[1])
     if not isinstance(consumer, Consumer):
         raise errcodes.CONSUMER_NOT_FOUND.error()
-    return (yield from consumer_report(call.js, stream, consumer))
+    report = yield from consumer_report(call.js, stream, consumer, shows_clients=is_own)
+    if report is None:
+        raise errcodes.CONSUMER_NOT_FOUND.error()
+    return report
+
+
+def _is_own(call: ApiCall) -> bool:
+    """Return whether a client of the stream's account asks, not one of another account through an import."""
+    asks, account = call.request.session, call.js.account
+    if isinstance(asks, ClientSession):
+        return asks.account is account
+    return isinstance(asks, Sender) and asks.fields.get("acc") == account.name
 
 
 ENDPOINTS = (

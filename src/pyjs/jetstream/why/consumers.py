@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyjs.base.clock import NS_PER_S
 from pyjs.jetstream.manage.stream_info import know_subjects
-from pyjs.jetstream.why.near import nearest
+from pyjs.jetstream.why.demand import demand_reason, slow_reason
+from pyjs.jetstream.why.near import SUBJECTS_MAX, nearest
 from pyjs.jetstream.why.reasons import Kind, Moment, Reason, about, counted
-from pyjs.jetstream.why.receivers import SUBJECTS_MAX, receivers
+from pyjs.jetstream.why.receivers import holders_of
 from pyjs.store.index.subject_walk import SubjectWalk
 
 if TYPE_CHECKING:
@@ -22,29 +24,31 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pyjs.jetstream.consumer.consumer import Consumer
-    from pyjs.jetstream.why.receivers import Receivers
 
-LOOK_STEP = 10_000  # subjects compared with a filter between two yields, in about a millisecond
-SLOW_SIZE = 1 << 20  # bytes that wait for a client, above which the client counts as slow
+LOOK_STEP = 10_000  # subjects compared with a filter between two yields: about a millisecond
+NEVER_NS = 100 * 365 * 86_400 * NS_PER_S  # a redelivery later than this is none: ack policy flow_control
 
 
-def why_consumer(consumer: Consumer, now_ns: int) -> Generator[None, None, list[Reason]]:
-    """Return the reasons in steps, most important first."""
-    moment = Moment(now_ns, consumer.turn.skew)
-    if consumer.requests is not None and not consumer.closed:
-        consumer.sweep_waiting()  # expired requests do not count
+def why_consumer(
+    consumer: Consumer, now_ns: int, *, shows_clients: bool = True
+) -> Generator[None, None, list[Reason] | None]:
+    """Return the reasons, most important first, in steps; None if the consumer was closed meanwhile."""
+    moment = Moment(now_ns, consumer.turn.skew, shows_clients)
     nothing = yield from _nothing_left(consumer, moment)
     if consumer.closed:
-        return []
+        return None
+    given_up = _given_up(consumer)
+    idle = nothing is not None
     found = (
         _paused(consumer, moment),
         _state(consumer),
+        given_up if idle else None,  # what is left was given up
         nothing,
-        *_demand(consumer, moment),
-        _ack_pending(consumer, moment) if nothing is None else None,
-        _rate(consumer, moment) if nothing is None else None,
-        _slow(consumer),
-        _given_up(consumer),
+        demand_reason(consumer, moment),
+        None if idle else _ack_pending(consumer, moment),
+        None if idle else _rate(consumer, moment),
+        slow_reason(consumer, moment),
+        None if idle else given_up,
     )
     return [each for each in found if each is not None]
 
@@ -80,10 +84,11 @@ def _nothing_left(consumer: Consumer, moment: Moment) -> Generator[None, None, R
     if not store.msgs:
         text = f'The stream "{consumer.stream_name}" has no messages.'
         return Reason(Kind.STREAM_EMPTY, text, {"last_seq": store.last_seq})
-    missing = yield from _unmatched(consumer)
-    if missing is not None:
-        return missing
-    last = consumer.acks.delivered_seq if consumer.acks.delivered_cseq else 0
+    if not acks.delivered_cseq and consumer.config.deliver_policy != "new":
+        missing = yield from _unmatched(consumer)
+        if missing is not None:
+            return missing
+    last = acks.delivered_seq if acks.delivered_cseq else 0
     text = f"It has delivered every message that matches, up to sequence {last:,}, and waits for new ones."
     if last == 0:
         start = consumer.cursor.next_seq
@@ -110,23 +115,45 @@ def _unmatched(consumer: Consumer) -> Generator[None, None, Reason | None]:
     others = f" and {len(filters) - 3:,} more" if len(filters) > 3 else ""
     text = f"No stored message has a subject that matches its filter {shown}{others}."
     if near:
-        text += f" The most similar stored subjects are {', '.join(near)}."
+        among = (
+            f"Of the first {SUBJECTS_MAX:,} stored subjects"
+            if walk_is_cut(consumer)
+            else "Of the stored subjects"
+        )
+        text += f" {among}, the most similar are {', '.join(near)}."
     return Reason(Kind.FILTER_MATCHES_NOTHING, text, {"filters": len(filters), "nearest_subjects": near})
+
+
+def walk_is_cut(consumer: Consumer) -> bool:
+    """Return whether the stream has more subjects than `nearest` compares."""
+    return consumer.store.catalogue.num_subjects() > SUBJECTS_MAX
 
 
 def _awaiting(consumer: Consumer, moment: Moment) -> Reason:
     """Return the reason for a consumer all of whose deliveries wait for an acknowledgement or for a redelivery."""
     pending = consumer.acks.pending
-    oldest, due_ns = _oldest(consumer, moment), pending.next_due()
+    oldest, due_ns = _oldest(consumer, moment), _next_due(consumer, moment)
     count = counted(pending.count, "delivery waits", "deliveries wait")
-    data = {"ack_pending": pending.count, **oldest}
+    data = {"ack_pending": pending.count, "nak_delayed": pending.n_delayed, **oldest}
     text = f"All matching messages were delivered, and {count} for an acknowledgement. {_oldest_text(oldest)}"
-    if not due_ns:
-        return Reason(Kind.AWAITING_ACKS, text, data)
-    data["next_redelivery"] = moment.text(due_ns)
-    text += f" The next redelivery is due in {moment.until(due_ns)}."
-    is_delayed = pending.n_delayed > 0 or bool(consumer.config.backoff_ns and pending.redelivered)
-    return Reason(Kind.BACKOFF if is_delayed else Kind.AWAITING_ACKS, text, data)
+    if due_ns:
+        data["next_redelivery"] = moment.text(due_ns)
+        text += f" The next redelivery is due in {moment.until(due_ns)}."
+    is_delayed = 2 * pending.n_delayed > pending.count or bool(
+        consumer.config.backoff_ns and pending.redelivered
+    )
+    return Reason(Kind.BACKOFF if is_delayed else Kind.AWAITING_ACKS, text + _delayed_text(consumer), data)
+
+
+def _next_due(consumer: Consumer, moment: Moment) -> int:
+    """Return the time of the next redelivery, or 0 if none is planned."""
+    due_ns = consumer.acks.pending.next_due()
+    return due_ns if due_ns - moment.now_ns < NEVER_NS else 0
+
+
+def _delayed_text(consumer: Consumer) -> str:
+    delayed = consumer.acks.pending.n_delayed
+    return f" A NAK with a delay holds back {counted(delayed, 'of them', 'of them')}." if delayed else ""
 
 
 def _oldest(consumer: Consumer, moment: Moment) -> dict[str, Any]:
@@ -152,91 +179,14 @@ def _given_up(consumer: Consumer) -> Reason | None:
     exhausted = consumer.acks.exhausted
     if not exhausted:
         return None
-    first = min(exhausted)
+    first = next(iter(exhausted))
     text = (
         f"{counted(len(exhausted), 'message was', 'messages were')} given up after"
-        f" {counted(consumer.config.max_deliver, 'delivery', 'deliveries')} (max_deliver) without an acknowledgement;"
-        f" the first is sequence {first:,}. They stay in the stream and are not delivered again."
+        f" {counted(consumer.config.max_deliver, 'delivery', 'deliveries')} (max_deliver) without an acknowledgement,"
+        f" such as sequence {first:,}. They stay in the stream and are not delivered again."
     )
-    data = {"given_up": len(exhausted), "first_given_up_seq": first}
+    data = {"given_up": len(exhausted), "given_up_seq": first}
     return Reason(Kind.MAX_DELIVER, text, data, stops=False)
-
-
-# -- no receivers -----------------------------------------------------------------------------------------------
-
-
-def _demand(consumer: Consumer, moment: Moment) -> list[Reason]:
-    """Return the reasons why no client can get a message now."""
-    reason = _pull_demand(consumer, moment) if consumer.push is None else _push_demand(consumer)
-    return [reason] if reason is not None else []
-
-
-def _pull_demand(consumer: Consumer, moment: Moment) -> Reason | None:
-    requests = consumer.requests
-    assert requests is not None
-    if requests.queue.count == 0:
-        text = "No pull request waits: no client asks for messages now."
-        data = {}
-        if consumer.active_at:
-            data = {"last_active": moment.text(consumer.active_at)}
-            text += (
-                f" The last request, delivery or acknowledgement was {moment.ago(consumer.active_at)} ago."
-            )
-        return Reason(Kind.NO_WAITING_PULL, text, data)
-    unread, ack_pending = consumer.cursor.num_pending(), consumer.acks.pending.count
-    if not unread or requests.serves_any(unread, ack_pending):
-        return None
-    waiting = receivers(consumer.account, requests.queue.replies()[:SUBJECTS_MAX])
-    if requests.pin.id:
-        pin, group = requests.pin.id.decode(), requests.pin.group
-        text = (
-            f"Another client is pinned in the priority group {group}: only requests with the pin {pin} are served,"
-            f" and none of them waits. It was pinned {moment.ago(requests.pin.pinned_at)} ago; CONSUMER.UNPIN ends"
-            " that."
-        )
-        return Reason(Kind.PINNED, text, {"group": group, "pin_id": pin, "waiting": waiting.rows()})
-    text = (
-        f"{counted(requests.queue.count, 'request waits', 'requests wait')} until min_pending or min_ack_pending is"
-        f" reached; there {'is' if unread == 1 else 'are'} {counted(unread, 'unread message')} and"
-        f" {counted(ack_pending, 'delivery', 'deliveries')} without an acknowledgement."
-    )
-    return Reason(
-        Kind.OVERFLOW, text, {"num_pending": unread, "ack_pending": ack_pending, "waiting": waiting.rows()}
-    )
-
-
-def _push_demand(consumer: Consumer) -> Reason | None:
-    push, flow = consumer.push, consumer.flow
-    assert push is not None
-    subject, group = consumer.config.deliver_subject, consumer.config.deliver_group
-    if not push.bound:
-        wanted = f'{subject} in the queue group "{group}"' if group else subject
-        text = f"Nobody is subscribed to its deliver subject {wanted}."
-        others = receivers(consumer.account, [push.subject])
-        if others.sessions or others.elsewhere:
-            text += f" Subscribed otherwise: {others}."
-        data = {"deliver_subject": subject, **({"deliver_group": group} if group else {})}
-        return Reason(Kind.NO_INTEREST, text, data)
-    if not flow.window or flow.pending <= flow.window:
-        return None
-    slow = receivers(consumer.account, [push.subject])
-    text = (
-        f"Flow control: {flow.pending:,} bytes were sent, and the subscriber has not answered the flow control"
-        f" request for {flow.asked:,} of them. It answers when it has read them: {slow}."
-    )
-    return Reason(
-        Kind.FLOW_CONTROL,
-        text,
-        {"unconfirmed_bytes": flow.pending, "window": flow.window, "receivers": slow.rows()},
-    )
-
-
-def _holders(consumer: Consumer) -> Receivers:
-    """Return the clients to which a consumer delivers now."""
-    if consumer.push is not None:
-        return receivers(consumer.account, [consumer.push.subject])
-    assert consumer.requests is not None
-    return receivers(consumer.account, consumer.requests.queue.replies()[:SUBJECTS_MAX])
 
 
 # -- limits ----------------------------------------------------------------------------------------------------
@@ -246,17 +196,22 @@ def _ack_pending(consumer: Consumer, moment: Moment) -> Reason | None:
     most, pending = consumer.config.max_ack_pending, consumer.acks.pending
     if most <= 0 or pending.count < most or pending.n_queued:
         return None
-    oldest, due_ns, holders = _oldest(consumer, moment), pending.next_due(), _holders(consumer)
-    data = {"ack_pending": pending.count, "max_ack_pending": most, **oldest, "holders": holders.rows()}
+    oldest, due_ns = _oldest(consumer, moment), _next_due(consumer, moment)
+    holders = holders_of(consumer, is_shown=moment.shows_clients)
+    data = {"ack_pending": pending.count, "max_ack_pending": most, "nak_delayed": pending.n_delayed, **oldest}
     text = (
         f"max_ack_pending is reached: {pending.count:,} of {most:,} deliveries wait for an acknowledgement."
-        f" {_oldest_text(oldest)}"
+        f" {_oldest_text(oldest)}{_delayed_text(consumer)}"
     )
     if due_ns:
         data["next_redelivery"] = moment.text(due_ns)
         text += f" The next redelivery is due in {moment.until(due_ns)}."
+    kind = Kind.MAX_ACK_PENDING
+    if consumer.config.ack_policy == "flow_control":
+        kind = Kind.FLOW_CONTROL
+        text += " The subscriber acknowledges with its answer to flow control, which has not come."
     text += f" Clients that receive now: {holders}."
-    return Reason(Kind.MAX_ACK_PENDING, text, data)
+    return Reason(kind, text, {**data, **holders.fields("holders")})
 
 
 def _rate(consumer: Consumer, moment: Moment) -> Reason | None:
@@ -274,13 +229,3 @@ def _rate(consumer: Consumer, moment: Moment) -> Reason | None:
         )
         return Reason(Kind.REPLAY, text, data)
     return None
-
-
-def _slow(consumer: Consumer) -> Reason | None:
-    """Return a reason if much output waits for every client that receives messages of the consumer."""
-    clients = _holders(consumer)
-    slow = [session for session in clients.sessions if session.pending_size() >= SLOW_SIZE]
-    if not slow or clients.elsewhere or len(slow) < len(clients.sessions):
-        return None
-    text = f"Its clients read slowly; messages wait in the output of their connections: {clients}."
-    return Reason(Kind.SLOW_RECEIVER, text, {"receivers": clients.rows()}, stops=False)

@@ -44,7 +44,9 @@ class Kind(StrEnum):
     MAX_BYTES = "max_bytes"
     ACCOUNT_LIMIT = "account_limit"
     SERVER_LIMIT = "server_limit"
-    # reasons for both
+    NO_CONSUMERS = "no_consumers"
+    ORIGIN_UNHEARD = "origin_unheard"
+    # both
     OFFLINE = "offline"
     NO_LEADER = "no_leader"
     REPLICA_LAGGING = "replica_lagging"
@@ -67,10 +69,11 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The present: `now_ns` by the monotonic clock, and the offset that gives the wall clock when added."""
+    """The present, and what the one who asks may see."""
 
-    now_ns: int
-    skew_ns: int
+    now_ns: int  # of the monotonic clock
+    skew_ns: int  # added to it, it gives the wall clock
+    shows_clients: bool
 
     def ago(self, at_ns: int) -> str:
         """Return the time since `at_ns` as text, such as "12s"."""

@@ -1,4 +1,7 @@
-"""Finds the clients that receive a consumer's messages: subscribers of its deliver subject or of waiting requests."""
+"""The clients that receive the messages of a consumer: subscribers of its deliver subject or of waiting requests.
+
+A client of another account may ask about a stream through an import. It gets no clients: they are not its own.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pyjs.core.account import Account
+    from pyjs.jetstream.consumer.consumer import Consumer
+    from pyjs.subjects.sublist import Subscription
 
-RECEIVERS_MAX = 16  # maximum number of clients that a reason names
-SUBJECTS_MAX = 1024  # maximum number of waiting requests whose clients are searched for
+RECEIVERS_MAX = 16  # clients that a reason names
+REQUESTS_MAX = 64  # waiting requests whose clients are looked for
 
 
 class Receivers(NamedTuple):
@@ -22,25 +27,32 @@ class Receivers(NamedTuple):
 
     sessions: list[ClientSession]
     elsewhere: int
+    is_shown: bool
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Return the fields that identify each client, as in /connz, and the bytes that wait to be sent to it."""
-        return [
-            {
-                "cid": session.cid,
-                **({"name": session.options.name} if session.options.name else {}),
-                "ip": session.peer.ip,
-                "port": session.peer.port,
-                "pending_bytes": session.pending_size(),
-            }
-            for session in self.sessions
-        ]
+    def fields(self, name: str) -> dict[str, Any]:
+        """Return the clients as a field of a reason, identified as in /connz, with the bytes that wait for each."""
+        if not self.is_shown:
+            return {}
+        return {
+            name: [
+                {
+                    "cid": session.cid,
+                    **({"name": session.options.name} if session.options.name else {}),
+                    "ip": session.peer.ip,
+                    "port": session.peer.port,
+                    "pending_bytes": session.pending_size(),
+                }
+                for session in self.sessions
+            ]
+        }
 
     def __str__(self) -> str:
         texts = [_named(session) for session in self.sessions]
         if self.elsewhere:
             texts.append(f"{counted(self.elsewhere, 'client')} of other servers")
-        return "; ".join(texts) or "none"
+        if not self.is_shown and texts:
+            return "not shown to other accounts"
+        return "; ".join(texts) or "none in this account"
 
 
 def _named(session: ClientSession) -> str:
@@ -48,13 +60,27 @@ def _named(session: ClientSession) -> str:
     return f'"{session.options.name}" ({where})' if session.options.name else where
 
 
-def receivers(account: Account, subjects: Iterable[bytes]) -> Receivers:
-    """Return the clients that are subscribed to one of `subjects`."""
+def receivers(account: Account, subjects: Iterable[bytes], *, is_shown: bool) -> Receivers:
+    """Return the clients whose subscriptions match one of `subjects` most closely; a `>` beside them only listens."""
     found: dict[int, ClientSession] = {}
     elsewhere = 0
     for subject in subjects:
-        for sub in account.subs.match(subject):
+        for sub in _closest(account.subs.match(subject)):
             if isinstance(sub.sink, ClientSession) and len(found) < RECEIVERS_MAX:
                 found.setdefault(sub.sink.cid, sub.sink)
             elsewhere += sub.is_remote
-    return Receivers(list(found.values()), elsewhere)
+    return Receivers(list(found.values()), elsewhere, is_shown)
+
+
+def _closest(subs: list[Subscription]) -> list[Subscription]:
+    """Return the subscriptions with the most literal tokens."""
+    literal = [sum(token not in (b"*", b">") for token in sub.subject.split(b".")) for sub in subs]
+    return [sub for sub, count in zip(subs, literal, strict=True) if count == max(literal)]
+
+
+def holders_of(consumer: Consumer, *, is_shown: bool) -> Receivers:
+    """Return the clients that get the messages of a consumer now."""
+    if consumer.push is not None:
+        return receivers(consumer.account, [consumer.push.subject], is_shown=is_shown)
+    assert consumer.requests is not None
+    return receivers(consumer.account, consumer.requests.queue.first_replies(REQUESTS_MAX), is_shown=is_shown)

@@ -18,26 +18,31 @@ if TYPE_CHECKING:
     from pyjs.jetstream.stream.stream import Stream
     from pyjs.jetstream.why.reasons import Reason
 
-CONSUMERS_MAX = 256  # maximum number of consumers in the report of a stream
-CONSUMERS_STEP = 16  # consumers examined between two yields, in about half a millisecond
-# A consumer that stops for one of these reasons has no problem.
+    Fields = dict[str, Any]
+
+CONSUMERS_MAX = 256  # consumers in the report of a stream
+CONSUMERS_STEP = 16  # consumers looked at between two yields: about half a millisecond
+MANY_REQUESTS = 256
+# Nothing is wrong with a consumer that is stopped for one of these reasons.
 QUIET = frozenset((Kind.UP_TO_DATE, Kind.STREAM_EMPTY))
 
 
-def stream_report(js: JetStream, stream: Stream) -> Generator[None, None, dict[str, Any]]:
-    """Return, in steps, whether a stream accepts publishes, why not, and which of its consumers deliver nothing."""
+def stream_report(
+    js: JetStream, stream: Stream, *, shows_clients: bool = True
+) -> Generator[None, None, Fields]:
+    """Return whether a stream takes publishes, why not, and its consumers that deliver nothing, in steps."""
     reasons, store = why_stream(js, stream), stream.store
     silent: list[dict[str, Any]] = []
     for at, consumer in enumerate(list(stream.consumers.values())):
-        if at % CONSUMERS_STEP == CONSUMERS_STEP - 1:
+        if at % CONSUMERS_STEP == CONSUMERS_STEP - 1 or is_busy(consumer):
             yield
         if not isinstance(consumer, Consumer) or len(silent) == CONSUMERS_MAX:
-            continue  # only the leader has the consumer open
-        found = yield from why_consumer(consumer, js.account.turn.now)
-        if stops(found) and found[0].kind not in QUIET:
+            continue  # only the leader has it open
+        found = yield from why_consumer(consumer, js.account.turn.now, shows_clients=shows_clients)
+        if found and stops(found) and found[0].kind not in QUIET:
             silent.append({"consumer": consumer.name, "kind": found[0].kind.value, "text": found[0].text})
     return {
-        "account": js.account.name,
+        **({"account": js.account.name} if shows_clients else {}),
         "stream": stream.name,
         "accepts": not stops(reasons),
         "reasons": [reason.as_json() for reason in reasons],
@@ -50,13 +55,15 @@ def stream_report(js: JetStream, stream: Stream) -> Generator[None, None, dict[s
 
 
 def consumer_report(
-    js: JetStream, stream: Stream, consumer: Consumer
-) -> Generator[None, None, dict[str, Any]]:
-    """Return, in steps, whether a consumer delivers, and if not, why."""
-    reasons = yield from why_consumer(consumer, js.account.turn.now)
+    js: JetStream, stream: Stream, consumer: Consumer, *, shows_clients: bool = True
+) -> Generator[None, None, Fields | None]:
+    """Return whether a consumer delivers, and why not, in steps; None if it was deleted meanwhile."""
+    reasons = yield from why_consumer(consumer, js.account.turn.now, shows_clients=shows_clients)
+    if reasons is None:
+        return None
     requests = consumer.requests
     return {
-        "account": js.account.name,
+        **({"account": js.account.name} if shows_clients else {}),
         "stream": stream.name,
         "consumer": consumer.name,
         "delivers": not stops(reasons),
@@ -66,6 +73,12 @@ def consumer_report(
         "num_waiting": 0 if requests is None else requests.queue.count,
         "ts": time_text(js.shared.clock.wall_ns()),
     }
+
+
+def is_busy(consumer: object) -> bool:
+    """Return whether a consumer has so many waiting requests that a look at them takes noticeable time."""
+    requests = consumer.requests if isinstance(consumer, Consumer) else None
+    return requests is not None and requests.queue.count >= MANY_REQUESTS
 
 
 def stops(reasons: list[Reason]) -> bool:

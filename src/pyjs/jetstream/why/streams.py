@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyjs.jetstream.manage.stream_info import inflow_report
 from pyjs.jetstream.stream.publish_errors import store_error
 from pyjs.jetstream.why.reasons import Kind, Reason
 from pyjs.jetstream.why.replicas import why_not_current
 from pyjs.store.file.store import FileStore
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from pyjs.jetstream.manage.engine import JetStream
-    from pyjs.jetstream.stream.limits import Usage
     from pyjs.jetstream.stream.stream import Stream
 
 
@@ -28,6 +26,8 @@ def why_stream(js: JetStream, stream: Stream) -> list[Reason]:
         _replicas(js, stream),
         *_limits(stream),
         *_usage(js, stream),
+        _no_consumers(stream),
+        *_origins(js, stream),
     )
     return [each for each in found if each is not None]
 
@@ -102,9 +102,10 @@ def _replicas(js: JetStream, stream: Stream) -> Reason | None:
         f"{row['name']} ({'offline' if row.get('offline') else 'not current'})" for row in behind
     )
     if not replicated.leader_of(stream):
-        cause = why_not_current(member, {js.account.name: js}, assigned)
-        text = f"No replica leads it: {cause or 'an election is under way'}."
-        text += f" Of its {len(assigned.nodes)} replicas a majority must be reachable."
+        text = (
+            f"No replica leads it{f'; away or behind: {names}' if names else ': an election is under way'}."
+        )
+        text += f" A majority of its {len(assigned.nodes)} replicas must be reachable: bring servers back."
         return Reason(Kind.NO_LEADER, text, {"replicas": rows})
     if not behind:
         return None
@@ -120,10 +121,20 @@ def _limits(stream: Stream) -> list[Reason]:
     found, rule = [], "and discard is new; delete or purge messages, or raise the limit"
     if 0 < config.max_msgs <= store.msgs:
         text = f"max_msgs is reached ({store.msgs:,} of {config.max_msgs:,} messages), {rule}."
-        found.append(Reason(Kind.MAX_MSGS, text, {"messages": store.msgs, "max_msgs": config.max_msgs}))
+        replaces = config.max_msgs_per_subject > 0
+        if replaces:
+            text += (
+                " A message that replaces another of its subject (max_msgs_per_subject) is still accepted."
+            )
+        data = {"messages": store.msgs, "max_msgs": config.max_msgs}
+        found.append(Reason(Kind.MAX_MSGS, text, data, stops=not replaces))
     if 0 < config.max_bytes < store.bytes + _usual_size(stream):
-        text = f"max_bytes has no room for another message ({store.bytes:,} of {config.max_bytes:,} bytes), {rule}."
-        found.append(Reason(Kind.MAX_BYTES, text, {"bytes": store.bytes, "max_bytes": config.max_bytes}))
+        stops = config.max_bytes < store.bytes + _least_size(stream)
+        what = "another message" if stops else "a message of the usual size"
+        text = f"max_bytes has no room for {what} ({store.bytes:,} of {config.max_bytes:,} bytes), {rule}."
+        found.append(
+            Reason(Kind.MAX_BYTES, text, {"bytes": store.bytes, "max_bytes": config.max_bytes}, stops)
+        )
     return found
 
 
@@ -135,27 +146,45 @@ def _usage(js: JetStream, stream: Stream) -> list[Reason]:
     if stream.replica is not None:
         return []
     storage = stream.config.storage
+    kind = "memory" if storage == "memory" else "storage"
     account, server = js.usage[storage], js.shared.usage[storage]
-    found = []
+    found, fix = [], "Delete messages or streams, or raise the limit."
     if 0 <= account.max < account.used + _usual_size(stream):
-        found.append(Reason(Kind.ACCOUNT_LIMIT, _full("the account", storage, account), _usage_row(account)))
-    if 0 <= server.max < server.used:
-        found.append(Reason(Kind.SERVER_LIMIT, _full("the server", storage, server), _usage_row(server)))
+        text = f"The {kind} of the account is used up: {account.used:,} of {account.max:,} bytes. {fix}"
+        stops = account.max < account.used + _least_size(stream)
+        found.append(
+            Reason(Kind.ACCOUNT_LIMIT, text, {"bytes": account.used, "max_bytes": account.max}, stops)
+        )
+    if 0 <= server.max < server.used:  # without figures: they are those of all accounts
+        found.append(Reason(Kind.SERVER_LIMIT, f"The {kind} of the server is used up. {fix}"))
     return found
 
 
-def _full(owner: str, storage: str, usage: Usage) -> str:
-    kind = "memory" if storage == "memory" else "storage"
-    return (
-        f"The {kind} of {owner} is used up: {usage.used:,} of {usage.max:,} bytes."
-        " Delete messages or streams, or raise the limit."
-    )
-
-
-def _usage_row(usage: Usage) -> dict[str, Any]:
-    return {"bytes": usage.used, "max_bytes": usage.max}
-
-
 def _usual_size(stream: Stream) -> int:
-    """Return the mean size of the stored messages in bytes, or 1 if there are none."""
-    return stream.store.bytes // stream.store.msgs if stream.store.msgs else 1
+    """Return the mean size of the stored messages in bytes, or the least size if there are none."""
+    return stream.store.bytes // stream.store.msgs if stream.store.msgs else _least_size(stream)
+
+
+def _least_size(stream: Stream) -> int:
+    """Return the bytes that an empty message with a subject of one byte needs."""
+    return stream.store.catalogue.overhead + 1
+
+
+def _no_consumers(stream: Stream) -> Reason | None:
+    if stream.config.retention != "interest" or stream.consumers:
+        return None
+    text = "It has no consumers, and retention is interest: publishes are acknowledged, and the messages are dropped."
+    return Reason(Kind.NO_CONSUMERS, text, stops=False)
+
+
+def _origins(js: JetStream, stream: Stream) -> list[Reason]:
+    """Return the origins of a mirror or of sources that were never heard, or that refuse."""
+    found = []
+    report = inflow_report(js, stream)
+    for row in [report["mirror"]] if "mirror" in report else report.get("sources", ()):
+        error = row.get("error", {}).get("description", "")
+        if error or row["active"] < 0:
+            text = f'The origin "{row["name"]}" was not heard{f": {error}" if error else ""}.'
+            text += " Check that the stream exists there, and the prefixes in `external`."
+            found.append(Reason(Kind.ORIGIN_UNHEARD, text, {"origin": row["name"]}, stops=False))
+    return found

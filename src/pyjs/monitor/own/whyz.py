@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyjs.base.gotext import quoted, time_text
 from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.jetstream.why.report import consumer_report, stream_report
-from pyjs.jetstream.why.streams import why_away
+from pyjs.jetstream.why.streams import why_away, why_stream
 from pyjs.monitor.arguments import BadArgument
 from pyjs.monitor.own.disconnects import meaning
 
@@ -101,7 +101,13 @@ def _one(chosen: list[JetStream], wanted: Wanted) -> Steps:
             return (yield from stream_report(js, stream))
         consumer = stream.consumers.get(wanted.consumer)
         if isinstance(consumer, Consumer):
-            return (yield from consumer_report(js, stream, consumer))
+            report = yield from consumer_report(js, stream, consumer)
+            if report is None:
+                raise BadArgument(f"consumer {quoted(wanted.consumer)} was deleted")
+            return report
+        if consumer is not None and (causes := why_stream(js, stream)):
+            named = {"account": js.account.name, "stream": stream.name, "consumer": wanted.consumer}
+            return {**named, "reasons": [cause.as_json() for cause in causes]}
         if consumer is not None:
             raise BadArgument(
                 f"consumer {quoted(wanted.consumer)} is open on the server that leads its stream: ask there"

@@ -640,6 +640,15 @@ cdef class Catalogue:
         cdef Entry* e = index_live(&self.index, seq)
         return 0 if e == NULL else e.ts
 
+    def size_at(self, uint64_t seq) -> int:
+        """Return the bytes of headers and payload of a live message; 0: it is not live."""
+        cdef Entry* e = index_live(&self.index, seq)
+        return 0 if e == NULL else e.size
+
+    def next_live(self, uint64_t seq) -> int:
+        """Return the first live sequence from `seq` on, or 0 if there is none."""
+        return index_next_live(&self.index, seq)
+
     def seq_at(self, int64_t ts) -> int:
         """Return the first live sequence stored at or after `ts`, or last_seq + 1 if there is none."""
         return index_seq_at(&self.index, ts) or self.last_seq + 1

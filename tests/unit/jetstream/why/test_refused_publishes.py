@@ -72,9 +72,39 @@ def test_as_many_messages_as_allowed(js: JetStreamFixture) -> None:
 def test_as_many_bytes_as_allowed(js: JetStreamFixture) -> None:
     js.add("S", subjects=["s"], max_bytes=300, discard="new")
     js.publish("s", b"x" * 200)
+    (reason,) = why(js)["reasons"]
+    assert (reason["kind"], reason["stops"]) == ("max_bytes", False)  # a smaller message is accepted
+    assert "no room for a message of the usual size" in reason["text"]
+    assert js.refused("s", b"x" * 200)[1] == 10077
+    used = js.state("S")["bytes"]
+    fields = {"name": "S", "subjects": ["s"], "storage": "memory", "discard": "new", "max_bytes": used + 1}
+    js.api("STREAM.UPDATE.S", fields)
 
     assert first(js)["kind"] == "max_bytes"
-    assert js.refused("s", b"x" * 200)[1] == 10077
+    assert js.refused("s", b"")[1] == 10077
+
+
+def test_a_message_that_replaces_another_is_still_accepted(js: JetStreamFixture) -> None:
+    js.add("S", subjects=["s.*"], max_msgs=1, max_msgs_per_subject=1, discard="new")
+    js.publish("s.1")
+
+    assert [(each["kind"], each["stops"]) for each in why(js)["reasons"]] == [("max_msgs", False)]
+    assert "error" not in js.publish("s.1")
+    assert js.refused("s.2")[1] == 10077
+
+
+def test_a_stream_that_keeps_what_consumers_want_and_has_none(js: JetStreamFixture) -> None:
+    js.add("S", subjects=["s"], retention="interest")
+
+    assert [(each["kind"], each["stops"]) for each in why(js)["reasons"]] == [("no_consumers", False)]
+
+
+def test_a_mirror_of_a_stream_that_does_not_exist(js: JetStreamFixture) -> None:
+    js.add("S", mirror={"name": "NONE"})
+
+    kinds = [each["kind"] for each in why(js)["reasons"]]
+    assert kinds == ["mirror", "origin_unheard"]
+    assert 'The origin "NONE" was not heard' in why(js)["reasons"][1]["text"]
 
 
 def test_the_storage_of_the_server_is_used_up() -> None:
@@ -83,6 +113,9 @@ def test_the_storage_of_the_server_is_used_up() -> None:
     js.publish("s", b"x" * 2000)
 
     assert first(js)["kind"] == "server_limit"
+    assert not any(
+        digit in first(js)["text"] for digit in "0123456789"
+    )  # the figures are those of all accounts
     assert js.refused("s")[1] == 10023
 
 
@@ -92,7 +125,8 @@ def test_the_storage_of_the_account_is_used_up() -> None:
     js.add("S", subjects=["s"])
     js.publish("s", b"x" * 600)
 
-    assert first(js)["kind"] == "account_limit"
+    (reason,) = why(js)["reasons"]
+    assert (reason["kind"], reason["stops"]) == ("account_limit", False)
     assert js.refused("s", b"x" * 600)[1] == 10002
 
 

@@ -106,7 +106,10 @@ def test_the_subscriber_forgot_the_queue_group(js: Stuck) -> None:
 
     reason = js.first()
     assert (reason["kind"], reason["deliver_group"]) == ("no_interest", "workers")
-    assert 'to.here in the queue group "workers". Subscribed otherwise: cid 6' in reason["text"]
+    assert (
+        'to.here in the queue group "workers". A subscription has no queue group. Its client: cid 6'
+        in reason["text"]
+    )
 
 
 def test_too_many_deliveries_wait_for_an_acknowledgement(js: Stuck) -> None:
@@ -128,7 +131,9 @@ def test_no_client_receives_while_deliveries_wait(js: Stuck) -> None:
     js.pull(js.second, {"batch": 1, "expires": SECOND_NS})
 
     assert js.kinds() == ["no_waiting_pull", "max_ack_pending"]
-    assert js.why("ORDERS", "C")["reasons"][1]["text"].endswith("Clients that receive now: none.")
+    assert js.why("ORDERS", "C")["reasons"][1]["text"].endswith(
+        "Clients that receive now: none in this account."
+    )
 
 
 def test_it_is_paused(js: Stuck) -> None:
@@ -147,7 +152,7 @@ def test_the_filter_matches_nothing_that_is_stored(js: Stuck) -> None:
     assert reason["kind"] == "filter_matches_nothing"
     assert reason["nearest_subjects"][0] == "orders.new.europe"
     assert (
-        "its filter orders.new.europa. The most similar stored subjects are orders.new.europe"
+        "its filter orders.new.europa. Of the stored subjects, the most similar are orders.new.europe"
         in reason["text"]
     )
 
@@ -218,8 +223,8 @@ def test_messages_were_given_up(js: Stuck) -> None:
     js.at(js.clock.now_ns() + 2 * SECOND_NS)
 
     report = js.why("ORDERS", "C")
-    given_up = report["reasons"][-1]
-    assert (given_up["kind"], given_up["given_up"], given_up["first_given_up_seq"]) == ("max_deliver", 5, 1)
+    given_up = report["reasons"][0]
+    assert (given_up["kind"], given_up["given_up"], given_up["given_up_seq"]) == ("max_deliver", 5, 1)
     assert given_up["stops"] is False
     assert "5 messages were given up after 1 delivery (max_deliver)" in given_up["text"]
 
@@ -286,3 +291,100 @@ def test_the_report_of_a_stream_lists_consumers_with_a_problem(js: Stuck) -> Non
 def test_unknown_names_are_refused(js: Stuck) -> None:
     assert js.why("NONE")["error"]["err_code"] == 10059
     assert js.why("ORDERS", "NONE")["error"]["err_code"] == 10014
+
+
+def test_a_redelivery_waits_for_the_pinned_client(js: Stuck) -> None:
+    config = {
+        "priority_policy": "pinned_client",
+        "priority_groups": ["A"],
+        "priority_timeout": 100 * SECOND_NS,
+    }
+    js.consumer(filter_subject="orders.0", ack_wait=SECOND_NS, **config)
+    js.pull(js.user, {"batch": 1, "expires": 50 * SECOND_NS, "group": "A"})
+    js.pull(js.second, {"batch": 1, "expires": 50 * SECOND_NS, "group": "A"})
+    js.at(js.clock.now_ns() + 2 * SECOND_NS)
+
+    assert js.first()["kind"] == "pinned"
+
+
+def test_a_redelivery_waits_for_an_overflow(js: Stuck) -> None:
+    js.consumer(
+        filter_subject="orders.0", ack_wait=SECOND_NS, priority_policy="overflow", priority_groups=["A"]
+    )
+    js.pull(js.user, {"batch": 1, "expires": 50 * SECOND_NS, "group": "A"})
+    js.pull(js.second, {"batch": 1, "expires": 50 * SECOND_NS, "group": "A", "min_pending": 100})
+    js.at(js.clock.now_ns() + 2 * SECOND_NS)
+
+    assert js.first()["kind"] == "overflow"
+
+
+def test_a_work_queue_that_was_emptied_is_up_to_date(js: Stuck) -> None:
+    js.add("WORK", subjects=["work.>"], retention="workqueue")
+    js.publish("work.a")
+    js.publish("work.b")
+    config = {"durable_name": "C", "ack_policy": "explicit", "filter_subject": "work.b"}
+    js.api("CONSUMER.CREATE.WORK.C", {"stream_name": "WORK", "config": config})
+    js.user.send(b"SUB w 8\r\nPUB $JS.API.CONSUMER.MSG.NEXT.WORK.C w 1\r\n1\r\n")
+    js.user.send(b"PUB %b 4\r\n+ACK\r\n" % js.user.frames()[-1].reply)
+    js.turn()
+
+    assert js.why("WORK", "C")["reasons"][0]["kind"] == "up_to_date"
+    assert js.why("WORK")["silent_consumers"] == []
+
+
+def test_a_new_consumer_for_subjects_to_come_is_up_to_date(js: Stuck) -> None:
+    js.consumer(filter_subject="orders.later", deliver_policy="new")
+
+    assert js.kinds()[0] == "up_to_date"
+
+
+def test_a_consumer_that_gave_up_everything_is_listed(js: Stuck) -> None:
+    js.consumer(max_deliver=1, ack_wait=SECOND_NS)
+    js.pull(js.user, {"batch": 9, "expires": 300 * SECOND_NS})
+    js.at(js.clock.now_ns() + 2 * SECOND_NS)
+
+    assert [each["kind"] for each in js.why("ORDERS")["silent_consumers"]] == ["max_deliver"]
+
+
+def test_a_subscriber_that_acknowledges_by_flow_control_and_does_not(js: Stuck) -> None:
+    js.consumer(
+        ack_policy="flow_control",
+        deliver_subject="to.here",
+        flow_control=True,
+        idle_heartbeat=SECOND_NS,
+        max_ack_pending=2,
+    )
+    js.second.send(b"SUB to.here 1\r\n")
+    js.turn()
+
+    reason = js.first()
+    assert reason["kind"] == "flow_control"
+    assert "next_redelivery" not in reason
+
+
+def test_a_client_that_listens_to_everything_receives_nothing(js: Stuck) -> None:
+    js.client().send(b"SUB > 1\r\n")
+    js.consumer(max_ack_pending=1)
+    js.pull(js.second, {"batch": 5, "expires": 100 * SECOND_NS})
+
+    assert [each["cid"] for each in js.first()["holders"]] == [CID]
+
+
+def test_a_request_whose_client_has_left_does_not_count(js: Stuck) -> None:
+    js.consumer(filter_subject="orders.later", deliver_policy="new")
+    js.pull(js.second, {"batch": 1, "expires": 3000 * SECOND_NS})
+    js.second.session.connection_lost()
+
+    assert js.kinds() == ["up_to_date", "no_waiting_pull"]
+
+
+def test_deliveries_that_a_nak_holds_back_are_counted(js: Stuck) -> None:
+    js.consumer(max_ack_pending=1)
+    js.pull(js.second, {"batch": 5, "expires": 100 * SECOND_NS})
+    body = b'-NAK {"delay": 60000000000}'
+    js.second.send(b"PUB %b %d\r\n%b\r\n" % (js.second.frames()[-1].reply, len(body), body))
+    js.turn()
+
+    reason = js.first()
+    assert (reason["kind"], reason["nak_delayed"]) == ("max_ack_pending", 1)
+    assert "A NAK with a delay holds back 1 of them." in reason["text"]

@@ -148,6 +148,16 @@ cdef class WaitingQueue:
             w = w.next
         return out
 
+    def first_replies(self, int64_t limit) -> list:
+        """Return the first `limit` reply subjects in the order of service."""
+        cdef list out = []
+        cdef Waiting* w = self.head
+        while w != NULL and limit > 0:
+            out.append(w.reply[:w.reply_len])
+            limit -= 1
+            w = w.next
+        return out
+
     def wanted(self) -> int:
         """Return the total number of messages that the requests may still get."""
         cdef int64_t total = 0
@@ -291,11 +301,11 @@ cdef class PullRequests:
             return 0
         return self.account.publish_to(w.reply, w.reply_len, &pinned)
 
-    def serves_any(self, uint64_t num_pending, uint64_t ack_pending) -> bool:
-        """Return whether one of the waiting requests may get the next of `num_pending` messages."""
+    def serves_any(self, uint64_t unread, uint64_t ack_pending) -> bool:
+        """Return whether one of the waiting requests may get the next message; `unread` is num_pending after it."""
         cdef Waiting* w = self.queue.head
         while w != NULL:
-            if self.may_have(w, num_pending - 1 if num_pending else 0, ack_pending):
+            if self.may_have(w, unread, ack_pending):
                 return True
             w = w.next
         return False
