@@ -1,8 +1,8 @@
-"""The command line: turns arguments into Options and a running server, or into some output and an exit code.
+"""The command line: arguments become Options and a running server, or some output and an exit code.
 
 Knows flags and files, but no sockets: the server is imported only when it is started. Lines that tools read
-(version, `-t`, errors) start with the name of nats-server, which this program replaces. Exit codes: 0 success, 1
-refused or failed, 2 invalid command line.
+(version, `-t`, errors) begin with the name of nats-server, which this program replaces. Exit codes: 0: success; 1:
+refused or failed; 2: invalid command line.
 
 Source: behaviour of nats-server 2.15.1, except that the exit code after an unknown flag is 2 (nats-server: 0).
 """
@@ -19,11 +19,11 @@ from pyjs.config.load import load_options
 from pyjs.config.options import Options
 from pyjs.server.system.config_file import read_file
 
-PROGRAM = "nats-server"  # in every line that tools for nats-server may read
+PROGRAM = "nats-server"  # begins every line that tools for nats-server may read
 NATS_VERSION = "2.15.1"  # the release whose behaviour is implemented
 
-# The dependencies in pyproject.toml, except pydantic (only pyjs.models imports it) and those that a platform
-# may lack. Most are imported long after the start, too late for a clear error message.
+# The dependencies in pyproject.toml, except pydantic (imported only by pyjs.models) and those that some platforms
+# lack. Most of them are imported long after the start, too late for a clear error message.
 PACKAGES = (
     "bcrypt",
     "cramjam",
@@ -91,7 +91,7 @@ def _certificate_problem(options: Options) -> str:
 
 def missing_packages() -> list[str]:
     """Return the required packages that are not installed."""
-    # Like importlib.util.find_spec, without the time to import importlib.util.
+    # As importlib.util.find_spec does, without the time to import importlib.util.
     return [
         name
         for name in PACKAGES
@@ -105,7 +105,7 @@ def _told(missing: list[str]) -> str:
 
 
 def _answer(line: CommandLine) -> int | None:
-    """Run the commands that need no server; return None if a server must be started."""
+    """Run a command that needs no server, and return its exit code; return None if a server must be started."""
     word = line.words[0].lower() if line.words else ""
     if line.flags.get("version") or (word == "version" and not line.flags.get("help")):
         print(f"{PROGRAM}: v{NATS_VERSION}\npyjs-server: v{__version__}")
@@ -159,7 +159,7 @@ def _import(words: list[str]) -> int:
 
 
 def _doctor(words: list[str]) -> int:
-    """Check this machine for a server with the flags and the file in `words`."""
+    """Check whether this machine can run a server with the flags and the file in `words`."""
     as_json = "--json" in words
     try:
         line = parse_flags([word for word in words if word != "--json"])
@@ -194,7 +194,7 @@ def _config_path(line: CommandLine) -> str | None:
 
 
 def _option_flags(line: CommandLine) -> dict[str, str | int | bool]:
-    """Return the flags that set options, without the flags that are commands."""
+    """Return the flags that set options, but not those that are commands."""
     acted_upon = ("config", "t", "print_config", "signal", "help", "version")
     return {name: value for name, value in line.flags.items() if name not in acted_upon}
 
@@ -249,7 +249,7 @@ def _send_signal(line: CommandLine) -> int:
 
 
 def _named_pids(text: str) -> list[int]:
-    """Return the pids that `text` means: a pid, the path of a pid file, or a prefix of pids followed by `*`."""
+    """Return the pids that `text` stands for: a pid, the path of a pid file, or the beginning of pids and a `*`."""
     if text.endswith("*") and (text == "*" or text[:-1].isdigit()):
         pids = [pid for pid in _server_pids() if str(pid).startswith(text[:-1])]
         if not pids:
@@ -258,7 +258,7 @@ def _named_pids(text: str) -> list[int]:
     try:
         text = read_file(text).strip()
     except OSError:
-        pass  # it is not a file, so it must be a pid
+        pass  # not a file, so it must be a pid
     if not text.isdigit() or int(text) <= 0:
         raise LookupError(f"invalid pid: {text}; give a process id or the path of a pid file")
     return [int(text)]
@@ -292,7 +292,7 @@ def _server_pids() -> list[int]:
 
 
 def _command_of(pid: int) -> list[str]:
-    """Return the command line of a process; empty if it has ended."""
+    """Return the command line of a process, or [] if it has ended."""
     try:
         return read_file(f"/proc/{pid}/cmdline").rstrip("\0").split("\0")
     except OSError:

@@ -1,4 +1,4 @@
-"""The node: accounts, sessions and JetStream, run turn by turn. Its input is bytes and time, its output bytes.
+"""The node: accounts, sessions and JetStream, run turn by turn. Its inputs are bytes and times, its output is bytes.
 
 All work is either input (a session handles a read: parse, route, bounded appends) or part of a turn. The
 effects of a turn have a fixed order (core/scheduler.pyx): stores commit, then their PubAcks are sent; API
@@ -60,17 +60,18 @@ PEER_VERSION = "2.15.1"  # the nats-server version whose behaviour is implemente
 # nats-server shows its Go version in the field `go`.
 PYTHON_VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}"
 API_LEVEL = 5
-SKEW_EVERY_NS = 10_000_000  # maximum time between two reads of the wall clock
-STEP_NS = 1_000_000_000  # a smaller change of the skew is not a step: clocks are also adjusted gradually
+SKEW_EVERY_NS = 10_000_000  # maximum ns between two reads of the wall clock
+# ns; a smaller change of the skew does not count as a step, since clocks are also adjusted gradually
+STEP_NS = 1_000_000_000
 # -ERR text and close reason
 ACCOUNT_FULL = "maximum account active connections exceeded", "Maximum Account Connections Exceeded"
 TOO_MANY_SUBSCRIPTIONS = "maximum subscriptions exceeded"
-WORKER_CIDS = 1_000_000_000  # numbers of connection ids reserved for each worker
+WORKER_CIDS = 1_000_000_000  # size of the range of connection ids reserved for each worker
 BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"  # RFC 4648
 
 
 class NotStarted(PyjsError):
-    """JetStream of a cluster cannot start; the text has the reason."""
+    """JetStream cannot start in this cluster; the exception's text has the reason."""
 
 
 class Node(Host):
@@ -109,7 +110,7 @@ class Node(Host):
         # in_msgs, in_bytes, out_msgs, out_bytes of closed sessions, by account.
         self._closed_counters: dict[str, tuple[int, int, int, int]] = {}
         self._last_cid = 4  # nats-server's own internal clients take the first ids
-        if options.worker is not None:  # each worker has other connection ids
+        if options.worker is not None:  # the workers of a server use different connection ids
             self._last_cid += (options.worker.number - 1) * WORKER_CIDS
         self._in_turn = False
         self.accounts: dict[str, Account] = {}
@@ -118,15 +119,15 @@ class Node(Host):
         self.cluster: Cluster | None = None
         self.apply_options(options)
         if options.cluster.port:
-            from pyjs.cluster.cluster import Cluster  # imported lazily: most servers are in no cluster
+            from pyjs.cluster.cluster import Cluster  # imported lazily: most servers are not in a cluster
 
             self.cluster = Cluster(self, options.cluster)
 
     # -- configuration -------------------------------------------------------------------------------------
 
     def _take_keys(self, options: Options) -> None:
-        """Create the keys with which the server signs and decrypts, and the parts that need them."""
-        # Imported lazily, since it imports cryptography: only servers with tokens need it.
+        """Create the keys for signing and decrypting, and the parts of the server that need them."""
+        # Imported lazily, since only servers with tokens need cryptography.
         from pyjs.core.trust.accounts import TrustedAccounts
         from pyjs.core.trust.callouts import Callouts
         from pyjs.core.trust.resolvers import resolver_from
@@ -143,7 +144,7 @@ class Node(Host):
     def apply_options(self, options: Options) -> None:
         """Apply limits, accounts and users; called at the start and after a reload."""
         claimed: dict[str, AccountOptions] = {}
-        if self.trust is not None:  # operator mode: the accounts come from tokens
+        if self.trust is not None:  # in operator mode, tokens define the accounts
             claimed = {
                 name: each for name, each in self.options.accounts.items() if name in self.trust.accounts
             }
@@ -175,7 +176,7 @@ class Node(Host):
             self.jetstream.apply_options()
 
     def _share(self, options: Options) -> None:
-        """Apply the imports, exports and mappings of accounts that have changed."""
+        """Apply the imports, exports and mappings that have changed, of all accounts."""
         self.system_account = self.accounts.get(options.system_account)
         if not self.exchanges and not options.shares():
             return
@@ -183,7 +184,7 @@ class Node(Host):
         from pyjs.config.exchange.declared import Exchange
 
         declared = {name: Exchange() for name in self.accounts} | options.exchanges()
-        if self.trust is not None:  # with tokens, `share` does this
+        if self.trust is not None:  # in operator mode, `share` does this
             declared |= {name: self.exchanges.get(name, Exchange()) for name in self.trust.accounts}
         changed = [
             name for name, exchange in declared.items() if self.exchanges.get(name, Exchange()) != exchange
@@ -196,7 +197,7 @@ class Node(Host):
             apply(self, declared, [*changed, *importers(declared, changed)])
 
     def share(self, name: str, exchange: Exchange) -> None:
-        """Apply the imports, exports and mappings of an account with a token."""
+        """Apply the imports, exports and mappings of an account that a token defines."""
         from pyjs.core.exchange.account_exchange import apply
 
         self.exchanges[name] = exchange
@@ -204,7 +205,7 @@ class Node(Host):
         apply(self, self.exchanges, (name,))
 
     def _add_account(self, name: str) -> Account:
-        """Return the account with this name; create it if there is none."""
+        """Return the account `name`; create it if it is missing."""
         account = self.accounts.get(name)
         if account is None:
             seed = int.from_bytes(self.rng.randbytes(8), "little")
@@ -218,7 +219,7 @@ class Node(Host):
         return account
 
     def _name_api(self, account: Account) -> None:
-        """Set the account's API prefix if there is a domain; status 503 shows subjects without the domain."""
+        """Set the account's API prefix if there is a domain: status 503 shows API subjects without the domain."""
         jetstream = self.options.jetstream
         named = jetstream.enabled and jetstream.domain and self.options.jetstream_of(account.name) is not None
         account.api_prefix = f"$JS.{jetstream.domain}.API.".encode() if named else b""
@@ -232,7 +233,7 @@ class Node(Host):
         self.options.accounts[options.name] = options
         if options.name == self.options.system_account:
             self.system_account = account
-            options.jetstream = None  # this account cannot have JetStream
+            options.jetstream = None  # this account may not have JetStream
         self._name_api(account)
         if self.jetstream is not None:
             self.jetstream.apply_account(account)
@@ -286,12 +287,12 @@ class Node(Host):
         try:
             yield from self.jetstream.start_steps()
         except BaseException:
-            failed, self.jetstream = self.jetstream, None  # JetStream must not be used without the lock
+            failed, self.jetstream = self.jetstream, None  # without the lock, JetStream must not be used
             failed.stop()
             raise
 
     def _member(self) -> MemberNode | None:
-        """Return this server's part in a JetStream cluster, or None if it is in none.
+        """Return this server's part in a JetStream cluster, or None if it is not in one.
 
         Raises:
             NotStarted: the engine is missing, or the server already has routes.
@@ -324,7 +325,7 @@ class Node(Host):
         return SpreadNode(self, name, worker, Replication(cluster, heeds_silence=False))
 
     def stop(self) -> None:
-        """Close every session and store; the node cannot be used afterwards."""
+        """Close every session and store; a stopped node cannot be used again."""
         if self.events is not None:
             self.events.announce("SHUTDOWN")
         for session in list(self.sessions.values()):
@@ -347,11 +348,11 @@ class Node(Host):
         return session
 
     def entrance(self, peer: Peer) -> Entrance:
-        """Return the login rules and ping intervals of the port to which `peer` is connected."""
+        """Return the login rules and ping intervals of the port that `peer` uses."""
         return self._websocket_entrance if peer.kind == "websocket" else self._entrance
 
     def session_entered(self, session: ClientSession, previous: Account) -> None:
-        """Report a session that was bound to a user; it was in the account `previous` before."""
+        """Report that `session`, which was in the account `previous`, was bound to a user."""
         if self.cluster is not None:
             for account in {previous: None, session.account: None}:
                 self.cluster.clients_changed(account)
@@ -364,7 +365,7 @@ class Node(Host):
             self.events.traced(trace)
 
     def session_closed(self, session: ClientSession) -> None:
-        """Remove a closed `session`; monitoring keeps a copy."""
+        """Remove a closed session; a copy remains for monitoring."""
         self.sessions.pop(session.cid, None)
         for sessions in (self.sessions, session.account.sessions):
             if not sessions:
@@ -409,7 +410,7 @@ class Node(Host):
         return 0 if self.cluster is None else self.cluster.headcount.elsewhere(account)
 
     def clients_came_elsewhere(self, account: Account) -> None:
-        """Close the newest clients of `account`: as many as the whole cluster has beyond the limit."""
+        """Close the newest clients of `account`: as many as the cluster has in excess of the account's limit."""
         limits = account.limits
         if not isinstance(limits, AccountLimits) or limits.max_connections < 0:
             return
@@ -427,11 +428,12 @@ class Node(Host):
             session.close(ACCOUNT_FULL[1], ACCOUNT_FULL[0])
 
     def enforce_account_limits(self) -> None:
-        """After a reload, close clients beyond account limits, newest first, and report extra subscriptions."""
+        """After a reload, close clients above account limits, newest first, and report excess subscriptions."""
         for account in self.accounts.values():
             self.clients_came_elsewhere(account)
         for session in self.sessions.values():
-            if session.num_subscriptions > session.subscriptions_max:  # the session keeps its subscriptions
+            # the session keeps its excess subscriptions
+            if session.num_subscriptions > session.subscriptions_max:
                 self.log.error(f"{session} - {TOO_MANY_SUBSCRIPTIONS}")
                 session.send_error(TOO_MANY_SUBSCRIPTIONS)
 
@@ -454,7 +456,7 @@ class Node(Host):
             "port": port,
             "headers": self.settings.headers,
         }
-        # nats-server hides no_auth_user from WebSocket clients only.
+        # As in nats-server, no_auth_user hides auth_required before the first PONG, except from WebSocket clients.
         shown = connected or authenticator.no_auth_user is None or session.peer.kind == "websocket"
         if authenticator.required and shown:
             fields["auth_required"] = True
@@ -486,7 +488,7 @@ class Node(Host):
         return fields
 
     def start_lame_duck(self) -> None:
-        """Send INFO with `ldm` to every client, because the server will stop."""
+        """Send INFO with `ldm` to every client, since the server will stop."""
         self.lame_duck = True
         if self.cluster is not None:
             self.cluster.start_lame_duck()
@@ -512,7 +514,10 @@ class Node(Host):
             self._in_turn = False
 
     def _read_wall_clock(self, now_ns: int) -> None:
-        """Read the skew of the wall clock. If the wall clock was set, reset all timers that wait for a wall time."""
+        """Read the skew of the wall clock.
+
+        After a step of the wall clock, reset all timers that wait for a wall time.
+        """
         self._skew_due_ns = now_ns + SKEW_EVERY_NS
         step_ns = self.clock.skew_ns() - self.turn_state.skew
         self.turn_state.skew += step_ns
@@ -538,7 +543,7 @@ class Node(Host):
             self._in_turn = False
 
     def _end_turn(self, now_ns: int) -> None:
-        """Expire consumers, repair objects that had faults, free unused routes, and schedule the next freeing."""
+        """Expire consumers, repair objects that had faults, and free unused routes, now and at the next time due."""
         state, routes = self.turn_state, self.routes
         if state.expired:
             consumers = state.take("expired")
@@ -553,10 +558,10 @@ class Node(Host):
             self._routes_timer = self.timers.at(max(due_ns, now_ns + 1), self._routes_due)
 
     def _routes_due(self) -> None:
-        self._routes_timer = None  # the end of this turn checks the routes
+        self._routes_timer = None  # `_end_turn` checks the routes at the end of this turn
 
     def _mend(self) -> None:
-        """Close sessions and reopen streams and consumers that had a fault, since their state may be inconsistent."""
+        """Close sessions, and reopen streams and consumers, after faults: their state may be half changed."""
         for owner, _ in self.turn_state.take("faulted"):
             if isinstance(owner, ClientSession):
                 owner.link.abort()
@@ -568,11 +573,11 @@ class Node(Host):
 
     @property
     def has_work(self) -> bool:
-        """Return whether the last turn left work for the next one."""
+        """Whether the last turn left work for the next one."""
         return self._scheduler.has_work
 
     def next_deadline_ns(self) -> int | None:
-        """Return the time of the earliest timer, or None. If `has_work`, the next turn is due at once."""
+        """Return the time of the earliest timer, or None. If `has_work` is set, the next turn is due at once."""
         return self.timers.next_deadline_ns()
 
 
@@ -678,7 +683,7 @@ def authenticator_from(options: Options, rng: Rng) -> Authenticator:
 
 
 def websocket_entrance(options: Options, rng: Rng, common: Entrance) -> Entrance:
-    """Return the login rules of WebSocket clients: the common ones, with the changes of the block `websocket`."""
+    """Return the login rules of WebSocket clients: the general ones, with the changes in the block `websocket`."""
     block = options.websocket
     authenticator = common.authenticator
     if block.has_logins:
@@ -696,6 +701,6 @@ def websocket_entrance(options: Options, rng: Rng, common: Entrance) -> Entrance
 
 
 def _public_key(rng: Rng, prefix: bytes) -> str:
-    """Return a random key in the form of an nkey's public key: a prefix and 55 base-32 digits."""
+    """Return a random key in the form of an nkey's public key: `prefix` and 55 base-32 digits."""
     number = int.from_bytes(rng.randbytes(35), "big")
     return prefix.decode() + "".join(BASE32[number >> shift & 31] for shift in range(275, 0, -5))

@@ -1,13 +1,13 @@
 """The consensus engine of pyjs-server: all replicated groups of a node behind one object.
 
-Knows nothing of sockets, disks, clocks and streams. `Groups` is the engine: one call a turn for all groups. A turn is
+`Groups` is the engine. It uses no sockets, disks or clocks, and knows nothing of streams. One turn of all groups is
 
     groups.step(frames); groups.tick(); groups.propose(...)
     ready = groups.ready()          # send ready.frames; write ready.writes, one sync for all of them
     frames = groups.stored(ready.token)   # send them; then call ready() again for new commits
 
-`peer_id` names a replica: the node it lives on and how often it has begun again there. The engine itself is TiKV's
-raft, compiled from Rust; the README of the distribution says how it is built.
+`peer_id` identifies a replica by its node and its incarnation, the number of its start on that node. The engine is
+TiKV's raft, compiled from Rust; the README of the distribution describes the build.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ __all__ = [
     "peer_id",
 ]
 
-INTERFACE: int = getattr(_engine, "INTERFACE", 0)  # 0: the engine was compiled before it had a number
+INTERFACE: int = getattr(_engine, "INTERFACE", 0)  # 0: an engine compiled before the interface had a number
 NODE_SHIFT = 32
 
 
@@ -71,10 +71,10 @@ class Role(IntEnum):
 
 
 class EntryKind(IntEnum):
-    """The kinds of entries."""
+    """The kinds of entries in a log."""
 
     EMPTY = 0  # a new leader's first entry
-    DATA = 1  # a descriptor
+    DATA = 1  # the descriptor of a payload
     CHANGE = 2  # changes of the membership
 
 
@@ -87,7 +87,7 @@ class Change(IntEnum):
 
 
 def peer_id(node: int, incarnation: int = 1) -> int:
-    """Return the number of a replica on `node`; a replica that lost its log comes back with the next incarnation."""
+    """Return the number of a replica on `node`; a replica that has lost its log returns with the next incarnation."""
     if not 1 <= node < 1 << NODE_SHIFT or not 0 <= incarnation < 1 << NODE_SHIFT:
         raise ValueError(f"node {node}, incarnation {incarnation}: the node starts at 1, both have 32 bits")
     return node << NODE_SHIFT | incarnation

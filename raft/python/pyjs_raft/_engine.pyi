@@ -1,4 +1,4 @@
-"""The compiled engine. Times are ticks, indexes start at 1, a peer is `peer_id(node, incarnation)`."""
+"""The compiled engine. Times are in ticks, indexes start at 1, and a peer is `peer_id(node, incarnation)`."""
 
 from typing import Self, final
 
@@ -24,7 +24,7 @@ __all__ = [
 DESCRIPTOR_SIZE: int  # bytes of a descriptor
 FRAME_SIZE_MAX: int
 FRAME_VERSION: int
-INTERFACE: int  # changes with every change of this file; the caller knows one
+INTERFACE: int  # changes when the interface in this file changes; the caller accepts only one number
 
 # Node, frames for it, and (group, index, term) of each entry in them whose payload must travel with them.
 _Batch = tuple[int, bytes, list[tuple[int, int, int]]]
@@ -35,20 +35,23 @@ class RaftError(Exception):
     """The base of this package's errors."""
 
 class FrameError(RaftError):
-    """A batch of frames was refused as a whole; the text names the first field that is wrong."""
+    """A batch of frames was refused as a whole; the text names the first invalid field."""
 
 class UnknownGroup(RaftError):
     """The group is not open on this node."""
 
 class Quarantined(RaftError):
-    """The group has panicked and does nothing more; the text names it and says where."""
+    """A panic has closed the group; the text has its name and the place of the panic."""
 
 class Refused(RaftError):
-    """The group cannot do that now; the text says why."""
+    """The group cannot execute the call now; the text has the reason."""
 
 @final
 class Conf:
-    """A membership; `outgoing` and `next_learners` are those of a joint one. Lists are sorted when they come out."""
+    """A membership; `outgoing` and `next_learners` belong to joint consensus.
+
+    The lists that it returns are sorted.
+    """
 
     def __new__(
         cls,
@@ -85,11 +88,12 @@ class Point:
 
 @final
 class Write:
-    """What must become durable for one group.
+    """The state of one group that the caller must make durable.
 
-    `entries` begin at `first` and replace everything from there on. `hard` is (term, vote, commit), None if it is
-    unchanged. A `snapshot` replaces the log only when it is durable with all its data; until `installed` says so, a
-    restart must find the log from before it.
+    `entries` begin at `first` and replace all earlier entries from that index on. `hard` is (term, vote, commit), or
+    None if none of the three has changed. A `snapshot` replaces the log only after all data of the snapshot is
+    durable and the caller has called `installed`; after a restart before that, the caller must open the group with
+    the old log.
     """
 
     @property
@@ -105,40 +109,43 @@ class Write:
 
 @final
 class Ready:
-    """What one turn found, for all groups. Order of effects: frames leave, writes become durable, `stored`."""
+    """The results of one turn, for all groups. Send `frames`, make `writes` durable, then call `stored`."""
 
     @property
     def token(self) -> int:
-        """The number for `stored`; 0 if nobody waits for the writes."""
+        """The number to pass to `stored`; 0 if no frames wait for the writes."""
     @property
     def must_sync(self) -> bool:
-        """Whether the writes need a sync; without it they are commit indexes alone."""
+        """Whether the writes need a sync; if not, they contain only commit indexes."""
     @property
     def frames(self) -> list[_Batch]: ...
     @property
     def writes(self) -> list[Write]: ...
     @property
     def committed(self) -> list[tuple[int, int, int, int, bytes]]:
-        """Group, index, term, kind and body of each entry that is committed and durable here, in order."""
+        """Group, index, term, kind and body of each entry that is committed, and durable on this node; in order."""
     @property
     def reads(self) -> list[tuple[int, int, int]]:
-        """Group, number of `read_index`, and the index that must have been applied before the read."""
+        """Group, number from `read_index`, and the index that must be applied before the read is answered."""
     @property
     def roles(self) -> list[tuple[int, int, int, int]]:
-        """Group, term, role and leader (0: none), of groups where they changed."""
+        """Group, term, role and leader (0: none) of each group whose role or leader has changed."""
     @property
     def confs(self) -> list[tuple[int, int, Conf]]:
-        """Group, index and membership from that index on."""
+        """Group, index, and the membership that applies from this index on."""
     @property
     def wanted(self) -> list[tuple[int, int]]:
-        """Group and peer that needs a snapshot: `offer_snapshot` is the answer."""
+        """Group, and the peer that needs a snapshot; call `offer_snapshot` for the group."""
     @property
     def snapshots(self) -> list[tuple[int, int, int]]:
-        """Group, peer and index of each snapshot frame among `frames`: each needs a `report_snapshot` at its end."""
+        """Group, peer and index of each snapshot in `frames`.
+
+        Call `report_snapshot` for each when its transfer ends.
+        """
 
 @final
 class Status:
-    """One group as it is now."""
+    """The current state of one group."""
 
     @property
     def name(self) -> str: ...
@@ -164,7 +171,7 @@ class Status:
     def conf(self) -> Conf: ...
     @property
     def matched(self) -> list[tuple[int, int]]:
-        """Peer and the last index that it is known to have; empty unless this node leads."""
+        """Each peer with the last index that it is known to have; empty unless this node is the leader."""
 
 @final
 class Groups:
@@ -182,11 +189,12 @@ class Groups:
         stagger_ticks: int = 4,
         watch_ticks: int = 6000,
     ) -> Self:
-        """Make the engine of `node`.
+        """Create the engine of `node`.
 
-        `seed` is all its chance. `boot` differs at each start of the node (below 2**24): numbers of reads must never
-        come again. A follower waits `election_ticks` to twice as many for its leader. Every `watch_ticks` the leader
-        of a sleeping group says that it is there; a follower that misses that three times wakes.
+        `seed` is the only source of randomness. `boot` (below 2**24) must be different at each start of the node, so
+        that the number of a read is never used twice. A follower waits between one and two times `election_ticks` for
+        its leader. The leader of a sleeping group sends a heartbeat every `watch_ticks`; a follower that misses three
+        in succession wakes.
         """
 
     def open(
@@ -203,122 +211,144 @@ class Groups:
         start_term: int = 1,
         entries: list[_Entry] = ...,
     ) -> None:
-        """Open a group with what is durable of it.
+        """Open a group with its durable state.
 
-        A new group has nothing but its `conf`, the same on all its peers. A peer that joins later opens with an empty
-        `conf` and `start=0, start_term=0`, and gets a snapshot. `start` is the point of the last `compact` or
-        snapshot, `entries` follow it. Committed entries after `start` come again.
+        A new group has only a `conf`, which must be the same on all its peers. A peer that joins later is opened with
+        an empty `conf` and `start=0, start_term=0`, and receives a snapshot. Otherwise, `start` is the index of the
+        last `compact` or snapshot, and `entries` follow that index. `Ready.committed` returns committed entries after
+        `start` again.
 
         Raises:
-            ValueError: what is given cannot be a group's; the text says what.
+            ValueError: the arguments cannot be the state of a group; the text has the reason.
         """
 
     def close(self, group: int) -> None:
-        """Close a group, quarantined or not."""
+        """Close a group, even a quarantined one."""
 
     def tick(self) -> None:
-        """Let one tick pass for all groups that are awake."""
+        """Advance the time of all awake groups by one tick."""
 
     def step(self, frames: bytes) -> list[tuple[int, int]]:
-        """Take frames from other nodes; return group and sender of those whose group or peer is not here.
+        """Handle frames from other nodes; return group and sender of each frame for an unknown group or peer.
 
-        Payloads of the entries in them (`payloads_of`) are checked and held before.
+        Before this call, the caller must have checked and stored the payloads of the entries (`payloads_of`).
 
         Raises:
-            FrameError: nothing of the batch was taken.
+            FrameError: the batch is invalid, and no frame was handled.
         """
 
     def propose(self, proposals: list[tuple[int, bytes]]) -> list[tuple[int, int] | None]:
-        """Propose (group, descriptor); return index and term of each, None where this node does not lead."""
+        """Propose pairs of group and descriptor.
+
+        Return index and term of each, or None if this node does not lead the group.
+        """
 
     def has_ready(self) -> bool:
-        """Return whether `ready` may have something: without it, a turn has nothing to do for the engine."""
+        """Return whether `ready` may return anything; if not, the caller need not call it."""
 
     def ready(self) -> Ready:
-        """Return everything that the groups have ready."""
+        """Return the results that all groups have ready."""
 
     def stored(self, token: int) -> list[_Batch]:
-        """Report the writes of a turn durable, in the order of tokens; return the frames that waited for it."""
+        """Report that the writes of a turn are durable, in the order of tokens.
+
+        Return the frames that waited for them.
+        """
 
     def installed(self, group: int, index: int) -> list[_Batch]:
-        """Report a snapshot durable with all its data, after `stored`; return the frames that waited for it."""
+        """Report, after `stored`, that all data of a snapshot is durable.
+
+        Return the frames that waited for the snapshot.
+        """
 
     def compact(self, group: int, index: int) -> tuple[int, int, Conf]:
-        """Forget entries up to `index`, which are applied and durable elsewhere; return the new start for `open`."""
+        """Remove the entries up to `index`, which must be applied and durable elsewhere.
+
+        Return the start for `open`.
+        """
 
     def offer_snapshot(self, group: int, index: int, descriptor: bytes) -> None:
-        """Offer the state at an applied `index` to peers whose entries are gone."""
+        """Offer a snapshot of the state at an applied `index` to peers that need removed entries."""
 
     def report_snapshot(self, group: int, peer: int, done: bool) -> None:
-        """Report that a snapshot reached a peer, or failed to: only then does the peer get more.
+        """Report whether a snapshot has reached a peer; until then, the peer gets no further entries.
 
-        A failure withdraws the offer, whose data may be gone: the group comes in `Ready.wanted` again.
+        A failure withdraws the offer, since its data may no longer exist. `Ready.wanted` then has the group again.
         """
 
     def change(self, group: int, changes: list[tuple[int, int]]) -> tuple[int, int]:
-        """Propose (Change, peer), up to four in one step, several by joint consensus; return index and term."""
+        """Propose up to four pairs (Change, peer) as one entry; several need joint consensus.
+
+        Return index and term.
+        """
 
     def transfer(self, group: int, peer: int) -> None:
-        """Hand the lead over to another voter; until it is done or has failed, `propose` answers None."""
+        """Start the transfer of leadership to another voter; until it succeeds or fails, `propose` returns None."""
 
     def campaign(self, group: int) -> None:
-        """Stand for election now."""
+        """Start an election now, with this node as the candidate."""
 
     def set_prompt(self, group: int, prompt: bool) -> None:
-        """Decide when this node, where it leads, tells the others what is committed; after `open`: at once.
+        """Set whether this node, as the leader, sends new commit indexes to followers at once (default: it does).
 
-        Otherwise the next append tells them, or one within two ticks. That halves the messages of an entry, and
-        followers apply it later.
+        If not, the next append contains the commit index, or a message within two ticks. That halves the number of
+        messages for an entry, but followers apply the entry later.
         """
 
     def set_doubtful(self, group: int, doubtful: bool) -> None:
-        """Say whether this peer may lack entries that it has answered for, after `open` and before `step`.
+        """Set whether this peer may lack entries that it has acknowledged; call it after `open` and before `step`.
 
-        It takes no part in elections then. The doubt ends when a read has been answered and what it needs is
-        here, or when a majority of the voters is in doubt.
+        A peer in doubt takes part in no election. The caller ends the doubt when a read has been answered and the
+        entries that it needs are here, or when a majority of the voters is in doubt.
         """
 
     def set_floor(self, group: int, term: int, index: int) -> None:
-        """Let a peer in doubt elect those whose last entry is this one or a later one.
+        """Let a peer in doubt vote for candidates whose last entry is the given one or a later one.
 
-        It is the newest one of all voters that are not in doubt, since one of them has each committed entry; or of
-        all voters, if a majority is in doubt.
+        The given entry must be the newest last entry of all voters that are not in doubt, since one of these has each
+        committed entry. If a majority of the voters is in doubt, it must be the newest last entry of all voters.
         """
 
     def forget_answers(self, group: int, peer: int) -> None:
-        """Forget, where this node leads, what a peer has answered: it says that it is in doubt."""
+        """As the leader, forget which entries a peer has acknowledged.
+
+        Called when the peer reports that it is in doubt.
+        """
 
     def read_index(self, group: int) -> int:
-        """Ask for the index of a linearizable read; return the number under which it comes, or never comes."""
+        """Request the index for a linearizable read; return its number in `Ready.reads`.
+
+        The read may never appear there.
+        """
 
     def node_silent(self, node: int) -> None:
-        """Report that a node does not answer: its groups elect, one candidate first, the others staggered.
+        """Report that a node does not answer. Groups that it led elect a new leader; candidates start one by one.
 
         Raises:
-            ValueError: 0 is no node.
+            ValueError: the number of the node is 0.
         """
 
     def node_heard(self, node: int) -> None:
-        """Report that a node answers again."""
+        """Report that a silent node answers again."""
 
     def quarantined(self) -> list[tuple[int, str]]:
-        """Return each group that has panicked, and how."""
+        """Return each group that has panicked, with the text of the panic."""
 
     def counts(self) -> tuple[int, int]:
-        """Return how many groups are open, and how many of them are awake."""
+        """Return the number of open groups, and the number of those that are awake."""
 
     def status(self, group: int) -> Status:
-        """Return one group as it is now."""
+        """Return the current state of one group."""
 
     def term_at(self, group: int, index: int) -> int | None:
-        """Return the term of an index that the log has."""
+        """Return the term of the entry at `index`, or None if the log does not have it."""
 
     def entry(self, group: int, index: int) -> _Entry | None:
-        """Return an entry of the log, committed or not."""
+        """Return the entry at `index`, committed or not; None if the log does not have it."""
 
 def payloads_of(frames: bytes, node: int = 0) -> list[tuple[int, int, int, bytes]]:
-    """Return group, index, term and descriptor of each entry with a payload in a batch.
+    """Return group, index, term and descriptor of each entry with a payload in a batch of frames.
 
     Raises:
-        FrameError: the batch is damaged, or a frame is not from a peer on `node` (0: any); a read request may be.
+        FrameError: the batch is damaged, or a frame (other than a read request) is not from `node` (0: any).
     """

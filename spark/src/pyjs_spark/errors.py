@@ -19,7 +19,7 @@ class ServerUnreachable(SparkError):
 
 
 class ConnectionLost(SparkError):
-    """A connection ended or became silent; the work may be repeated on a new one."""
+    """A connection ended or became silent; the caller may repeat the work on a new connection."""
 
 
 class AccessDenied(SparkError):
@@ -92,7 +92,7 @@ class RowRefused(SparkError):
 
 
 class PublishFailed(SparkError):
-    """The server refused a message, or did not acknowledge it in time, even after all retries."""
+    """The server refused a message, or did not acknowledge it in time; retries failed too."""
 
 
 class NotAcknowledged(PublishFailed):
@@ -100,7 +100,7 @@ class NotAcknowledged(PublishFailed):
 
 
 class ReplayDiffers(SparkError):
-    """A repeated batch has other rows or partitions than before, or they cannot be compared."""
+    """A repeated batch has other rows or partitions than its first attempt, or the two cannot be compared."""
 
 
 class WriterReplaced(SparkError):

@@ -1,4 +1,4 @@
-"""A reader for JSON from outside, which raises no error other than ValueError.
+"""A reader for JSON from outside; it raises no error other than ValueError.
 
 Python's json module raises RecursionError for deeply nested text, and accepts halves of surrogate pairs,
 which would raise UnicodeEncodeError when the text is written.
@@ -10,12 +10,13 @@ import json
 import re
 from typing import Any
 
-MAYBE_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # half of a pair, or the start of a whole pair
+MAYBE_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # half of a surrogate pair, or the start of a whole pair
 
 
 def loads(said: bytes | str) -> Any:
     """Return the decoded JSON. Raises ValueError."""
-    text = said if isinstance(said, str) else bytes(said).decode()  # json would accept halves in UTF-8 too
+    # the json module would accept halves in UTF-8 too
+    text = said if isinstance(said, str) else bytes(said).decode()
     try:
         found = json.loads(text)
         if MAYBE_HALF.search(text):

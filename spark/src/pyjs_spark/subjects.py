@@ -1,4 +1,4 @@
-"""Subjects and filters, matched token by token as in NATS. Knows no server and no Arrow."""
+"""Subjects and filters, matched token by token as in NATS."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def covers(wide: str, narrow: str) -> bool:
 
 
 def overlaps(one: str, other: str) -> bool:
-    """Return whether some subject matches both."""
+    """Return whether any subject matches both filters."""
     first, second = one.split("."), other.split(".")
     for a, b in zip(first, second, strict=False):
         if ">" in (a, b):

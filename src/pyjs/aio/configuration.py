@@ -1,7 +1,7 @@
-"""The options of a server inside a program: from a configuration file, keyword arguments, a model, or Options.
+"""The options of a server inside a program: from a configuration file, keyword arguments, a model or Options.
 
-Keyword arguments override the file and the model. Without a file or Options, a server listens on a free port
-of 127.0.0.1 and has JetStream, in a temporary directory unless the keywords or the model set another one.
+Keyword arguments override the file and the model. Without a file and Options, a server listens on a free port of
+127.0.0.1 and has JetStream, in a temporary directory unless the keywords or the model name another one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # The path of a configuration file, Options, or a model.
 Source: TypeAlias = "str | os.PathLike[str] | Options | ServerOptions"
 
-PLACE = Place("options", 0, 0)  # the place shown in messages about keys
+PLACE = Place("options", 0, 0)  # stands for the place of a key in messages
 ALONE: Mapping[str, object] = {"host": "127.0.0.1", "port": -1, "jetstream": True}
 ANY_PORT = -1
 SCALARS = (bool, int, float, str, datetime)
@@ -32,7 +32,7 @@ SCALARS = (bool, int, float, str, datetime)
 def options_from(
     source: Source | None, keys: Mapping[str, object], alone: Mapping[str, object] = ALONE
 ) -> Options:
-    """Return the options for a source and keywords; `alone` are the keywords that apply if there is no source.
+    """Return the options for a source and keywords; `alone` are keywords that apply only if there is no source.
 
     Raises:
         ConfigError: the file or a key is invalid; the text has the place, cause and fix.
@@ -42,17 +42,18 @@ def options_from(
         if keys:
             raise TypeError(f"either Options or keys, not both: {', '.join(keys)}")
         return source
-    if source is not None and hasattr(source, "model_dump"):  # a model: checked without importing its class
+    # a model; found by its method, so that its class need not be imported
+    if source is not None and hasattr(source, "model_dump"):
         keys = {**source.model_dump(exclude_unset=True, exclude_none=True), **keys}
     elif source is not None:
         return load_options(os.fspath(source), read_file, os.environ, {}, entries_from(keys))
-    if keys.get("port") == 0:  # 0 means the default port in a file, but any free port in Python
+    if keys.get("port") == 0:  # in a file, 0 means the default port; in Python, any free port
         keys = {**keys, "port": ANY_PORT}
     return load_options(None, read_file, os.environ, {}, entries_from({**alone, **keys}))
 
 
 def wants_scratch(source: Source | None, options: Options) -> bool:
-    """Return whether to use a temporary store directory: no file, Options or key sets another one."""
+    """Return whether to use a temporary store directory: no file, Options or key names another one."""
     is_named = isinstance(source, str | os.PathLike | Options)
     return not is_named and options.jetstream.enabled and not options.jetstream.store_dir
 

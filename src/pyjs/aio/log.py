@@ -1,4 +1,4 @@
-"""The server's log in the standard library's logging, which the program configures."""
+"""The server's log in the standard library's `logging`, which the program configures."""
 
 from __future__ import annotations
 

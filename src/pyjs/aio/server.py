@@ -1,4 +1,4 @@
-"""One server on the event loop of a program: started and stopped by `async with`, or by `start` and `stop`.
+"""One server on the event loop of a program: use it with `async with`, or call `start` and `stop`.
 
 A thin wrapper around pyjs.server: converts the arguments to Options, sends the log to the program's logging, and
 creates a new server for each start.
@@ -41,14 +41,15 @@ class Server:
         spin: bool = False,
         **keys: Unpack[ConfigKeys],
     ) -> None:
-        """Read the configuration; nothing is opened.
+        """Read the configuration; open nothing.
 
         `config` is the path of a configuration file, Options, or a model. `keys` are configuration keys by name,
-        which override it: `Server(port=4222, jetstream={"store_dir": "data"})`. With neither, the server listens on a
-        free port of 127.0.0.1 and stores its streams in a directory that is removed when it stops.
+        which override `config`: `Server(port=4222, jetstream={"store_dir": "data"})`. With neither, the server
+        listens on a free port of 127.0.0.1 and stores its streams in a directory that is removed when the server
+        stops.
 
         Log lines go to `logger` (by default "pyjs.server"), or to the `log_file` of the configuration. With
-        `spin`, the loop checks for input for up to 50 us before it sleeps: answers are faster, but it uses a
+        `spin`, the loop checks for input for up to 50 us before it sleeps: answers are faster, but the server uses a
         whole core.
 
         Raises:
@@ -92,7 +93,7 @@ class Server:
         await server.start(self._spin)
 
     async def stop(self) -> None:
-        """Close connections and streams, and release everything. Does nothing if the server is not running.
+        """Close connections and streams, and free all resources. Does nothing if the server is not running.
 
         Raises:
             RuntimeError: the server runs on another event loop.
@@ -111,7 +112,10 @@ class Server:
 
     @property
     def client_url(self) -> str:
-        """Return the URL for clients, such as `nats://127.0.0.1:40051`. Raises RuntimeError if it is not running."""
+        """Return the URL for clients, such as `nats://127.0.0.1:40051`.
+
+        Raises RuntimeError if no server is running.
+        """
         return self._running().client_url
 
     @property
@@ -130,7 +134,7 @@ class Server:
         return self._server
 
     def _made(self) -> tuple[ShellServer, Logger | StandardLog]:
-        """Return a server for one start, and its log. Raises StartFailed if its directory or log is unusable."""
+        """Return a new server and its log. Raises StartFailed if its directory or log is unusable."""
         if not self._wants_scratch:
             log = self._opened_log()
             return ShellServer(self._options, log), log
@@ -150,7 +154,7 @@ class Server:
         return StandardLog(self._logger, options.debug, options.trace)
 
     def _stopped(self, server: ShellServer, log: Logger | StandardLog) -> None:
-        """Release a stopped server."""
+        """Free the resources of a stopped server."""
         assert self._server is server
         if isinstance(log, Logger):
             log.close()

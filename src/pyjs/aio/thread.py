@@ -33,12 +33,12 @@ class ServerThread:
         spin: bool = False,
         **keys: Unpack[ConfigKeys],
     ) -> None:
-        """Read the configuration like `Server`. Raises ConfigError if it is invalid."""
+        """Read the configuration as `Server` does. Raises ConfigError if it is invalid."""
         self._server = Server(config, logger=logger, spin=spin, **keys)
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop
-        self._stop_asked: asyncio.Event  # on the loop of the thread
-        self._pid = 0  # of the process that owns the thread
+        self._stop_asked: asyncio.Event  # belongs to the loop of the thread
+        self._pid = 0  # id of the process that started the thread
 
     def __enter__(self) -> Self:
         self.start()
@@ -72,12 +72,12 @@ class ServerThread:
             raise
 
     def stop(self) -> None:
-        """Stop the server and wait for the end of its thread. Does nothing if the server is not running."""
+        """Stop the server, and wait until its thread has ended. Does nothing if the server is not running."""
         thread = self._thread
-        if thread is None or self._pid != os.getpid():  # a forked child does not have the thread
+        if thread is None or self._pid != os.getpid():  # a forked child has no such thread
             return
         _running.discard(self)
-        with suppress(RuntimeError):  # raised if the start failed and the loop is closed
+        with suppress(RuntimeError):  # raised if the start failed, so that the loop is closed
             self._loop.call_soon_threadsafe(self._stop_asked.set)
         if thread.ident is None:  # the system could not start the thread
             self._loop.close()
@@ -110,7 +110,7 @@ class ServerThread:
         await self._server.stop()
 
 
-# All servers to stop at the end of the process; one atexit call for all, since atexit never drops a call.
+# All servers to stop when the process ends. One atexit call stops them all, since atexit never drops a call.
 _running: set[ServerThread] = set()
 
 

@@ -1,1 +1,1 @@
-"""Archives of streams in nats-server's format: S2 frames and their entries. Pure: bytes in, bytes out."""
+"""Archives of streams in nats-server's format: S2 frames and the entries in them. Pure: bytes in, bytes out."""

@@ -3,7 +3,7 @@
     file       = block | compressed
     compressed = "cmp" | algorithm u8, 1: S2 | size of the block uvarint | frames of S2 | check u64 of the last record
 
-The frames decode to the block without its last eight bytes; these follow the frames uncompressed.
+The frames decode to the block without its last eight bytes, which follow the frames uncompressed.
 Source: nats-server's source, server/filestore.go since 2.10.
 """
 
@@ -26,13 +26,13 @@ class BlockBytes:
     """Decodes a stored block from pieces of any size."""
 
     def __init__(self) -> None:
-        # The first bytes, until the kind is known; in a compressed block also the last eight bytes.
+        # The first bytes, until the kind is known; of a compressed block, also the last eight bytes.
         self._held = b""
         self._frames: FrameReader | None = None
         self._is_plain = False
 
     def add(self, data: bytes) -> Iterator[bytes]:
-        """Yield the bytes of the block that `data` completes.
+        """Yield those bytes of the block that can be decoded with `data` added.
 
         Raises:
             BadArchive: the bytes are damaged.
@@ -51,7 +51,7 @@ class BlockBytes:
             yield from self._frames.add(ready)
 
     def finish(self) -> bytes:
-        """Return the last bytes. Raises BadArchive if the block is incomplete."""
+        """Return the last bytes of the block. Raises BadArchive if the block is incomplete."""
         if self._frames is not None and (not self._frames.is_between or len(self._held) < CHECK_SIZE):
             raise BadBlock("the compressed block ends early", 0)
         return self._rest()

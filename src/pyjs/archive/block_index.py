@@ -9,10 +9,10 @@
                | number of removed | check of the last record u64 | [ set, or numbers in version 1 ]
     set      = magic 22 u8 | version u8 | nodes u32 | size u32 { first sequence u64 | bits u64 * 32 | height u16 }
 
-Numbers without a size are varints, times signed varints; the others are little-endian. A set of version 1 has
-64 words of bits in each node. nats-server wrote `N.idx` before 2.10, and writes `index.db` since 2.10.
+Numbers without a size are varints, times are signed varints; the others are little-endian. A set of version 1 has
+64 words of bits in each node. nats-server wrote `N.idx` before 2.10; since 2.10, it writes `index.db`.
 
-An index is valid only if it belongs to the blocks: the check in it must be that of the last record.
+An index is valid only if it belongs to the blocks: its check must equal the check of the last record.
 Source: nats-server's source, server/filestore.go and server/avl/seqset.go.
 """
 
@@ -30,22 +30,22 @@ if TYPE_CHECKING:
 
 INDEX_MAGIC, INDEX_VERSIONS = 11, range(1, 5)
 SET_MAGIC = 22
-BLOCK_MAGIC, SET_SINCE = 22, 2  # version of N.idx from which it contains a set
+BLOCK_MAGIC, SET_SINCE = 22, 2  # the magic number, and the first version of N.idx that has a set
 CHECK_SIZE = 8
 SUBJECTS_AT_ONCE = 10_000
-SEQ_MASK = (1 << 63) - 1  # the highest bit of a sequence marks it as erased
+SEQ_MASK = (1 << 63) - 1  # the highest bit of a sequence marks an erased message
 
 
 @dataclass(frozen=True, slots=True)
 class RemovedSet:
-    """The removed sequences of a block: the bytes of a set, or their numbers."""
+    """The removed sequences of a block: the bytes of a set, or a list of numbers."""
 
     data: bytes = b""
-    words: int = 32  # of 64 bits in a node
+    words: int = 32  # number of 64-bit words in a node
     seqs: tuple[int, ...] = ()
 
     def ranges(self) -> Iterator[tuple[int, int]]:
-        """Yield the first and the last sequence of each run, in any order."""
+        """Yield the first and the last sequence of each run of removed messages, in any order."""
         for seq in self.seqs:
             yield seq, seq
         size = 8 + 8 * self.words + 2
@@ -90,8 +90,8 @@ class StreamIndex:
     first_seq: int
     last_seq: int
     blocks: tuple[IndexedBlock, ...]
-    last_block: int  # its number
-    check: bytes  # of its last record
+    last_block: int  # number of the last block
+    check: bytes  # check of the last record
 
 
 def read_stream_index(data: bytes, stream: str) -> Generator[None, None, StreamIndex]:
@@ -131,7 +131,7 @@ def _indexed_block(numbers: VarintReader, version: int) -> IndexedBlock:
 
 
 def read_block_index(data: bytes, number: int) -> tuple[IndexedBlock, bytes]:
-    """Decode `N.idx`; return the index of block `number`, and the checksum of the block's last record.
+    """Decode `N.idx`; return the index of block `number`, and the check of the block's last record.
 
     Raises:
         BadArchive: the index is damaged, or of an unknown version.

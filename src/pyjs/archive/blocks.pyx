@@ -6,12 +6,12 @@
     check  = HighwayHash of sequence, time, subject, headers and payload, with the SHA-256 of "<stream>-<number>" as
              key
 
-The highest bit of a sequence marks an erased message: only its sequence is used. The second highest bit marks
-a tombstone: the message with this sequence was removed, or the sequence was the stream's last when the block
-began.
+The highest bit of a sequence marks an erased message, of which only the sequence is used. The second highest bit
+marks a tombstone: the message with this sequence was removed, or the sequence was the stream's last one when the
+block began.
 
-Size fields are not covered by the check, so each is compared with the record's size. A reader holds one unfinished
-record: at most RECORD_MAX bytes.
+The check does not cover size fields, so each is compared with the record's size. A reader holds at most one
+unfinished record of up to RECORD_MAX bytes.
 
 Compiled: a restore reads every record (benchmarks/archives.py).
 Source: nats-server's source, server/filestore.go of 2.2 to 2.15; tests/unit/jetstream/transfer/test_old_reading.py.
@@ -52,11 +52,11 @@ cdef struct Head:
     size_t size                 # of the whole record
     size_t subject_size
     size_t begin                # offset of the headers, or of the payload
-    size_t header_size          # valid if the whole record is available
+    size_t header_size          # set if the whole record is available
 
 
 cdef bint read_head(Head* h, const uint8_t* p, size_t left) noexcept:
-    """Fill `h` from `left` bytes at `p`; return False if they are too few, or not the start of a record."""
+    """Fill `h` from the `left` bytes at `p`; return False if they are too few, or not the start of a record."""
     cdef uint32_t size = 0, header_size = 0
     cdef uint16_t subject_size = 0
     if left < HEAD_SIZE:
@@ -88,10 +88,10 @@ cdef class BlockReader:
     cdef bytes _key
     cdef bytearray _held
     cdef size_t _at             # offset of the next record in `_held`
-    cdef readonly uint64_t offset       # offset of the next record in the block
-    cdef uint64_t _unfit        # 1 + the offset of the last record whose checksum was wrong; 0: none
-    cdef readonly bytes check   # of the last record; eight zero bytes before the first one
-    cdef readonly list passed_by        # offsets of damaged records that `next` has just skipped
+    cdef readonly uint64_t offset       # offset in the block of the next record
+    cdef uint64_t _unfit        # 1 + the offset of the last record whose check is wrong; 0: none
+    cdef readonly bytes check   # of the last record; eight zero bytes if no record was read yet
+    cdef readonly list passed_by        # offsets of the damaged records that the last call of `next` skipped
 
     def __init__(self, str stream not None, uint32_t number) -> None:
         self._key = hashlib.sha256(f"{stream}-{number}".encode()).digest()
@@ -101,7 +101,7 @@ cdef class BlockReader:
 
     @property
     def left(self) -> int:
-        """The number of bytes that have not been read yet."""
+        """The number of bytes that were added and are not read yet."""
         return len(self._held) - self._at
 
     def add(self, data) -> None:
@@ -113,7 +113,7 @@ cdef class BlockReader:
     def next(self, size_t limit) -> list:
         """Return up to `limit` records; [] if more bytes are needed.
 
-        A record whose checksum is wrong is skipped if the checksum of the next record is right.
+        A record whose check is wrong is skipped if the check of the record after it is right.
 
         Raises:
             BadBlock: a record is damaged.
@@ -131,9 +131,9 @@ cdef class BlockReader:
         return found
 
     cdef bint pass_by(self) except -1:
-        """Skip the next record, whose checksum is wrong, if the checksum of the record after it is right.
+        """Skip the next record, whose check is wrong, if the check of the record after it is right.
 
-        Return False if that needs more bytes, or no record begins here. Raises BadBlock if both checksums are wrong.
+        Return False if more bytes are needed, or no record begins here. Raises BadBlock if both checks are wrong.
         """
         cdef const uint8_t* p = <const uint8_t*> PyByteArray_AS_STRING(self._held) + self._at
         cdef size_t left = len(self._held) - self._at
@@ -141,7 +141,7 @@ cdef class BlockReader:
         if not read_head(&first, p, left) or left < first.size + HEAD_SIZE:
             return False
         p, left = p + first.size, left - first.size
-        # If the head is impossible, do not wait for more bytes: the bytes read so far would be held forever.
+        # If the head is impossible, do not wait for more bytes: the bytes so far would stay in memory forever.
         if read_head(&second, p, left):
             if left < second.size:
                 return False
@@ -157,7 +157,7 @@ cdef class BlockReader:
         return True
 
     cdef BlockRecord read_one(self):
-        """Return the next record, or None if more bytes are needed or its checksum is wrong."""
+        """Return the next record, or None if more bytes are needed or its check is wrong."""
         cdef const uint8_t* p = <const uint8_t*> PyByteArray_AS_STRING(self._held) + self._at
         cdef size_t left = len(self._held) - self._at, body
         cdef Head h
@@ -171,7 +171,7 @@ cdef class BlockReader:
         if h.begin + h.header_size + CHECK_SIZE > h.size:
             raise BadBlock(f"the record at {self.offset} claims {h.header_size} bytes of headers", self.offset)
         if self._unfit == self.offset + 1:
-            return None                     # an earlier call found that its checksum is wrong
+            return None                     # an earlier call found that the check is wrong
         if not self.fits(p, &h):
             self._unfit = self.offset + 1
             return None
@@ -199,7 +199,7 @@ cdef class BlockReader:
         record.seq = seq & ~(ERASED_BIT | TOMBSTONE_BIT)
 
     cdef bint fits(self, const uint8_t* p, Head* head) noexcept:
-        """Return whether the checksum of a record is right."""
+        """Return whether the check of a record is right."""
         cdef Highway h
         cdef uint64_t value
         highway_begin(&h, self._key)

@@ -2,7 +2,7 @@
 
     o.dat     = magic 22 u8 | version u8 | ack floor: consumer_seq, stream_seq | delivered: consumer_seq, stream_seq
                 | number of pending [ newest time, s { entry } ] | number of redelivered { stream_seq | count }
-    entry     = stream_seq | [ consumer_seq, since version 2 ] | time before the newest, s
+    entry     = stream_seq | [ consumer_seq, since version 2 ] | seconds before the newest time
 
 Numbers are varints; times are signed varints. Sequences of entries and of redelivered messages are relative
 to the ack floor. In version 1, `delivered` sequences are relative to the ack floor too, and times are

@@ -4,10 +4,11 @@
     entry   = name size uvarint | time varint | sequence uvarint | header size uvarint | payload size uvarint
               | name | headers | payload
 
-Read by entry_reader.pyx; the messages of a snapshot are written by jetstream/transfer/messages.pyx.
+entry_reader.pyx reads entries; jetstream/transfer/messages.pyx writes the messages of a snapshot.
 
-The first entry is `state.json`, then `consumers/<name>` for each consumer, then the messages by sequence: the name is
-the subject. An entry whose fields are all zero ends the archive; an archive without it is incomplete.
+The first entry is `state.json`, followed by `consumers/<name>` for each consumer, and by the messages in order of
+sequence, whose names are subjects. An entry whose fields are all zero ends the archive; without it, the archive is
+incomplete.
 
 Source: ADR-63 of NATS; the bytes as nats-server 2.15 writes them, tests/conformance/test_archives.py.
 """
@@ -43,7 +44,7 @@ END = ArchiveEntry(b"", 0, 0, b"", b"")
 
 
 def uvarint(value: int) -> bytes:
-    """Return an unsigned number as a varint: seven bits a byte, lowest first."""
+    """Return an unsigned number as a varint: seven bits per byte, lowest bits first."""
     if value < 0x80:
         return bytes((value,))
     out = bytearray()

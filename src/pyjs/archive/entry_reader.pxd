@@ -2,14 +2,14 @@
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 cdef enum:
-    ENTRY_HEAD_MAX = 50         # bytes before the name: five numbers of at most ten
+    ENTRY_HEAD_MAX = 50         # maximum bytes before the name: five numbers of at most ten bytes
 
 cdef struct EntryView:          # one entry, valid until the next `add`
     const char* name
     const char* body            # headers, then payload
     size_t name_size
     size_t header_size
-    size_t size                 # headers and payload
+    size_t size                 # bytes of headers and payload
     uint64_t seq
     int64_t ts
 
@@ -22,7 +22,7 @@ cdef inline uint8_t* write_uvarint(uint8_t* out, uint64_t value) noexcept nogil:
     return out + 1
 
 cdef inline uint8_t* write_entry_head(uint8_t* out, EntryView* e) noexcept nogil:
-    """Write the numbers of an entry at `out`; return the position after them, where name, headers, payload follow."""
+    """Write the numbers of an entry to `out`; return the position for its name, headers and payload."""
     out = write_uvarint(out, e.name_size)
     out = write_uvarint(out, (<uint64_t> e.ts << 1) ^ <uint64_t> (e.ts >> 63))
     out = write_uvarint(out, e.seq)
@@ -33,9 +33,9 @@ cdef class EntryReader:
     """Reads entries from pieces of any size."""
     cdef bytearray _held
     cdef size_t _at                     # offset of the next entry in `_held`
-    cdef uint64_t _size_max             # bytes of the headers and payload of one entry
+    cdef uint64_t _size_max             # maximum bytes of headers and payload of one entry
     cdef bint _seen_magic
 
-    cdef int peek(self, EntryView* e) except -1     # 1: the next entry; 0: more bytes are needed
-    cdef void pass_by(self, EntryView* e) noexcept  # continue at the entry after `e`
+    cdef int peek(self, EntryView* e) except -1     # 1: `e` is the next entry; 0: more bytes are needed
+    cdef void pass_by(self, EntryView* e) noexcept  # skip the entry `e`
     cdef size_t read_head(self, uint64_t* numbers) except? 0

@@ -1,6 +1,6 @@
-"""Reads the entries of an archive of version 2 from pieces of any size; entries.py has their layout.
+"""Reads the entries of an archive of version 2 from pieces of any size; entries.py describes their layout.
 
-Every size is checked against its limit before the reader waits for so many bytes.
+The reader checks every size against its limit before it waits for that many bytes.
 
 Compiled: a restore reads every message here (benchmarks/archives.py).
 """
@@ -22,11 +22,11 @@ cdef class EntryReader:
 
     @property
     def is_between(self) -> bool:
-        """Whether the bytes so far end at the end of an entry."""
+        """Whether the bytes added so far end with a complete entry."""
         return self._at == <size_t> len(self._held)
 
     def add(self, bytes data not None) -> None:
-        """Add bytes of the archive. Raises BadArchive if it does not begin as an archive."""
+        """Add bytes of the archive. Raises BadArchive if the archive does not have the right first bytes."""
         del self._held[:self._at]
         self._at = 0
         self._held += data
@@ -59,7 +59,7 @@ cdef class EntryReader:
         if numbers[0] > NAME_MAX:
             raise BadArchive(f"an entry claims a name of {numbers[0]} bytes")
         if numbers[3] > self._size_max or numbers[4] > self._size_max - numbers[3]:
-            size = int(numbers[3]) + int(numbers[4])    # may have more than 64 bits
+            size = int(numbers[3]) + int(numbers[4])    # the sum may have more than 64 bits
             raise BadArchive(f"an entry claims {size} bytes, {self._size_max} are the most")
         if numbers[2] >> 63:
             raise BadArchive(f"an entry claims the sequence {numbers[2]}")
@@ -76,7 +76,7 @@ cdef class EntryReader:
         self._at = e.body + e.size - PyByteArray_AS_STRING(self._held)
 
     cdef size_t read_head(self, uint64_t* numbers) except? 0:
-        """Read the numbers of the next entry; return their size in bytes, or 0 if more bytes are needed."""
+        """Read the numbers of the next entry; return how many bytes they take, or 0 if more bytes are needed."""
         cdef const uint8_t* p = <const uint8_t*> PyByteArray_AS_STRING(self._held) + self._at
         cdef size_t left = len(self._held) - self._at, at = 0, i
         cdef int shift

@@ -1,13 +1,13 @@
-"""Framed S2, as nats-server compresses archives and `.blk` files; frames of Snappy are read too.
+"""Framed S2, which nats-server uses to compress archives and `.blk` files. Snappy frames can be read too.
 
     stream = { kind u8 | size u24 | body of size bytes }, numbers little-endian
     0xff   identifier "S2sTwO" or "sNaPpY"; the first frame
     0x00   masked CRC-32C of the decoded bytes u32 | a block (s2.pyx)
     0x01   masked CRC-32C u32 | the bytes themselves
-    0x80 .. 0xfe   padding, an index and other skippable frames; 0x02 .. 0x7f cannot be read
+    0x80 .. 0xfe   padding, an index and other skippable frames; 0x02 .. 0x7f are unknown and refused
 
-One frame is decoded at a time, into at most 4 MiB, whatever its header claims.
-Source: google/snappy framing_format.txt; klauspost/compress/s2 (larger blocks, its identifier).
+One frame is decoded at a time, into at most 4 MiB, whatever size its header claims.
+Source: google/snappy framing_format.txt; klauspost/compress/s2 (larger blocks, and its own identifier).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ IDENTIFIERS = (b"S2sTwO", b"sNaPpY")
 HEAD = b"\xff\x06\x00\x00S2sTwO"
 BLOCK_SIZE = 64 * 1024  # bytes of data in a frame: compressed in less than a millisecond
 DECODED_MAX = 4 << 20
-FRAME_MAX = DECODED_MAX + (64 << 10)  # bytes of a frame; incompressible data become slightly larger
+FRAME_MAX = DECODED_MAX + (64 << 10)  # bytes of a frame; incompressible data grow slightly
 COMPRESSED, PLAIN, IDENTIFIER = 0x00, 0x01, 0xFF
 SKIPPABLE = 0x80
 
@@ -44,14 +44,14 @@ def frame(data: bytes | memoryview) -> bytes:
 
 
 class FrameWriter:
-    """Collects bytes and writes them as frames."""
+    """Collects bytes, and writes them as frames."""
 
     def __init__(self) -> None:
         self._held = bytearray()
         self._began = False
 
     def add(self, data: bytes | bytearray) -> bytes:
-        """Return the frames that `data` fills."""
+        """Add `data`; return the frames that are now full."""
         self._held += data
         return self._frames(len(self._held) // BLOCK_SIZE * BLOCK_SIZE)
 
@@ -77,11 +77,11 @@ class FrameReader:
 
     @property
     def is_between(self) -> bool:
-        """Whether the bytes so far end at the end of a frame."""
+        """Whether the bytes added so far end with a complete frame."""
         return not self._held
 
     def add(self, data: bytes) -> Iterator[bytes]:
-        """Yield the decoded bytes of each frame, b"" for a frame without data.
+        """Yield the decoded bytes of each frame that `data` completes, b"" for a frame without data.
 
         Raises:
             BadArchive: a frame is damaged or unknown.

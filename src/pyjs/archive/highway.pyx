@@ -1,8 +1,9 @@
 """HighwayHash with 64 bits of result: the checksum of nats-server's message blocks, indexes and metadata.
 
-Four lanes of 64 bits, mixed with packets of 32 bytes. Numbers are little-endian. Bytes are added in any pieces.
+Four lanes of 64 bits, into which packets of 32 bytes are mixed. Numbers are little-endian. Bytes can be added in
+pieces of any size.
 
-Compiled: every message of a block is checked (benchmarks/archives.py).
+Compiled: the hash of every message of a block is computed (benchmarks/archives.py).
 Source: google/highwayhash, the portable description; test vectors from files that nats-server wrote.
 """
 from libc.string cimport memcpy, memset
@@ -80,7 +81,7 @@ cdef void highway_add(Highway* h, const uint8_t* data, size_t size) noexcept nog
 
 
 cdef void mix_rest(Highway* h) noexcept nogil:
-    """Mix the last, unfinished packet."""
+    """Mix the last packet, which is incomplete, into the state."""
     cdef uint8_t[32] packet
     cdef uint64_t[4] lanes
     cdef size_t n = h.n, whole = h.n & ~<size_t> 3, rest = h.n & 3

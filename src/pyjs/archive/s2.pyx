@@ -1,8 +1,8 @@
-"""Decoder of S2 and Snappy blocks, converter of Snappy blocks to shorter S2 blocks, and the CRC-32C of their frames.
+"""Decoder of S2 and Snappy blocks, converter from Snappy blocks to shorter S2 blocks, and the CRC-32C of frames.
 
-A block is its decoded size as a varint, then elements: literals, and copies of earlier output. The low two bits of
-the first byte are the kind; an S2 block may repeat the offset of the previous copy (a one-byte copy with offset 0).
-Every read and every copy is checked against both buffers. cramjam compresses to Snappy blocks, which are
+A block is its decoded size as a varint, followed by elements: literals, and copies of earlier output. The low two
+bits of the first byte are the kind; an S2 block may repeat the offset of the previous copy (a one-byte copy with
+offset 0). Every read and every copy is checked against both buffers. cramjam compresses to Snappy blocks, which are
 valid S2 but need three bytes for every 64 bytes of a long match. This module converts such a series of copies to one
 copy and one repeat.
 
@@ -80,7 +80,7 @@ cdef uint32_t table_crc(uint32_t crc, const uint8_t* p, size_t n) noexcept nogil
 
 
 def masked_crc(data not None, bint by_table=False) -> int:
-    """Return the CRC-32C of `data`, masked as in frames; `by_table`: compute it without the CRC instruction."""
+    """Return the CRC-32C of `data`, masked as in frames; with `by_table`, compute it without the CRC instruction."""
     cdef uint32_t crc = 0xFFFFFFFFu
     cdef size_t n = 0
     cdef const uint8_t* p = <const uint8_t*> borrowed(data, &n)
@@ -126,7 +126,7 @@ def decode_block(block not None, size_t size_max) -> bytes:
 
 
 cdef bint fill(uint8_t* out, size_t size, const uint8_t* p, size_t n) noexcept nogil:
-    """Decode the elements at `p` into `out`; return whether they are valid and give exactly `size` bytes."""
+    """Decode the elements at `p` into `out`; return whether they are valid and decode to exactly `size` bytes."""
     cdef size_t at = 0, made = 0, length = 0, offset = 0, extra, k
     cdef uint8_t tag
     while at < n:
@@ -160,7 +160,7 @@ cdef bint fill(uint8_t* out, size_t size, const uint8_t* p, size_t n) noexcept n
             at += 1
             if k:
                 offset = k
-            elif length >= 5:           # a repeat, followed by its length
+            elif length >= 5:           # a repeat, followed by the bytes of its length
                 extra = length - 4
                 if n - at < extra:
                     return False
@@ -172,7 +172,7 @@ cdef bint fill(uint8_t* out, size_t size, const uint8_t* p, size_t n) noexcept n
         if offset >= length:
             memcpy(out + made, out + made - offset, length)
         else:
-            for k in range(length):     # the copy overlaps with its own output
+            for k in range(length):     # the source of the copy overlaps with its destination
                 out[made + k] = out[made + k - offset]
         made += length
     return made == size
@@ -189,7 +189,7 @@ cdef size_t read_little(const uint8_t* p, size_t n) noexcept nogil:
 
 
 def with_repeats(bytes block not None) -> bytes:
-    """Return a Snappy block of at most 64 KiB of data as an S2 block, which is never longer."""
+    """Return a Snappy block of at most 64 KiB of data as an S2 block, which is never longer than the Snappy block."""
     cdef const uint8_t* p = block
     cdef size_t n = len(block), size
     cdef bytes out = PyBytes_FromStringAndSize(NULL, n)
@@ -200,11 +200,11 @@ def with_repeats(bytes block not None) -> bytes:
 
 
 cdef size_t merge_copies(uint8_t* out, const uint8_t* p, size_t n) noexcept nogil:
-    """Write the valid Snappy block at `p` with its adjacent copies of one offset merged; return the new size."""
+    """Write the valid Snappy block at `p`, with adjacent copies of equal offset merged; return the new size."""
     cdef uint8_t* to = out
     cdef size_t at = 0, length = 0, offset = 0, written = 0, size, found, extra
     cdef uint8_t tag
-    while p[at] >= 0x80:                # copy the decoded size, which does not change
+    while p[at] >= 0x80:                # the decoded size does not change: copy it
         at += 1
     at += 1
     memcpy(to, p, at)
@@ -224,7 +224,7 @@ cdef size_t merge_copies(uint8_t* out, const uint8_t* p, size_t n) noexcept nogi
         if tag & 3 == 1:
             size, found = ((tag >> 2) & 7) + 4, (<size_t> (tag & 0xE0) << 3) | p[at + 1]
             at += 2
-        else:                           # offsets of four bytes do not occur in so small a block
+        else:                           # such a small block has no offsets of four bytes
             size, found = (tag >> 2) + 1, read_little(p + at + 1, 2)
             at += 3
         if found != offset:
@@ -235,7 +235,7 @@ cdef size_t merge_copies(uint8_t* out, const uint8_t* p, size_t n) noexcept nogi
 
 
 cdef uint8_t* write_copy(uint8_t* to, size_t offset, size_t length, size_t* written) noexcept nogil:
-    """Write a copy of any length, or nothing for 0; `written` is the offset of the previous copy."""
+    """Write a copy of any length, or nothing if it is 0; `written` is the offset of the previous copy."""
     cdef size_t first = length
     if length > 64:
         first = 8 if offset < 2048 else 60
@@ -253,7 +253,7 @@ cdef uint8_t* write_copy(uint8_t* to, size_t offset, size_t length, size_t* writ
 
 
 cdef uint8_t* write_repeat(uint8_t* to, size_t length) noexcept nogil:
-    """Write a copy of at least four bytes with the offset of the previous one."""
+    """Write a repeat: a copy of at least four bytes with the offset of the previous copy."""
     cdef size_t extra = 0 if length <= 8 else (1 if length < 264 else (2 if length < 65796 else 3))
     cdef size_t rest = length - (4 if extra == 0 else (8 if extra == 1 else (260 if extra == 2 else 65540)))
     to[0], to[1] = <uint8_t> ((rest if extra == 0 else extra + 4) << 2 | 1), 0

@@ -2,11 +2,11 @@
 
     archive = { header, 512 bytes | data, padded to 512 bytes } | two blocks of zeros
 
-A header of type `x` gives the next file a longer name, a larger size or a finer time. Links, directories, absolute
-names and names with `..` are refused: they would be harmless, since no file is written under these names, but no
-server writes such an archive.
+A header of type `x` gives the next file a longer name, a larger size or a more precise time. Links, directories,
+absolute names and names with `..` are refused: they would do no harm, since no file is written under these names, but
+no server writes such an archive.
 
-The standard library checks each header; this module reads bytes as they arrive and holds one header.
+The standard library checks each header; this module reads bytes as they arrive, and holds one header at a time.
 Source: pax of POSIX.1-2001; archive/tar of Go, which wrote the archives.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 BLOCK = 512
-FILE_MAX = 1 << 40  # bytes
+FILE_MAX = 1 << 40  # maximum bytes of a file
 EXTENSION_MAX = 64 * 1024  # bytes of a header of type x
 REGULAR, EXTENSION = (b"0", b"\0"), b"x"
 
@@ -42,10 +42,10 @@ class FileEnd:
 
 
 class Part(Enum):
-    """The meaning of the next bytes."""
+    """The kind of bytes that come next."""
 
     HEADER = "header"
-    EXTENSION = "extension"  # of the following header
+    EXTENSION = "extension"  # the contents of a header of type `x`
     FILE = "file"
 
 
@@ -55,10 +55,10 @@ class TarReader:
     def __init__(self) -> None:
         self._held = bytearray()
         self._part = Part.HEADER
-        self._left = 0  # bytes of the current file or extension
-        self._padding = 0  # bytes after it
-        self._extension: dict[str, str] = {}  # for the next file
-        self._zeros = 0  # blocks of zeros
+        self._left = 0  # bytes left of the current file or extension
+        self._padding = 0  # bytes of padding after it
+        self._extension: dict[str, str] = {}  # values that apply to the next file
+        self._zeros = 0  # number of consecutive blocks of zeros
 
     @property
     def is_complete(self) -> bool:
@@ -66,10 +66,10 @@ class TarReader:
         return self._zeros >= 2
 
     def add(self, data: bytes) -> Iterator[FileStart | FileEnd | bytes]:
-        """Yield the starts, the bytes and the ends of files in `data`.
+        """Yield the starts, contents and ends of files in `data`.
 
         Raises:
-            BadArchive: the bytes are not such an archive.
+            BadArchive: the bytes are not a tar archive of a stream.
         """
         self._held += data
         while True:
@@ -97,7 +97,7 @@ class TarReader:
         return part
 
     def _pass_padding(self) -> bool:
-        """Drop the bytes after the last file or extension; return whether all of them were read."""
+        """Drop the padding after the last file or extension; return whether all of it was read."""
         part = min(self._padding, len(self._held))
         del self._held[:part]
         self._padding -= part
@@ -140,7 +140,7 @@ class TarReader:
 
 
 def _records(data: bytes) -> dict[str, str]:
-    """Return the values of an extension: records `<size> <key>=<value>`, each with a line end."""
+    """Return the values of an extension, in which each record is `<size> <key>=<value>` and a line end."""
     found = {}
     while data:
         head = data.partition(b" ")[0]

@@ -1,6 +1,6 @@
-"""Numbers of variable size, seven bits a byte, lowest first: in indexes and consumer states of nats-server.
+"""Varints, seven bits per byte, lowest bits first, as in nats-server's indexes and consumer states.
 
-Signed numbers alternate around zero (0, -1, 1, -2, ...). Every read is checked against the end of the bytes.
+Signed numbers alternate around zero (0, -1, 1, -2, ...). No read passes the end of the bytes.
 
 Compiled: the index of a stream has five numbers for each of its subjects (benchmarks/archives.py).
 Source: encoding/binary of Go, Uvarint and Varint.
@@ -40,15 +40,15 @@ cdef class VarintReader:
         return self._data[begin:begin + size]
 
     def skip_subjects(self, size_t limit, bint with_last) -> None:
-        """Skip `limit` subjects, each with its total, its first block and its last block.
+        """Skip `limit` subjects, each with its total, first block and last block.
 
-        Without `with_last`, the last block is present only if the total is above 1. Raises BadArchive, as
+        Without `with_last`, a subject has a last block only if its total is above 1. Raises BadArchive, as
         `take` does.
         """
         cdef uint64_t total
         while limit:
             limit -= 1
-            total = self.read()         # the size of the subject; nothing follows if it is 0
+            total = self.read()         # the size of the subject; if it is 0, no subject follows
             if total == 0:
                 continue
             self.pass_by(total)

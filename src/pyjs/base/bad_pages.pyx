@@ -1,9 +1,9 @@
 """Guarded maps of files: an unreadable page (a truncated file, or a bad sector) becomes zeros.
 
-Reading such a page raises SIGBUS, which would end the process. In a guarded map the handler replaces the page
-with zeros and counts it. The checksum of the record then fails, and readers always compare checksums. Any
-other SIGBUS goes to the previous handler, so faulthandler still works. The first map installs the handler, so the
-handler of a process without a store is not changed.
+Reading such a page raises SIGBUS, which would end the process. In a guarded map, the handler replaces the page
+with zeros and counts it. The checksum of the log record then differs, which every reader checks. The previous handler
+gets any other SIGBUS, so faulthandler still works. Guarding the first map installs the handler; the handler of a
+process without a store does not change.
 
 Knows nothing of the contents of maps. Compiled: a signal handler cannot run Python, and it must not slow down
 reads (benchmarks/: pull 500).
@@ -34,14 +34,14 @@ def guard(memory not None) -> int:
 
 
 def release(ssize_t slot) -> None:
-    """Unregister the guard before the memory is freed."""
+    """Stop guarding a map; must be called before the map's memory is freed."""
     if slot != NO_SLOT:
         pyjs_release(slot)
         free_slots.append(slot)
 
 
 def bad_page_count() -> int:
-    """Return the number of pages that have become zeros so far."""
+    """Return the number of pages that were replaced by zeros so far."""
     return pyjs_bad()
 
 

@@ -1,6 +1,7 @@
 """The seam for time: a monotonic clock for deadlines, and the wall time.
 
-A server has one Clock (server/system/clock.pyx is the real one); tests move a virtual one. No other code reads time.
+A server has one Clock (server/system/clock.pyx is the real one); tests use a virtual clock. No other code reads the
+time.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ NS_PER_MS = 1_000_000
 class Clock:
     """A source of time; subclasses implement it.
 
-    Deadlines use `now_ns`, which steps of the wall clock do not change. Messages are stored with wall time, which is
-    `now_ns() + skew_ns()`.
+    Deadlines use `now_ns`, which does not change when the wall clock is set. Messages are stored with the wall time,
+    which is `now_ns() + skew_ns()`.
     """
 
     def now_ns(self) -> int:
-        """Return the wall time of the start plus the time since then, in nanoseconds; it never decreases."""
+        """Return the wall time at the server's start plus the time since then, in nanoseconds; never decreases."""
         raise NotImplementedError("a Clock subclass supplies the time")
 
     def skew_ns(self) -> int:
@@ -30,7 +31,7 @@ class Clock:
 
 
 class VirtualClock(Clock):
-    """A clock that only `advance` moves, for tests and simulations."""
+    """A clock that moves only when `advance` is called, for tests and simulations."""
 
     def __init__(self, now_ns: int = 1_700_000_000 * NS_PER_S) -> None:
         self._now_ns = now_ns
@@ -41,7 +42,7 @@ class VirtualClock(Clock):
         return self._now_ns
 
     def skew_ns(self) -> int:
-        """Return the sum of all steps of the wall clock."""
+        """Return the sum of all steps of the wall clock, in nanoseconds."""
         return self._skew_ns
 
     def step_wall(self, ns: int) -> None:

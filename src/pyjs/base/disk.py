@@ -1,10 +1,10 @@
-"""The seam for files: the calls that the store makes once per batch or file, never per message.
+"""The seam for files: calls that the store makes once per batch or file, never once per message.
 
 Below `server/`, only OsDisk touches the file system. Subclasses for tests fail at the k-th call, forget unsynced
 bytes, or count calls. Every method raises the system's OSError.
 
-The caller is responsible for the order of effects: the bytes of a file are durable after `sync_file`, its name after
-`sync_dir` of its directory.
+The caller is responsible for the order of effects: `sync_file` makes the bytes of a file durable, `sync_dir` of its
+directory makes its name durable.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
     from pyjs.base.file_map import FileMap
 
-    Image: TypeAlias = FileMap | bytes  # a file as bytes: mapped, or an empty one
-    Part: TypeAlias = bytes | bytearray | memoryview  # of a file being written
+    Image: TypeAlias = FileMap | bytes  # the bytes of a file: a map, or b"" for an empty file
+    Part: TypeAlias = bytes | bytearray | memoryview  # a part of the contents of a file that is being written
 
 PAGE_SIZE = 4096
 STATFS_SIZE = 256  # bytes; larger than every struct statfs, which begins with the type, a long
-# Types of file systems (statfs(2)) whose syncfs makes everything durable and reports errors. On others, such as those
-# in user space, it may return too early.
+# Types of file systems (statfs(2)) whose syncfs makes everything durable and reports errors. On other types, such as
+# file systems in user space, syncfs may return too early.
 # ext4, xfs, btrfs, f2fs, bcachefs, tmpfs, overlayfs.
 SYNCFS_TYPES = frozenset((0xEF53, 0x58465342, 0x9123683E, 0xF2F52010, 0xCA451A4E, 0x01021994, 0x794C7630))
 NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
@@ -36,9 +36,9 @@ SHORTAGES = (*NO_DESCRIPTOR, errno.ENOMEM)
 
 
 class Disk(Protocol):
-    """Files by path and descriptor; implemented by subclasses."""
+    """Files by path and descriptor; subclasses implement the methods."""
 
-    open_files_max: int = 512  # descriptors for the files of streams and consumers
+    open_files_max: int = 512  # maximum number of open descriptors for the files of streams and consumers
 
     def open_file(self, path: str, *, create: bool = False) -> int:
         """Return a descriptor for reading and writing; `create` creates a missing file."""
@@ -65,32 +65,35 @@ class Disk(Protocol):
         """Truncate a file, or extend it with zeros."""
 
     def allocate(self, fd: int, offset: int, size: int) -> None:
-        """Reserve space for offset .. offset + size, so that a later write there does not fail for lack of space."""
+        """Reserve space for bytes offset ..
+
+        Offset + size, so that a later write to them cannot fail for lack of space.
+        """
 
     def sync_file(self, fd: int) -> None:
         """Make the file's bytes durable (fdatasync)."""
 
     def sync_dir(self, path: str) -> None:
-        """Make the names in a directory durable."""
+        """Make the names in a directory durable (fsync)."""
 
     def open_directory(self, path: str) -> int:
-        """Return a descriptor of a directory for `sync_filesystem`, which reports errors that occur from now on."""
+        """Return a descriptor of a directory for `sync_filesystem`, which then reports errors since this call."""
 
     def sync_filesystem(self, fd: int) -> None:
-        """Make the whole file system of a directory durable (syncfs), including writes of other programs.
+        """Make everything on a directory's file system durable (syncfs), including the writes of other programs.
 
         Raises:
-            OSError: ENOSYS or EOPNOTSUPP if it is not supported or not trusted here; otherwise a write failed.
+            OSError: ENOSYS or EOPNOTSUPP if syncfs is not supported or not trusted here; otherwise a write failed.
         """
 
     def check_file(self, fd: int) -> None:
-        """Wait until an open file has no write in progress; raise the error of a write that was not reported before.
+        """Wait until no write to an open file is in progress; raise the error of a failed write not reported before.
 
-        If this follows `sync_filesystem`, the file's bytes are durable, as after `sync_file`.
+        If called after `sync_filesystem`, the file's bytes are then durable, as after `sync_file`.
         """
 
     def shares_filesystem(self, fd: int, path: str | int) -> bool:
-        """Return whether a path or open file is on the file system that `sync_filesystem(fd)` syncs."""
+        """Return whether a path or an open file is on the file system that `sync_filesystem(fd)` syncs."""
 
     def map_file(self, fd: int, size: int) -> FileMap:
         """Return a read-only map of the first `size` bytes; it holds no descriptor."""
@@ -105,9 +108,9 @@ class Disk(Protocol):
         """Create a directory and its parents, if missing."""
 
     def remove_some(self, path: str, files_max: int) -> int:
-        """Remove up to `files_max` files below a directory, then the directory; return the number of removed files.
+        """Remove up to `files_max` files below a directory; return the number of removed files.
 
-        If that is less than `files_max`, the directory was removed too.
+        If this number is less than `files_max`, the directory itself was removed too.
         """
 
     def remove_tree(self, path: str) -> None:
@@ -156,7 +159,7 @@ class Disk(Protocol):
 
 
 def is_shortage(error: BaseException) -> bool:
-    """Return whether an error is a lack of descriptors or memory, so the call may work later."""
+    """Return whether an error is a lack of descriptors or memory, so that the call may succeed later."""
     return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in SHORTAGES)
 
 
@@ -170,10 +173,10 @@ def closing(disk: Disk, fd: int) -> Iterator[int]:
 
 
 def write_file(disk: Disk, path: str, parts: Iterable[Part], *, sync: bool = True) -> None:
-    """Write a file, or replace its contents, and sync it; the caller syncs the directory.
+    """Write a file or replace its contents, and sync it; the caller must sync the directory.
 
     Raises:
-        OSError: a write failed; a part of the file may be written.
+        OSError: a write failed; the file may have a part of the contents.
     """
     with closing(disk, disk.open_file(path, create=True)) as fd:
         disk.truncate(fd, 0)
@@ -211,12 +214,12 @@ def _page(disk: Disk, fd: int, size: int, offset: int) -> bytes:
         return bytes(size)
 
 
-_libc = ctypes.CDLL(None, use_errno=True)  # its calls release the GIL
+_libc = ctypes.CDLL(None, use_errno=True)  # calls of its functions release the GIL
 _syncfs = getattr(_libc, "syncfs", None)  # None: not available on this platform
 _sync_file_range = getattr(_libc, "sync_file_range", None)
 _WHOLE = ctypes.c_int64(0)
-_Statfs = ctypes.c_char * STATFS_SIZE  # created once, since a type is a reference cycle
-# SYNC_FILE_RANGE_WAIT_BEFORE, _WRITE, _WAIT_AFTER: reports errors as fdatasync does.
+_Statfs = ctypes.c_char * STATFS_SIZE  # created once, since each type is a reference cycle
+# Flags of sync_file_range: WAIT_BEFORE, WRITE, WAIT_AFTER; with them it reports errors as fdatasync does.
 WRITE_AND_WAIT = 1 | 2 | 4
 
 
@@ -229,7 +232,7 @@ def _type_of_filesystem(fd: int) -> int:
 
 
 class OsDisk(Disk):
-    """The file system of this machine. New files have mode 0600, directories 0700."""
+    """The file system of this machine. New files have mode 0600, new directories 0700."""
 
     def open_file(self, path: str, *, create: bool = False) -> int:
         """Return a descriptor for reading and writing; `create` creates a missing file."""
@@ -270,7 +273,10 @@ class OsDisk(Disk):
         os.ftruncate(fd, size)
 
     def allocate(self, fd: int, offset: int, size: int) -> None:
-        """Reserve space for offset .. offset + size, so that a later write there does not fail for lack of space."""
+        """Reserve space for bytes offset ..
+
+        Offset + size, so that a later write to them cannot fail for lack of space.
+        """
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(fd, offset, size)
         else:
@@ -281,7 +287,7 @@ class OsDisk(Disk):
         getattr(os, "fdatasync", os.fsync)(fd)
 
     def sync_dir(self, path: str) -> None:
-        """Make the names in a directory durable."""
+        """Make the names in a directory durable (fsync)."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -289,11 +295,11 @@ class OsDisk(Disk):
             os.close(fd)
 
     def open_directory(self, path: str) -> int:
-        """Return a descriptor of a directory for `sync_filesystem`, which reports errors that occur from now on."""
+        """Return a descriptor of a directory for `sync_filesystem`, which then reports errors since this call."""
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def sync_filesystem(self, fd: int) -> None:
-        """Make the whole file system of a directory durable (syncfs)."""
+        """Make everything on a directory's file system durable (syncfs)."""
         if _syncfs is None or _type_of_filesystem(fd) not in SYNCFS_TYPES:
             raise OSError(errno.EOPNOTSUPP, "syncfs is not to be relied on here")
         if _syncfs(fd) != 0:
@@ -301,17 +307,17 @@ class OsDisk(Disk):
             raise OSError(number, os.strerror(number))
 
     def check_file(self, fd: int) -> None:
-        """Wait until an open file has no write in progress; raise an error that was not reported before."""
+        """Wait until no write to an open file is in progress; raise an error that was not reported before."""
         if _sync_file_range is None or _sync_file_range(fd, _WHOLE, _WHOLE, WRITE_AND_WAIT) != 0:
             self.sync_file(fd)
 
     def shares_filesystem(self, fd: int, path: str | int) -> bool:
-        """Return whether a path or open file is on the file system that `sync_filesystem(fd)` syncs."""
+        """Return whether a path or an open file is on the file system that `sync_filesystem(fd)` syncs."""
         return os.fstat(fd).st_dev == os.stat(path).st_dev
 
     def map_file(self, fd: int, size: int) -> FileMap:
         """Return a read-only map of the first `size` bytes."""
-        from pyjs.base.file_map import FileMap  # imported lazily: a start without streams needs no map
+        from pyjs.base.file_map import FileMap  # imported lazily: a server without streams needs no map
 
         return FileMap(fd, size)
 
@@ -326,7 +332,8 @@ class OsDisk(Disk):
     def make_dirs(self, path: str) -> None:
         """Create a directory and its parents, if missing."""
         parent = path.rpartition("/")[0]
-        if parent and not os.path.isdir(parent):  # os.makedirs would give the parents the mode of the umask
+        # os.makedirs would give the parents a mode that depends on the umask
+        if parent and not os.path.isdir(parent):
             self.make_dirs(parent)
         try:
             os.mkdir(path, 0o700)
@@ -335,9 +342,9 @@ class OsDisk(Disk):
                 raise
 
     def remove_some(self, path: str, files_max: int) -> int:
-        """Remove up to `files_max` files below a directory, then the directory; return the number of removed files.
+        """Remove up to `files_max` files below a directory; return the number of removed files.
 
-        If that is less than `files_max`, the directory was removed too.
+        If this number is less than `files_max`, the directory itself was removed too.
         """
         removed = 0
         with os.scandir(path) as entries:
@@ -397,7 +404,7 @@ class OsDisk(Disk):
 
     def unlock(self, fd: int) -> None:
         """Release a lock, and close its descriptor."""
-        # Closing alone would leave the lock with a forked child, which has the file open as well.
+        # Closing alone would leave the lock in place if a forked child also has the file open.
         fcntl.flock(fd, fcntl.LOCK_UN)
         os.close(fd)
 

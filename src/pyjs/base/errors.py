@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-# Errors from decoding bytes whose checksum is right but whose contents are invalid.
+# Raised by decoders if bytes with a correct checksum have invalid contents.
 NONSENSE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 
 
 class PyjsError(Exception):
-    """The base of all errors shown to users; the text names the place, the cause and the remedy."""
+    """The base class of all errors shown to users; the text names the place, the cause and the remedy."""
 
 
 def reason_of(error: OSError) -> str:
@@ -18,7 +18,7 @@ def reason_of(error: OSError) -> str:
 class StoreFailed(PyjsError):
     """A write or sync failed: the stream refuses messages until its store works again.
 
-    The text names the directory, for the log; `reason` does not, for clients.
+    The exception's text, for the log, names the directory; `reason`, for clients, does not.
     """
 
     def __init__(self, path: str, reason: str) -> None:
@@ -28,11 +28,11 @@ class StoreFailed(PyjsError):
 
 
 class NotNow(PyjsError):
-    """Stored bytes cannot be read at present, for lack of descriptors or memory; nothing is lost."""
+    """Stored bytes cannot be read for the moment, because descriptors or memory are short; nothing is lost."""
 
 
 class CorruptRecord(PyjsError):
-    """Stored bytes differ from those that were written."""
+    """Stored bytes differ from the bytes that were written."""
 
     def __init__(self, path: str, offset: int, reason: str) -> None:
         super().__init__(f"{path} at {offset}: {reason}")

@@ -3,8 +3,8 @@
 Unlike a map of the mmap module, this one holds no descriptor: a store of thousands of segments maps most of them, and
 a process has few descriptors. The file may be closed, renamed and removed while it is mapped.
 
-Imported with the first map, since it installs a handler for SIGBUS. Compiled: a start maps and unmaps each segment
-(benchmarks/store_start.py).
+Imported lazily, with the first map, since the import installs a handler for SIGBUS. Compiled: a starting server maps
+and unmaps each segment (benchmarks/store_start.py).
 """
 from cpython.buffer cimport PyBuffer_FillInfo
 from posix.mman cimport MAP_FAILED, MAP_SHARED, PROT_READ, mmap, munmap
@@ -31,8 +31,8 @@ cdef class FileMap:
     """The first bytes of a file, guarded until it is unmapped."""
     cdef void* data             # NULL: closed
     cdef readonly Py_ssize_t size
-    cdef Py_ssize_t exports     # number of views
-    cdef Py_ssize_t slot        # of the guard; below 0: none
+    cdef Py_ssize_t exports     # number of views that exist
+    cdef Py_ssize_t slot        # of the guard; negative: not guarded
 
     def __cinit__(self, int fd, Py_ssize_t size) -> None:
         """Map the first `size` bytes.
@@ -104,11 +104,11 @@ cdef class FileMap:
             n_open -= 1
 
     def unguard(self) -> None:
-        """Remove the guard, for readers without checks; an unreadable page then ends the process."""
+        """Remove the guard, for readers that do not check the bytes; an unreadable page then ends the process."""
         release(self.slot)
         self.slot = -1
 
 
 def blank_memory(size_t size):
-    """Return zeroed memory whose pages are allocated on write; freed with its last reference."""
+    """Return zeroed memory whose pages are allocated when written; it is freed with its last reference."""
     return anonymous.mmap(-1, max(size, 1), flags=anonymous.MAP_PRIVATE | anonymous.MAP_ANONYMOUS)

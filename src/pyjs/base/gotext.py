@@ -8,24 +8,24 @@ from __future__ import annotations
 from datetime import date
 
 NS_PER_S = 1_000_000_000
-DAY_OF_1970 = 719163  # datetime.date(1970, 1, 1).toordinal()
+DAY_OF_1970 = 719163  # number of the day 1 January 1970: datetime.date(1970, 1, 1).toordinal()
 DAYS_OF_400_YEARS = 146097
 DATES_MAX = 1000
 ZERO_TIME = "0001-01-01T00:00:00Z"
 ZERO_TIME_NS = -62_135_596_800 * NS_PER_S
 _LARGE_UNITS = (("y", 365 * 86400), ("d", 86400), ("h", 3600), ("m", 60))
 _SMALL_UNITS = ((1_000_000, "ms"), (1_000, "µs"))
-_dates: dict[int, str] = {}  # cached texts of days since 1970: stored messages are from few days
+_dates: dict[int, str] = {}  # cached texts, by days since 1970: most stored messages are from a few days
 _SIZE_UNITS = ("KB", "MB", "GB", "TB", "PB", "EB")
 
 
 def time_text(ns: int) -> str:
-    """Return the time in RFC 3339 and UTC, without trailing zeros of the fraction; 0 is Go's zero time."""
+    """Return a time as RFC 3339 text in UTC, without trailing zeros in the fraction; 0 is Go's zero time (year 1)."""
     return moment_text(ns) if ns else ZERO_TIME
 
 
 def moment_text(ns: int) -> str:
-    """Like `time_text`, but 0 means the start of 1970, not Go's zero time."""
+    """Return a time as `time_text` does, except that 0 means the start of 1970 instead of Go's zero time."""
     second, rest = divmod(ns, NS_PER_S)
     day, second = divmod(second, 86400)
     minute, second = divmod(second, 60)
@@ -38,13 +38,14 @@ def _date(day: int) -> str:
     if len(_dates) >= DATES_MAX:
         _dates.clear()
     year, rest = divmod(DAY_OF_1970 + day - 1 + DAYS_OF_400_YEARS, DAYS_OF_400_YEARS)
-    shown = date.fromordinal(rest + 1)  # the calendar repeats; `date` does not support year 0
+    # the calendar repeats every 400 years, and `date` does not support year 0
+    shown = date.fromordinal(rest + 1)
     text = _dates[day] = f"{shown.year + 400 * (year - 1):04d}-{shown.month:02d}-{shown.day:02d}"
     return text
 
 
 def day_of(year: int, month: int, day: int) -> int:
-    """Return the number of a day, counted from 1 on the first day of year 1. Year 0 is allowed.
+    """Return the number of a day; day 1 is the first day of year 1. Year 0 is allowed.
 
     Raises:
         ValueError: there is no such day.
@@ -53,7 +54,7 @@ def day_of(year: int, month: int, day: int) -> int:
 
 
 def duration_text(ns: int) -> str:
-    """Return a duration as `1h2m3.5s`; below a second in the largest unit of ms, µs, ns that fits."""
+    """Return a duration as `1h2m3.5s`; below one second, use the largest unit of ms, µs and ns that fits."""
     if ns == 0:
         return "0s"
     sign, ns = ("-", -ns) if ns < 0 else ("", ns)
@@ -79,7 +80,7 @@ def _decimal(value: int, unit: int) -> str:
 
 
 def uptime_text(ns: int) -> str:
-    """Return whole seconds as `1y2d3h4m5s`, beginning with the largest nonzero part."""
+    """Return a duration in whole seconds as `1y2d3h4m5s`, beginning with the largest nonzero part."""
     seconds, parts = max(ns, 0) // NS_PER_S, ""
     for unit, size in _LARGE_UNITS:
         count, seconds = divmod(seconds, size)
@@ -89,7 +90,7 @@ def uptime_text(ns: int) -> str:
 
 
 def size_text(size: int) -> str:
-    """Return a size in bytes as `64.00 MB`, in powers of 1024; below 1024 as `17 B`."""
+    """Return a size in bytes as `64.00 MB`, in powers of 1024; a size below 1024 as `17 B`."""
     if size < 1024:
         return f"{size} B"
     scaled, unit = size / 1024, 0
@@ -107,7 +108,7 @@ _ESCAPES = {'"': '\\"', "\\": "\\\\"} | dict(
 def quoted(text: str) -> str:
     """Return `text` in double quotes; quotes, backslashes and unprintable characters are escaped.
 
-    Invalid UTF-8 bytes (decoded with "surrogateescape") are shown as bytes.
+    Invalid UTF-8 (bytes decoded with "surrogateescape") is shown as the bytes in hex.
     """
     if text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
@@ -115,7 +116,7 @@ def quoted(text: str) -> str:
 
 
 def quoted_bytes(value: bytes) -> str:
-    """Return a client's text `value` in the form of `quoted`."""
+    """Return the bytes that a client sent as `quoted` text."""
     return quoted(value.decode("utf-8", "surrogateescape"))
 
 

@@ -1,15 +1,15 @@
 """Growing C arrays.
 
-An array is a pointer, NULL at first, and `room`, the number of items that its memory holds. The owner counts the
-items and frees the pointer.
+An array is a pointer, NULL at first, and `room`, the number of items for which it has memory. The owner of the array
+counts the items and frees the pointer.
 """
 from libc.stdlib cimport realloc
 
 cdef enum:
-    ROOM_MIN = 16               # items of the first allocation
+    ROOM_MIN = 16               # items for which the first allocation has room
 
 cdef inline int grow_to(void** items, size_t* room, size_t count, size_t size) noexcept nogil:
-    """Resize an array to exactly `count` items of `size` bytes; return -1 (unchanged) without memory."""
+    """Resize an array to exactly `count` items of `size` bytes; if memory is short, return -1 and change nothing."""
     cdef void* grown = realloc(items[0], count * size)
     if grown == NULL:
         return -1
@@ -18,13 +18,13 @@ cdef inline int grow_to(void** items, size_t* room, size_t count, size_t size) n
     return 0
 
 cdef inline int grow(void** items, size_t* room, size_t count, size_t size) noexcept nogil:
-    """Make room for `count` items of `size` bytes, by doubling; return 0, or -1 (unchanged) without memory."""
+    """Make room for `count` items of `size` bytes by doubling; if memory is short, return -1 and change nothing."""
     if count <= room[0]:
         return 0
     return grow_to(items, room, max(count, room[0] * 2, <size_t> ROOM_MIN), size)
 
 cdef inline int grow_by_half(void** items, size_t* room, size_t count, size_t size) noexcept nogil:
-    """Like `grow`, but add only half, since spare room is expensive in arrays of millions of items."""
+    """Make room as `grow` does, but add only half, since spare room is expensive in arrays of millions of items."""
     if count <= room[0]:
         return 0
     return grow_to(items, room, max(count, room[0] + (room[0] >> 1) + 4), size)

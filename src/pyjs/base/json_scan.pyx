@@ -1,10 +1,10 @@
-"""A JSON scanner with nats-server's texts of syntax errors; it also finds the raw text of a value.
+"""A JSON scanner with nats-server's texts for syntax errors; it can also return the raw text of a value.
 
-Slow and rarely used. Readers (jetstream/config/json_strict, core/auth/handshake) need it only for invalid
-text, for text that the JSON library refuses, or for the raw form of a number in an error text. It reads one
-document after another. Open containers are in an array, so a deeply nested body does not use the C stack. A value
-nested deeper than VALUES_DEPTH is checked but not built, since no table of fields is that deep. So memory is at most
-a few times the size of the body.
+Slow and rarely used. Readers (jetstream/config/json_strict, core/auth/handshake) need it only for invalid text, for
+text that the JSON library refuses, or for the raw form of a number in an error text. It reads several
+documents one after another. An array holds the open containers, so a deeply nested body does not use the C stack. A
+value nested deeper than VALUES_DEPTH is checked but not built, since the tables of fields are less deep. Memory is
+therefore at most a few times the size of the body.
 
 Knows nothing of fields or kinds. Compiled: a megabyte with an error in its last byte must not block other clients
 (benchmarks/hostile.py; 2 to 20 ms).
@@ -17,14 +17,14 @@ import re
 from pyjs.base.bounds import JSON_DEPTH_MAX
 
 cdef enum:
-    VALUES_DEPTH = 8            # maximum depth of containers around a value that is built
+    VALUES_DEPTH = 8            # maximum depth of a value that is built
     DEPTH_MAX = 10000           # JSON_DEPTH_MAX
     SMALL_DIGITS = 18           # a number with at most this many digits fits in 64 bits
-    DIGITS_MAX = 20             # a number with more digits does not fit
+    DIGITS_MAX = 20             # a number with more digits than this does not fit in 64 bits
 
 assert DEPTH_MAX == JSON_DEPTH_MAX
-BEYOND = 10**DIGITS_MAX         # stands for a whole number too large for any kind
-REAL = 0.5                      # stands for a number with a fraction or an exponent, which no kind accepts
+BEYOND = 10**DIGITS_MAX         # the value returned for a whole number too large for any kind of field
+REAL = 0.5  # the value returned for a number with a fraction or an exponent, which no kind of field accepts
 _OFFSET = re.compile(r" at offset [0-9]+$")
 _BAD_BYTE = re.compile("[\udc80-\udcff]")
 _ESCAPES = {34: '"', 92: "\\", 47: "/", 98: "\b", 102: "\f", 110: "\n", 114: "\r", 116: "\t"}
@@ -68,15 +68,15 @@ def raw_text(bytes body, tuple path) -> str:
 
 
 cdef class Scanner:
-    """The position in a body, and the containers that are open there."""
+    """The position in a body, and the containers that are open at this position."""
 
     cdef bytes body
     cdef const unsigned char* p
     cdef size_t n, at
-    cdef list wanted                        # path of the value whose text is wanted; None: none
+    cdef list wanted                        # path of the value whose raw text is searched; None: none
     cdef readonly size_t found_start, found_end
-    cdef int built                          # depth of containers that are built; -1: only check
-    cdef int depth                          # open containers
+    cdef int built                          # number of containers that are built; -1: build nothing, only check
+    cdef int depth                          # number of open containers
     cdef unsigned char[DEPTH_MAX] kinds     # of the open containers: { or [
     cdef list made                          # the open containers that are being built
     cdef list path                          # key or index of the current value in each built container
@@ -99,7 +99,7 @@ cdef class Scanner:
         return self.at < self.n
 
     def document(self):
-        """Return the next value, with its contents down to VALUES_DEPTH."""
+        """Return the next value, built down to depth VALUES_DEPTH."""
         cdef unsigned char c
         cdef object value
         self.depth = 0
@@ -111,13 +111,13 @@ cdef class Scanner:
                 self.starts[self.depth] = self.at
             if c == c'{' or c == c'[':
                 self.open(c)
-                if self.need() != c + 2:            # the codes of } and ] are those of { and [ plus 2
+                if self.need() != c + 2:            # the codes of ] and } are those of [ and { plus 2
                     self.begin_item()
                     continue
                 value = self.close()
             else:
                 value = self.scalar(c)
-            while True:                             # a value has ended
+            while True:                             # a value is complete
                 self.put(value)
                 if self.depth == 0:
                     return value
@@ -145,7 +145,7 @@ cdef class Scanner:
         return 0
 
     cdef int begin_item(self) except -1:
-        """Read the part before a value: in an object, its key."""
+        """Read up to the next value: in an object, also its key."""
         cdef bint built = self.depth <= self.built
         cdef object key
         if self.kinds[self.depth - 1] == c'[':
@@ -163,7 +163,7 @@ cdef class Scanner:
         return 0
 
     cdef object close(self):
-        """Close the innermost container and return it; return an empty one if it was not built."""
+        """Close the innermost container and return it, or an empty one if it was not built."""
         self.at += 1
         self.depth -= 1
         if self.depth < self.built:
@@ -172,7 +172,7 @@ cdef class Scanner:
         return {} if self.kinds[self.depth] == c'{' else []
 
     cdef int put(self, value) except -1:
-        """Add a finished value to the innermost container."""
+        """Add a complete value to the innermost container."""
         if self.depth > self.built:
             return 0
         if self.wanted is not None and len(self.wanted) == self.depth and self.is_wanted():
@@ -232,7 +232,7 @@ cdef class Scanner:
             self.at += 1
 
     cdef str escape(self, bint built):
-        """Return the character of the escape at the current position, if `built`, and move to its last byte."""
+        """Move to the last byte of the escape at the current position; return its character if `built`."""
         cdef size_t start = self.at
         cdef unsigned char c
         self.at += 1
@@ -251,7 +251,7 @@ cdef class Scanner:
         raise JsonFault(f"invalid escape sequence {_sequence(self.body[start:end])} in string at offset {end}")
 
     cdef object number(self):
-        """Read a number; return BEYOND or REAL if no kind accepts it."""
+        """Read a number and return it, or BEYOND or REAL if no kind of field accepts it."""
         cdef size_t start = self.at, digits
         cdef int64_t value = 0
         cdef bint real = False
@@ -285,7 +285,7 @@ cdef class Scanner:
         return -value if self.p[start] == c'-' else value
 
     cdef int digits(self) except -1:
-        """Skip one digit or more."""
+        """Skip one or more digits."""
         if not c'0' <= self.here() <= c'9':
             raise self.bad("in numeric literal")
         while self.at < self.n and c'0' <= self.p[self.at] <= c'9':
@@ -339,7 +339,7 @@ cdef bint _is_text(bytes raw) except -1:
 
 
 cdef bytes _first_character(bytes raw):
-    """Return the bytes of the first character of `raw`, or one invalid byte."""
+    """Return the bytes of the first character of `raw`, or a single byte if it is invalid."""
     for size in range(1, len(raw) + 1):
         if _is_text(raw[:size]):
             return raw[:size]
@@ -360,7 +360,7 @@ def _quoted(one: str) -> str:
 
 
 def _sequence(raw: bytes) -> str:
-    """Return an escape sequence as Go shows it: between backquotes if possible."""
+    """Return an escape sequence as Go quotes it: between backquotes if possible."""
     text = raw.decode("utf-8", "replace")
     if _is_text(raw) and text.isprintable() and "`" not in text and "\ufeff" not in text:
         return f"`{text}`"

@@ -1,4 +1,4 @@
-"""The interface of the log: one line at a level. `server/` decides where lines are written."""
+"""The interface of the log: it writes one line at a level. `server/` decides where the lines go."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ class Log:
         self.write("ERR", text)
 
     def fatal(self, text: str) -> None:
-        """Log the reason why the server ends."""
+        """Log the reason why the server stops."""
         self.write("FTL", text)
 
     def debug(self, text: str) -> None:
-        """Log details of a connection; only if debug_on."""
+        """Log details of a connection; call only if debug_on."""
         if self.debug_on:
             self.write("DBG", text)
 
     def trace(self, text: str) -> None:
-        """Log protocol lines; only if trace_on."""
+        """Log protocol lines; call only if trace_on."""
         if self.trace_on:
             self.write("TRC", text)
 
 
 class ListLog(Log):
-    """Collects its lines as (level, text), for tests."""
+    """A log that collects its lines as (level, text), for tests."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[str, str]] = []

@@ -1,4 +1,4 @@
-"""Short names in base-62 digits: random ones for ids, inboxes and consumers, and digests of longer texts."""
+"""Short names of base-62 digits: random ones for ids, inboxes and consumers, and digests of longer texts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 def token(rng: Rng, length: int) -> str:
-    """Return `length` random base-62 digits; with 22, like a NUID, they never collide in practice."""
+    """Return `length` random base-62 digits; 22 of them, as in a NUID, never collide in practice."""
     value = int.from_bytes(rng.randbytes(length + 2), "little")
     digits = []
     for _ in range(length):
@@ -23,7 +23,7 @@ def nuid(rng: Rng) -> str:
 
 
 def short_hash(text: str) -> str:
-    """Return nats-server's eight-character digest of a text: bytes of its SHA-256 as base-62 digits."""
-    import hashlib  # imported lazily: 5 ms, not needed by a start without consumers
+    """Return nats-server's digest of a text: eight base-62 digits made from bytes of its SHA-256."""
+    import hashlib  # imported lazily, since it takes 5 ms and a server without consumers does not need it
 
     return "".join(DIGITS[byte % 62] for byte in hashlib.sha256(text.encode()).digest()[:8])

@@ -1,7 +1,7 @@
 """Hash table of 32-bit references to objects of the caller.
 
-Open addressing with linear probing, at most 4/5 full; a removal closes the gap, so removed entries leave no
-marks. An entry is a reference and 32 bits of its key's hash, which also determine its slot, so the table grows
+Open addressing with linear probing, at most 4/5 full; a removal closes the gap, so there are no markers of removed
+entries. An entry is a reference and 32 bits of its key's hash; these bits also determine its slot, so the table grows
 without reading keys. Knows nothing of keys; the caller compares them (ref_search).
 
 Compiled: every append looks up its subject here (benchmarks/: jspub-150k).
@@ -15,7 +15,7 @@ cdef enum:
 
 
 cdef int resize(RefTable* t, uint32_t slots) noexcept nogil:
-    """Move the entries to a table of `slots`, a power of two above `used`; return -1 if memory is short."""
+    """Move the entries to a table with `slots` slots (a power of two above `used`); return -1 if memory is short."""
     cdef RefSlot* before = t.slots
     cdef uint32_t i, at, mask = slots - 1
     cdef RefSlot* moved = <RefSlot*> calloc(slots, sizeof(RefSlot))

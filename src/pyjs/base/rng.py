@@ -1,13 +1,13 @@
 """The seam for randomness: random bytes.
 
-All random values of a server are derived from these bytes, so that a test with a seed is reproducible.
+All random values of a server are derived from these bytes, so that a test with a seed can be repeated exactly.
 """
 
 from __future__ import annotations
 
 
 class Rng:
-    """A source of random bytes; implemented by subclasses."""
+    """A source of random bytes; subclasses implement `randbytes`."""
 
     def randbytes(self, count: int) -> bytes:
         """Return `count` random bytes."""
@@ -20,7 +20,7 @@ class Rng:
 
 
 class SeededRng(Rng):
-    """A source with the same bytes for the same seed on every machine, for tests and simulations."""
+    """A source that returns the same bytes for the same seed on every machine, for tests and simulations."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed

@@ -1,9 +1,9 @@
-"""Hash table from byte strings to pointers: open addressing, keys copied into the table's own memory."""
+"""Hash table from byte strings to pointers: open addressing, with copies of the keys."""
 from libc.stdint cimport uint32_t, uint64_t
 
 cdef struct Slot:
     uint64_t hash               # 0: empty
-    char* key                   # owned by the table; NULL with hash != 0: removed
+    char* key                   # owned by the table; NULL with hash != 0: the entry was removed
     uint32_t key_len
     void* value
 
@@ -15,10 +15,12 @@ cdef struct Table:
 
 cdef uint64_t table_hash(const char* key, size_t n) noexcept nogil
 cdef int table_init(Table* t, size_t capacity) except -1 nogil
-cdef void table_free(Table* t) noexcept nogil                       # keys and slots; values belong to the user
+cdef void table_free(Table* t) noexcept nogil  # free the keys and slots; the values belong to the user
 cdef void* table_get(Table* t, const char* key, size_t n) noexcept nogil      # NULL: absent
 cdef void* table_get_hashed(Table* t, uint64_t h, const char* key, size_t n) noexcept nogil
-cdef int table_put(Table* t, const char* key, size_t n, void* value) except -1 nogil   # value != NULL; replaces
-cdef void* table_remove(Table* t, const char* key, size_t n) noexcept nogil   # the value, NULL: was absent
+# value must not be NULL; replaces an earlier value
+cdef int table_put(Table* t, const char* key, size_t n, void* value) except -1 nogil
+# return the value; NULL: the key was absent
+cdef void* table_remove(Table* t, const char* key, size_t n) noexcept nogil
 cdef size_t table_next(Table* t, size_t at) noexcept nogil          # index of the first live slot >= at, or mask + 1
-cdef void table_fit(Table* t) noexcept nogil                        # release memory when few entries are left
+cdef void table_fit(Table* t) noexcept nogil                        # release memory if few entries are left

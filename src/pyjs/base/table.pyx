@@ -13,16 +13,17 @@ from pyjs.base.fast cimport hash_bytes
 
 HASH_SEED_SIZE = 2 * sizeof(uint64_t)
 
-# One per process, not per node: the message path hashes keys without a node. See set_hash_seed.
+# The secrets belong to the process, not to a node: the message path hashes keys without a node.
+# See set_hash_seed.
 cdef uint64_t s0 = 0xC6668D9433DF0338u, s1 = 0xC2B2AE3D27D4EB4Fu
-cdef bint seeded = False        # True: keys were hashed, so the secrets can no longer change
+cdef bint seeded = False        # True: a key was hashed, so the secrets can no longer change
 
 
 def set_hash_seed(bytes seed) -> bool:
-    """Use 16 random bytes as the hash secrets of all tables of the process; return whether they are used.
+    """Use `seed`, 16 random bytes, for the hash secrets of all tables of the process; return whether it is used.
 
-    Only the first call has an effect, and only before the first key is hashed. If there is no such call,
-    every process has the same secrets.
+    Only the first call has an effect, and only before the first key is hashed. Without such a call, the secrets are
+    the same in every process.
     """
     global s0, s1, seeded
     assert len(seed) == HASH_SEED_SIZE
@@ -156,6 +157,6 @@ cdef void table_fit(Table* t) noexcept nogil:
         return
     with gil:
         try:
-            table_grow(t)       # to twice the entries
+            table_grow(t)       # to twice the number of entries
         except MemoryError:
             pass                # if memory is short, the size does not change

@@ -1,6 +1,6 @@
 """Deadlines: one heap of (time, callback), cancelled lazily and swept when most are cancelled.
 
-Knows nothing of the callbacks. A node has one heap, whose `next_deadline_ns` arms one timer of the event loop.
+Knows nothing of the callbacks. A node has one heap, whose `next_deadline_ns` sets one timer of the event loop.
 Compiled: each turn asks twice for the next deadline (benchmarks/: reqrep, and reqrep over a route).
 """
 
@@ -11,7 +11,7 @@ cdef enum:
 
 
 cdef class Timer:
-    """One pending deadline, which fires once unless it is cancelled."""
+    """One deadline, which fires once unless it is cancelled."""
 
     def __cinit__(self, Timers timers not None, deadline_ns, callback, owner):
         self.timers = timers
@@ -20,7 +20,7 @@ cdef class Timer:
         self.owner = owner
 
     def cancel(self) -> None:
-        """Cancel the deadline; the reference to the owner is dropped at once."""
+        """Cancel the deadline, and drop the reference to its owner at once."""
         if self.callback is not None:
             self.callback = self.owner = None
             self.timers.note_cancelled()
@@ -37,14 +37,17 @@ cdef class Timers:
         return len(self.heap)
 
     def at(self, deadline_ns, callback, owner=None) -> Timer:
-        """Call `callback` in the first turn at or after `deadline_ns`; if it raises an exception, repair `owner`."""
+        """Call `callback` in the first turn at or after `deadline_ns`.
+
+        An exception in it causes a repair of `owner`.
+        """
         cdef Timer timer = Timer(self, deadline_ns, callback, owner)
         heappush(self.heap, (deadline_ns, self.order, timer))
         self.order += 1
         return timer
 
     cdef int note_cancelled(self) except -1:
-        """Remove cancelled deadlines if they are more than half of the heap, so that its memory shrinks."""
+        """Remove all cancelled deadlines once they are more than half of the heap, so that its memory shrinks."""
         self.cancelled += 1
         if self.cancelled >= SWEEP_MIN and 2 * self.cancelled > len(self.heap):
             self.heap = [item for item in self.heap if (<Timer> item[2]).callback is not None]
@@ -53,14 +56,14 @@ cdef class Timers:
         return 0
 
     cpdef next_deadline_ns(self):
-        """Return the earliest live deadline, or None if there is none."""
+        """Return the earliest deadline that is not cancelled, or None."""
         while self.heap and (<Timer> (<tuple> self.heap[0])[2]).callback is None:
             heappop(self.heap)
             self.cancelled -= 1
         return (<tuple> self.heap[0])[0] if self.heap else None
 
     cdef bint is_due(self, now_ns) except -1:
-        """Return whether a deadline, perhaps a cancelled one, has passed at `now_ns`."""
+        """Return whether a deadline, possibly a cancelled one, has passed at `now_ns`."""
         return len(self.heap) > 0 and (<tuple> self.heap[0])[0] <= now_ns
 
     cpdef due(self, now_ns):
@@ -69,7 +72,7 @@ cdef class Timers:
         return (<tuple> self.heap[0])[2] if deadline_ns is not None and deadline_ns <= now_ns else None
 
     cpdef pop(self):
-        """Remove the deadline that `due` returned, and drop its owner; return its callback for the caller to call."""
+        """Remove the deadline that `due` returned; return its callback, which the caller must call."""
         cdef Timer timer = heappop(self.heap)[2]
         callback, timer.callback = timer.callback, None
         timer.owner = None

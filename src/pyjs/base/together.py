@@ -1,11 +1,11 @@
 """One sync of a whole file system instead of a sync of each file.
 
-Syncing one file costs a commit of the journal and a flush of the device, 0.2 to 1.4 ms, even without new bytes; one
-syncfs covers any number of files (1,000 files: 1.4 s one by one, 0.1 s together). The kernel reports failed writes
-per file, to descriptors that were open at the write; `sync_file` queries them (3 us). If syncfs is not supported or
+Syncing one file takes a commit of the journal and a flush of the device, 0.2 to 1.4 ms, even without new bytes; one
+syncfs covers any number of files (1,000 files: 1.4 s one by one, 0.1 s together). The kernel reports a failed write
+of a file to each descriptor that was open at the time; `sync_file` queries it (3 us). If syncfs is not supported or
 fails, each file and directory is synced separately.
 
-Used by one thread: `begin`, any number of `sync_file` and `sync_dir`, then `end`. Covers writes made before
+Used by one thread: `begin`, any number of `sync_file` and `sync_dir`, then `end`. Covers only writes made before
 `begin`.
 """
 
@@ -17,20 +17,20 @@ from pyjs.base.disk import Disk
 
 
 class Together:
-    """A sync of the file system of a directory."""
+    """One group of syncs on the file system of a directory."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self._directory = directory
-        self._fd = -1  # of the directory; -1: files are synced one by one
+        self._fd = -1  # descriptor of the directory; -1: files are synced one by one
 
     def begin(self) -> None:
-        """Sync the file system."""
-        with suppress(OSError):  # after an error, files are synced one by one, which shows the bad file
+        """Sync the whole file system with one call, if possible."""
+        with suppress(OSError):  # after an error, files are synced one by one, which finds the damaged file
             fd = self._disk.open_directory(self._directory)
             try:
                 self._disk.sync_filesystem(fd)
-                self._disk.sync_dir(self._directory)  # not every syncfs reports a failed journal
+                self._disk.sync_dir(self._directory)  # not every syncfs reports a failed write of the journal
             except OSError:
                 self._disk.close_file(fd)
                 raise

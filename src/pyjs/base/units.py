@@ -1,4 +1,4 @@
-"""Durations and sizes: text to integers; gotext.py writes them.
+"""Durations and sizes, parsed from text to integers; gotext.py does the reverse.
 
 Knows nothing of options, files or clocks. Grammar of a duration, as in NATS files and APIs: an optional sign,
 then one or more decimal numbers, each followed by a unit ("1h30m", "1.5s", "250ms"); "0" alone needs no unit.
@@ -12,8 +12,9 @@ from __future__ import annotations
 import re
 
 INT64_MAX = (1 << 63) - 1
-DIGITS_MAX = 20  # of a number; more digits do not fit in 64 bits, and those of a fraction are ignored
-SHOWN_MAX = 40  # characters of an invalid text that an error shows
+# digits of a number; more do not fit in 64 bits in the whole part, and are ignored in the fraction
+DIGITS_MAX = 20
+SHOWN_MAX = 40  # maximum number of characters of an invalid text that an error shows
 _PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)")
 
 NS_OF_UNIT = {
@@ -27,7 +28,7 @@ NS_OF_UNIT = {
     "h": 3_600_000_000_000,
 }
 
-# The factor for each suffix of a number in the configuration language; suffixes in lower case.
+# The factor for each suffix of a number in the configuration language; suffixes are in lower case.
 FACTOR_OF_SUFFIX = {"": 1}
 for _power, _letter in enumerate("kmgtpe", start=1):
     FACTOR_OF_SUFFIX[_letter] = 1000**_power
@@ -57,9 +58,9 @@ def parse_duration_ns(text: str) -> int:
 
 
 def _take_part(text: str, at: int) -> tuple[int, int]:
-    """Read the number and unit at `at`; return the nanoseconds, and the offset after them."""
+    """Read the number and unit at offset `at`; return (nanoseconds, the offset after them)."""
     found = _PART.match(text, at)
-    assert found is not None  # every part of the pattern may be empty
+    assert found is not None  # the pattern always matches, since each of its parts may be empty
     digits, fraction, unit = found[1].lstrip("0"), found[2] or "", found[3]
     if not found[1] and not fraction:
         raise ValueError(f"a number is missing before {_shown(text[at:])}")

@@ -47,13 +47,16 @@ if TYPE_CHECKING:
     from pyjs.claims.fields import Map
     from pyjs.claims.token import Token
 
-ANY = "*"  # every user in revocations; every account in `allowed_accounts`
+ANY = "*"  # in revocations: every user; in `allowed_accounts`: every account
 INFO_SIZE_MAX = 8 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class JetStreamClaims:
-    """JetStream limits of an account or tier; NO_LIMIT means none. If memory and disk are 0, JetStream is off."""
+    """JetStream limits of an account or tier; NO_LIMIT means no limit.
+
+    JetStream is off if memory and disk are both 0.
+    """
 
     memory: int = 0
     disk: int = 0
@@ -72,7 +75,7 @@ class JetStreamClaims:
 
 @dataclass(frozen=True, slots=True)
 class AccountLimitClaims:
-    """Limits of an account; NO_LIMIT means none."""
+    """Limits of an account; NO_LIMIT means no limit."""
 
     subs: int = 0
     data: int = 0
@@ -84,7 +87,7 @@ class AccountLimitClaims:
     connections: int = 0
     leafnodes: int = 0
     jetstream: JetStreamClaims = JetStreamClaims()
-    tiers: tuple[tuple[str, JetStreamClaims], ...] = ()  # instead of `jetstream`
+    tiers: tuple[tuple[str, JetStreamClaims], ...] = ()  # JetStream limits by tier, in place of `jetstream`
 
     @property
     def has_jetstream(self) -> bool:
@@ -96,7 +99,7 @@ class AccountLimitClaims:
 
 @dataclass(frozen=True, slots=True)
 class ExternalAuthorization:
-    """The authorization callout of the account; `users` are the users of the service."""
+    """The authorization callout of the account; `users` are the service's own users."""
 
     users: tuple[str, ...] = ()
     allowed_accounts: tuple[str, ...] = ()
@@ -118,7 +121,7 @@ class TraceClaims:
     """The destination of traces of messages with a W3C `traceparent`."""
 
     subject: str
-    sampling: int = WHOLE  # percent
+    sampling: int = WHOLE  # percent of these messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,7 @@ class AccountClaims:
     head: Head
     limits: AccountLimitClaims = AccountLimitClaims()
     signing_keys: Mapping[str, UserScope | None] = field(default_factory=dict)
-    # User or ANY, and a time: claims issued up to then are revoked.
+    # By user or ANY: a time in seconds; claims issued up to this time are revoked.
     revocations: Mapping[str, int] = field(default_factory=dict)
     default_permissions: PermissionLists = field(default_factory=PermissionLists)
     exports: tuple[Export, ...] = ()
@@ -141,7 +144,7 @@ class AccountClaims:
     info_url: str = ""
 
     def is_revoked(self, user: str, issued_at: int) -> bool:
-        """Return whether claims of a user issued at this time, in seconds, are revoked."""
+        """Return whether the claims that a user got at `issued_at` (in seconds) are revoked."""
         return any(issued_at <= self.revocations.get(key, issued_at - 1) for key in (ANY, user))
 
 

@@ -20,7 +20,7 @@ class AuthorizationResponse:
     head: Head
     jwt: str = ""
     error: str = ""
-    issuer_account: str = ""  # set: the issuer is a signing key of this account
+    issuer_account: str = ""  # if set, the issuer is a signing key of this account
 
 
 def response_of(token: Token) -> AuthorizationResponse:

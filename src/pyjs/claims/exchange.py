@@ -49,10 +49,12 @@ class Export:
     kind: str  # STREAM or SERVICE; "": not given
     name: str = ""
     token_required: bool = False  # an importing account needs an activation token
-    revocations: tuple[tuple[str, int], ...] = ()  # account and time: tokens issued up to then are revoked
+    # (account, time): activation tokens issued up to this time are revoked
+    revocations: tuple[tuple[str, int], ...] = ()
     response_type: str = ""
     response_threshold_ns: int = 0
-    latency: tuple[int, str] | None = None  # sampling in percent (0: by headers), subject of the results
+    # (sampling in percent, or 0 for requests with a header; subject of the samples)
+    latency: tuple[int, str] | None = None
     account_token_position: int = 0
     advertise: bool = False
     allow_trace: bool = False
@@ -67,7 +69,7 @@ class Import:
     kind: str  # STREAM or SERVICE; "": not given
     name: str = ""
     token: str = ""  # an activation token
-    to: str = ""  # the older form of `local_subject`
+    to: str = ""  # the subject in the importing account, in older tokens
     local_subject: str = ""
     share: bool = False
     allow_trace: bool = False
@@ -79,7 +81,7 @@ class MappedTo:
 
     subject: str
     weight: int = WHOLE  # percent
-    cluster: str = ""  # the cluster in which the mapping applies; "": all
+    cluster: str = ""  # name of the cluster in which the mapping applies; "": all clusters
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class ActivationClaims:
 
     @property
     def account(self) -> str:
-        """The account that exports."""
+        """The exporting account."""
         return self.issuer_account or self.head.issuer
 
 
@@ -174,7 +176,7 @@ def _read_export(fields: Map) -> Export:
     )
 
 
-# Faults
+# Issues
 
 
 def export_issues(exports: tuple[Export, ...]) -> list[Issue]:
@@ -191,7 +193,7 @@ def export_issues(exports: tuple[Export, ...]) -> list[Issue]:
 
 
 def _covered(kind: str, subjects: list[str]) -> list[Issue]:
-    """Return an issue for each subject that covers another; with over COMPARED_MAX subjects, only for equal ones."""
+    """Return an issue for each subject that covers another; above COMPARED_MAX subjects, only for equal subjects."""
     found: dict[str, str] = {}
     if len(subjects) > COMPARED_MAX:
         found = {subject: subject for subject, count in Counter(subjects).items() if count > 1}

@@ -1,6 +1,7 @@
 """Typed readers of decoded claims, and the fields that all kinds of claims share.
 
-A missing field, or null, is the zero of its type, as in nats-server. Counts are bounded by the size of a token.
+A missing field, like null, has the zero value of its type, as in nats-server. The size of a token limits the number
+of values.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def texts(fields: Map, name: str) -> tuple[str, ...]:
 
 
 def block(fields: Map, name: str) -> Map:
-    """Return the JSON object in a field."""
+    """Return an object."""
     value = fields.get(name)
     if value is None:
         return {}
@@ -125,7 +126,7 @@ def head_of(token: Token) -> Head:
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """A problem in well-formed claims; if it is blocking, the claims must not be used."""
+    """A problem in well-formed claims; claims with a blocking issue must not be used."""
 
     description: str
     blocking: bool = True
@@ -143,5 +144,5 @@ def time_issues(head: Head, now_s: int) -> list[Issue]:
 
 
 def are_blocking(issues: list[Issue], *, times: bool) -> bool:
-    """Return whether claims with these issues must be refused; with `times`, expiry counts too."""
+    """Return whether claims with these issues must be refused; with `times`, expired claims count as blocking too."""
     return any(each.blocking or (times and each.time_check) for each in issues)

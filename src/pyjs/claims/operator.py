@@ -20,8 +20,8 @@ class OperatorClaims:
     signing_keys: tuple[str, ...] = ()
     account_server_url: str = ""
     system_account: str = ""
-    assert_server_version: str = ""  # the lowest allowed version of a server; "": any
-    strict_signing_key_usage: bool = False  # its own key must not sign accounts
+    assert_server_version: str = ""  # the lowest server version that the operator allows; "": any
+    strict_signing_key_usage: bool = False  # the operator's main key must not sign accounts
 
     @property
     def trusted_keys(self) -> tuple[str, ...]:

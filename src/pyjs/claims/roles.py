@@ -1,4 +1,4 @@
-"""The permissions of one user from the template of a role, and its allowed times and addresses.
+"""The permissions of a user, made from the template of a role, and the times and addresses allowed to a user.
 
 Source: behaviour of nats-server 2.15 (tests/conformance/test_jwt_login.py).
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyjs.claims.user import Grant, UserClaims
 
 TEMPLATE = re.compile(r"\{\{[^}]+\}\}")
-EXPANSIONS_MAX = 4096  # subjects of one list
+EXPANSIONS_MAX = 4096  # maximum number of subjects in one list
 CONNECTION_TYPES = (
     "STANDARD",
     "WEBSOCKET",
@@ -39,14 +39,14 @@ class BadTemplate(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Subjects:
-    """The values that a template may refer to."""
+    """The values of one user and account that a template may refer to."""
 
     user: UserClaims
     account_name: str
     account_tags: tuple[str, ...]
 
     def values(self, operation: str) -> tuple[list[str], str | None]:
-        """Return the values of an operation such as `name()`, and the name of the tag that it refers to, if any.
+        """Return the values of an operation such as `name()`, and the name of the tag if the operation refers to one.
 
         Raises:
             BadTemplate: there is no such operation.
@@ -69,7 +69,7 @@ class Subjects:
 
 
 def filled_grant(template: Grant, subjects: Subjects) -> Grant:
-    """Return the grant that `template` gives to a user.
+    """Return the grant that a user gets from `template`.
 
     Raises:
         BadTemplate: a deny list cannot be filled in, or there are too many subjects.
@@ -79,7 +79,7 @@ def filled_grant(template: Grant, subjects: Subjects) -> Grant:
     subscribe_deny = _filled(lists.subscribe_deny, subjects, strict=True)
     publish_allow = _filled(lists.publish_allow, subjects, strict=False)
     publish_deny = _filled(lists.publish_deny, subjects, strict=True)
-    # An allow list that becomes empty must not allow everything.
+    # An allow list from which all entries were dropped must not allow everything.
     if lists.subscribe_allow and not subscribe_allow and ">" not in subscribe_deny:
         subscribe_deny += (">",)
     if lists.publish_allow and not publish_allow and ">" not in publish_deny:
@@ -108,7 +108,7 @@ def _filled(entries: tuple[str, ...], subjects: Subjects, *, strict: bool) -> tu
 
 
 def _expanded(entry: str, subjects: Subjects, room: int, *, strict: bool) -> list[str]:
-    """Return the subjects of one entry, one for each combination of the values of its tags."""
+    """Return the subjects of one entry: one for each combination of the values of its tags."""
     tokens, values, count = TEMPLATE.findall(entry), [], 1
     for token in tokens:
         found, tag = subjects.values(token[2:-2].strip())
@@ -148,13 +148,13 @@ def may_come_from(grant: Grant, address: str) -> bool:
 
 
 def known_types(types: tuple[str, ...]) -> frozenset[str] | None:
-    """Return the known ones of `types`: empty if `types` is empty (all are allowed), None if none is known."""
+    """Return the known types in `types`: an empty set if `types` is empty (all allowed), None if none is known."""
     known = frozenset(each.upper() for each in types) & frozenset(CONNECTION_TYPES)
     return None if types and not known else known
 
 
 def seconds_allowed(grant: Grant, now_s: float) -> float | None:
-    """Return the seconds for which a user may be connected; 0 means no limit, None that the user may not connect."""
+    """Return the seconds for which a user may be connected: 0 for no limit, None if the user may not connect."""
     if not grant.times:
         return 0.0
     zone: tzinfo | None = None
@@ -176,11 +176,11 @@ def seconds_allowed(grant: Grant, now_s: float) -> float | None:
 
 
 def _seconds_left(now: datetime, start_s: int, end_s: int) -> float | None:
-    """Return the seconds until a daily time range ends, or None outside the range."""
+    """Return the seconds until a daily time range ends, or None if `now` is outside the range."""
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     start, end = midnight + timedelta(seconds=start_s), midnight + timedelta(seconds=end_s)
     if start < now < end or (start > end and end > now):
         return end.timestamp() - now.timestamp()
-    if start > end and start < now:  # the range spans midnight, which comes after `now`
+    if start > end and start < now:  # the range spans midnight, and `now` is before midnight
         return (end + timedelta(days=1)).timestamp() - now.timestamp()
     return None

@@ -58,7 +58,7 @@ def is_valid_subject(subject: str) -> bool:
 
 
 def renaming_issues(subject: str, original: str) -> list[Issue]:
-    """Return the issues in the local subject of an import, which must contain each wildcard of `original` once."""
+    """Return the issues in the local subject of an import, which must have each wildcard of `original` once."""
     issues = subject_issues(subject)
     if not original:
         issues.append(Issue("subject cannot be empty"))
@@ -81,7 +81,7 @@ def renaming_issues(subject: str, original: str) -> list[Issue]:
 
 
 def without_references(subject: str) -> str:
-    """Return a local subject with `*` instead of `$1`, `$2`, ..."""
+    """Return a local subject in which `*` replaces `$1`, `$2`, ..."""
     return ".".join(
         "*" if token[:1] == "$" and token[1:].isdecimal() else token for token in subject.split(".")
     )

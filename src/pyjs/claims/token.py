@@ -1,9 +1,10 @@
-"""A JSON Web Token of NATS: header, claims and signature, decoded, checked and created.
+"""JSON Web Tokens of NATS: header, claims and signature; they are decoded, checked and created here.
 
     base64url(header) . base64url(claims) . base64url(signature of the text before it)
 
-The issuer in the claims is the public key of the signature: a decoded token names its signer, but the signer is not
-necessarily trusted. In version 1, claims have their kind at the top level, and the signature covers only the claims.
+The issuer in the claims is the public key that verifies the signature: a decoded token proves who signed it, but not
+that the signer is trusted. In version 1, claims have their kind at the top level, and the signature covers only the
+claims.
 
 Knows nothing of the meaning of the claims.
 Source: nats-io/jwt; texts as nats-server 2.15 (tests/conformance/test_jwt_login.py).
@@ -29,11 +30,11 @@ if TYPE_CHECKING:
     from pyjs.wire.nkeys import KeyPair
 
 TOKEN_SIZE_MAX = 1024 * 1024
-VERSION = 2  # of created tokens
+VERSION = 2  # version of created tokens
 HEADER = {"typ": "JWT", "alg": "ed25519-nkey"}
 ALGORITHMS = ("ed25519", "ed25519-nkey")
 BASE64URL = re.compile(r"[A-Za-z0-9_-]*")
-# For each kind of claims, the kinds of keys that may sign them.
+# For each kind of claims: the kinds of keys that may sign them.
 SIGNERS: dict[str, tuple[int, ...]] = {
     "operator": (OPERATOR,),
     "account": (ACCOUNT, OPERATOR),
@@ -59,7 +60,7 @@ class Token:
     kind: str  # of the claims; unknown kinds are allowed
     version: int
     claims: dict[str, Any]  # as decoded
-    nats: dict[str, Any]  # the part for this kind
+    nats: dict[str, Any]  # the claims that belong to the kind
 
     @property
     def issuer(self) -> str:
@@ -68,7 +69,7 @@ class Token:
 
 
 def decode(text: str, *, generic: bool = False) -> Token:
-    """Return the token in `text`; this takes about half a millisecond.
+    """Decode the token in `text` and check its signature; takes about half a millisecond.
 
     With `generic`, the claims may be of any kind; the algorithm in the header determines the signed bytes.
 
@@ -94,13 +95,13 @@ def decode(text: str, *, generic: bool = False) -> Token:
 
 
 def undecorated(text: str) -> str:
-    """Return the token in the text of a file, without its first and last lines of dashes."""
+    """Return the token in the text of a file, without the lines of dashes before and after it."""
     found = DECORATED.search(text)
     return text if found is None else found[1]
 
 
 def encode(claims: dict[str, Any], key: KeyPair, issued_at: int) -> str:
-    """Return a signed token, with issuer, time and id added to the claims; `issued_at` is in seconds."""
+    """Return a signed token. The issuer, the time `issued_at` (in seconds) and an id are added to the claims."""
     body = {name: value for name, value in claims.items() if name not in ("iss", "iat", "jti")}
     body |= {"iss": key.public, "iat": issued_at}
     digest = hashlib.new("sha512_256", orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).digest()
@@ -136,7 +137,7 @@ def _object(data: bytes) -> dict[str, Any]:
 
 
 def _read_slowly(data: bytes) -> object:
-    """Return the document in `data`, which the JSON library refused: it is invalid, or a number is too large."""
+    """Return the document in `data` that the JSON library refused: it is invalid, or a number in it is too large."""
     try:
         found = list(documents(data))
     except JsonFault as fault:
@@ -156,7 +157,7 @@ def _algorithm_of(header: dict[str, Any]) -> str:
 
 
 def _kind_of(claims: dict[str, Any]) -> tuple[str, int, dict[str, Any]]:
-    """Return kind, version and the part for the kind; that part has the fields of version 2."""
+    """Return the kind, the version, and the claims that belong to the kind, with the fields of version 2."""
     nats = claims.get("nats") or {}
     if not isinstance(nats, dict):
         raise TokenFault("json: cannot unmarshal the field nats, which is not an object")

@@ -29,7 +29,8 @@ class PermissionLists:
     publish_deny: tuple[str, ...] = ()
     subscribe_allow: tuple[str, ...] = ()
     subscribe_deny: tuple[str, ...] = ()
-    responses: tuple[int, int] | None = None  # maximum answers to a message; time for them in ns
+    # (maximum number of answers to a message, time in ns to send them)
+    responses: tuple[int, int] | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -81,7 +82,7 @@ class Grant:
 
 
 def read_grant(fields: Map, default_limit: int = 0) -> Grant:
-    """Return the grant in `fields`; missing limits are `default_limit`."""
+    """Return the grant in `fields`; a missing limit is `default_limit`."""
     times = tuple((text(each, "start"), text(each, "end")) for each in blocks(fields, "times"))
     return Grant(
         read_permissions(fields),
@@ -98,7 +99,7 @@ def read_grant(fields: Map, default_limit: int = 0) -> Grant:
 
 
 def _read_sources(fields: Map) -> tuple[str, ...]:
-    """Return the networks, given as a list or separated by commas."""
+    """Return the allowed networks, which are given as a list or separated by commas."""
     given = fields.get("src")
     if not isinstance(given, str):
         return texts(fields, "src")
@@ -155,7 +156,7 @@ class UserClaims:
 
     head: Head
     grant: Grant
-    issuer_account: str = ""  # set: the issuer is a signing key of this account
+    issuer_account: str = ""  # if set, the issuer is a signing key of this account
 
     @property
     def account(self) -> str:

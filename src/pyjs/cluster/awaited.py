@@ -1,11 +1,11 @@
-"""Requests to a subscriber that is about to return: they wait for it, instead of getting status 503 at once.
+"""Messages to a subscriber that is about to return: they are held, instead of getting status 503 at once.
 
 Only the leader of a replicated stream is subscribed to the stream's subjects. While another server takes over, which
-takes milliseconds, or 0.3 s after a crash, nobody is subscribed; so it is while a stream of one replica is moved. A
-message that is published then waits at the server of its publisher, up to HOLD_NS. What nobody took in that time gets
-the status; further messages to the same subject get it at once, for GIVEN_UP_NS.
+takes milliseconds, or 0.3 s after a crash, no server is subscribed; nor while a stream with one replica is moved. A
+message published in this time is held at its publisher's server, for up to HOLD_NS. If no subscriber takes the
+message, its publisher gets the status; further messages to the same subject get it at once, for GIVEN_UP_NS.
 
-nats-server sends the status at once, and most client libraries report it to the application.
+nats-server sends the status at once; most client libraries then report an error to the application.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ if TYPE_CHECKING:
     from pyjs.core.session import ClientSession
 
 HOLD_NS = 2_000 * NS_PER_MS
-LOOK_NS = 10 * NS_PER_MS  # between two checks; new subscriptions of other servers are noticed at once
+LOOK_NS = 10 * NS_PER_MS  # ns between two checks; new subscriptions of other servers cause a check at once
 GIVEN_UP_NS = 10_000 * NS_PER_MS
-HELD_MAX = 10_000  # messages
+HELD_MAX = 10_000  # maximum number of held messages
 AT_ONCE_MAX = (
-    200  # up to this many messages are checked at once after a new subscription; more, at the end of the turn
+    # after a new subscription, up to this many messages are checked at once; more, at the end of the turn
+    200
 )
-SIZE_MAX = 32 << 20  # bytes
-KNOWN_MAX = 10_000  # subjects
-COST = 300  # bytes of memory of a message beside its parts
+SIZE_MAX = 32 << 20  # maximum bytes of held messages
+KNOWN_MAX = 10_000  # maximum number of remembered subjects
+COST = 300  # bytes that a held message occupies in addition to its parts
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """One message that waits, and the line with the status if it gets no receiver."""
+    """One held message, and the status line that its publisher gets if no subscriber takes the message."""
 
     account: Account
     session: ClientSession
@@ -48,22 +49,22 @@ class Held:
     payload: bytes
     refusal: bytes
     until_ns: int
-    size: int  # bytes that count
+    size: int  # bytes that count towards SIZE_MAX
 
 
 class Awaited:
-    """The waiting messages of one server."""
+    """The held messages of one server."""
 
     def __init__(self, host: Host, is_awaited: Callable[[str, bytes], bool]) -> None:
-        """`is_awaited` tells whether a subject of an account has a stream that may have a leader soon."""
+        """`is_awaited` returns whether a subject of an account belongs to a stream that may soon have a leader."""
         self._host = host
         self._is_awaited = is_awaited
         self._held: deque[Held] = deque()  # oldest first
         self._size = 0
-        self._known: dict[tuple[str, bytes], bool] = {}  # answers of `is_awaited` while messages wait
+        self._known: dict[tuple[str, bytes], bool] = {}  # results of `is_awaited`, while messages are held
         self._given_up: dict[
             tuple[str, bytes], int
-        ] = {}  # subjects of earlier messages without a receiver -> time until which that counts
+        ] = {}  # subjects to which no subscriber returned -> ns until which further messages are not held
         self._timer: Timer | None = None
 
     def take(
@@ -76,7 +77,7 @@ class Awaited:
         payload: bytes,
         refusal: bytes,
     ) -> bool:
-        """Hold a message without a receiver; return False if its publisher gets `refusal` at once."""
+        """Hold a message without a receiver; return False if its publisher must get `refusal` at once instead."""
         key, size = (account.name, subject), len(subject) + len(headers) + len(payload) + COST
         now_ns = self._host.clock.now_ns()
         if len(self._held) >= HELD_MAX or self._size + size > SIZE_MAX or self._given_up.get(key, 0) > now_ns:
@@ -98,19 +99,19 @@ class Awaited:
         return known
 
     def look_soon(self) -> None:
-        """Check after this turn, since there is a new subscription."""
+        """Check the held messages after this turn, since there is a new subscription."""
         if self._held:
             self._arm(0)
 
     def subscribed(self) -> None:
-        """Check at once after a new subscription of another server: later messages must not overtake waiting ones."""
+        """Check at once, since another server has a new subscription: later messages must not overtake held ones."""
         if len(self._held) > AT_ONCE_MAX:
             self._arm(0)
         elif self._held:
             self.look()
 
     def look(self) -> None:
-        """Publish the messages that now have a receiver, in order; give up those that have waited too long."""
+        """Publish the held messages that now have a receiver, in order; refuse those held for too long."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,7 +1,7 @@
-"""The cluster from the view of one server: its routes, their frames, and the data received from other servers.
+"""The cluster as one server sees it: its routes, their frames, and the data received from other servers.
 
-Every server has a route to every other server. On a new route, a server first sends all its interest, in steps;
-after that, the changes once a turn. Servers also send each other the addresses of their peers, so one
+Every server has a route to every other server. On a new route, a server first sends all its interest, in steps, and
+from then on the changes, once a turn. Servers also send each other the addresses of their peers, so one
 configured address is enough to reach all servers.
 
 Source: nats.docs "Clustering"; visible behaviour equals nats-server 2.15.1 (tests/conformance/test_cluster.py).
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from pyjs.core.host import Host
     from pyjs.core.link import Link, Peer
 
-ROUTES_MAX = 63  # Msg.told has 64 bits; one is unused, so that never all of them are set
+ROUTES_MAX = 63  # Msg.told has 64 bits; one is unused, so that the bits are never all set (EVERYWHERE)
 INFOS_STEP = 20  # sessions that get INFO in one step
 SYNC_STEP = 200  # subscriptions sent in one step
 ALREADY = "there is a route already"
-FENCE = bytes(8) + b"F"  # body of a PING that is not used to measure time
+FENCE = bytes(8) + b"F"  # body of a PING that is sent as a fence and does not measure time
 PEERS_MAX = 256  # maximum number of addresses sent by one server
 
 
@@ -66,10 +66,11 @@ class Cluster:
     def __init__(self, host: Host, options: ClusterOptions) -> None:
         self.host = host
         self.options = options
-        self.routes: dict[str, Route] = {}  # open routes, by the id of the other server
-        self.greeting: set[Route] = set()  # routes that are not open yet
-        self.dials_made: dict[str, Route] = {}  # routes with CONNECT sent but not answered, by server id
-        self.port = options.port  # for routes; the shell sets the actual port
+        self.routes: dict[str, Route] = {}  # open routes by the id of the other server
+        self.greeting: set[Route] = set()  # connections whose greeting is not complete
+        # by server id: routes for which CONNECT was sent but not answered
+        self.dials_made: dict[str, Route] = {}
+        self.port = options.port  # port for routes; the shell replaces it by the actual port
         self.lame_duck = False
         self._mesh = Mesh(self)
         self._ids = count(1)
@@ -82,17 +83,18 @@ class Cluster:
         ] = {}  # by server id: those that wait for its answer, oldest first
         self._changed: list[Interest] = []
         self._closed_counters = (0, 0, 0, 0)
-        self._peers: dict[str, tuple[str, ...]] = {}  # URLs for clients, by server id
-        self._urls: tuple[str, ...] = ()  # host:port for clients of this server
-        self._infos_due = False  # changed addresses must be sent to the clients
-        self._told: dict[str, set[str]] = {}  # server id -> ids of the servers that it has routes to
+        self._peers: dict[str, tuple[str, ...]] = {}  # by server id: its URLs for clients
+        self._urls: tuple[str, ...] = ()  # this server's addresses for clients, host:port
+        self._infos_due = False  # addresses have changed, and clients must get an INFO
+        # server id -> ids of the servers to which that server has routes
+        self._told: dict[str, set[str]] = {}
         for account in host.accounts.values():
             self.account_added(account)
 
     # -- routes ------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Connect to the servers of the configuration."""
+        """Connect to the servers in the configuration."""
         self._mesh.apply_routes(self.options.routes)
 
     def stop(self) -> None:
@@ -103,9 +105,12 @@ class Cluster:
             route.close("Server Shutdown")
 
     def apply_options(self, options: ClusterOptions) -> None:
-        """Apply changed routes and logins; existing routes remain open, unless their address was removed."""
+        """Apply changed addresses and logins of routes.
+
+        Existing routes stay open unless their address was removed.
+        """
         self.options = options
-        for account in self.host.accounts.values():  # a reload may move clients to another account
+        for account in self.host.accounts.values():  # a reload may have moved clients to another account
             self.clients_changed(account)
         for server_id in self._mesh.apply_routes(options.routes):
             route = self.routes.get(server_id)
@@ -113,15 +118,15 @@ class Cluster:
                 route.close("Route Removed")
 
     def take_dials(self) -> list[Dial]:
-        """Return the addresses to connect to now; the caller must report each by `open_route` or `dial_failed`."""
+        """Return the addresses to connect to now; the caller must call `open_route` or `dial_failed` for each."""
         return self._mesh.take_dials()
 
     def dial_failed(self, dial: Dial, cause: str) -> None:
-        """Note that connecting to an address failed."""
+        """Note that a connection attempt failed."""
         self._mesh.failed(dial, cause)
 
     def open_route(self, peer: Peer, link: Link, dial: Dial | None = None) -> Route:
-        """Begin a route on a new connection; `dial` is set if this server opened the connection."""
+        """Begin a route on a new connection; `dial` is given if this server opened the connection."""
         self.host.turn_state.now = self.host.clock.now_ns()
         route = Route(self, peer, link, next(self._ids), dial)
         self.greeting.add(route)
@@ -130,7 +135,10 @@ class Cluster:
         return route
 
     def mend(self, owner: object) -> bool:
-        """Close a route after a fault: its state may be inconsistent. Return False if `owner` is not a route."""
+        """Close a route after a fault, since its state may be half changed.
+
+        Return False if `owner` is not a route.
+        """
         if not isinstance(owner, Route):
             return False
         owner.link.abort()
@@ -138,7 +146,7 @@ class Cluster:
         return True
 
     def own_routes(self) -> int:
-        """Return how many of the configured addresses were found to lead to this server itself."""
+        """Return the number of configured addresses that were found to lead to this server itself."""
         return self._mesh.own_routes()
 
     def has_route(self, server_id: str) -> bool:
@@ -150,11 +158,11 @@ class Cluster:
         return self._mesh.is_settled() and all(route.synced for route in self.routes.values())
 
     def is_told(self, server_id: str) -> bool:
-        """Return whether another server has reported that it has a route to `server_id`."""
+        """Return whether another server has reported a route of its own to `server_id`."""
         return any(server_id in told for told in self._told.values())
 
     def me(self, route: Route) -> PeerInfo:
-        """Return the description of this server for its peers; with a login if this server opened the connection."""
+        """Return the description of this server for a peer, with the login if this server opened the connection."""
         options = self.options
         host, port = options.advertised or ("" if options.is_wildcard else options.host, self.port)
         info = PeerInfo(
@@ -175,7 +183,7 @@ class Cluster:
         return replace(info, user=dial.user, password=dial.password, purpose=dial.purpose, beside=dial.beside)
 
     def refusal(self, route: Route, info: PeerInfo) -> Refusal | None:
-        """Return the reason to refuse a route to that server, or None if it is allowed."""
+        """Return the reason to refuse a route to the server `info`, or None if the route is allowed."""
         if info.server_id == self.host.server_id:
             if route.dial is not None:
                 self._mesh.is_self(route.dial)
@@ -222,20 +230,22 @@ class Cluster:
         return hmac.compare_digest(info.password.encode(), login.password.encode()) and same_user
 
     def connecting(self, route: Route, info: PeerInfo) -> None:
-        """Note that CONNECT was sent to a server."""
+        """Note that CONNECT was sent to the server `info`."""
         route.info = info
         if route.dial is not None and route.dial.purpose == MESSAGES:
             self.dials_made[info.server_id] = route
 
     def refused_by(self, route: Route, text: str) -> None:
         """Handle a refusal by the other side."""
-        if ALREADY in text:  # the other side's attempt continues, or it has not noticed the loss of the route
+        # the other side's own attempt continues, or it has not noticed yet that the old route is lost
+        if ALREADY in text:
             info = route.info
             if route.dial is not None and info is not None and self.has_route(info.server_id):
                 self._mesh.connected(route.dial, info.server_id)
             route.close("Duplicate Route")
             return
-        is_known = route.dial is None or route.dial.purpose != MESSAGES  # a route is tried again later
+        # a refused route is tried again later
+        is_known = route.dial is None or route.dial.purpose != MESSAGES
         log = self.host.log.debug if is_known else self.host.log.error
         log(f"{route} - the other side refuses: {text}")
         route.close("Refused")
@@ -246,7 +256,7 @@ class Cluster:
         purpose = _purpose(route, info)
         if purpose != MESSAGES:
             main = self._main_of(route, info)
-            if main is None:  # the route has ended meanwhile, or another connection was faster
+            if main is None:  # the route has ended in the meantime, or another connection was faster
                 route.close("No Route")
                 return
             route.open(info, 0)
@@ -274,9 +284,9 @@ class Cluster:
         self._urls_changed()
 
     def _main_of(self, route: Route, info: PeerInfo) -> Route | None:
-        """Return the route to which a connection for heartbeats or large messages belongs.
+        """Return the route that a connection for heartbeats or large messages belongs to.
 
-        Returns None if the route has ended, or already has a connection for large messages.
+        Return None if the route has ended, or already has a connection for large messages.
         """
         main = self.routes.get(info.server_id)
         if main is None or main.info is None or (_purpose(route, info) == BULK and main.aside is not None):
@@ -295,7 +305,7 @@ class Cluster:
         return bit
 
     def route_closed(self, route: Route) -> None:
-        """Forget a closed route; connect again if the configuration or a peer gave its address."""
+        """Forget a closed route; if the configuration or a peer gave its address, connect again."""
         self.greeting.discard(route)
         self.pulse.closed(route)
         if self.replication is not None:
@@ -327,23 +337,23 @@ class Cluster:
         self._urls_changed()
 
     def _log(self, text: str) -> None:
-        """Log an event of the cluster; between workers at debug level only."""
+        """Log an event of the cluster; between workers, log it at debug level."""
         (self.host.log.debug if self.options.local else self.host.log.info)(text)
 
     def counters(self) -> tuple[int, int, int, int]:
-        """Return in_msgs, in_bytes, out_msgs, out_bytes of all routes since the start."""
+        """Return the sums of in_msgs, in_bytes, out_msgs and out_bytes over all routes since the start."""
         sums = self._closed_counters
         for route in self.routes.values():
             sums = _added(sums, route)
         return sums
 
     def num_remote(self, account: Account) -> int:
-        """Return the number of subscriptions that other servers have in an account."""
+        """Return the number of subscriptions in an account that other servers have reported."""
         remotes = (route.remote.get(account.name) for route in self.routes.values())
         return sum(len(remote.subscriptions) for remote in remotes if remote is not None)
 
     def note_silence(self, route: Route, silent: bool) -> None:
-        """Note whether the server at the other end of a route has been silent for a while."""
+        """Record that the server at the other end of a route has been silent for a while, or is heard again."""
         route.set_silent(silent)
         if self.replication is not None:
             self.replication.note_silence(route, silent)
@@ -351,7 +361,7 @@ class Cluster:
     # -- interest ----------------------------------------------------------------------------------------------
 
     def account_added(self, account: Account) -> None:
-        """Watch the subscriptions of an account, and apply the interest of other servers in it."""
+        """Report the subscriptions of a new account to other servers, and apply their interest in the account."""
         account.interest = interest = Interest(account, self._interest_changed)
         interest.awaited = self.awaited
         if interest.counts:
@@ -363,16 +373,16 @@ class Cluster:
                 self.host.turn_state.go_on(self._account_steps(route, interest))
 
     def hold_messages(self, awaited: Awaited) -> None:
-        """Hold messages without a receiver in `awaited`."""
+        """From now on, hold messages without a receiver in `awaited`."""
         self.awaited = awaited
         for account in self.host.accounts.values():
             if isinstance(account.interest, Interest):
                 account.interest.awaited = awaited
 
     def fence(self, passed: Callable[[], None]) -> None:
-        """Call `passed` when every other server has applied all interest sent so far.
+        """Call `passed` when every other server has applied all interest that this server has sent so far.
 
-        All messages that they sent before have then arrived, except those on the connections for large messages.
+        By then, all messages that they sent earlier have arrived, except those on the connections for large messages.
         """
         self.tell_interest()
         fence = _Fence(len(self.routes), passed)
@@ -399,7 +409,7 @@ class Cluster:
         self._have_news()
 
     def clients_changed(self, account: Account) -> None:
-        """Send the number of clients of an account to the other servers."""
+        """Send the other servers the number of clients that an account has here."""
         if self.routes:
             self.headcount.note(account)
             self._have_news()
@@ -410,7 +420,7 @@ class Cluster:
             next(iter(self.routes.values())).wake()
 
     def tell_interest(self) -> None:
-        """Send the changes of interest since the last call on every open route."""
+        """Send the changes of interest since the last call to the servers of all open routes."""
         self.host.turn_state.news = False
         self.headcount.tell()
         changed, self._changed = self._changed, []
@@ -421,7 +431,7 @@ class Cluster:
                     route.send_interest(interest.account, *key, weight)
 
     def _sync_steps(self, route: Route) -> Iterator[None]:
-        """Send all interest on a new route."""
+        """Send all interest on a new route; yields between steps."""
         for account in list(self.host.accounts.values()):
             if isinstance(account.interest, Interest):
                 yield from self._account_steps(route, account.interest)
@@ -446,30 +456,30 @@ class Cluster:
         return () if self.options.no_advertise or self.lame_duck else self._urls
 
     def client_urls(self) -> list[str]:
-        """Return the addresses for clients of all servers, this one's first."""
+        """Return the addresses for clients of all servers, beginning with this server's."""
         urls = dict.fromkeys(self._own_urls())
         for each in self._peers.values():
             urls |= dict.fromkeys(each)
         return list(urls)
 
     def start_lame_duck(self) -> None:
-        """Notify the other servers that this server accepts no more clients."""
+        """Inform the other servers that this server accepts no more clients."""
         self.lame_duck = True
         self._tell_peers()
 
     def set_own_urls(self, urls: tuple[str, ...]) -> None:
-        """Send the other servers the addresses of this server for clients."""
+        """Send this server's addresses for clients to the other servers."""
         self._urls = urls
         self._tell_peers()
 
     def _urls_changed(self) -> None:
-        """Send INFO to every client, in steps, because servers joined or left."""
+        """Send INFO to every client, in steps, since the list of servers has changed."""
         if not self._infos_due and not self.options.no_advertise:
             self._infos_due = True
             self.host.turn_state.go_on(self._info_steps())
 
     def _info_steps(self) -> Iterator[None]:
-        yield  # more servers may join or leave in the same turn
+        yield  # the list may change again in the same turn
         self._infos_due = False
         for number, session in enumerate(list(self.host.sessions.values())):
             if session.connected and session.options.protocol >= 1:
@@ -498,7 +508,7 @@ class Cluster:
         self.replication.receive(route, body)
 
     def peer_says(self, route: Route, body: bytes) -> None:
-        """Apply the description that another server sent of itself and its peers.
+        """Apply the description of itself and its peers that another server sent.
 
         Raises:
             BadHello: the body is not valid JSON.
@@ -508,7 +518,7 @@ class Cluster:
         peers = given.get("peers") or []
         if not isinstance(peers, list) or len(peers) > PEERS_MAX:
             raise BadHello(f"the other side's peers are no list of at most {PEERS_MAX}")
-        assert route.info is not None  # the route is open
+        assert route.info is not None  # holds, since the route is open
         server_id = route.info.server_id
         self._told[server_id] = {self._learn(peer) for peer in peers}
         if self._peers.get(server_id) != urls:
@@ -516,7 +526,7 @@ class Cluster:
             self._urls_changed()
 
     def _learn(self, peer: Any) -> str:
-        """Connect to a server learned from a peer, if there is no route yet; return its id."""
+        """Connect to a server whose address a peer sent, unless there is a route to it; return its id."""
         if not isinstance(peer, dict):
             raise BadHello("one of the other side's peers is not a JSON object")
         server_id, host, port = peer.get("id"), peer.get("host"), peer.get("port")
@@ -528,27 +538,28 @@ class Cluster:
         return server_id
 
     def route_synced(self, route: Route) -> None:
-        """Note that the other side has sent all its interest."""
+        """Note that the other side has sent all of its interest."""
         self.host.log.debug(f"{route} - all interest of the other server is known")
 
     def pong(self, route: Route, body: bytes) -> None:
-        """Handle a heartbeat, or compute the round-trip time from the time that PING carried."""
+        """Handle a PONG: a heartbeat, the answer to a fence, or an answer with the time of its PING."""
         self.pulse.came(route)
         if body == FENCE and route.info is not None:
             self._passed(route.info.server_id)
         sent_ns = int.from_bytes(body[:8], "little")
         now_ns = self.host.clock.now_ns()
         if route.info is not None and 0 < sent_ns <= now_ns:
-            self.routes.get(route.info.server_id, route).note_rtt(now_ns - sent_ns)  # except for heartbeats
+            # on a connection for heartbeats, this is the route's time
+            self.routes.get(route.info.server_id, route).note_rtt(now_ns - sent_ns)
 
 
 def _purpose(route: Route, info: PeerInfo) -> str:
-    """Return the purpose of a connection, as declared by the side that opened it."""
+    """Return the purpose of a connection, which the side that opened it has declared."""
     return info.purpose if route.dial is None else route.dial.purpose
 
 
 def _added(sums: tuple[int, int, int, int], route: Route) -> tuple[int, int, int, int]:
-    """Return counters plus those of a route."""
+    """Return `sums` with the counters of `route` added."""
     in_msgs, in_bytes, out_msgs, out_bytes = sums
     return (
         in_msgs + route.in_msgs,

@@ -1,4 +1,4 @@
-"""The greeting of one route: the lines before the first frame, and their time limit."""
+"""The greeting of one route: the lines that precede the first frame, and the time limit for them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Greeting:
     def __init__(self, route: Route) -> None:
         self._route = route
         self._cluster = route.cluster
-        self._info: PeerInfo | None = None  # from the listening side; None: no INFO yet
+        self._info: PeerInfo | None = None  # from the side that listens; None: not received yet
         self._timer: Timer | None = None
 
     def begin(self) -> None:
-        """Send INFO if the other side opened the connection; then wait for its line."""
+        """Send INFO if the other side opened the connection; then wait for the other side's line."""
         route, cluster = self._route, self._cluster
         host = cluster.host
         deadline_ns = host.clock.now_ns() + cluster.options.authorization.timeout_ns
@@ -61,7 +61,7 @@ class Greeting:
         self._open(info)
 
     def _answer(self, info: PeerInfo) -> None:
-        """Send CONNECT to the listening side, unless it is refused."""
+        """Send CONNECT to the side that listens, or refuse it."""
         refusal = self._cluster.refusal(self._route, info)
         if refusal:
             self._route.close(refusal.reason, refusal.text)

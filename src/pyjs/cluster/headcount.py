@@ -1,8 +1,8 @@
-"""The number of clients that each account has at the other servers, for the account's limit in the whole cluster.
+"""The number of clients that each account has at other servers, which the account's limit also counts.
 
-A server sends the others the number of clients of an account, once a turn if it has changed. If two clients
-log in at two servers at the same time, both may be accepted; each server then closes its newest clients, as
-nats-server does (tests/conformance/test_cluster_limits.py).
+A server sends the others the number of clients of an account, once a turn if the number has changed. If two clients
+log in at two servers at the same time, both may be accepted above the limit; each server then closes its newest
+clients, as nats-server does (tests/conformance/test_cluster_limits.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The listening side sends `INFO {...}`, the other side `CONNECT {...}`, then the listening side `+OK` or `-ERR
 'text'`. After +OK, both sides send frames (wire/route_frames). The first lines of a nats-server lack the
-field `pyjs_route`: each side then refuses the other side, and gives the reason in its log and in an `-ERR`.
+field `pyjs_route`: this server then refuses the route, and gives the reason in its log and in an `-ERR`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ MESSAGES = "messages"
 PULSE = "pulse"
 BULK = "bulk"
 CONSENSUS = "consensus"
-LINE_MAX = 65536  # bytes
+LINE_MAX = 65536  # maximum bytes of a line
 URLS_MAX = 128
-URL_MAX = 300  # characters
+URL_MAX = 300  # maximum characters of an address
 TEXT_MAX = 4096
 
 
@@ -39,7 +39,7 @@ class PeerInfo:
     server_id: str
     server_name: str
     cluster: str
-    route_host: str  # host at which other servers reach its route port; "": the address of the connection
+    route_host: str  # host at which other servers reach the route port; "": the address of the connection
     route_port: int
     client_urls: tuple[str, ...] = ()  # host:port
     auth_required: bool = False
@@ -47,8 +47,8 @@ class PeerInfo:
     user: str = ""  # user in CONNECT
     password: str = ""
     purpose: str = MESSAGES  # purpose of the connection; only in CONNECT
-    rid: int = 0  # the number that the server has given the connection
-    beside: int = 0  # only in CONNECT: the other side's number of the route that this connection belongs to
+    rid: int = 0  # the number that the sender has given the connection
+    beside: int = 0  # only in CONNECT: the receiver's number of the route that this connection belongs to
     replicates: bool = False  # the server has replicated groups, or may get some
 
     def fields(self) -> dict[str, object]:
@@ -102,7 +102,7 @@ def read_hello(line: bytes, verb: str) -> PeerInfo:
 
 
 def foreign(given: dict[str, Any]) -> str:
-    """Return the text to refuse a server that is not a pyjs-server."""
+    """Return the text that refuses a server other than pyjs-server."""
     name = given.get("server_name") or given.get("name") or given.get("server_id") or "unknown"
     return (
         f"{shown(name)} is a nats-server, whose route protocol pyjs-server does not speak;"
@@ -168,7 +168,7 @@ def read_urls(given: object) -> tuple[str, ...]:
 
 
 def read_sender(text: bytes) -> Sender:
-    """Return the client of another worker that is described by JSON.
+    """Return the client of another worker that `text`, in JSON, describes.
 
     Raises:
         BadHello: `text` is not a JSON object.
@@ -192,6 +192,6 @@ def read_object(text: bytes, what: str) -> dict[str, Any]:
 
 
 def shown(value: object) -> str:
-    """Return input from the other side in a short and printable form, for log lines."""
+    """Return input from the other side as a short printable text, for log lines."""
     text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
     return ascii(text[:100])

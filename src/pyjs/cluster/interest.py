@@ -1,8 +1,8 @@
 """The subscriptions of one account at this server, in the form that other servers need.
 
 Each subject and queue group is sent to other servers once, with the number of the group's members at this server, and
-again only when this number changes. Changes are collected, so that many changes in one turn cause only one frame for
-each subject. Knows nothing of routes.
+again only when this number changes. Changes are collected: many changes of a subject in one turn cause only one
+frame. Knows nothing of routes.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class Interest:
     def __init__(self, account: Account, changed: Callable[[Interest], None]) -> None:
         self.account = account
         self.counts: dict[Key, int] = {}
-        self._changed = changed  # called at the first change after `take_changes`
+        self._changed = changed  # called at the first change after each `take_changes`
         self._changes: dict[Key, None] = {}  # an ordered set
         self._withdrawn: set[Key] = set()
-        self.awaited: Awaited | None = None  # None: no message waits for a subscriber
+        self.awaited: Awaited | None = None  # None: messages without a receiver are not held
         for sub in account.subs.subscriptions():
             if not sub.is_remote:
                 self.subscribed(sub)
@@ -38,7 +38,8 @@ class Interest:
         for key in keys_of(sub):
             count = self.counts[key] = self.counts.get(key, 0) + 1
             if count == 1 or sub.queue or key in self._withdrawn:
-                self._withdrawn.discard(key)  # a subscription that is not withdrawn needs these messages
+                # the new subscription is not withdrawn, and needs these messages
+                self._withdrawn.discard(key)
                 self._note(key)
         if self.awaited is not None:
             self.awaited.look_soon()
@@ -60,9 +61,9 @@ class Interest:
         return count if key[1] else min(count, 1)
 
     def withdraw(self, keys: Iterable[Key]) -> None:
-        """Make other servers send no more messages for these subscriptions, which remain for messages on the way.
+        """Make other servers send no more messages for these subscriptions, which still receive messages on the way.
 
-        Has no effect on a subject and queue group that another subscription has too.
+        Has no effect on a subject and queue group that a further subscription shares.
         """
         for key in keys:
             if self.counts.get(key) == 1 and key not in self._withdrawn:
@@ -82,7 +83,7 @@ class Interest:
 
 
 def keys_of(sub: Subscription) -> tuple[Key, ...]:
-    """Return the interest that `sub` adds for other servers, or () if another subscription has already added it."""
+    """Return the interest that `sub` adds for other servers, or () if another subscription already added the same."""
     if getattr(sub.sink, "stays_here", False):
         return ()
     subjects: tuple[bytes, ...] | None = getattr(sub.sink, "told_as", None)

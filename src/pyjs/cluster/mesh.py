@@ -1,8 +1,8 @@
 """The servers to connect to: configured ones, and those learned from peers.
 
 Knows addresses and times, but no sockets: `take_dials` returns the addresses to connect to; the caller
-connects, then reports a route, or calls `failed`. A configured route is tried without end. A server learned from
-a peer is tried as long as some peer has a route to it, and then for KEEP_NS and at least `connect_retries`
+connects, and then calls `connected` or `failed`. A configured address is tried without end. A server learned from
+a peer is tried as long as any peer has a route to it, and after that for KEEP_NS and at least `connect_retries`
 times. So the halves of a split cluster join again even if no configured address leads from one half to the other.
 """
 
@@ -24,11 +24,11 @@ Address: TypeAlias = tuple[str, int]
 
 FIRST_WAIT_NS = NS_PER_S // 10
 WAIT_MAX_NS = NS_PER_S // 2
-STEADY_NS = 10 * NS_PER_S  # a connection in addition to a route that lasted this long did not fail
-LOCAL_WAIT_NS = NS_PER_S // 20  # for another worker, which is being started again
-LOG_EVERY = 60  # only one of this many failures of an address is logged
-KEEP_NS = 600 * NS_PER_S  # how long a learned server is tried while no peer has a route to it
-LEARNED_MAX = 256  # addresses
+STEADY_NS = 10 * NS_PER_S  # an additional connection that lasted this long does not count as failed
+LOCAL_WAIT_NS = NS_PER_S // 20  # ns to wait for another worker, which is being started again
+LOG_EVERY = 60  # of this many failures in a row of an address, only one is logged
+KEEP_NS = 600 * NS_PER_S  # ns for which a learned server is tried while no peer has a route to it
+LEARNED_MAX = 256  # maximum number of learned addresses
 
 
 class DialState(enum.Enum):
@@ -42,7 +42,7 @@ class DialState(enum.Enum):
 
 @dataclass(eq=False, slots=True)
 class Dial:
-    """One address, with the state of its connection attempts."""
+    """One address, with the state of the connection attempts to it."""
 
     host: str
     port: int
@@ -51,12 +51,12 @@ class Dial:
     learned: bool = False  # learned from a peer
     state: DialState = DialState.WAITING
     failures: int = 0
-    lost_ns: int = 0  # time of the first failure
+    lost_ns: int = 0  # time of the first failure in a row
     tried_ns: int = 0  # time of the last attempt
-    server_id: str = ""  # of the last server that answered
+    server_id: str = ""  # id of the last server that answered
     timer: Timer | None = None
-    purpose: str = MESSAGES  # MESSAGES, or a purpose of a route
-    beside: int = 0  # the number that the other side has given this route
+    purpose: str = MESSAGES  # MESSAGES for a route, otherwise the purpose of an additional connection
+    beside: int = 0  # the other side's number of the route to which an additional connection belongs
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -69,12 +69,12 @@ class Mesh:
         self._cluster = cluster
         self._host = cluster.host
         self._dials: dict[Address, Dial] = {}
-        self._beside: dict[tuple[str, str], Dial] = {}  # the newest for each server id and purpose
+        self._beside: dict[tuple[str, str], Dial] = {}  # by server id and purpose: the newest address
         self._due: list[Dial] = []
         self._stopped = False
 
     def apply_routes(self, routes: tuple[RouteUrl, ...]) -> list[str]:
-        """Use the configured routes; return the ids of servers whose configured route was removed."""
+        """Use the configured addresses; return the ids of the servers whose configured address was removed."""
         wanted = {(url.host, url.port): url for url in routes}
         gone = [at for at, dial in self._dials.items() if not dial.learned and at not in wanted]
         left = []
@@ -91,7 +91,7 @@ class Mesh:
         return left
 
     def learned(self, host: str, port: int, server_id: str) -> None:
-        """Connect to a server learned from a peer."""
+        """Add the address of a server learned from a peer."""
         at = (host, port)
         if at in self._dials or any(dial.server_id == server_id for dial in self._dials.values()):
             return
@@ -103,7 +103,7 @@ class Mesh:
         self._add(Dial(host, port, learned=True, server_id=server_id))
 
     def beside(self, dial: Dial, rid: int, purposes: tuple[str, ...] = (PULSE, BULK)) -> None:
-        """Also connect for other purposes, as long as the route with the other side's number `rid` exists."""
+        """Also open connections for other purposes, as long as the route exists that has the number `rid` there."""
         for purpose in purposes:
             before = self._beside.get((dial.server_id, purpose))
             if before is not None:
@@ -120,7 +120,7 @@ class Mesh:
         return due
 
     def failed(self, dial: Dial, cause: str) -> None:
-        """Note that connecting to the address failed, and try again later."""
+        """Note that a connection attempt failed, and try again later."""
         if dial.state is not DialState.DIALING:
             return
         if dial.purpose != MESSAGES:
@@ -129,7 +129,8 @@ class Mesh:
             self._wait(dial)
             return
         dial.failures += 1
-        if dial.failures % LOG_EVERY == 1 and not self._cluster.options.local:  # not logged between workers
+        # between workers, failures are not logged
+        if dial.failures % LOG_EVERY == 1 and not self._cluster.options.local:
             self._host.log.error(f"Error trying to connect to route (attempt {dial.failures}): {cause}")
         if dial.failures == 1:
             dial.lost_ns = self._host.clock.now_ns()
@@ -139,21 +140,21 @@ class Mesh:
         self._wait(dial)
 
     def _is_gone(self, dial: Dial) -> bool:
-        """Return whether to stop trying a server learned from a peer."""
+        """Return whether to give up a server learned from a peer."""
         if self._cluster.is_told(dial.server_id) or dial.failures <= self._cluster.options.connect_retries:
             return False
         return self._host.clock.now_ns() - dial.lost_ns > KEEP_NS
 
     def connected(self, dial: Dial, server_id: str) -> None:
-        """Store which server is at an address: there is a route to it, perhaps over another connection."""
+        """Store which server answers at an address: there is a route to it, perhaps over another connection."""
         dial.state, dial.server_id, dial.failures = DialState.CONNECTED, server_id, 0
 
     def is_self(self, dial: Dial) -> None:
-        """Stop trying an address, because it is this server's own."""
+        """Stop connecting to an address, since it is this server's own."""
         dial.state = DialState.DROPPED
 
     def own_routes(self) -> int:
-        """Return how many configured addresses are this server's own."""
+        """Return the number of configured addresses that are this server's own."""
         return sum(
             dial.state is DialState.DROPPED and not dial.learned and dial.purpose == MESSAGES
             for dial in self._dials.values()

@@ -1,12 +1,12 @@
 """Heartbeats between servers, by which silent servers are detected.
 
-Heartbeats have a separate connection, so that they do not wait behind messages. Each side sends one every
-BEAT_NS. A server that gets one sends its own at once, unless it has just done so: all servers of a cluster then
-wake up at the same time, once for each beat, and idle servers use less processor time.
+Heartbeats have a separate connection, so that they do not wait behind messages. Each side sends one every BEAT_NS. A
+server that receives a heartbeat sends its own at once, unless it has just done so: all servers of a cluster then wake
+up at the same time, once per BEAT_NS, and idle servers use less processor time.
 
 A server that is silent for SILENT_NS gets no message of a queue group that another server can accept. After
-DEAD_NS its route is closed, which removes its interest. If this server itself was stopped for a while, that time
-is not counted against the others.
+DEAD_NS its route is closed, which removes its interest. If this server itself was stopped for a while, this time
+does not count as silence of the others.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 BEAT_NS = 100 * NS_PER_MS
 WAIT_NS = (
     150 * NS_PER_MS
-)  # after a beat together with another server: that one's next beat should come earlier
+)  # after a beat caused by another server, whose next beat should come earlier than this server's own
 SILENT_NS = 350 * NS_PER_MS
 DEAD_NS = 2000 * NS_PER_MS
-MEASURED_BEAT = 10  # only each tenth beat is answered: answers cost as much as the beats
+MEASURED_BEAT = 10  # only each tenth heartbeat is answered: an answer takes as much work as a heartbeat
 
 
 class Pulse:
@@ -37,7 +37,7 @@ class Pulse:
         self._host = cluster.host
         self.connections: dict[str, Route] = {}  # by the id of the other server
         self._timer: Timer | None = None
-        self._beaten_ns = 0  # time of the last beat
+        self._beaten_ns = 0  # time of this server's last heartbeat
         self._beats = 0
 
     def opened(self, connection: Route) -> None:
@@ -61,7 +61,7 @@ class Pulse:
             self._timer = None
 
     def came(self, connection: Route) -> None:
-        """Beat together with the server at the other end of a connection, if it is one for heartbeats."""
+        """Send heartbeats together with the other server, if a heartbeat arrived on this connection."""
         info = connection.info
         if info is None or self.connections.get(info.server_id) is not connection or self._timer is None:
             return
@@ -70,7 +70,7 @@ class Pulse:
             self._beat(WAIT_NS)
 
     def _arm(self, wait_ns: int) -> None:
-        """Set the timer to the next beat, or earlier if a server would be silent by then."""
+        """Set the timer to the next heartbeat, or earlier to the time at which a server would count as silent."""
         due_ns = self._beaten_ns + wait_ns
         for server_id, connection in self.connections.items():
             route = self._cluster.routes.get(server_id)
@@ -82,17 +82,18 @@ class Pulse:
         self._beat(BEAT_NS)
 
     def _beat(self, wait_ns: int) -> None:
-        """Send heartbeats, and look for silent servers; the next beat is due after `wait_ns`."""
+        """Send heartbeats, and check for silent servers; the next heartbeat is due after `wait_ns`."""
         self._timer = None
         now_ns = self._host.clock.now_ns()
-        # During this time, heartbeats from the others were not read.
+        # During this time, this server was stopped and read no heartbeats.
         stopped_ns = max(0, now_ns - self._beaten_ns - 2 * BEAT_NS)
         self._beaten_ns = now_ns
         self._beats += 1
         for server_id, connection in list(self.connections.items()):
             connection.send_beat()
             if self._beats % MEASURED_BEAT == 0:
-                connection.send_ping(now_ns.to_bytes(8, "little"))  # its answer has the round-trip time
+                # the answer to this one gives the round-trip time
+                connection.send_ping(now_ns.to_bytes(8, "little"))
             if stopped_ns:
                 connection.heard_at(now_ns)
             self._judge(server_id, now_ns - connection.last_activity_ns)
@@ -100,7 +101,7 @@ class Pulse:
             self._arm(wait_ns)
 
     def _judge(self, server_id: str, quiet_ns: int) -> None:
-        """Mark the route to a silent server, or close it."""
+        """Mark the route to a server as silent, or close it, after `quiet_ns` without a heartbeat."""
         route = self._cluster.routes.get(server_id)
         if route is None:
             self.connections[server_id].close("Stale Connection")

@@ -10,7 +10,7 @@ from pyjs.wire.ops cimport Msg
 cdef class RemoteAccount(RemoteSink):
     cdef readonly Account account
     cdef RouteWriter writer
-    cdef uint32_t number                # number of the account in outgoing frames
+    cdef uint32_t number                # number of the account in frames that this server sends
     cdef bint tells_senders             # the other server is a worker that has the streams
     cdef public uint32_t clients        # number of the account's clients at the other server
     cdef readonly dict subscriptions    # (subject, queue) -> Subscription

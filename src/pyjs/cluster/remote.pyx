@@ -58,7 +58,7 @@ cdef class RemoteAccount(RemoteSink):
         return 1
 
     cdef int send_with(self, Msg* m, Target* t, bytes headers) except -1:
-        """Like `send`, with other headers."""
+        """Send a message as `send` does, with `headers` in place of its own."""
         cdef Msg sent = m[0]
         cdef bytes body = headers + m.body[m.header_len:m.size]
         cdef bytes tail = (m.reply[:m.reply_len] + b" " if m.reply_len else b"") + b"%d %d\r\n" % (
@@ -72,7 +72,7 @@ cdef class RemoteAccount(RemoteSink):
         return 1
 
     cdef int deliver_untraced(self, Msg* m, Target* t) noexcept:
-        """Like `deliver`, for a message whose trace ended before it reached this account."""
+        """Deliver a message as `deliver` does; its trace ended before it reached this account."""
         try:
             if m.told & self.writer.bit:
                 return self.send(m, t)
@@ -82,7 +82,7 @@ cdef class RemoteAccount(RemoteSink):
             return 0
 
     cdef void tell_sender(self, Msg* m) noexcept:
-        """If an advisory will describe the client of an API request, send a description of it before the request."""
+        """If an advisory will describe the client of an API request, send its description before the request."""
         cdef bytes subject = m.subject[:m.subject_len]
         if not subject.startswith(b"$JS.") or subject.startswith(b"$JS.ACK.") or not self.account.has_interest(AUDIT):
             return
@@ -96,14 +96,14 @@ cdef class RemoteAccount(RemoteSink):
 
     cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1:
         if t.sub.closed or m.told == EVERYWHERE or not self.writer.is_open or m.told & self.writer.bit:
-            return self.send(m, t)    # at most one more queue group, for a message that the server already has
+            return self.send(m, t)    # another queue group may be added, even if the server already has the message
         route = self.writer.route
         origin = "" if trace.account is self.account else trace.account.name
         hop = trace.leave(route.rid, route.info.server_name)
         return self.send_with(m, t, with_hop(m.body[:m.header_len], hop, origin))
 
     def set_weight(self, bytes subject, bytes queue, int64_t weight) -> None:
-        """Add, change or (weight 0) remove the other server's subscriptions of `subject` and `queue`."""
+        """Add or change the other server's subscriptions of `subject` and `queue`; weight 0 removes them."""
         cdef Subscription sub = self.subscriptions.get((subject, queue))
         if weight == 0:
             if sub is not None:
@@ -119,5 +119,5 @@ cdef class RemoteAccount(RemoteSink):
             sub.state.weight = <uint32_t> weight
 
     def set_silent(self, bint silent) -> None:
-        """Note whether the other server has been silent for a while."""
+        """Record whether the other server has been silent for a while."""
         self.doubts = silent

@@ -1,8 +1,8 @@
-"""The connections that carry the batches of replicated groups: one to each server that has such groups.
+"""Connections that carry the batches of replicated groups: one to each server that has such groups.
 
 They are separate from the routes, so that a large batch does not delay messages of clients, and messages do
-not delay a vote. A closed connection, or missing heartbeats, show at once that the other node does not
-respond.
+not delay a vote. If a connection closes or heartbeats are missing, this server learns at once that the other node
+does not respond.
 
 Consensus identifies servers by numbers derived from their names; two servers with the same number refuse each other.
 """
@@ -25,31 +25,31 @@ if TYPE_CHECKING:
     from pyjs.core.account import Account
 
 PENDING_MAX = 160 << 20  # bytes: two batches of the maximum size, and some small ones
-NOTE = b"N"  # the first byte of a note; a batch begins with its version
+NOTE = b"N"  # the first byte of a note; the first byte of a batch is its version
 
 
 class Replicas(Protocol):
     """The receiver of batches: consensus.Consensus, or its owner."""
 
     def receive(self, node: int, data: bytes) -> None:
-        """Handle a batch; raises ValueError if it is damaged."""
+        """Handle a batch. Raises ValueError if it is damaged."""
 
     def node_silent(self, node: int) -> None:
         """Handle a node that does not answer."""
 
     def node_heard(self, node: int) -> None:
-        """Handle an answer of a node that was silent."""
+        """Handle the return of a node that was silent."""
 
 
 class Notes(Protocol):
     """The receiver of notes: jetstream.member.member_node."""
 
     def take_note(self, node: int, data: bytes) -> None:
-        """Handle a note; raises ValueError if it is damaged."""
+        """Handle a note. Raises ValueError if it is damaged."""
 
 
 class Replication:
-    """The connections of this server's consensus to that of other servers; implements `Peers` of consensus."""
+    """This server's connections for consensus to other servers; implements `Peers` of consensus."""
 
     def __init__(self, cluster: Cluster, *, heeds_silence: bool = True) -> None:
         """Begin without connections. Without `heeds_silence`, a server is silent only if its connection has ended.
@@ -61,12 +61,12 @@ class Replication:
         self._consensus: Replicas | None = None
         self._notes: Notes | None = None
         self._connections: dict[int, Route] = {}  # by the node number of the other server
-        self._nodes: dict[Route, int] = {}  # the same in the other direction
+        self._nodes: dict[Route, int] = {}  # the reverse mapping
         self._is_stopped = False  # this server has left all groups
         self.dropped = 0  # number of batches that were dropped because there was no connection
 
     def begin(self, consensus: Replicas, notes: Notes | None = None) -> None:
-        """Pass batches to `consensus` and notes to `notes`; called before the first route."""
+        """Pass batches to `consensus` and notes to `notes`; must be called before the first route."""
         self._consensus, self._notes = consensus, notes
         self._cluster.replication = self
 
@@ -76,7 +76,7 @@ class Replication:
         return self._notes
 
     def clash(self, info: PeerInfo) -> str:
-        """Return the reason why this server and another one cannot be in one cluster, or "" if they can."""
+        """Return the reason why the server `info` cannot be in a cluster with this one, or "" if it can."""
         if not info.replicates:
             return ""
         others = [route.info for route in self._cluster.routes.values() if route.info is not None]
@@ -85,11 +85,11 @@ class Replication:
         return next((why for name in sorted(names) if (why := same_number(info.server_name, name))), "")
 
     def lacks(self, info: PeerInfo) -> bool:
-        """Return whether a connection to that server is needed and missing."""
+        """Return whether a connection to the server `info` is needed and does not exist."""
         return not self._is_stopped and number_of(info.server_name) not in self._connections
 
     def opened(self, route: Route) -> None:
-        """Use a new connection."""
+        """Use a new connection for batches."""
         assert route.info is not None
         node = number_of(route.info.server_name)
         route.allow(PENDING_MAX)
@@ -100,7 +100,7 @@ class Replication:
             self._consensus.node_heard(node)
 
     def closed(self, route: Route) -> None:
-        """Handle the end of a connection; its node counts as silent."""
+        """Handle the end of a connection; the node at its other end counts as silent."""
         if route.info is None:
             return
         node = number_of(route.info.server_name)
@@ -110,7 +110,7 @@ class Replication:
                 self._consensus.node_silent(node)
 
     def connection_to(self, info: PeerInfo) -> Route | None:
-        """Return the connection to a server."""
+        """Return the connection to the server `info`, or None."""
         return self._connections.get(number_of(info.server_name))
 
     def note_silence(self, route: Route, silent: bool) -> None:
@@ -141,11 +141,11 @@ class Replication:
             raise BadHello(f"a batch of replicated groups: {error}") from None
 
     def own_routes(self) -> int:
-        """Return the number of configured routes known to lead to this server itself."""
+        """Return the number of configured addresses known to lead to this server itself."""
         return self._cluster.own_routes()
 
     def hold_messages(self, is_awaited: Callable[[str, bytes], bool]) -> None:
-        """Hold messages to a replicated stream until it has a leader again."""
+        """Hold messages to a replicated stream while it has no leader."""
         self._cluster.hold_messages(Awaited(self._cluster.host, is_awaited))
 
     def withdraw(self, account: Account, keys: Iterable[tuple[bytes, bytes]]) -> None:
@@ -154,11 +154,11 @@ class Replication:
             account.interest.withdraw(keys)
 
     def fence(self, passed: Callable[[], None]) -> None:
-        """Call `passed` when all messages sent by other servers before they got the current interest have arrived."""
+        """Call `passed` when all messages that other servers sent before they knew the current interest are here."""
         self._cluster.fence(passed)
 
     def quiet_ns(self, node: int) -> int:
-        """Return the time in ns since the last bytes from a server; 0 if it is unknown."""
+        """Return the time in ns since the last bytes from a node; 0 if it is unknown."""
         route = self._connections.get(node)
         if route is None or route.info is None:
             return 0
@@ -171,7 +171,7 @@ class Replication:
         return {number_of(each.info.server_name) for each in routes if each.synced and each.info is not None}
 
     def send_note(self, node: int, note: bytes) -> None:
-        """Send a note between the batches, or drop it if there is no connection."""
+        """Send a note between batches, or drop it if there is no connection."""
         self.send(node, [NOTE, note])
 
     # -- Peers -------------------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ class Replication:
         return 0 if route is None else route.pending_size
 
     def stop(self, reason: str) -> None:
-        """End all connections and accept no more, since other nodes must not rely on this one."""
+        """Close all connections and accept no more, since other nodes must not rely on this one."""
         self._is_stopped = True
         for route in list(self._connections.values()):
             route.close(reason)

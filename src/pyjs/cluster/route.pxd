@@ -9,7 +9,7 @@ from pyjs.wire.ops cimport Msg
 from pyjs.wire.route_frames cimport FrameReader
 
 cdef enum RouteState:
-    GREETING                    # the first lines are exchanged, see `greeting`
+    GREETING                    # the first lines are being exchanged, see `greeting`
     OPEN                        # frames are exchanged
     CLOSED
 
@@ -23,7 +23,7 @@ cdef class Route:
     cdef public object info             # cluster.hello.PeerInfo of the other side, None: not known yet
     cdef readonly object greeting       # cluster.greeting.Greeting, None: complete
     cdef readonly uint64_t rid
-    cdef readonly object account    # always None, since a route belongs to no account; fair shares of a turn use it
+    cdef readonly object account    # always None, as a route belongs to no account; turns use it for fair shares
     cdef RouteWriter writer
     cdef FrameReader reader
     cdef Intake input                   # the unparsed frames
@@ -31,15 +31,15 @@ cdef class Route:
     cdef RouteState state
     cdef readonly dict remote           # account name -> RemoteAccount
     cdef list numbered                  # the other side's account number -> RemoteAccount or Unknown
-    cdef object sender                  # core.auth.identity.Sender of the next message; None: not received
+    cdef object sender                  # core.auth.identity.Sender of the next message; None: not announced
     cdef readonly str closed_reason     # "": open
     cdef readonly int64_t started_at_ns, last_activity_ns, rtt_ns
     cdef readonly uint64_t in_msgs, in_bytes
     cdef uint64_t frames                # number of frames that were handled
-    cdef readonly bint needs_turn       # the last read had more than heartbeats and batches
-    cdef readonly Route main    # the route whose large messages this connection carries; None: this is a route
-    cdef readonly Route aside           # the connection for large messages; None: there is none
-    cdef uint64_t awaited               # number of frames of `main` that must be handled before the next one here
+    cdef readonly bint needs_turn       # the last read had frames other than heartbeats and batches
+    cdef readonly Route main    # the route whose large messages this connection carries; None: this object is a route
+    cdef readonly Route aside           # the connection for this route's large messages; None: none
+    cdef uint64_t awaited               # number of frames that `main` must have handled before the next frame here
     cdef readonly bint silent           # no heartbeat has arrived for a while
     cdef readonly bint synced           # the other side has sent its initial interest
 

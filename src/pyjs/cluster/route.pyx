@@ -1,10 +1,10 @@
 """One route: a connection to another server of the cluster, without its socket. Reads and writes frames.
 
 A subscription of the other server is added to the account at this server, with the RemoteAccount (remote.pyx) as its
-receiver, so publishing finds it like any other. A message is sent once to each server, however many subscriptions
-match there: `Msg.told` has one bit for each route. For a queue group, one server is chosen, and the frame has the
-name of the group. A message from a route is delivered only to subscriptions at this server, since every server has a
-route to every other server. writer.pyx has the output. Long because it reads and checks every kind of frame.
+receiver, so publishing finds it like any other. A message is sent to each server only once, however many
+subscriptions match there: `Msg.told` has one bit for each route. For a queue group, one server is chosen, and the
+frame names the group. A message from a route is delivered only to subscriptions at this server, since every server
+has a route to every other server. The output is in writer.pyx. Long because it reads and checks every kind of frame.
 
 Compiled: runs for every message between servers (benchmarks/: 1-1 over a route).
 """
@@ -36,7 +36,7 @@ cdef enum:
     WORK_MIN = 1024
     FRAME_WORK = 48             # units of work of a frame other than a message
     COPIED_BITS = 8
-    PING_MAX = 64               # maximum bytes of a PING, since they are sent back
+    PING_MAX = 64               # maximum bytes of a PING's body, which is sent back
     CLIENTS_SIZE = 4
     ACCOUNTS_MAX = 1048576      # maximum number of account numbers per server
 
@@ -45,7 +45,10 @@ PROTOCOL = "Protocol Violation"
 
 
 class Unknown:
-    """An account of the other side that does not exist at this server, with its interest, in case it is created."""
+    """An account of the other side that does not exist at this server.
+
+    Its interest is stored in case it is created.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -70,25 +73,25 @@ cdef class Route:
     # -- life ----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin the greeting; the route ends if that takes too long."""
+        """Begin the greeting; the route ends if the greeting takes too long."""
         self.greeting = Greeting(self)
         self.greeting.begin()
 
     def open(self, info, uint64_t bit) -> None:
-        """Exchange frames, beginning now; `bit` is the bit of the route in Msg.told."""
+        """Exchange frames from now on; `bit` is the bit of the route in Msg.told."""
         self.info = info
         self.writer.open(bit)
         self.greeting = None
         self.state = OPEN
 
     def serve(self, Route main not None) -> None:
-        """Use this connection for the large messages of the route `main`."""
+        """Use this connection only for the large messages of the route `main`."""
         self.main, main.aside = main, self
         self.numbered = main.numbered
         main.writer.use_bulk(self.writer)
 
     def close(self, str reason, str error="") -> None:
-        """End the route and its subscriptions at once; the other side gets `error`."""
+        """End the route, and remove its subscriptions at once; the other side gets -ERR `error`."""
         if self.state == CLOSED:
             return
         self.needs_turn = True
@@ -123,7 +126,7 @@ cdef class Route:
         self.end_input()
 
     def end_input(self) -> None:
-        """Close the route after the last input, because the other side sends no more."""
+        """Close the route after the last input was parsed, since the other side sends no more."""
         if self.input.reads and self.state != CLOSED:
             self.input.over = True
         else:
@@ -132,7 +135,7 @@ cdef class Route:
     # -- reading -------------------------------------------------------------------------------------------
 
     def receive_data(self, bytes data) -> bool:
-        """Handle one read. Return False if the route has ended. Input beyond the share of a turn waits."""
+        """Handle one read; input beyond the share of a turn waits. Return False if the route has ended."""
         if self.state == CLOSED:
             return False
         self.turn.now = self.last_activity_ns = self.host.clock.now_ns()
@@ -144,11 +147,11 @@ cdef class Route:
         return self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
 
     def receive_buffer(self, bytearray buffer not None, size_t n) -> None:
-        """Handle a read into the first `n` bytes of `buffer`."""
+        """Handle a read of `n` bytes into `buffer`."""
         self.receive_data(PyByteArray_AS_STRING(buffer)[:n])
 
     def resume_input(self) -> None:
-        """Continue with the remaining input."""
+        """Continue with input that earlier turns left unparsed."""
         self.input.queued = False
         if self.state != CLOSED:
             self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
@@ -194,7 +197,7 @@ cdef class Route:
         return True
 
     cdef int wake_aside(self) except -1:
-        """Resume the connection for large messages if it was waiting for frames of this route."""
+        """Resume the connection for large messages if it waits for frames of this route."""
         if self.aside is not None and self.aside.input.waits and not self.aside.must_wait():
             self.aside.go_on_later()
         return 0
@@ -211,7 +214,7 @@ cdef class Route:
         return 0
 
     def greet(self, bytes data) -> bytes:
-        """Handle the lines of the greeting; return the rest, which is frames."""
+        """Handle the lines of the greeting; return the bytes after them, which are frames."""
         line, found, rest = (self.line + data).partition(b"\n")
         if not found:
             self.line = line
@@ -229,7 +232,10 @@ cdef class Route:
         return rest
 
     cdef int64_t parse_read(self, int64_t left) except? -1:
-        """Parse frames of one read, within `left` units of work; if `input.begun` is set, the read is unfinished."""
+        """Parse frames of one read within `left` units of work; return the unused units.
+
+        `input.begun` shows that a part of a frame is left.
+        """
         cdef int found
         while left > 0:
             found = self.reader.next()
@@ -245,7 +251,7 @@ cdef class Route:
                 self.turn.extra_work = 0
                 left -= self.take_msg() + self.turn.extra_work
                 if self.turn.pressure:
-                    self.needs_turn = True      # the partial turn may have left work for threads
+                    self.needs_turn = True      # the partial turn may have left jobs for threads
                     self.host.relieve(self.turn.now)
                     if self.turn.pressure:
                         left = 0
@@ -259,7 +265,7 @@ cdef class Route:
     cdef int64_t take_msg(self) except -1:
         """Deliver one message frame to this server's subscriptions.
 
-        Return its cost: 1, and 1 or more for each receiver (larger payloads cost more).
+        Return its cost: 1, plus at least 1 for each receiver (more for larger payloads).
         """
         cdef MsgFixed fixed
         cdef Msg m
@@ -304,7 +310,7 @@ cdef class Route:
         return 1 + receivers * <int64_t> (1 + (m.size >> COPIED_BITS))
 
     cdef int deliver_here(self, Msg* m, const char* queues, size_t n) except -1:
-        """Deliver to the account of the frame, if this server has it; return the number of receivers."""
+        """Deliver to the account that the frame names, if this server has it; return the number of receivers."""
         cdef uint32_t number = self.reader.header.account
         cdef object remote = self.numbered[number] if number < <uint32_t> len(self.numbered) else None
         if not isinstance(remote, RemoteAccount):
@@ -319,7 +325,7 @@ cdef class Route:
             m, self.reader.header.flags & FLAG_PLAIN != 0, queues, n)
 
     cdef int deliver_traced(self, Msg* m, Account account, set queues, object trace) except -1:
-        """Like `deliver_here`, and publish the trace of this server."""
+        """Deliver as `deliver_here` does, and publish this server's part of the trace."""
         cdef int receivers
         self.turn.extra_work += TRACE_WORK
         trace.arrive(m.subject[:m.subject_len], ROUTER, self.rid, self.info.server_name)
@@ -374,7 +380,7 @@ cdef class Route:
         return 0
 
     def take_account(self, uint32_t number, bytes name) -> None:
-        """Store the other side's number for an account."""
+        """Store the number that the other side uses for an account."""
         if number != <uint32_t> len(self.numbered) or number >= ACCOUNTS_MAX:
             raise BadHello(f"account number {number} follows {len(self.numbered) - 1}")
         text = name.decode("utf-8", "replace")
@@ -406,7 +412,7 @@ cdef class Route:
             remote.weights.pop((subject, queue), None)
 
     def take_clients(self, uint32_t number, bytes body) -> None:
-        """Note the number of clients that an account has at the other side."""
+        """Record the number of clients that an account has at the other side."""
         if number >= <uint32_t> len(self.numbered) or len(body) != CLIENTS_SIZE:
             raise BadHello(f"clients of account number {number}, which has no name, or no number of them")
         remote = self.numbered[number]
@@ -424,7 +430,7 @@ cdef class Route:
                     remote.set_weight(subject, queue, weight)
 
     def remote_account(self, Account account) -> RemoteAccount:
-        """Return the account at the other side; the first call sends the number of the account."""
+        """Return the account at the other side; the first call sends the number that this server uses for it."""
         remote = self.remote.get(account.name)
         if remote is None:
             remote = self.remote[account.name] = RemoteAccount(
@@ -435,7 +441,7 @@ cdef class Route:
     # -- writing -------------------------------------------------------------------------------------------
 
     def send_interest(self, Account account, bytes subject, bytes queue, uint32_t weight) -> None:
-        """Send the weight of a subject and queue group at this server to the other side."""
+        """Send the other side the weight that a subject and queue group has at this server."""
         cdef RemoteAccount remote = self.remote_account(account)
         cdef InterestFixed fixed
         fixed.weight, fixed.subject_len = weight, <uint32_t> len(subject)
@@ -452,7 +458,7 @@ cdef class Route:
         self.writer.send_line(line)
 
     def send_error(self, str text) -> None:
-        """Send the reason for the end of the route."""
+        """Send -ERR with the reason why the route ends."""
         if self.state == GREETING:
             self.send_line(f"-ERR '{text}'\r\n".encode())
         else:
@@ -463,11 +469,11 @@ cdef class Route:
         self.writer.send_frame(FRAME_INFO, text)
 
     def send_ping(self, bytes body) -> None:
-        """Send PING with bytes that the other side must return."""
+        """Send PING with bytes that the other side must send back."""
         self.writer.send_frame(FRAME_PING, body)
 
     def send_beat(self) -> None:
-        """Show that this server is alive; a PONG without a question, since nothing answers it."""
+        """Send a heartbeat: a PONG that answers no PING, since no answer is needed."""
         self.writer.send_now(FRAME_PONG, (bytes(8),))
 
     def send_batch(self, parts) -> None:
@@ -475,7 +481,7 @@ cdef class Route:
         self.writer.send_now(FRAME_CONSENSUS, parts)
 
     def allow(self, size_t pending_max) -> None:
-        """Allow `pending_max` bytes to wait for the other side."""
+        """Let up to `pending_max` bytes wait for the other side."""
         self.writer.allow(pending_max)
 
     def send_synced(self) -> None:
@@ -498,22 +504,22 @@ cdef class Route:
         self.writer.flush()
 
     def output_paused(self) -> None:
-        """Hold output in the route until the transport's buffer drains."""
+        """Keep output in the route until the transport's buffer drains."""
         self.writer.pause(True)
 
     def output_resumed(self) -> None:
-        """Resume writing."""
+        """Write to the transport again, since its buffer has drained."""
         self.writer.pause(False)
 
     # -- queries -------------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Request a flush in this turn."""
+        """Request that this turn flushes the output."""
         self.writer.mark_dirty()
 
     @property
     def told_bit(self) -> int:
-        """The bit of the route in Msg.told, or 0 before it is open."""
+        """The bit of the route in Msg.told, or 0 if the route is not open yet."""
         return self.writer.bit
 
     @property
@@ -523,7 +529,7 @@ cdef class Route:
 
     @property
     def is_open(self) -> bool:
-        """Whether frames are exchanged."""
+        """Whether the greeting is complete, so that frames are exchanged."""
         return self.state == OPEN
 
     @property
@@ -538,7 +544,7 @@ cdef class Route:
 
     @property
     def out_bytes(self) -> int:
-        """The number of bytes of sent headers and payloads."""
+        """The number of bytes of headers and payloads that were sent."""
         return self.writer.out_bytes + (0 if self.aside is None else self.aside.out_bytes)
 
     @property
@@ -550,13 +556,13 @@ cdef class Route:
         return count
 
     def set_silent(self, bint silent) -> None:
-        """Note whether the other server has been silent for a while; queue groups then prefer other servers."""
+        """Record whether the other server has been silent for a while; if so, queue groups prefer other servers."""
         self.silent = silent
         for remote in self.remote.values():
             remote.set_silent(silent)
 
     def heard_at(self, int64_t now_ns) -> None:
-        """Count the silence of the other side from `now_ns` on."""
+        """Set the time from which silence of the other side is counted."""
         self.last_activity_ns = now_ns
 
     def note_rtt(self, int64_t rtt_ns) -> None:
@@ -578,7 +584,7 @@ cdef bint is_word(const char* text, size_t n) noexcept nogil:
 
 
 cdef bint is_tail(Msg* m) noexcept nogil:
-    """Return whether the tail has the form "[reply ][hlen ]size CRLF", body, CRLF, with the sizes in `m`."""
+    """Return whether the tail has the form "[reply ][hlen ]size CRLF", body, CRLF, and its sizes agree with `m`."""
     cdef char digits[64]
     cdef char* end = digits
     cdef size_t at = 0, n
@@ -600,14 +606,14 @@ cdef bint is_tail(Msg* m) noexcept nogil:
 
 
 cdef object number_of(bytes body):
-    """Return the number in a frame."""
+    """Return the number that the body of a frame has."""
     if len(body) != 8:
         raise BadHello(f"a number of {len(body)} bytes")
     return int.from_bytes(body, "little")
 
 
 cdef set names_of(const char* at, size_t left):
-    """Return the queue groups in a frame, which are_queues has checked."""
+    """Return the names of queue groups in a frame; are_queues has checked their form."""
     cdef set names = set()
     cdef uint32_t n = 0
     while left:

@@ -8,14 +8,14 @@ from pyjs.wire.ops cimport Msg
 
 cdef enum:
     BULK_MIN = 65536            # bytes of a message that counts as large
-    PUBLISHERS = 64             # classes of publishers; all publishers of a class switch connections together
+    PUBLISHERS = 64             # classes of publishers; all publishers of a class change connections together
 
 cdef inline size_t class_of(Msg* m) noexcept nogil:
-    """Return the class of the publisher, computed from its address: sessions are far apart in memory."""
+    """Return the class of the publisher, a few bits of its address: sessions are far apart in memory."""
     return (<size_t> m.origin >> 10) % PUBLISHERS
 
 cdef class RouteWriter:
-    cdef object route    # the route that owns this object and that the turn flushes; None: the route has ended
+    cdef object route    # the route that owns this writer, and that turns flush; None: the route has ended
     cdef object cluster                 # cluster.cluster.Cluster
     cdef object link                    # core.link.Link
     cdef Turn turn
@@ -25,16 +25,18 @@ cdef class RouteWriter:
     cdef bint paused                    # the transport's buffer is full
     cdef bint lost                      # the transport is closed
     cdef public bint dirty              # the route is in Turn.sessions
-    cdef Msg* last    # the last written message, while it is being published; NULL: another frame followed
-    cdef size_t frame_start, frame_size    # place in `out` of the frame of `last`, to which queue groups may be added
+    cdef Msg* last    # the last written message, while it is being published; NULL: another frame followed it
+    # place in `out` of the frame of `last`, to which queue groups may still be added
+    cdef size_t frame_start, frame_size
     cdef readonly uint64_t out_msgs, out_bytes
     cdef uint64_t frames                # number of all frames that were queued
     cdef RouteWriter bulk               # the writer of the connection for large messages; None: there is none
-    cdef uint64_t aside_until[PUBLISHERS]    # by class of publisher: bulk.out_msgs after its last large message
+    cdef uint64_t aside_until[PUBLISHERS]    # by class of publisher: `bulk.out_msgs` after its last large message
     cdef uint64_t aside_done            # number of messages of `bulk` that the other side has handled
     cdef bint is_bulk
-    cdef uint64_t asked    # of a bulk connection: out_msgs when the other side was last asked how many it has handled
-    cdef uint64_t after    # of a bulk connection: number of frames of the route before its last message
+    # in a writer for large messages: `out_msgs` when the other side was last asked what it has handled
+    cdef uint64_t asked
+    cdef uint64_t after    # in a writer for large messages: number of frames of the route before its last message
 
     # Write a message for the plain subscriptions, or for the queue group of `t`; return -1 if there is no
     # room.
@@ -44,7 +46,7 @@ cdef class RouteWriter:
     cdef int add_queue_to(self, Msg* m, Target* t) noexcept nogil
     cdef void take_over(self, Msg* sent, Msg* m) noexcept nogil
     cdef inline bint goes_aside(self, Msg* m) noexcept nogil:
-        """Return whether a message must use the connection for large messages."""
+        """Return whether a message must be sent over the connection for large messages."""
         return self.bulk is not None and (m.size >= BULK_MIN or self.aside_until[class_of(m)] > self.aside_done)
 
     cdef int send_aside(self, Msg* m, uint32_t account, Target* t) noexcept nogil

@@ -1,13 +1,13 @@
 """The output of one route: frames, in the order of their creation.
 
-A message is written once, and the queue groups that get it are added to its frame while that is the last
-frame. Invariant: a message is sent after all interest that existed before it, so that the other side can
+A message is written once. The names of the queue groups that get it are added to its frame as long as no other frame
+follows. Invariant: a message is sent after all interest that existed before it, so that the other side can
 deliver an answer.
 
 Large messages have a separate connection, so that small messages do not wait for them. The order of a publisher's
 messages does not change: after a large message, all messages of the publisher use that connection until the other
 side has handled them, and FRAME_AFTER makes the reader of that connection wait for earlier frames of the route.
-Publishers are distinguished by a few bits of their address; publishers with equal bits use the same connection.
+Publishers are distinguished by a few bits of their address; publishers with equal bits change connections together.
 
 Compiled: runs for every message to another server (benchmarks/: 1-1 over a route).
 """
@@ -24,7 +24,7 @@ from pyjs.wire.route_frames cimport (
 )
 
 cdef enum:
-    JAMMED_PART = 8             # consumers pause when more than 1 / JAMMED_PART of `stall_at` is waiting
+    JAMMED_PART = 8             # consumers pause when more than 1 / JAMMED_PART of `stall_at` bytes wait
 
 
 cdef inline void write_queue(char* out, Target* t) noexcept nogil:
@@ -41,12 +41,12 @@ cdef class RouteWriter:
         self.out.set_limit(pending_max)
 
     def open(self, uint64_t bit) -> None:
-        """Accept messages, beginning now; `bit` is the bit of the route in Msg.told."""
+        """Accept messages from now on; `bit` is the bit of the route in Msg.told."""
         self.bit = bit
         self.is_open = True
 
     def use_bulk(self, RouteWriter bulk not None) -> None:
-        """Send large messages by another connection."""
+        """Send large messages over the connection of `bulk`."""
         bulk.is_bulk = True
         self.bulk = bulk
 
@@ -55,7 +55,7 @@ cdef class RouteWriter:
         self.aside_done = count
 
     def end(self) -> None:
-        """Accept no more output, and drop the references to the route and to the other side."""
+        """Accept no more output, and drop the references to other objects."""
         self.bulk = None
         self.is_open = False
         self.route = None
@@ -104,7 +104,7 @@ cdef class RouteWriter:
         self.frame_size = HEADER_SIZE + size
         self.last = m
         if self.bulk is not None:
-            self.bulk.last = NULL           # that message was earlier; a new message may have the same address
+            self.bulk.last = NULL  # `last` points to an earlier message, and a new one may have the same address
         self.frames += 1
         self.out_msgs += 1
         self.out_bytes += m.size
@@ -129,7 +129,7 @@ cdef class RouteWriter:
         return 0
 
     cdef void send_after(self, uint64_t frames) noexcept nogil:
-        """Make the other side handle `frames` frames of the route before it continues to read this connection."""
+        """Make the other side handle the first `frames` frames of the route before it reads on in this connection."""
         cdef FrameHeader header
         header.size, header.account, header.kind, header.flags, header.reserved = 8, 0, FRAME_AFTER, 0, 0
         self.after = frames
@@ -138,20 +138,23 @@ cdef class RouteWriter:
         self.out.add(<const char*> &frames, 8)
 
     cdef int add_queue_to(self, Msg* m, Target* t) noexcept nogil:
-        """Add the queue group of `t` to the frame of `m`; return -1 if that is no longer the last frame."""
+        """Add the queue group of `t` to the frame of `m`; return -1 if another frame has followed."""
         if self.last == m:
             return self.add_queue(t)
         return self.bulk.add_queue(t) if self.bulk is not None and self.bulk.last == m else -1
 
     cdef void take_over(self, Msg* sent, Msg* m) noexcept nogil:
-        """Allow queue groups of `m` to be added to the frame of `sent`, which was written instead of `m`."""
+        """Let queue groups that receive `m` be added to the frame of `sent`, which was written in place of `m`."""
         if self.last == sent:
             self.last = m
         elif self.bulk is not None and self.bulk.last == sent:
             self.bulk.last = m
 
     cdef int add_queue(self, Target* t) noexcept nogil:
-        """Add the queue group of `t` to the last frame; return -1 if it is no longer at the end of the buffer."""
+        """Add the queue group of `t` to the last frame.
+
+        Return -1 if the frame is not at the end of the buffer any more.
+        """
         cdef uint32_t more = t.sub.queue_len + 4
         cdef FrameHeader header
         cdef MsgFixed fixed
@@ -186,9 +189,9 @@ cdef class RouteWriter:
         self.mark_dirty()
 
     def send_now(self, int kind, parts) -> None:
-        """Write a frame whose body is in parts, before the end of the turn and without a copy.
+        """Write a frame, whose body is a list of parts, at once and without a copy.
 
-        It is queued if other frames wait.
+        If other frames are queued, the frame is queued after them.
         """
         cdef FrameHeader header
         cdef bytes part
@@ -206,7 +209,7 @@ cdef class RouteWriter:
         self.mark_dirty()
 
     def allow(self, size_t pending_max) -> None:
-        """Allow more waiting bytes than a client may have."""
+        """Let more bytes wait than a client may have waiting."""
         self.out.set_limit(pending_max)
 
     def send_line(self, bytes line) -> None:
@@ -258,7 +261,7 @@ cdef class RouteWriter:
         self.out.clear()
 
     def pause(self, bint paused) -> None:
-        """Hold output in the writer while the transport's buffer is full."""
+        """Keep output in the writer while the transport's buffer is full."""
         self.paused = paused
         self.out.unsent = self.link.pending_size()
         if not paused and self.out.queued():
@@ -266,7 +269,7 @@ cdef class RouteWriter:
 
     @property
     def overflow(self) -> bool:
-        """Whether more than the limit was queued."""
+        """Whether more bytes than the limit allows were queued."""
         return self.out.overflow
 
     @property

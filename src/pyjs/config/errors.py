@@ -1,7 +1,7 @@
-"""Errors in a configuration: the place, the cause and the fix of each.
+"""Errors in a configuration: the place, the cause and the fix of each error.
 
-Knows nothing of the language or of the options. A text reads `file:line:column: cause; fix`, so that an
-editor can jump to it; line and column start at 1.
+Knows nothing of the language or of the options. The text of an error reads `file:line:column: cause; fix`, so that an
+editor can jump to the place; line and column start at 1.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WORD_SIZE_MAX = 64  # maximum size of a word to compare with known words
 
 @dataclass(slots=True)
 class Place:
-    """A position in a file. Line and column start at 1; line 0 means a flag, not a file."""
+    """A position in a file. Line and column start at 1; line 0 means a command line flag."""
 
     file: str
     line: int
@@ -31,7 +31,7 @@ class Place:
 
 
 class Problem(NamedTuple):
-    """One error, with its place and its fix."""
+    """One error, with its place, cause and fix."""
 
     place: Place
     cause: str
@@ -56,7 +56,7 @@ class ConfigError(PyjsError):
 
 
 class Refused(Exception):
-    """A value was refused; the reader of the block handles this error."""
+    """A value was refused; the reader of the block collects the problem."""
 
     def __init__(self, place: Place, cause: str, fix: str) -> None:
         super().__init__(cause)
@@ -64,7 +64,7 @@ class Refused(Exception):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word most similar to `word`, or None if no word is similar."""
+    """Return the word in `known` most similar to `word`, or None if none is similar."""
     import difflib  # imported lazily, since it takes 2 ms and only an error needs it
 
     if len(word) > WORD_SIZE_MAX:
@@ -75,6 +75,6 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
 
 
 def suggestion(word: str, known: Iterable[str], otherwise: str) -> str:
-    """Return the fix for an unknown word: the most similar known word, or `otherwise`."""
+    """Return the fix for an unknown word: a suggestion of the most similar known word, or `otherwise`."""
     near = did_you_mean(word, known)
     return f'did you mean "{near}"?' if near else otherwise

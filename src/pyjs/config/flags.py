@@ -1,7 +1,7 @@
 """The table of command line flags, and its parser, which follows Go's rules.
 
-Knows nothing of files and processes. `-x` and `--x` are the same; a value follows as `-x=v` or as the next
-word, for a bool only as `-x=false`. Parsing stops at the first word that is not a flag, or after `--`. Flags
+Knows nothing of files and processes. `-x` and `--x` are the same. A value follows as `-x=v` or as the next word; a
+bool takes a value only as `-x=false`. Parsing stops at the first word that is not a flag, or after `--`. Flags
 override the file, and a later flag overrides an earlier one.
 
 Source: https://pkg.go.dev/flag "Command line flag syntax"; flags of nats-server 2.15.1.
@@ -18,7 +18,7 @@ from pyjs.config.table import assign
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-COMMAND_LINE = ""  # file name in the Place of a problem with a flag
+COMMAND_LINE = ""  # stands for the file name in the Place of a problem with a flag
 
 FlagValue = str | int | bool
 Type = type[str] | type[int] | type[bool]
@@ -32,19 +32,19 @@ class UsageError(Exception):
 
 
 class Flag(NamedTuple):
-    """One flag with all its names; the first name is its key."""
+    """One flag with all its names; the first name is the flag's key."""
 
     names: tuple[str, ...]
     type: Type
-    attrs: tuple[str, ...]  # dotted attributes of Options; (): a flag for the command itself
+    attrs: tuple[str, ...]  # dotted attributes of Options; (): the flag concerns the command itself
     metavar: str
     help: str
     group: str = "Server"
-    port: bool = False  # the value is a port
+    port: bool = False  # the value is a port number
 
 
 def _flag(names: str, kind: Type, attrs: str, metavar: str, text: str, group: str = "Server") -> Flag:
-    """Return a flag; names and attributes are separated by spaces."""
+    """Return a flag; `names` and `attrs` hold several, separated by spaces."""
     return Flag(tuple(names.split()), kind, tuple(attrs.split()), metavar, text, group, metavar == "<port>")
 
 
@@ -143,7 +143,7 @@ FLAGS = (
     _flag("version v", bool, "", "", "show the version", "Common"),
 )
 
-# Flags of nats-server that have no effect here; True: they have a value.
+# Flags of nats-server that have no effect here -> whether the flag takes a value.
 UNSUPPORTED = {
     **dict.fromkeys(("r", "remote_syslog", "profile"), True),
     **dict.fromkeys(("s", "syslog", "help_tls"), False),
@@ -153,7 +153,7 @@ FLAG_BY_NAME = {name: flag for flag in FLAGS for name in flag.names}
 
 
 class CommandLine(NamedTuple):
-    """The parsed command line: flags by key in the given order, then the other words."""
+    """The parsed command line: flags by key in the given order, then the remaining words."""
 
     flags: dict[str, FlagValue]
     words: list[str]
@@ -221,7 +221,7 @@ def _read_value(flag: Flag, name: str, text: str | None, words: Iterator[str]) -
 def apply_flags(
     options: Options, flags: Mapping[str, FlagValue], places: dict[str, Place]
 ) -> Iterator[Problem]:
-    """Set the options of the flags on `options`; yield the problems."""
+    """Apply the flags to `options`; yield the problems."""
     place = Place(COMMAND_LINE, 0, 0)
     for name, value in flags.items():
         flag = FLAG_BY_NAME[name]
@@ -258,7 +258,7 @@ def _check_certificate(options: Options, place: Place) -> Iterator[Problem]:
 
 
 def _apply_credentials(options: Options, flags: Mapping[str, FlagValue], place: Place) -> Iterator[Problem]:
-    """Apply the flags for a user or a token: a given user removes the token of the file, and vice versa."""
+    """Apply the flags for a user or a token. A user given by flags replaces the token of the file, and vice versa."""
     single = options.authorization
     if "auth" in flags and ("user" in flags or "pass" in flags):
         yield Problem(place, "--auth and --user are given together", "use a token or a user with a password")

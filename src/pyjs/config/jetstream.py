@@ -41,7 +41,7 @@ _dynamic = Between(-1, INT64_MAX, "use a size, or -1 to let the server choose")
 
 
 def check_store_dir(reading: Reading, key: Key, value: Value, data: object) -> None:
-    """Raise Refused for a second store directory."""
+    """Raise Refused if a store directory was already set."""
     first = reading.places.get("jetstream.store_dir")
     if first is not None:
         cause = f"Duplicate 'store_dir' configuration, first at {first}"
@@ -56,7 +56,7 @@ def _check_domain(reading: Reading, key: Key, value: Value, data: object) -> Non
 
 
 def read_jetstream(reading: Reading, key: Key, value: Value, target: object) -> JetStreamOptions:
-    """Read the block, or a switch."""
+    """Read the block, or a boolean that switches JetStream on or off."""
     assert isinstance(target, Options)
     jetstream = target.jetstream  # a store_dir at the top level may already be set
     if not isinstance(value.data, dict):

@@ -1,4 +1,4 @@
-"""Readers of single values: one Kind for each type of option, and checks shared by several rows.
+"""Readers of single values: one Kind for each type of option, and checks that several rows use.
 
 Knows nothing of single options and their blocks. Each reader returns the value for the attribute, or raises
 Refused with the expected value, the found value and the right syntax.
@@ -53,7 +53,7 @@ def _read_number(
 
 
 def _read_storage_size(reading: Reading, key: Key, value: Value, target: object) -> object:
-    """Read a size that may be quoted; a single-letter suffix means a power of 1024 only in quotes."""
+    """Read a size, which may be quoted; only in quotes does a single-letter suffix mean a power of 1024."""
     data = value.data
     if _is_int(data):
         return data
@@ -69,7 +69,7 @@ def _read_storage_size(reading: Reading, key: Key, value: Value, target: object)
 
 
 def read_string(reading: Reading, key: Key, value: Value, target: object) -> str:
-    """Read a string; refuse a NUL, which no path and no host can contain."""
+    """Read a string; refuse a NUL character, which no path and no host can contain."""
     if isinstance(value.data, str):
         if "\0" in value.data and not key.secret:
             raise Refused(value.place, f'"{key.name}" holds a NUL character', "leave it out")
@@ -96,7 +96,10 @@ def _duration_fix(value: Value) -> str:
 
 
 def _read_duration_or_seconds(reading: Reading, key: Key, value: Value, target: object) -> object:
-    """Read a duration. A number without a unit means seconds and causes a warning; an unquoted 2m is two minutes."""
+    """Read a duration.
+
+    A number without a unit means seconds and causes a warning, but an unquoted 2m is two minutes.
+    """
     data = value.data
     if not isinstance(data, int) or isinstance(data, bool):
         return _read_duration(reading, key, value, target)
@@ -123,14 +126,14 @@ def _read_string_map(reading: Reading, key: Key, value: Value, target: object) -
 
 
 def read_map(key: Key, value: Value, example: str) -> ConfigMap:
-    """Return the map in `value`; refuse anything else."""
+    """Return the map in `value`; refuse any other type."""
     if isinstance(value.data, ConfigMap):
         return value.data
     raise wrong_type(key, value, "a map", f"write {key.name} {{ {example} }}")
 
 
 def fill(reading: Reading, table: Table, key: Key, value: Value, example: str, block: Block) -> Block:
-    """Set the attributes of `block` from the map in `value`; return it."""
+    """Set the attributes of `block` from the map in `value`; return `block`."""
     read_block(reading, table, read_map(key, value, example), block)
     return block
 
@@ -168,12 +171,12 @@ def _split_host_port(key: Key, value: Value, text: str) -> tuple[str, int]:
 
 
 def read_lower(reading: Reading, key: Key, value: Value, target: object) -> str:
-    """Read a string, ignoring case and surrounding space."""
+    """Read a string and return it in lower case, without surrounding space."""
     return read_string(reading, key, value, target).strip().lower()
 
 
 def read_switch(key: Key, value: Value) -> bool:
-    """Read true, false, "enabled" or "disabled"."""
+    """Read a switch: true, false, "enabled" or "disabled"."""
     if isinstance(value.data, bool):
         return value.data
     words = {"enabled": True, "enable": True, "disabled": False, "disable": False}
@@ -186,7 +189,7 @@ def read_switch(key: Key, value: Value) -> bool:
 
 
 def map_kind(table: Table, example: str, make: Callable[[], object]) -> Kind:
-    """Return the kind of a map whose entries fill a new block."""
+    """Return the kind of a map whose entries set the attributes of a new object from `make`."""
 
     def read(reading: Reading, key: Key, value: Value, target: object) -> object:
         return fill(reading, table, key, value, example, make())
@@ -210,7 +213,7 @@ LISTEN_HERE = Kind("host:port", read_listen_here, "str | int")
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """The check that a number is from `lowest` to `highest`; `fix` is the advice in its message."""
+    """A check that a number is from `lowest` to `highest`; `fix` is the advice in its message."""
 
     lowest: int
     highest: int
@@ -227,7 +230,7 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class AtLeast:
-    """The check that a duration is at least `lowest_ns`; `fix` is the advice in its message."""
+    """A check that a duration is at least `lowest_ns`; `fix` is the advice in its message."""
 
     lowest_ns: int
     fix: str

@@ -1,7 +1,7 @@
 """A cursor over the text of one configuration file, which reads keys, words and quoted strings.
 
 Knows nothing of maps, includes and option names: the parser requests a token, and the lexer returns
-it or reports the found text. Lexical rules, as in nats-server 2.15:
+it, or raises an error that shows the text it found. Lexical rules, as in nats-server 2.15:
 
     comment   `#` or `//` to the end of the line, before a key or an element, or after a value
     key       bare: up to white space, `=` or `:`;  quoted: "..." or '...', nothing escaped
@@ -47,7 +47,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", '"': '"', "\\": "\\"}
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A reference `$name` instead of a value."""
+    """A reference `$name` in place of a value."""
 
     name: str
     place: Place
@@ -66,13 +66,13 @@ class Lexer:
         self._line_starts += [match.end() for match in re.finditer("\n", self.text)]
 
     def place(self, at: int | None = None) -> Place:
-        """Return the place of index `at`, or of the cursor if `at` is None."""
+        """Return the place of the character at index `at`, or at the cursor if `at` is None."""
         index = self.at if at is None else at
         line = bisect_right(self._line_starts, index)
         return Place(self.file, line, index - self._line_starts[line - 1] + 1)
 
     def fail(self, cause: str, fix: str, at: int | None = None) -> NoReturn:
-        """Raise a syntax error; its text starts like nats-server's, which tools search for."""
+        """Raise a syntax error; its text begins as nats-server's does, which tools search for."""
         raise ConfigError.at(self.place(at), f"Parse error: {cause}", fix)
 
     def peek(self) -> str:
@@ -133,7 +133,7 @@ class Lexer:
         return match[0]
 
     def take_scalar(self, key: str) -> Value | Variable:
-        """Return the value at the cursor, which is not a map or a list."""
+        """Return the value at the cursor, which must not be a map or a list."""
         start = self.at
         quote = self.peek()
         if quote == '"':

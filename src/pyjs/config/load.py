@@ -1,10 +1,10 @@
 """Loading of checked Options from a file, the environment and the command line.
 
-Never opens a file (`read` does) and never starts anything. Order: the defaults, then the file, then the flags,
-then the checks over several options. All problems are collected, so that one run shows all of them; only a syntax
+Never opens a file (`read` does) and never starts anything. The order is: the defaults, the file, the flags, then the
+checks across several options. All problems are collected, so that one run shows all of them; only a syntax
 error ends the run at once.
 
-`reload_options` repeats this for a running server; `changes` returns the differences.
+`reload_options` does the same for a running server; `changes` returns the differences.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def load_options(
 def _load_entries(
     options: Options, path: str | None, read: Read, environ: Mapping[str, str], keys: ConfigMap | None
 ) -> dict[str, Place]:
-    """Set the options from the file and from `keys` on `options`; return the place of each attribute."""
+    """Apply the file and then `keys` to `options`; return the place of each attribute."""
     # Imported lazily: a server configured only by flags needs neither the tables nor the language.
     from pyjs.config.table import Reading, read_block
     from pyjs.config.tables import TOP
@@ -74,7 +74,7 @@ def _load_entries(
 def _load_file(
     options: Options, path: str, read: Read, environ: Mapping[str, str], reading: Reading
 ) -> ConfigMap:
-    """Return the contents of the file, and set its digest."""
+    """Return the contents of the file, and set `config_digest`."""
     from pyjs.config.parser import parse_file
 
     entries = parse_file(path, read, environ, reading.twice)
@@ -86,7 +86,7 @@ def _load_file(
 
 
 def _check_together(options: Options, places: Mapping[str, Place]) -> list[Problem]:
-    """Return the problems of options that are valid individually, but not together."""
+    """Return the problems of options that are valid by themselves, but not together."""
     unknown = Place(options.config_path or COMMAND_LINE, 1 if options.config_path else 0, 1)
 
     def at(attr: str) -> Place:
@@ -130,7 +130,7 @@ def _check_operators(
     keys = ("operators", "trusted_keys", "resolver", "resolver_preload", "default_sentinel")
     if not any(key in places for key in (*keys, "resolver_pinned_accounts")):
         return []
-    # Only files with operators need the claims.
+    # Imported lazily: only files with operators need the claims.
     from pyjs.config.access.operator_tokens import check_operators
 
     return check_operators(options, "system_account" in places, at)
@@ -177,7 +177,7 @@ def _check_no_auth_user(options: Options, name: str, place: Place) -> list[Probl
 def _check_websocket(options: Options, at: Callable[[str], Place]) -> list[Problem]:
     if not options.websocket.port:
         return []
-    # Imported lazily: only needed for such a port.
+    # Imported lazily: only needed for a WebSocket port.
     from pyjs.config.ports.websocket import check_websocket
 
     return check_websocket(options, at, lambda name, place: _check_no_auth_user(options, name, place))
@@ -246,13 +246,14 @@ def changes(old: Options, new: Options) -> list[Change]:
             before, after = _plain(_get(old, attr)), _plain(_get(new, attr))
             if attr.startswith("monitoring."):
                 attr = key.name
-            # Parts of Options that are not blocks of the file.
+            # Attributes of Options that are not blocks of the file.
             attr = attr.removeprefix("log.").removeprefix("limits.")
             if attr in ("jetstream", "authorization", "jetstream.limits", "cluster") or (
                 not path and "." in attr
             ):
                 continue
-            if attr == "websocket":  # reading it again loads the certificates; only these may change
+            # a reload loads the certificates of the port again, and may change nothing else of it
+            if attr == "websocket":
                 before, after = _without(before, "tls", "place"), _without(after, "tls", "place")
             if attr == "cluster.tls":
                 before, after = _without(before, "place"), _without(after, "place")
@@ -277,12 +278,12 @@ def _without(block: object, *names: str) -> object:
 
 
 def _is_idle(attr: str, old: Options, new: Options) -> bool:
-    """Return whether an option may change, because nothing uses its old value."""
+    """Return whether an option may change although its row is not reloadable, because nothing uses its old value."""
     return attr.startswith("jetstream.") and not (old.jetstream.enabled and new.jetstream.enabled)
 
 
 def _is_fixed(attr: str, before: object, after: object) -> bool:
-    """Return whether a storage limit cannot change now: it became lower, or the old one depends on the machine."""
+    """Return whether a storage limit cannot change now: it is lower, or the old limit depends on the machine."""
     if attr not in ("jetstream.max_memory", "jetstream.max_storage"):
         return False
     assert isinstance(before, int)
@@ -297,7 +298,7 @@ def _get(options: object, attr: str) -> object:
 
 
 def _plain(data: object) -> object:
-    """Return `data` as values that compare by content."""
+    """Return `data` as plain values, which compare by content."""
     if isinstance(data, tuple):
         return tuple(_plain(element) for element in data)
     if isinstance(data, dict):

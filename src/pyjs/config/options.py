@@ -1,7 +1,7 @@
 """The options of the server: typed values with their defaults, checked.
 
-Knows nothing of files and flags. Sizes are bytes, times are nanoseconds. Where 0 in a file means the default,
-the default is here; the comment of each attribute states any other meaning of 0 and -1.
+Knows nothing of files and flags. Sizes are in bytes, times in nanoseconds. Where 0 in a file means the default, the
+option here has the default; the comment of each attribute states any other meaning of 0 and -1.
 Attributes have the names of the NATS keys; keys, aliases and checks are in tables.py. The classes have no repr,
 so that no log line can show a password.
 
@@ -37,7 +37,7 @@ class ResponsePermission:
     """Permission to publish to the reply subjects of received messages."""
 
     max_msgs: int = 1  # maximum number of replies to one message; negative: no limit
-    expires_ns: int = 120 * NS_PER_S  # after the message was received; negative: no limit
+    expires_ns: int = 120 * NS_PER_S  # time to reply after a message was received; negative: no limit
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -46,7 +46,8 @@ class PermissionOptions:
 
     publish: SubjectPermissions | None = None
     subscribe: SubjectPermissions | None = None
-    allow_responses: ResponsePermission | None = None  # set: publish.allow is a tuple, () if none was given
+    # if set, publish.allow is a tuple, which is () if none was given
+    allow_responses: ResponsePermission | None = None
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -64,10 +65,10 @@ class UserOptions:
 
 @dataclass(eq=False, repr=False, slots=True)
 class CalloutOptions:
-    """The authorization callout: a service authenticates the clients."""
+    """The authorization callout: a service that authenticates clients."""
 
     issuer: str = ""  # the public key of the account that signs the answers of the service
-    account: str = GLOBAL_ACCOUNT  # of the service
+    account: str = GLOBAL_ACCOUNT  # account of the service
     auth_users: tuple[str, ...] = ()  # users and nkeys that the service does not check, such as its own
     xkey: str = ""  # public key for the encryption of requests; "": not encrypted
     allowed_accounts: tuple[
@@ -83,10 +84,11 @@ class AuthorizationOptions:
     password: str = ""
     token: str = ""  # plain, or a bcrypt hash
     timeout_ns: int = 2 * NS_PER_S  # time limit for CONNECT
-    users: tuple[UserOptions, ...] = ()  # of the global account
+    users: tuple[UserOptions, ...] = ()  # users of the global account
     default_permissions: PermissionOptions | None = None
     auth_callout: CalloutOptions | None = None
-    proxy_required: bool = False  # the single user, or any user of the token, must use a trusted proxy
+    # the single user, or every user of the token, must connect through a trusted proxy
+    proxy_required: bool = False
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -121,14 +123,14 @@ class ResolverOptions:
     """The source of account tokens."""
 
     kind: str = "memory"  # memory: `resolver_preload`; url; full, cache: files of a directory
-    url: str = ""  # the name of the account is appended
+    url: str = ""  # URL of the account server, to which the name of the account is appended
     dir: str = ""
     allow_delete: bool = False
-    hard_delete: bool = False  # otherwise a removed file is renamed
+    hard_delete: bool = False  # True: a removed file is deleted; False: it is renamed
     limit: int = 0  # maximum number of files; 0: no limit (full) or 1000 (cache)
-    ttl_ns: int = 0  # cache: time after which an unused file is removed; 0: when its token expires
-    interval_ns: int = 60 * NS_PER_S  # full: between two checks for changed files
-    timeout_ns: int = 2 * NS_PER_S  # time limit of one fetch
+    ttl_ns: int = 0  # cache: ns after which an unused file is removed; 0: when its token expires
+    interval_ns: int = 60 * NS_PER_S  # full: ns between two checks for changed files
+    timeout_ns: int = 2 * NS_PER_S  # time limit of one fetch, ns
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -148,11 +150,12 @@ class AccountJetStreamOptions:
     max_storage: int = -1
     max_streams: int = -1
     max_consumers: int = -1
-    max_bytes_required: bool = False  # every stream must set max_bytes
+    max_bytes_required: bool = False  # each stream must set max_bytes
     mem_max_stream_bytes: int = -1
     disk_max_stream_bytes: int = -1
     max_ack_pending: int = -1
-    tiers: tuple[str, ...] = ()  # set for a token whose limits depend on replicas: its tiers, such as "R1"
+    # tiers of a token whose limits depend on the number of replicas, such as "R1"; (): no tiers
+    tiers: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -160,7 +163,7 @@ class TraceDest:
     """The destination of traces of messages with a `traceparent`."""
 
     dest: str = ""  # "": no traces
-    sampling: int = 100  # percent of these messages
+    sampling: int = 100  # percent of these messages that are traced
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -191,7 +194,7 @@ class AccountOptions:
 
 @dataclass(eq=False, repr=False, slots=True)
 class BatchLimits:
-    """Limits of the server for atomic and fast batches; by default, more fast than atomic ones may be open."""
+    """The server's limits for atomic and fast batches; by default, more fast than atomic batches may be open."""
 
     max_inflight_per_stream: int = 50
     max_inflight_total: int = 1000
@@ -203,13 +206,13 @@ class BatchLimits:
 
 @dataclass(eq=False, repr=False, slots=True)
 class JetStreamLimits:
-    """Limits of the server for options of streams and consumers; 0 means none."""
+    """The server's limits for options of streams and consumers; 0 means no limit."""
 
     max_ack_pending: int = 0
     max_request_batch: int = 0
     max_ha_assets: int = 0
     duplicate_window_ns: int = 0
-    default_max_consumers: int = 1000  # of a stream without max_consumers; -1: no limit
+    default_max_consumers: int = 1000  # limit for a stream without max_consumers; -1: no limit
     batch: BatchLimits = field(default_factory=BatchLimits)
 
 
@@ -223,10 +226,11 @@ class JetStreamOptions:
     max_memory: int = -1  # -1: depends on the machine's memory; 0: no memory streams
     max_storage: int = -1  # -1: depends on the free disk space
     sync_interval_ns: int = 1 * NS_PER_S  # the default of nats-server is 2 minutes
-    sync_always: bool = False  # PubAcks and acks are answered after fdatasync
+    sync_always: bool = False  # PubAcks and answers to acks are sent after fdatasync
     scrub_rate: int = 8 << 20  # bytes per second that the scrub reads; 0: off
     domain: str = ""
-    unique_tag: str = ""  # prefix of a server tag; in a cluster, replicas go to servers with different tags
+    # prefix of server tags; in a cluster, the replicas of a stream go to servers with different tags
+    unique_tag: str = ""
     key: str = ""  # wraps the data keys of file streams; "": no encryption
     prev_key: str = ""  # the previous key, to unwrap older data keys; "": none
     cipher: str = "chacha"  # of new streams: chacha or aes
@@ -237,12 +241,12 @@ class JetStreamOptions:
 
 @dataclass(eq=False, repr=False, slots=True)
 class HttpLogin:
-    """What requests to the monitoring port must bring: user and password, or the token."""
+    """The login for requests to the monitoring port: user and password, or the token."""
 
     user: str = ""
-    password: str = ""  # plain, or a bcrypt hash
-    token: str = ""  # plain, or a bcrypt hash
-    healthz_open: bool = True  # /healthz needs no login
+    password: str = ""  # plain text, or a bcrypt hash
+    token: str = ""  # plain text, or a bcrypt hash
+    healthz_open: bool = True  # whether /healthz needs no login
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -250,10 +254,10 @@ class MonitoringOptions:
     """The port of the monitoring pages; at most one of the two ports is used."""
 
     host: str = ""  # "": the host for clients
-    http_port: int = 0  # 0: none; -1: any free one
-    https_port: int = 0  # as http_port, with TLS
-    base_path: str = ""  # as written; a leading slash may be missing
-    login: HttpLogin | None = None  # None: the pages are open to everybody
+    http_port: int = 0  # 0: no port; -1: any free port
+    https_port: int = 0  # as http_port, but with TLS
+    base_path: str = ""  # as written in the file; a leading slash may be missing
+    login: HttpLogin | None = None  # None: the pages need no login
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -261,40 +265,40 @@ class TlsOptions:
     """TLS of client connections, with the checks of clients' certificates; it is off without a certificate."""
 
     cert_file: str = ""  # certificate chain, PEM
-    key_file: str = ""  # its private key
-    certs: tuple[tuple[str, str], ...] = ()  # more pairs of certificate and key, selected by the client's SNI
+    key_file: str = ""  # private key of `cert_file`, PEM
+    certs: tuple[tuple[str, str], ...] = ()  # more pairs of certificate and key; the client's SNI selects one
     allow_plain: bool = False  # clients may connect without TLS
-    ca_file: str = ""  # CAs for clients' certificates; "": those of the system
+    ca_file: str = ""  # authorities for clients' certificates; "": those of the system
     verify: bool = False  # clients need a certificate
-    verify_and_map: bool = False  # its certificate also selects the user
+    verify_and_map: bool = False  # the certificate also selects the user
     timeout_ns: int = 2 * NS_PER_S  # time limit of the handshake
-    handshake_first_ns: int = -1  # time for which INFO waits for a handshake; 0: no limit; -1: no wait
+    handshake_first_ns: int = -1  # ns for which INFO waits for a handshake; 0: no limit; -1: no wait
     connection_rate_limit: int = 0  # handshakes per second; 0: no limit
     pinned_certs: tuple[str, ...] = ()  # SHA-256 of public keys, lower-case hex; (): any key
     min_version: str = "1.2"
     cipher_suites: tuple[str, ...] = ()  # of TLS 1.2, IANA names; (): see server/tls/context.py
     curve: str = ""  # "": OpenSSL's defaults
-    place: str = ""  # file:line:column of the block, for later errors
+    place: str = ""  # file:line:column of the block, for errors found later
 
     @property
     def certificates(self) -> tuple[tuple[str, str], ...]:
-        """The files of each certificate and its key, or () if TLS is off."""
+        """The (certificate, key) files of all certificates, or () if TLS is off."""
         return (((self.cert_file, self.key_file),) if self.cert_file else ()) + self.certs
 
 
 @dataclass(eq=False, repr=False, slots=True)
 class WebSocketLogins:
-    """The single user or the token of WebSocket clients, instead of that of all clients."""
+    """The single user or token of WebSocket clients, which replaces that of all clients."""
 
     user: str = ""
     password: str = ""
     token: str = ""
-    timeout_ns: int = 0  # time limit for CONNECT; 0: that of the block authorization
+    timeout_ns: int = 0  # time limit for CONNECT, ns; 0: that of the block authorization
 
 
 @dataclass(eq=False, repr=False, slots=True)
 class WebSocketOptions:
-    """The port for WebSocket clients, and the single user or token that replaces the general one there."""
+    """The port for WebSocket clients, with a single user or token that replaces the general one on this port."""
 
     host: str = "0.0.0.0"
     port: int = 0  # 0: none; -1: any free one
@@ -304,26 +308,26 @@ class WebSocketOptions:
     same_origin: bool = False  # a page may connect only to the host from which it was loaded
     allowed_origins: tuple[str, ...] = ()  # (): pages of any origin
     compression: bool = False
-    handshake_timeout_ns: int = 0  # until the upgrade is complete; 0: see server/websocket/port.py
-    headers: dict[str, str] = field(default_factory=dict)  # of the response to an upgrade
+    handshake_timeout_ns: int = 0  # ns until the upgrade must be complete; 0: see server/websocket/port.py
+    headers: dict[str, str] = field(default_factory=dict)  # headers of the response to an upgrade request
     no_auth_user: str = ""
     authorization: WebSocketLogins = field(default_factory=WebSocketLogins)
     jwt_cookie: str = ""  # names of cookies; their values replace missing fields of CONNECT
     user_cookie: str = ""
     pass_cookie: str = ""
     token_cookie: str = ""
-    ping_interval_ns: int = 0  # 0: as for other clients
-    place: str = ""  # file:line:column of the block, for later errors
+    ping_interval_ns: int = 0  # ns; 0: as for other clients
+    place: str = ""  # file:line:column of the block, for errors found later
 
     @property
     def has_logins(self) -> bool:
-        """Whether this block replaces the login of other clients for WebSocket clients."""
+        """Whether this block sets logins for WebSocket clients, in place of those of other clients."""
         return bool(self.authorization.user or self.authorization.token or self.no_auth_user)
 
 
 @dataclass(frozen=True, slots=True)
 class RouteUrl:
-    """The address of another server's route port, and the login there."""
+    """The address of another server's route port, and the login to use there."""
 
     host: str
     port: int
@@ -352,8 +356,8 @@ class ClusterOptions:
     tls: TlsOptions = field(default_factory=TlsOptions)  # of both sides of a route
     advertise: str = ""  # host:port at which other servers reach this one
     no_advertise: bool = False  # clients do not receive the addresses of the other servers
-    connect_retries: int = 0  # to a server learned from a peer
-    # For the workers of one server: hosts are paths of sockets, and clients do not receive them.
+    connect_retries: int = 0  # retries for a server whose address a peer announced
+    # Set for routes between the workers of one server: hosts are paths of sockets, and clients do not get them.
     local: bool = False
 
     @property
@@ -374,21 +378,21 @@ class ClusterOptions:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """The position of one process among the workers of a server."""
+    """One process of a server with several workers, and its place among them."""
 
     number: int  # from 1; the first worker has the streams
     count: int
-    name: str  # of the server, if the configuration has none
-    port: int  # for clients
+    name: str  # name of the server, used if the configuration sets none
+    port: int  # port for clients
     websocket_port: int = 0
-    directory: str = ""  # of the sockets between workers
+    directory: str = ""  # directory of the sockets between workers
 
 
 @dataclass(eq=False, repr=False, slots=True)
 class Warnings:
     """Warnings about a valid configuration: file:line:column: cause; fix."""
 
-    mistakes: tuple[str, ...] = ()  # -t fails because of them
+    mistakes: tuple[str, ...] = ()  # probable mistakes; -t fails because of them
     repeated: tuple[str, ...] = ()  # keys that are set twice; -t accepts them, as in nats-server
 
 
@@ -397,7 +401,7 @@ LOG_FORMATS = ("text", "json")
 
 @dataclass(eq=False, repr=False, slots=True)
 class LogOptions:
-    """The log: its file, the form of its lines, and the events in it. Attributes are named after keys."""
+    """The log: its file, the form of its lines, and the events in it. Attributes are named after their keys."""
 
     debug: bool = False
     trace: bool = False
@@ -408,12 +412,12 @@ class LogOptions:
     log_file: str = ""  # "": standard error
     log_size_limit: int = 0  # bytes until the file is rotated; 0: never
     log_max_num: int = 0  # number of log files, including the current one; 0: no limit
-    max_traced_msg_len: int = 0  # 0: no limit
+    max_traced_msg_len: int = 0  # bytes of a message shown in traces; 0: no limit
 
 
 @dataclass(eq=False, repr=False, slots=True)
 class ConnectionLimits:
-    """Limits for connections, and intervals for silent ones. Attributes are named after keys."""
+    """Limits for connections, and intervals for silent ones. Attributes are named after their keys."""
 
     max_payload: int = 1 << 20  # -1: no limit
     max_pending: int = 64 << 20
@@ -447,7 +451,7 @@ class Options:
     monitoring: MonitoringOptions = field(default_factory=MonitoringOptions)
     websocket: WebSocketOptions = field(default_factory=WebSocketOptions)
     cluster: ClusterOptions = field(default_factory=ClusterOptions)
-    proxy_protocol: bool = False  # clients may connect through a proxy that sends their address
+    proxy_protocol: bool = False  # clients may connect through a proxy that sends the client's address
     proxies: ProxiesOptions = field(default_factory=ProxiesOptions)
 
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
@@ -488,7 +492,7 @@ class Options:
         return self.jetstream.enabled and shares
 
     def jetstream_of(self, account: str) -> AccountJetStreamOptions | None:
-        """Return the JetStream limits of an account; None: it has no JetStream."""
+        """Return the JetStream limits of an account, or None if JetStream is off in this account."""
         configured = self.accounts.get(account)
         if configured is not None and configured.jetstream is not None:
             return configured.jetstream
@@ -499,11 +503,11 @@ class Options:
 
     @property
     def operator_keys(self) -> tuple[str, ...]:
-        """The keys that may sign accounts, or () if accounts and users come from the file."""
+        """The keys that may sign accounts, or () if the file defines accounts and users."""
         return self.trusted_keys or tuple(key for each in self.operators for key in each.claims.trusted_keys)
 
     def users(self) -> Iterator[UserOptions]:
-        """Yield every configured user of all blocks."""
+        """Yield each configured user of every block."""
         single = self.authorization
         if single.user:
             yield UserOptions(single.user, single.password)
@@ -526,7 +530,7 @@ class Options:
         return bool(self.mappings) or any(account.shares() for account in self.accounts.values())
 
     def has_plain_password(self) -> bool:
-        """Return whether a password or token is in plain text."""
+        """Return whether the configuration has a password or token in plain text."""
         secrets = [
             self.authorization.token,
             self.websocket.authorization.token,

@@ -1,7 +1,7 @@
 """The NATS configuration language: the text of a file, its includes and variables, read into one map.
 
 Neither opens files nor reads the process environment: `read` returns the text of a path (or raises OSError), and
-`environ` is a mapping. Knows nothing of the meaning of keys.
+`environ` is a mapping of variables. Knows nothing of the meaning of keys.
 
     file    = { group | entry }                   a group is "{" file "}", so JSON is accepted too
     entry   = key [ "=" | ":" ] value end | "include" path end
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 
 Read: TypeAlias = "Callable[[str], str]"
 
-DEPTH_MAX = 100  # levels of maps, lists, includes and references; protects the stack
+DEPTH_MAX = 100  # levels of maps, lists, includes and references; protects the C stack
 FILES_MAX = 1000  # files included by one configuration
 SIZE_MAX = 8 << 20  # characters of all files and variables together
-VALUES_MAX = 1_000_000  # a value counts once per reference to it
+VALUES_MAX = 1_000_000  # number of values; a value counts once for each reference to it
 
 
 def parse_file(
     path: str, read: Read, environ: Mapping[str, str], twice: list[Problem] | None = None
 ) -> ConfigMap:
-    """Return the contents of the file `path` and its includes; add keys set twice in a block of one file to `twice`.
+    """Return the contents of the file `path` and its includes; add keys set twice in one file's block to `twice`.
 
     Raises:
         ConfigError: the text is not in this language, or a file cannot be read.
@@ -71,18 +71,21 @@ class _Whole:
         self.files = 0  # number of included files
         self._size = 0  # characters read so far
         self._values = 0
-        # By id of a map or list: the object (so that the id stays unique), its values, its levels.
+        # By id of a map or list: (the object, so that the id stays unique; its number of values; its levels).
         self._shapes: dict[int, tuple[object, int, int]] = {}
 
     def read(self, text: str, place: Place) -> None:
-        """Count the text of a file or variable referred to at `place`."""
+        """Count the text of a file or variable; `place` is where it is referred to."""
         self._size += len(text)
         if self._size > SIZE_MAX:
             cause = f"the configuration has more than {SIZE_MAX} characters, includes and variables counted"
             raise ConfigError.at(place, cause, "write a smaller one")
 
     def compare(self, first: Entry | None, second: Entry) -> None:
-        """Note a key that its file sets twice in this block; overriding a key of an included file does not count."""
+        """Note a key that a block sets twice in the same file.
+
+        Overriding a key of an included file does not count.
+        """
         if first is not None:
             note_repeated(self._twice, first, second)
 
@@ -134,12 +137,12 @@ class Parser:
         self._whole = whole or _Whole()
 
     def parse(self) -> ConfigMap:
-        """Return the entries of the whole file."""
+        """Parse the whole file; return its entries."""
         lexer = self._lexer
         self._whole.read(lexer.text, lexer.place(0))
         scope = ConfigMap()
         self._scopes.append(scope)
-        groups: list[int] = []  # positions of the open groups
+        groups: list[int] = []  # offsets of the open groups
         lexer.skip_gap()
         while char := lexer.peek():
             if char == "{":
@@ -175,7 +178,7 @@ class Parser:
             return
         lexer.skip_spaces(newlines=True)
         if lexer.take_char("=:"):
-            # At the top a value must be on the line of its key; only a block may start on a later line.
+            # At the top level, a value must be on the line of its key; only a block may start on a later line.
             before = lexer.at
             lexer.skip_spaces(newlines=True)
             if len(self._scopes) == 1 and lexer.peek() not in ("{", "[", "("):
@@ -238,7 +241,7 @@ class Parser:
         return values
 
     def _end(self, separators: str, closer: str) -> None:
-        """Skip the end of a value."""
+        """Skip the end of a value: separators, or the position before `closer`."""
         lexer = self._lexer
         line_ended = lexer.skip_gap()
         if lexer.take_char(separators) or line_ended:

@@ -1,10 +1,10 @@
 """Option tables: their rows, and the reader of a block of a file.
 
 Knows nothing of single options. A row has the name of a key, the reader of its value, a line of documentation, the
-attributes of the block's target that it sets, its check, and whether a running server can apply a change. Names,
+attributes that it sets on the target of the block, its check, and whether a running server can apply a change. Names,
 types and texts of the rows are also used in docs/configuration.md and for the keyword arguments in aio/keys.py. Keys
-of nats-server that have no effect in this server are in the table too, with the reason, and are refused by name: no
-key is accepted and ignored.
+of nats-server that have no effect in this server also have rows, which give the reason; such a key is refused by
+name, never accepted and ignored.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Kind:
 
     name: str
     read: Callable[[Reading, Key, Value, object], object]
-    # The Python type of a value given by a program, as source text; {} stands for the type of the block `table`.
+    # The Python type of a value that a program passes, as source text; {} stands for the type of the block `table`.
     python: str
     table: Table | None = None
 
@@ -41,8 +41,9 @@ class Key:
     kind: Kind
     doc: str  # one line for users, which states the unit
     aliases: tuple[str, ...] = ()
-    check: Callable[[Reading, Key, Value, object], None] | None = None  # gets the result; raises Refused
-    # Attributes of the target, dotted for a nested one; several are set from a tuple. Default: the name of the key.
+    # gets the value that was read; raises Refused
+    check: Callable[[Reading, Key, Value, object], None] | None = None
+    # Attributes of the target, dotted if nested; a tuple sets several. Default: the name of the key.
     attrs: tuple[str, ...] = ()
     reloadable: bool = False
     zero_is_default: bool = False  # 0 and "" mean the default
@@ -56,7 +57,7 @@ class Key:
 
 
 class Unsupported(NamedTuple):
-    """A key of nats-server without effect here, with all of its names."""
+    """A key of nats-server that has no effect here, with all of its names."""
 
     names: tuple[str, ...]
     reason: str
@@ -66,7 +67,7 @@ class Table:
     """The rows of one block."""
 
     def __init__(self, path: str, keys: Iterable[Key], unsupported: Iterable[Unsupported] = ()) -> None:
-        self.path = path  # the attribute of Options that the block fills, dotted; "" for the top
+        self.path = path  # the attribute of Options that the block fills, dotted; "": the top level
         self.keys = tuple(keys)
         self.unsupported = tuple(unsupported)
         self.key_by_name = {name: key for key in self.keys for name in (key.name, *key.aliases)}
@@ -104,7 +105,7 @@ def read_block(reading: Reading, table: Table, entries: ConfigMap, target: objec
 
 
 def _note_other_spellings(reading: Reading, table: Table, entries: ConfigMap) -> None:
-    """Note each key that is repeated in the block in another case or under an alias."""
+    """Note each key that occurs in the block a second time, in other case or under an alias."""
     first: dict[str, Entry] = {}
     for entry in entries.values():
         key = table.key_by_name.get(entry.key.lower())
@@ -141,7 +142,7 @@ def _refuse_name(table: Table, entry: Entry) -> None:
     cause = f'unknown field "{entry.key}"'
     few = ", ".join(key.name for key in table.keys) if len(table.keys) < 12 else ""
     otherwise = f"the keys here are {few}" if few else "remove it, or refer to it as a $variable"
-    # Suggest a supported key rather than a key that is refused by name.
+    # Suggest a supported key in preference to a refused one.
     otherwise = suggestion(entry.key, table.reason_by_name, otherwise)
     otherwise = suggestion(entry.key, table.key_by_name, otherwise)
     raise Refused(entry.place, cause, suggestion(entry.key, [key.name for key in table.keys], otherwise))
@@ -156,5 +157,5 @@ def assign(target: object, attr: str, data: object) -> None:
 
 
 def wrong_type(key: Key, value: Value, expected: str, fix: str) -> Refused:
-    """Return the refusal of a value of the wrong type."""
+    """Return the exception that refuses a value of the wrong type."""
     return Refused(value.place, f'"{key.name}" expects {expected}, found {describe(value, key.secret)}', fix)

@@ -1,7 +1,8 @@
-"""The option table of the top level, and all tables by the path of their block.
+"""The option table of the top level, and a list of all tables by the path of their block.
 
-Knows nothing of the use of the options. Defaults are in options.py, beside their types. Rows follow the
-order of Options. An option whose row is not reloadable keeps its value when a running server reads its file again.
+Knows nothing of the use of the options. Defaults are in options.py, beside their types. Rows have the order of the
+attributes of Options. An option whose row is not reloadable keeps its value when a running server reads its file
+again.
 
 Source: nats.docs "Configuration"; nats-server 2.15.1, compared in tests/unit/config/test_peer.py.
 """
@@ -102,13 +103,13 @@ def _read_log_format(reading: Reading, key: Key, value: Value, target: object) -
 
 
 def _read_pair(reading: Reading, key: Key, value: Value, target: object) -> object:
-    """Read a bool that sets two attributes."""
+    """Read a bool, and set two attributes to it."""
     on = BOOL.read(reading, key, value, target)
     return on, on
 
 
 def _read_max_connections(reading: Reading, key: Key, value: Value, target: object) -> object:
-    """Read a count; 0 and negative numbers refuse every client and are stored as -1."""
+    """Read a count; 0 and negative numbers, which refuse every client, are stored as -1."""
     count = INT.read(reading, key, value, target)
     assert isinstance(count, int)
     return count if count > 0 else -1
@@ -120,7 +121,7 @@ def _read_max_subscriptions(reading: Reading, key: Key, value: Value, target: ob
 
 
 def _read_feature_flags(reading: Reading, key: Key, value: Value, target: object) -> dict[str, bool]:
-    """Read the feature flags that have an effect here."""
+    """Read the feature flags; those without effect here are refused."""
     flags: dict[str, bool] = {}
     for name, entry in read_map(key, value, "js_ack_fc_v2: true").items():
         if name not in FEATURE_FLAGS:
@@ -463,7 +464,7 @@ TOP = Table(
     unsupported.TOP,
 )
 
-# Every table by its path of keys, for documents, tests and the comparison in a reload.
+# Every table by its path of keys, for the docs, for tests, and for the comparison at a reload.
 TABLES: dict[str, Table] = {
     "": TOP,
     "jetstream": JETSTREAM,

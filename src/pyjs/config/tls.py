@@ -1,7 +1,7 @@
 """The `tls` block of client connections.
 
 Reads names and values; server/tls/context.py reads and checks the certificates. A list of curves and the system's
-certificate store are options of Go's TLS only, so they are refused.
+certificate store can only be used with Go's TLS, so the keys for them are refused.
 
 Source: nats.docs "Enabling TLS"; behaviour of nats-server 2.15.1, tests/conformance/test_tls.py.
 """
@@ -27,7 +27,7 @@ from pyjs.config.table import Key, Kind, Reading, Table, Unsupported, wrong_type
 from pyjs.config.tls_names import CURVES, INSECURE, SUITES, SUITES_1_3
 from pyjs.config.values import Value
 
-AUTO_NS = 50_000_000  # how long `handshake_first: auto` waits before INFO is sent
+AUTO_NS = 50_000_000  # time that INFO waits with `handshake_first: auto`
 DIGEST_SIZE = 64  # hex digits of a SHA-256
 PAIR = "cert_file: server.pem, key_file: key.pem"
 
@@ -207,5 +207,5 @@ def _read_tls(reading: Reading, key: Key, value: Value, target: object) -> TlsOp
     return options
 
 
-# The check of a port's block: it must name at least one certificate.
+# Checks the block of a port: it must name at least one certificate.
 TLS_BLOCK = Kind("map", _read_tls, "{}", TLS)

@@ -1,6 +1,6 @@
-"""Names of cipher suites and curves: IANA's, for configuration files and /connz, and OpenSSL's.
+"""Names of cipher suites and curves: IANA's, used in configuration files and /connz, and OpenSSL's.
 
-Data only. Suites of TLS 1.3 are always allowed and cannot be chosen, in Go as in OpenSSL's Python binding.
+Data only. Suites of TLS 1.3 are always enabled; neither Go nor OpenSSL's Python binding lets a server choose them.
 
 Source: https://www.iana.org/assignments/tls-parameters; the names that nats-server 2.15.1 accepts:
 tests/conformance/test_tls.py.
@@ -21,7 +21,7 @@ SUITES = {
     "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
 }
 SUITES_1_3 = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
-# Without forward secrecy, or with a broken cipher: refused here, and by nats-server unless a key allows them.
+# Suites without forward secrecy or with a broken cipher: refused here; nats-server needs a key to allow them.
 INSECURE = (
     "TLS_RSA_WITH_RC4_128_SHA",
     "TLS_RSA_WITH_3DES_EDE_CBC_SHA",

@@ -1,7 +1,7 @@
 """Keys of nats-server 2.15 that are refused by name because they have no effect on this server.
 
-Data only. One row for each key, with all its names and the reason given in the message. A key is moved to its table
-together with the code that makes it effective.
+Data only. Each key has one row, with all its names and the reason that the error gives. When code makes a key
+effective, its row moves to the table of its block.
 """
 
 from __future__ import annotations

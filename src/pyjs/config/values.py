@@ -1,4 +1,4 @@
-"""The parsed contents of a configuration file: values with their places, not yet interpreted.
+"""The parsed contents of a configuration file: values with their places, not interpreted yet.
 
 Knows nothing of option names. A map has its entries in the order in which they were last set, under the
 exact spelling of their keys; readers compare keys without case.
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import TypeAlias
 
-REPEATED_MAX = 50  # maximum number of reported keys that are set twice
+REPEATED_MAX = 50  # maximum number of keys reported as set twice
 
 Data: TypeAlias = "str | int | float | bool | datetime | list[Value] | ConfigMap"
 
@@ -36,7 +36,7 @@ class Entry:
     key: str
     place: Place
     value: Value
-    used: bool = False  # a $variable refers to it, so any name is allowed
+    used: bool = False  # a $variable refers to the entry, so its key may have any name
 
 
 class ConfigMap(dict[str, Entry]):
@@ -60,7 +60,7 @@ def note_repeated(noted: list[Problem], first: Entry, second: Entry) -> None:
 
 
 def describe(value: Value, secret: bool = False) -> str:
-    """Return a description of `value` for error texts, without a secret."""
+    """Return a description of `value` for error texts; `secret` hides the value."""
     data = value.data
     if isinstance(data, ConfigMap):
         return "a map"
@@ -78,14 +78,14 @@ def describe(value: Value, secret: bool = False) -> str:
 # The digest of a configuration
 
 
-# Characters that the encoder of nats-server writes as escapes in a JSON string.
+# Characters that nats-server's encoder writes as escapes in a JSON string.
 _ESCAPES = {code: f"\\u{code:04x}" for code in (*range(32), *map(ord, "<>&"), 0x2028, 0x2029)}
 _ESCAPES |= {ord('"'): '\\"', ord("\\"): "\\\\", 8: "\\b", 9: "\\t", 10: "\\n", 12: "\\f", 13: "\\r"}
 _ESCAPES |= dict.fromkeys(range(0xDC80, 0xDD00), "\ufffd")  # invalid UTF-8
 
 
 def config_digest(config: ConfigMap) -> str:
-    """Return `sha256:` and the digest of `config` in hex, equal to nats-server's.
+    """Return `sha256:` and the digest of `config` in hex, which equals nats-server's digest.
 
     The input of the digest is the parsed map as compact JSON, keys sorted, with a line end. Comments, order and
     spelling of numbers do not change it; unused variables do. Source: tests/unit/config/test_peer.py.

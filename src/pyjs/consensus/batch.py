@@ -38,9 +38,10 @@ if TYPE_CHECKING:
     from pyjs.consensus.payloads import Key
 
 VERSION = 1
-SIZE_MAX = (64 << 20) + (1 << 20)  # bytes of a batch: an entry with a message of the maximum size fits
-PAYLOAD_MAX = SIZE_MAX - (1 << 16)  # bytes of a payload, so that its frame fits in the same batch
-PART_MAX = 1 << 18  # bytes of a snapshot in one batch
+# maximum bytes of a batch: an entry with a message of the maximum size fits
+SIZE_MAX = (64 << 20) + (1 << 20)
+PAYLOAD_MAX = SIZE_MAX - (1 << 16)  # maximum bytes of a payload, so that its frame fits in the same batch
+PART_MAX = 1 << 18  # maximum bytes of a snapshot in one batch
 _HEADER = Struct("<BBHI")
 HEADER_SIZE = _HEADER.size
 _PLACE = Struct("<QQQ")
@@ -68,7 +69,7 @@ class BadBatch(ValueError):
 
 
 class Frames(NamedTuple):
-    """Frames for the engine, and the payloads that must be staged before them."""
+    """Frames for the engine, and the payloads that must be staged before the engine gets the frames."""
 
     frames: bytes
     payloads: list[tuple[Key, bytes]]
@@ -104,7 +105,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Lacks:
-    """A peer that may lack entries that it has acknowledged, since a start of its node."""
+    """The announcement that, since a start of its node, a peer may lack entries that it has acknowledged."""
 
     group: int
     peer: int
@@ -113,7 +114,7 @@ class Lacks:
 
 @dataclass(frozen=True, slots=True)
 class Has:
-    """The last entry of a peer that is not in doubt, so that it has every entry that it acknowledged."""
+    """The last entry of a peer that is not in doubt; this peer has every entry that it has acknowledged."""
 
     group: int
     peer: int
@@ -159,7 +160,7 @@ def read(data: bytes, node: int = 0) -> Batch:
     """Return the content of a batch; its payloads were checked against their descriptors.
 
     Raises:
-        BadBatch: it is damaged, or a frame in it is not from a peer on `node` (0: any node); use no part of it.
+        BadBatch: the batch is damaged, or has a frame that is not from a peer on `node` (0: any); use no part of it.
     """
     if not _HEADER.size <= len(data) <= SIZE_MAX:
         raise BadBatch(f"size: a batch of {len(data)} bytes, not {_HEADER.size} to {SIZE_MAX}")

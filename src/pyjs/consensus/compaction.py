@@ -1,4 +1,4 @@
-"""Compaction of the logs of groups: full logs, the index to cut at, and the state that replaces the cut entries."""
+"""Compaction of the logs of groups: full logs, where they are cut, and the states that replace cut entries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyjs.consensus.member import Member
     from pyjs.consensus.seams import Making
 
-PATIENCE = 4  # for a replica that is behind, a log may grow to this many times its usual size
+PATIENCE = 4  # factor by which a log may exceed its usual size while it waits for a replica that is behind
 
 
 class Compaction:
@@ -29,7 +29,7 @@ class Compaction:
     def __init__(self, engine: Groups, log: NodeLog, size_max: int, silent: Set[int]) -> None:
         self._engine = engine
         self._log = log
-        self._size_max = size_max  # bytes of one group's log
+        self._size_max = size_max  # maximum size of one group's log, in bytes
         self._silent = silent  # nodes that do not answer
         self._full: dict[int, None] = {}
 
@@ -48,7 +48,7 @@ class Compaction:
             self._full[member.group] = None
 
     def add(self, groups: Iterable[int]) -> None:
-        """Queue groups whose entries prevent an old file of the log from being reused."""
+        """Queue groups because their entries prevent an old file of the node log from being reused."""
         self._full.update(dict.fromkeys(groups))
 
     def take(self) -> int:
@@ -64,7 +64,7 @@ class Compaction:
         return member.cut_end() > start and (is_urgent or not self._is_behind(member))
 
     def must_drop(self, member: Member) -> bool:
-        """Return whether the log of a stopped replica, whose entries are not applied, has reached its limit."""
+        """Return whether the log of a stopped replica, which applies no entries, has reached its limit."""
         member.compact_at = member.log_size + self._size_max // 4
         is_large = member.log_size > PATIENCE * self._size_max
         return is_large or member.group in self._log.crowding()
@@ -78,14 +78,17 @@ class Compaction:
         try:
             index, term, conf = self._engine.compact(member.group, index)
         except RaftError:
-            return False  # a snapshot for this replica is on its way, or has just arrived
+            return False  # a snapshot for this replica is being transferred, or has just arrived
         self._log.point(member.group, index, term, conf, state)
         member.note_cut(size)
         member.compact_at = self._size_max
         return True
 
     def _is_behind(self, member: Member) -> bool:
-        """Return whether a replica that answers needs entries before the new start; wait for it for a while."""
+        """Return whether a replica that answers needs entries before the new start.
+
+        Return False if the log is too large to wait.
+        """
         if member.role != Role.LEADER or member.log_size > PATIENCE * self._size_max:
             return False
         matched = self._engine.status(member.group).matched
@@ -94,7 +97,7 @@ class Compaction:
 
 @dataclass(slots=True)
 class Made:
-    """The state of a machine after an entry, and the function to call with the state."""
+    """The state of a machine after an entry, and the function that must be called with this state."""
 
     member: Member
     index: int
@@ -105,17 +108,18 @@ class Made:
 
 
 class States:
-    """The states of machines, as descriptor and data. A large state is created in steps.
+    """The states of machines, as descriptors and data. A large state is created in steps.
 
-    With a sync interval, a state is not used until a quorum must have synced its entries. Otherwise, after a
-    power failure of all nodes, this log could begin after the last entry of all other logs.
+    With a sync interval, a state is used only after a quorum must have synced its entries. Otherwise, after a
+    power failure of all nodes, this log might begin after the last entry of all other logs.
     """
 
     def __init__(self, faults: MachineFaults, wait_ns: int) -> None:
         self._faults = faults
         self._wait_ns = wait_ns
         self._making: deque[Made] = deque()
-        self._waiting: deque[tuple[int, Made, bytes]] = deque()  # time to use a state, the state, its bytes
+        # time at which the state may be used, the state, its bytes
+        self._waiting: deque[tuple[int, Made, bytes]] = deque()
 
     @property
     def is_idle(self) -> bool:
@@ -130,7 +134,7 @@ class States:
     def make(
         self, member: Member, ready: Callable[[Made, bytes], None], now_ns: int, index: int | None = None
     ) -> None:
-        """Call `ready` with the state after the last applied entry, now or later; not if the state cannot be created.
+        """Call `ready` with the state after the last applied entry, now or later; never if it cannot be created.
 
         The log may begin after `index`, an earlier entry, if the state together with the entries after
         `index` gives the same result.
@@ -154,7 +158,7 @@ class States:
             self._making.append(made)
 
     def go_on(self, members: Mapping[int, Member], now_ns: int) -> None:
-        """Do one step of the creation of a state."""
+        """Run one step of the creation of a state."""
         if not self._making:
             return
         made = self._making.popleft()
@@ -191,5 +195,5 @@ class States:
 
 
 def _give(made: Made, data: bytes) -> None:
-    if made.member.applied >= made.index:  # a group that was opened again has applied less
+    if made.member.applied >= made.index:  # a group that was opened again may have applied fewer entries
         made.ready(made, descriptor.describe(data, made.time_ns) + data)

@@ -1,6 +1,6 @@
-"""The durable writes of the log, and the work that waits for writes to be durable, in the order of turns.
+"""The durable writes of the log, and the work that waits for them, in the order of turns.
 
-Every write has a number. An item of the queue waits until the write with its number is durable, or only until it is
+Every write has a number. A queued item waits until the write with its number is durable, or only until the write is
 in the file. With `sync_interval: always`, all items wait for a sync. Otherwise only votes and snapshots wait for one,
 and other writes are synced within the interval.
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Waits(Enum):
-    """The kinds of work in the queue."""
+    """The kinds of queued work."""
 
     STORED = "stored"  # the writes of one turn of the engine
     INSTALLED = "installed"  # a snapshot
@@ -37,12 +37,12 @@ class Waits(Enum):
 
 @dataclass(slots=True)  # one is created for every entry, and a frozen dataclass takes longer
 class Due:
-    """One entry of the queue."""
+    """One item of the queue."""
 
     kind: Waits
-    token: int = 0  # for STORED: the engine's number of the writes
+    token: int = 0  # for STORED: the engine's token for the writes
     member: Member | None = None  # for the other kinds; another object if the group was reopened meanwhile
-    index: int = 0  # for INSTALLED: of the snapshot
+    index: int = 0  # for INSTALLED: index of the snapshot
 
 
 class LogSync(Job):
@@ -99,8 +99,9 @@ class Durability:
         self._turn = turn
         self._timers = timers
         self._interval_ns = interval_ns
-        self._ended = ended  # called after each sync
-        self._queue: deque[tuple[int, Due]] = deque()  # the number of a write, and the work that waits for it
+        self._ended = ended  # called when a sync has ended
+        # number of a write, and the work that waits for the write
+        self._queue: deque[tuple[int, Due]] = deque()
         self._written = 0  # number of the last write
         self._wanted = 0  # number of the last write for which work waits
         self._covered = 0  # the running sync covers writes up to this number
@@ -115,7 +116,7 @@ class Durability:
         return not self._queue
 
     def wrote(self) -> None:
-        """Note that the log was written."""
+        """Count a write of the log."""
         self._written += 1
         if self._interval_ns and self._timer is None:
             self._timer = self._timers.at(self._turn.now + self._interval_ns, self._interval_over)
@@ -127,7 +128,7 @@ class Durability:
         self._queue.append((number, due))
 
     def stored(self, token: int, *, has_vote: bool) -> int:
-        """Queue the engine's writes of a turn; return `token` if they need not wait: they are in the file.
+        """Queue the engine's writes of a turn; return `token` if they need not wait, since they are in the file.
 
         A vote needs a sync.
         """
@@ -149,9 +150,9 @@ class Durability:
             self._sync()
 
     def hurry(self) -> None:
-        """With a sync interval, sync what is written now, or after the running sync.
+        """With a sync interval, sync the current writes now, or after the running sync.
 
-        So what is synced at the same time elsewhere is not ahead of the log for long.
+        Otherwise, data that other parts sync at the same time would be ahead of the log for a long time.
         """
         if self._interval_ns and not self._is_stopped:
             self._wanted = self._written
@@ -176,7 +177,7 @@ class Durability:
         except StoreFailed as error:
             self._ended(error)
             return
-        if job is None:  # there is nothing to sync
+        if job is None:  # nothing has to be synced
             self._durable = self._written
             return
         self._covered = self._written

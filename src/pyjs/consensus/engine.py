@@ -6,11 +6,11 @@ Importing it raises EngineMissing if the package is not installed. Sizes and rul
 from __future__ import annotations
 
 REMEDY = 'install it with pip install "pyjs-server[cluster]", or with make cluster in a checkout'
-INTERFACE = 1  # of the engine that this code can use
+INTERFACE = 1  # number of the engine's interface that this code can use
 
 
 class EngineMissing(ImportError):
-    """The package pyjs-raft is not installed, or is another version; the text says how to install it."""
+    """The package pyjs-raft is missing, or has another version; the text states how to install the right one."""
 
 
 try:

@@ -1,7 +1,7 @@
 """One group on this node: the progress of its state machine, and the work that waits for it.
 
-Knows nothing of the engine, other nodes or disks: it receives committed entries and roles, and reads payloads
-by key.
+This module does not use the engine, other nodes or disks: a member receives committed entries and roles, and reads
+payloads by key.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Unreadable(PyjsError):
 
 
 class Member:
-    """One group."""
+    """One group of this node, with its state machine."""
 
     def __init__(self, group: int, name: str, peer: int, machine: Machine) -> None:
         self.group = group
@@ -54,20 +54,21 @@ class Member:
         self.applied = 0  # index of the last applied entry
         self.queued = 0  # index of the last committed entry received; >= applied
         self.queue: deque[Committed] = deque()
-        self.in_backlog = False  # the consensus will continue with `queue`
+        self.in_backlog = False  # whether the consensus will continue to apply `queue`
         self.time_ns = 0  # time of the newest entry in the log
         self.applied_time_ns = 0
         self.term = 0
         self.role = Role.FOLLOWER  # role according to the engine; `leads` becomes true later
         self.leader = 0  # number of the leader's node
         self.leads = False  # True: this node leads, and has applied all entries of earlier terms
-        self.is_prompt = True  # while it leads, followers learn at once about committed entries
+        self.is_prompt = True  # whether followers learn at once about committed entries while this node leads
         self.vote = (0, 0)  # term and vote, as written to the log
         self.log_size = 0  # approximate bytes in the log since its start
         self.compact_at = 0  # `log_size` at which the log is compacted
         self._pending: dict[int, tuple[int, object]] = {}  # index -> term and proposal
         self._applied_term = 0
-        self._reads: list[tuple[int, Callable[[], None]]] = []  # index that a read needs
+        # index that must be applied before the read, and the function to call then
+        self._reads: list[tuple[int, Callable[[], None]]] = []
         self._steps: Iterator[None] | None = None  # the rest of an `install`
 
     def __str__(self) -> str:
@@ -100,7 +101,7 @@ class Member:
             self._reads.append((index, done))
 
     def take_role(self, term: int, role: Role, leader: int) -> None:
-        """Store the role reported by the engine; a leadership is reported to the machine later."""
+        """Store the role that the engine reports. The machine learns later that this node leads."""
         self.term, self.role, self.leader = term, role, leader
         self.leads = False
         self._drop_impatient()
@@ -114,7 +115,7 @@ class Member:
             self.machine.dropped(proposal)
 
     def _drop_impatient(self) -> None:
-        """Drop impatient proposals, since this node no longer leads; patient ones may still be committed."""
+        """Drop impatient proposals, because this node no longer leads; patient ones may still be committed."""
         for index, (_, proposal) in list(self._pending.items()):
             if not getattr(proposal, "is_patient", False):
                 del self._pending[index]
@@ -131,7 +132,7 @@ class Member:
     # -- applying ----------------------------------------------------------------------------------------------
 
     def take(self, committed: Committed) -> None:
-        """Queue a committed entry, unless it was queued before."""
+        """Queue a committed entry, unless it is already queued."""
         index = committed[0]
         if index > self.queued and self.state is State.RUNNING:
             assert index == self.queued + 1
@@ -139,7 +140,7 @@ class Member:
             self.queue.append(committed)
 
     def apply_some(self, payloads: Payloads, count: int, size: int) -> tuple[int, int]:
-        """Apply up to `count` entries, until their payloads have `size` bytes; return both numbers.
+        """Apply up to `count` entries, until their payloads exceed `size` bytes; return the number of both.
 
         Raises:
             Unreadable: the entry could not be read, and remains the next one.
@@ -187,7 +188,7 @@ class Member:
             payload = payloads.get((self.group, index, term)) if size else b""
         except (NotNow, CorruptRecord, Gone) as error:
             raise Unreadable(error) from error
-        self.queue.popleft()  # before the call of the machine, which may close the group
+        self.queue.popleft()  # before the machine is called, since it may close the group
         self.applied_time_ns = time_ns
         proposal = self.proposal_of(index, term)
         try:
@@ -243,7 +244,7 @@ class Member:
         self.log_size += size
 
     def cut_end(self) -> int:
-        """Return the index of the last entry that the machine does not need in the log; 0 if unknown."""
+        """Return the index of the last entry that the machine no longer needs in the log; 0 if unknown."""
         return min(self.machine.durable(), self.applied) if self.state is State.RUNNING else 0
 
     def applied_size(self) -> int:

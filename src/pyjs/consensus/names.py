@@ -1,6 +1,6 @@
-"""Numbers of nodes, derived from the names of their servers, so that they need not be configured.
+"""Numbers of nodes, computed from the names of their servers, so that operators need not configure numbers.
 
-Two servers whose names give the same number (one pair in two billion) cannot be in one cluster: they refuse
+Two servers whose names have the same number (one pair in two billion) cannot be in one cluster: they refuse
 each other.
 """
 

@@ -1,6 +1,6 @@
 """Frames of the engine for other nodes, together with the payloads of their entries.
 
-The number of unsent bytes for each node is limited: beyond it, frames with entries are dropped. A frame is
+The number of unsent bytes for each node is limited; above the limit, frames with entries are dropped. A frame is
 also dropped if a payload cannot be read. The engine sends dropped frames again. Frames without entries
 (votes, heartbeats, answers) are always sent.
 """
@@ -28,12 +28,12 @@ _FRAME = Struct("<I5xB2xI")
 _APPEND = 1
 _ENTRIES_AT = 104
 _ENTRY_SIZE = 56
-_KIND_AT = 8  # offset in an entry
+_KIND_AT = 8  # offset of the kind in an entry
 _DATA = 1
 
 
 class _Load:
-    """A batch that is being filled."""
+    """A batch to which frames are being added."""
 
     __slots__ = ("frames", "payload_size", "payloads", "size")
 
@@ -58,7 +58,8 @@ class Outbox:
         self._payloads = payloads
         self._text_log = text_log
         self.dropped = 0  # number of frames with entries that were dropped
-        self.damaged: dict[int, CorruptRecord] = {}  # by group; the owner empties it and closes these groups
+        # damaged records by group; the owner empties the dict, and closes these groups
+        self.damaged: dict[int, CorruptRecord] = {}
         self._unreadable: set[int] = set()  # groups whose damage was written to the text log
 
     def send(self, batches: Sequence[tuple[int, bytes, Sequence[Key]]]) -> None:
@@ -80,7 +81,7 @@ class Outbox:
 
     def _send_parts(self, node: int, frames: bytes, keys: Sequence[Key], free: int) -> None:
         """Send the frames that fit, one after another."""
-        gaps: set[int] = set()  # groups with a dropped frame: the receiver would refuse the later ones
+        gaps: set[int] = set()  # groups with a dropped frame: the receiver would refuse their later frames
         load = _Load()
         for frame, wanted in split(frames, keys):
             payloads: list[bytes] | None = []
@@ -109,7 +110,7 @@ class Outbox:
         """Return the payloads of one frame, or None if one of them cannot be read."""
         try:
             return [self._payloads.get(key) for key in keys]
-        except Gone:  # the engine sends the present content of its log instead
+        except Gone:  # the engine will send the present content of its log instead
             return None
         except CorruptRecord as error:
             self.damaged[keys[0][0]] = error

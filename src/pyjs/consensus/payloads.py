@@ -1,8 +1,8 @@
-"""Payloads of entries: those that wait for the log, recent ones in memory, and older ones, read from the log.
+"""Payloads of entries: staged ones, recent ones in memory, and older ones, which are read from the log.
 
 The key of an entry is group, index and term, since two leaders may have different payloads for the same index.
 
-A payload is staged before its entry is passed to the engine, which may refuse the entry. `take` moves a
+A payload is staged before the engine gets the entry, which the engine may refuse. `take` moves a
 staged payload to the log; `forget_staged` drops the others at the end of the engine's turn.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Key: TypeAlias = tuple[int, int, int]  # group, index, term
 
 MEMORY_MAX = 32 << 20  # bytes of recent payloads
-COST = 256  # bytes of memory of an entry, in addition to its payload
+COST = 256  # bytes of memory for an entry, in addition to its payload
 
 
 class Gone(PyjsError):
@@ -35,7 +35,7 @@ class Payloads:
         self._memory_max = memory_max
         self._staged: dict[Key, bytes] = {}
         self._recent: dict[Key, bytes] = {}  # oldest first
-        self._size = 0  # of `_recent`, with COST; at most `memory_max`, or one entry
+        self._size = 0  # total size of `_recent`, with COST for each; at most `memory_max`, or one entry
 
     def stage(self, key: Key, payload: bytes) -> None:
         """Store a payload until the engine has accepted or refused its entry."""

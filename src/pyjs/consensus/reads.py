@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from pyjs.consensus.engine import Groups
 
-READ_NS = 10 * NS_PER_S  # time after which an unanswered read is forgotten
+READ_NS = 10 * NS_PER_S  # after this time without an answer, a read is forgotten
 
 
 class Reads:
@@ -20,7 +20,7 @@ class Reads:
 
     def __init__(self, engine: Groups) -> None:
         self._engine = engine
-        # By group and number: the time at which the read is forgotten, and the function to call.
+        # (group, number) -> time at which the read is forgotten, and the function to call
         self._waiting: dict[tuple[int, int], tuple[int, Callable[[], None]]] = {}
 
     @property
@@ -29,7 +29,7 @@ class Reads:
         return not self._waiting
 
     def ask(self, group: int, done: Callable[[], None], now_ns: int) -> bool:
-        """Request from the engine the index that a read needs; return False if no leader is known."""
+        """Request the index for a read from the engine; return False if no leader is known."""
         try:
             number = self._engine.read_index(group)
         except (Refused, UnknownGroup, Quarantined):
@@ -38,7 +38,7 @@ class Reads:
         return True
 
     def take(self, group: int, number: int) -> Callable[[], None] | None:
-        """Return the function to call for a read whose index is now known; None if it was forgotten."""
+        """Return the function to call for a read whose index is now known; None if the read was forgotten."""
         _, done = self._waiting.pop((group, number), (0, None))
         return done
 

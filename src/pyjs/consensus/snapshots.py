@@ -1,11 +1,11 @@
-"""Transfers of snapshots: a leader offers one to a replica whose next entries were compacted; the replica fetches it.
+"""Transfers of snapshots. A leader offers one to a replica whose next entries were compacted; the replica fetches it.
 
-The engine's snapshot frame has the descriptor of the data. The receiver requests one part after another, so it
-determines the rate. It repeats a request after RETRY_NS without an answer. It gives up after GIVE_UP_NS, or when
-the sender no longer has the snapshot. The sender gives up a receiver that is silent for REPORT_NS, so that
-the end of every transfer is reported to the engine.
+The engine's snapshot frame has the descriptor of the data. The receiver requests one part after another, so the
+receiver determines the rate. It repeats a request after RETRY_NS without an answer. It gives up after GIVE_UP_NS, or
+when the sender no longer has the snapshot. The sender gives up a receiver that is silent for REPORT_NS, so that the
+end of every transfer is reported to the engine.
 
-Knows nothing of the log or of the state machines.
+This module does not use the log or the state machines.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyjs.consensus.engine import Point
     from pyjs.consensus.seams import Peers
 
-STATE_MAX = 1 << 30  # bytes of the data of a snapshot, which is in memory as a whole
+STATE_MAX = 1 << 30  # maximum bytes of a snapshot's data, which is in memory as a whole
 RETRY_NS = 200 * NS_PER_MS
 GIVE_UP_NS = 2 * NS_PER_S
 REPORT_NS = NS_PER_S
@@ -32,10 +32,10 @@ REPORT_NS = NS_PER_S
 
 @dataclass(slots=True)
 class Offer:
-    """A state that a leader offers, and the peers that were offered it."""
+    """A state that a leader offers, and the peers to which it is offered."""
 
     data: bytes
-    unused_ns: int  # time at which the offer is dropped if it was made to no peer
+    unused_ns: int  # time at which the offer is dropped if no peer has got it
     peers: dict[int, int] = field(default_factory=dict)  # peer -> time at which its transfer is given up
 
 
@@ -58,7 +58,7 @@ class Incoming:
 
 @dataclass(frozen=True, slots=True)
 class PartialWrite:
-    """Part of a group's changes that the engine wants to store; the other changes wait for a snapshot."""
+    """The part of a group's changes that can be stored now; the other changes wait for a snapshot."""
 
     group: int
     hard: tuple[int, int, int] | None = None
@@ -75,9 +75,9 @@ class Snapshots:
         self._incoming: dict[int, Incoming] = {}
         self.ended: list[
             tuple[int, int, bool]
-        ] = []  # group, peer, done: for the engine; the owner empties it
-        self.given_up: list[int] = []  # groups that will not get their snapshot; the owner empties it
-        self.whole: list[int] = []  # groups whose data is complete, see take_whole
+        ] = []  # group, peer, done: reports for the engine; the owner empties the list
+        self.given_up: list[int] = []  # groups that will not get their snapshot; the owner empties the list
+        self.whole: list[int] = []  # groups with complete data, see take_whole
 
     @property
     def is_busy(self) -> bool:
@@ -89,11 +89,12 @@ class Snapshots:
     def offer(self, group: int, index: int, data: bytes, now_ns: int) -> None:
         """Store the data of a snapshot offered to the engine; peers may still be fetching an older snapshot."""
         known = self._offers.get((group, index))
-        peers = {} if known is None else known.peers  # their transfers must be reported as ended, too
+        # the transfers to these peers must be reported as ended, too
+        peers = {} if known is None else known.peers
         self._offers[group, index] = Offer(data, now_ns + REPORT_NS, peers)
 
     def sent(self, group: int, peer: int, index: int, now_ns: int) -> None:
-        """Record that the engine has sent a snapshot frame to a peer."""
+        """Record that the engine has sent the frame of a snapshot to a peer."""
         offer = self._offers.get((group, index))
         if offer is None:
             self.ended.append((group, peer, False))
@@ -163,7 +164,7 @@ class Snapshots:
             self._ask(part.group, incoming)
 
     def ends(self, node: int, outcome: Outcome) -> None:
-        """Handle the end of a transfer that another node reports."""
+        """Handle a report of another node that a transfer has ended."""
         if outcome.done:
             key = (outcome.group, outcome.index)
             if key in self._offers:
@@ -181,11 +182,11 @@ class Snapshots:
     def take_whole(self) -> list[int]:
         """Return the groups whose data has become complete since the last call."""
         groups, self.whole = self.whole, []
-        incoming = self._incoming  # the group may have begun to fetch another one
+        incoming = self._incoming  # meanwhile, the group may have begun to fetch another snapshot
         return [group for group in groups if group in incoming and incoming[group].is_whole]
 
     def data_of(self, group: int) -> tuple[Point, bytes]:
-        """Return the point of a complete snapshot and its data.
+        """Return the point and the data of a complete snapshot.
 
         Raises:
             BadDescriptor: the data does not match its descriptor.

@@ -20,7 +20,8 @@ class Replica:
     node: int
     peer: int
     is_voter: bool
-    lag: int | None  # entries that it may lack; None: this node does not lead, so it is unknown
+    # number of entries that the replica may lack; None: unknown, because this node does not lead
+    lag: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class GroupStatus:
     committed: int  # index of the last committed entry
     applied: int
     last: int
-    is_stopped: bool  # the machine has failed
+    is_stopped: bool  # whether the machine has failed
     replicas: list[Replica]
     voted_for: int  # number of the node voted for in this term; 0: none
     start: int  # index before the first entry of the log

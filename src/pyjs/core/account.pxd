@@ -8,7 +8,7 @@ from pyjs.subjects.routes cimport Group, Route, Target
 from pyjs.subjects.sublist cimport Sublist, Subscription
 from pyjs.wire.ops cimport Msg
 
-cdef uint64_t EVERYWHERE            # Msg.told of a message from another server
+cdef uint64_t EVERYWHERE  # the value of Msg.told for a message that another server sent: it goes to no further server
 
 cdef class Account:
     cdef readonly str name
@@ -17,9 +17,9 @@ cdef class Account:
     cdef readonly Turn turn
     cdef uint64_t random_state
     cdef public object jetstream        # the account's JetStream (jetstream.engine), None: not enabled
-    cdef public bytes api_prefix        # of API subjects with a domain; b"": no domain, or no JetStream
-    cdef public Mappings mappings       # of published subjects, None: there are none
-    cdef char* mapped                   # the last subject that a mapping gave a client's message; NULL: none
+    cdef public bytes api_prefix        # the prefix of API subjects with a domain; b"": no domain, or no JetStream
+    cdef public Mappings mappings       # mappings of published subjects; None: the account has none
+    cdef char* mapped                   # owns the subject that a mapping gave a client's last message; NULL: none
     cdef public object exchange         # core.exchange.account_exchange.AccountExchange; None: no imports
     cdef public object interest         # cluster.interest.Interest, None: the server is in no cluster
     cdef public object responses        # core.exchange.responses.Responses, None: no service is shared
@@ -30,10 +30,10 @@ cdef class Account:
 
     # Deliver to every subscription that matches m.subject; return the number of receivers.
     cdef int publish(self, Msg* m) noexcept nogil
-    # Deliver to the subscriptions of `dest`; receivers see m.subject (JetStream deliveries).
+    # Deliver to the subscriptions that match `dest`; receivers see m.subject (JetStream deliveries).
     cdef int publish_to(self, const char* dest, size_t n, Msg* m) noexcept nogil
-    # Change m.subject according to the mappings. Returns memory that the caller frees after use; NULL:
-    # unchanged.
+    # Change m.subject according to the mappings. Return the memory of the new subject, which the caller frees
+    # after use, or NULL if the subject is unchanged.
     cdef char* map_subject(self, Msg* m) noexcept nogil
     # Like map_subject, for a client's publish; the account owns the memory until the next publish.
     cdef void map_published(self, Msg* m) noexcept nogil
@@ -43,8 +43,8 @@ cdef class Account:
     cdef int deliver_groups(self, Route* r, Msg* m) noexcept nogil
     cdef int deliver_group(self, Group* g, Msg* m) noexcept nogil
     cdef int deliver_away(self, Group* g, Msg* m) noexcept nogil
-    # Deliver a message from another server to plain subscriptions if `plain`, and to one member here of each
-    # group in `queues`, where each name follows its length (4 bytes). m.told must be EVERYWHERE.
+    # Deliver a message from another server: to plain subscriptions if `plain` is set, and to one local member of
+    # each group in `queues`, in which a length of 4 bytes precedes each name. m.told must be EVERYWHERE.
     cdef int deliver_routed(self, Msg* m, bint plain, const char* queues, size_t n) noexcept nogil
     cdef inline uint32_t chance(self, uint32_t n) noexcept nogil:
         """Return a random number below `n`."""
@@ -55,7 +55,7 @@ cdef class Account:
 
     cpdef object add(self, Subscription sub)
     cdef Route* route(self, const char* subject, size_t n) noexcept nogil
-    # Return the line with status 503 for the publisher `sink`, or b"" if it has not subscribed to the reply
+    # Return the status 503 line for the publisher `sink`, or b"" if `sink` has not subscribed to the reply
     # subject.
     cdef bytes no_responder(self, Msg* m, PyObject* sink)
     cdef bint may_wait(self, Msg* m, PyObject* sink, bytes line)

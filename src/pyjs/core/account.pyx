@@ -98,7 +98,7 @@ cdef class Account:
         for i in range(r.n):
             receivers += (<Sink> r.targets[i].sink).deliver(m, &r.targets[i])
         if receivers < <int> r.n:
-            self.subs.found.visited += r.n - <uint32_t> receivers    # refusing a message costs work too
+            self.subs.found.visited += r.n - <uint32_t> receivers    # count each refused delivery as work
         if r.n_groups:
             receivers += self.deliver_groups(r, m)
         if r.scratch:
@@ -139,11 +139,11 @@ cdef class Account:
                     self.subs.found.visited += tried - 1
                     return 1
                 at = at + 1 if at + 1 < g.n_here else 0
-            self.subs.found.visited += tried - 1        # a member that refuses the message costs work too
+            self.subs.found.visited += tried - 1        # count each refused delivery as work
         return self.deliver_away(g, m) if g.n > g.n_here and m.told != EVERYWHERE else 0
 
     cdef int deliver_away(self, Group* g, Msg* m) noexcept nogil:
-        """Deliver to one member: at this server if any member here accepts, otherwise at another server."""
+        """Deliver to one member at another server, chosen by weight; servers that may lose messages come last."""
         cdef uint32_t at, tried, first
         cdef uint64_t weights = 0, chosen
         cdef int doubts
@@ -191,7 +191,7 @@ cdef class Account:
         return r.n > 0 or r.n_groups > 0
 
     cdef Route* route(self, const char* subject, size_t n) noexcept nogil:
-        """Return the route of `subject`, which is valid as Sublist.find describes."""
+        """Return the route of `subject`; see Sublist.find for the time for which the route is valid."""
         if subject[0] == c'_' or subject[0] == c'$':
             return self.subs.find_prefixed(subject, n)
         return self.subs.find(subject, n)
@@ -213,7 +213,10 @@ cdef class Account:
         return b""
 
     cdef bint may_wait(self, Msg* m, PyObject* sink, bytes line):
-        """Return whether a message without a receiver waits for one, in a cluster (cluster.awaited)."""
+        """In a cluster, hold a message without a receiver, in case another server has one.
+
+        Return whether it is held.
+        """
         awaited = None if self.interest is None else self.interest.awaited
         return awaited is not None and not m.aliased and awaited.take(
             self, <object> sink, m.subject[:m.subject_len], m.reply[:m.reply_len], m.body[:m.header_len],

@@ -4,7 +4,7 @@ A step yields None to continue in a later turn, or a `Park`: a function that sto
 into `Turn.chores` once it can continue. A parked chore uses no time.
 
 `Gates` order the chores of one stream or consumer, first come, first served: a change has exclusive access,
-reports share it. Work of a single step needs no gate while no chore is inside.
+reports share it. Work of a single step needs no gate if no chore is inside.
 
 Knows nothing of streams: a gate is identified by a name.
 """
@@ -36,7 +36,7 @@ class Chore:
         self.owner = owner
 
     def go_on(self) -> bool:
-        """Run a step; return whether the next one can run."""
+        """Run a step; return whether the chore can continue at once."""
         for park in self.steps:
             if park is None:
                 return True
@@ -52,8 +52,8 @@ class _Gate:
 
     def __init__(self) -> None:
         self.inside = 0
-        self.let_in = 0  # chores inside that were admitted after waiting, and have not run since
-        self.alone = False  # the chore inside has exclusive access
+        self.let_in = 0  # number of chores admitted after waiting that have not continued yet
+        self.alone = False  # the chore that is inside has exclusive access
         self.waiting: deque[tuple[Chore, bool]] = deque()
 
     def admits(self, alone: bool) -> bool:

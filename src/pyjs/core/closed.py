@@ -78,16 +78,16 @@ class _Piece(NamedTuple):
 class ClosedSessions:
     """The last `most` ended sessions, as rows, oldest first; all except the newest are packed into pieces.
 
-    Unpacked objects would be allocated in the memory of the freed sessions, whose pages could then not be returned to
-    the system: after 9,000 clients had left, 70 of their 85 MB remained allocated.
+    Unpacked objects would occupy the memory pages of the freed sessions, which could then not be returned to the
+    system: after 9,000 clients had left, 70 of their 85 MB remained allocated.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._pieces: deque[_Piece] = deque()
-        self._newest: list[Row] = []  # less than PACKED
-        self._owners: Owners = ()  # of the newest
-        self._numbers: dict[tuple[int, int], int] = {}  # index in `_owners`, by the ids of the objects
+        self._newest: list[Row] = []  # fewer than PACKED rows
+        self._owners: Owners = ()  # (account, user) pairs of the newest rows
+        self._numbers: dict[tuple[int, int], int] = {}  # index in `_owners`, by the ids of account and user
 
     def add(self, session: ClientSession) -> None:
         """Store a session that ended."""
@@ -101,7 +101,7 @@ class ClosedSessions:
             self._pieces.popleft()
 
     def _number_of(self, account: Account, user: User | None) -> int:
-        """Return the index of an owner; a new one is added."""
+        """Return the index of the pair (account, user) in `_owners`; add the pair if it is new."""
         key = id(account), id(user)
         number = self._numbers.get(key)
         if number is None:
@@ -120,18 +120,18 @@ class ClosedSessions:
             yield from some
 
     def __getitem__(self, at: int) -> ClosedSession:
-        """Return one session. Slow, since all sessions are unpacked; use `parts` to visit many."""
+        """Return the session at index `at`. Slow, since it unpacks all sessions; use `parts` to visit many."""
         return list(self)[at]
 
     def parts(self) -> Iterator[list[ClosedSession]]:
-        """Return an iterator over lists of all stored sessions, a part at a time."""
+        """Return an iterator over all stored sessions, as lists of some at a time."""
         newest = _Piece(marshal.dumps(self._newest), self._owners)
         return _parts((*self._pieces, newest), max(self._surplus(), 0))
 
 
 def _parts(pieces: tuple[_Piece, ...], surplus: int) -> Iterator[list[ClosedSession]]:
     for piece in pieces:
-        # `rows` was written by this process.
+        # marshal is safe here: this process wrote `rows`.
         yield [_session(row, *piece.owners[row[0]]) for row in marshal.loads(piece.rows)[surplus:]]
         surplus = 0
 

@@ -27,10 +27,14 @@ class Faults:
         self._log = log
         self.counts: dict[str, int] = {}  # by kind of work, for monitoring
         self._logged_at: dict[tuple[str, str], int] = {}
-        self._untold: dict[tuple[str, str], int] = {}  # faults since the last log line
+        # number of faults since the last log line, by kind and place
+        self._untold: dict[tuple[str, str], int] = {}
 
     def report(self, kind: str, what: str, error: Exception, now_ns: int) -> None:
-        """Count a fault in work of this `kind`, and log it; `what` describes the failed work in the log line."""
+        """Count a fault in work of this `kind`, and log it.
+
+        `what` is the log line's description of the failed work.
+        """
         self.counts[kind] = self.counts.get(kind, 0) + 1
         key = (kind, _place(error))
         logged_at = self._logged_at.get(key)
@@ -48,7 +52,7 @@ class Faults:
 
 
 def _place(error: Exception) -> str:
-    """Return a key that is equal for exceptions of the same fault."""
+    """Return a key for the place where an exception was raised; exceptions of the same fault have equal keys."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

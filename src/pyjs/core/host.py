@@ -44,7 +44,7 @@ class SessionSettings:
 
 
 class Entrance(NamedTuple):
-    """The login rules and intervals of one kind of clients, all of which connect to the same port."""
+    """The login rules and intervals for one kind of client; all clients of a kind connect to the same port."""
 
     authenticator: Authenticator
     auth_timeout_ns: int
@@ -68,11 +68,11 @@ class SessionEvents(ABC):
 
     @abstractmethod
     def announce(self, what: str) -> None:
-        """Publish the event `what`, SHUTDOWN or LAMEDUCK, in this call."""
+        """Publish the event `what` (SHUTDOWN or LAMEDUCK) before returning."""
 
     @abstractmethod
     def traced(self, trace: Trace) -> None:
-        """Publish `trace`, now or once the stream has written the message."""
+        """Publish `trace`: at once or, if a stream stores the message, when it is written."""
 
 
 class Host(ABC):
@@ -115,7 +115,7 @@ class Host(ABC):
 
     @abstractmethod
     def clients_came_elsewhere(self, account: Account) -> None:
-        """Enforce the connection limit of `account`, after another server accepted a client of this account."""
+        """Enforce the connection limit of `account` after another server accepted one of its clients."""
 
     @abstractmethod
     def apply_account(self, options: AccountOptions, tag: str) -> None:
@@ -139,7 +139,7 @@ class Host(ABC):
 
     @abstractmethod
     def session_closed(self, session: ClientSession) -> None:
-        """Forget `session`; called once, after its subscriptions were removed."""
+        """Forget `session`; must be called once, after its subscriptions were removed."""
 
     @abstractmethod
     def send_trace(self, trace: Trace) -> None:

@@ -9,7 +9,7 @@ cdef class Intake:
     cdef object reads           # deque of bytes; the first item is partly parsed if `begun`
     cdef object link            # core.link.Link
     cdef unsigned int waits     # Wait flags
-    cdef bint begun             # the parser has begun reads[0], or is reading a buffer
+    cdef bint begun             # the parser has read a part of reads[0] or, if `reads` is empty, of a buffer
     cdef bint queued            # its session is in Turn.inputs
     cdef bint over              # no more input will arrive: the session closes once `reads` is empty
     cdef bint stalled           # a receiver is nearly full: set REST after this read

@@ -39,7 +39,7 @@ cdef class Intake:
         return 0
 
     cdef int go_on(self, unsigned int wait) except -1:
-        """Clear `wait`; resume reading from the socket unless HELD or REST is still set."""
+        """Clear the flag `wait`; resume reading from the socket unless HELD or REST is still set."""
         if self.waits & wait:
             self.waits &= ~wait
             if not self.waits & (HELD | REST):

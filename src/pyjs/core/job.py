@@ -34,10 +34,10 @@ class Job:
     """One piece of work; subclasses hold its input and its result."""
 
     queue = JobQueue.COMPUTE
-    owner: Owner = (None, None)  # for the fair order: an address, and a connection from it
+    owner: Owner = (None, None)  # for fair order: an address, and one of its connections
 
     def run(self) -> None:
-        """Do the work, in a thread. An exception reaches `finish`."""
+        """Do the work, in a thread. An exception raised here is passed to `finish`."""
         raise NotImplementedError("a Job subclass does the work")
 
     def finish(self, failure: Exception | None) -> None:

@@ -1,4 +1,4 @@
-"""One kind of work of a turn: a few items run in order of arrival, the others in fair order, within a share.
+"""One kind of work of a turn: some new items run in order of arrival, all others in fair order, within a share.
 
 A share is a number of items and a time on the clock of the node. In tests, where that clock does not advance,
 only the number limits the work. An item is never interrupted, so each must be small. At least one item runs
@@ -20,7 +20,7 @@ class Share(NamedTuple):
     items: int
     ns: int
     stride: int = 1     # items between two reads of the clock: more than one if an item takes microseconds
-    few: int = 0        # up to this many new items run before the waiting ones, but one waiting item always runs
+    few: int = 0        # up to this many new items run before the waiting ones, of which at least one always runs
 
 
 cdef class Lane:
@@ -49,7 +49,7 @@ cdef class Lane:
             self.queue(fresh, 0)
             fresh = []
         deadline_ns = self.clock.now_ns() + self.left_ns
-        # Waiting items always get part of the turn: otherwise new items could delay them without end.
+        # Waiting items always get a part of the turn: otherwise new items could delay them forever.
         has_old = self.behind > 0
         self.run_fresh(fresh, deadline_ns)
         if self.behind:
@@ -73,7 +73,8 @@ cdef class Lane:
             except Exception as error:
                 self.failed(item, error)
         self.left -= at
-        for item in reversed(again):    # after the items that did not run, before later items of its connection
+        # put them back after the items that did not run, but before later items of the same connection
+        for item in reversed(again):
             self.waiting.put_back(self.owner_of(item), item)
         self.behind = self.waiting.count
 
@@ -103,7 +104,7 @@ cdef class Lane:
             self.failed(item, error)
 
     cdef bint has_room(self, Py_ssize_t done, int64_t deadline_ns) except -1:
-        """Return whether another item may run after `done` items of this run; the first item always may."""
+        """Return whether another item may run after `done` items in this run; the first item always may."""
         cdef Py_ssize_t left = self.left - done
         return left > 0 and (left == self.items or self.clock.now_ns() < deadline_ns)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Credentials:
-    """Credentials from outside CONNECT (such as cookies), each used if CONNECT lacks the field."""
+    """Credentials from outside CONNECT, such as cookies; each is used if CONNECT lacks the field."""
 
     jwt: str = ""
     user: str = ""
@@ -24,7 +24,7 @@ class Peer(NamedTuple):
     kind: str = "nats"  # nats | websocket | in_process
     forwarded_for: str = ""  # the client address given by an HTTP proxy, for log lines
     credentials: Credentials | None = None
-    disguised: bool = False  # the address is that of a proxy, which has not named the client's address yet
+    disguised: bool = False  # the address is that of a proxy, which has not sent the client's address yet
     proxy: str = ""  # the public key of the trusted proxy through which the client connects
 
     def name_of(self, cid: int) -> str:
@@ -48,7 +48,7 @@ class ShownCertificate(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """The certificates of a client: its chain, and the names in its own certificate."""
+    """The certificates of a client: the chain, and the names in the client's own certificate."""
 
     chain: tuple[ShownCertificate, ...] = ()
     names: tuple[str, ...] = ()
@@ -67,8 +67,8 @@ class TlsPeer(NamedTuple):
 class Link:
     """The interface through which a session writes to its connection and pauses its reading."""
 
-    tls: TlsPeer | None = None  # None: nothing is encrypted, or not yet
-    closed_reason = ""  # of the session, which sets it before it calls `close`
+    tls: TlsPeer | None = None  # None: the connection is not encrypted, or not yet
+    closed_reason = ""  # reason why the session ended; the session sets it before it calls `close`
     portion = 0  # maximum bytes of one write, if each write takes noticeable time; 0: no limit
     ready = True  # False: another write is in progress
 

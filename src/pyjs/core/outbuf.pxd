@@ -3,7 +3,8 @@ from cpython.object cimport PyObject
 
 cdef enum:
     FLUSH_AT = 262144    # bytes after which a partial turn writes: a larger buffer does not fit in the L2 cache
-    BACKLOG_MAX = 33554432    # bytes that may wait for slow writes, in all connections; then publishers slow down
+    # bytes that may wait for slow writes in all connections; above it, publishers are slowed down
+    BACKLOG_MAX = 33554432
 
 
 cdef class OutBuf:
@@ -13,7 +14,7 @@ cdef class OutBuf:
     cdef PyObject* large        # owned bytes object that holds `data` once it is large; NULL: `data` is malloc'd
     cdef list pieces            # queued before `data`: bytes objects, filled here or queued without a copy
     cdef size_t pieces_len
-    cdef size_t begun           # bytes of the first piece that are already taken
+    cdef size_t begun           # bytes of the first piece that were already written
     cdef size_t portion         # maximum bytes of one write; 0: no limit
     cdef public size_t limit           # max_pending; beyond it, `overflow` is set
     cdef size_t stall_at        # pending bytes at which publishers are slowed down
@@ -26,7 +27,10 @@ cdef class OutBuf:
         return self.pieces_len + self.len
 
     cdef inline void note_flush(self) noexcept nogil:
-        """Reset the count that forces a partial turn after FLUSH_AT bytes, after the transport accepted output."""
+        """Restart the count that forces a partial turn after FLUSH_AT bytes.
+
+        Called when the transport accepted output.
+        """
         self.relief_at = self.pieces_len + self.len + FLUSH_AT
 
     cdef inline size_t unwritten(self) noexcept nogil:
@@ -42,7 +46,8 @@ cdef class OutBuf:
     cdef int begin_piece(self, size_t n) noexcept           # 0, -1: no memory
     cdef int add(self, const char* p, size_t n) noexcept nogil      # 0, -1: overflow
     cdef int add_whole(self, bytes piece) except -1         # 0: queued without a copy, 1: overflow
-    cdef bint add_body(self, PyObject* body) noexcept nogil  # like add_whole, plus CRLF; True: overflow or no memory
+    # like add_whole, with CRLF after it; True: overflow or no memory
+    cdef bint add_body(self, PyObject* body) noexcept nogil
     cdef bytes take(self)
     cdef list take_all(self)
     cdef list take_portion(self)

@@ -1,7 +1,8 @@
 """The output buffer of one connection: bytes queued for the transport, bounded by max_pending.
 
-Knows nothing of the bytes. The buffer grows by doubling and is taken as a whole. Large output is written
-piece by piece into bytes objects, which are passed to the transport without a copy and freed afterwards. A large
+Knows nothing of the meaning of the bytes. The buffer grows by doubling, and a write takes all of it. Large output is
+written piece by piece into bytes objects, which are passed to the transport without a copy and freed afterwards. A
+large
 message that is already a bytes object is queued without a copy. Compiled: runs for every delivery (benchmarks/: 1-1,
 1-10).
 """
@@ -69,7 +70,10 @@ cdef class OutBuf:
         return self.data + self.len
 
     cdef int begin_piece(self, size_t n) noexcept:
-        """Queue the buffer as a piece, and continue in a new one with room for `n` bytes; -1: no memory."""
+        """Queue the buffer as a piece, and start a new buffer with room for `n` bytes.
+
+        Return -1 if memory is short.
+        """
         try:
             if self.len:
                 self.pieces.append(self.take())
@@ -98,7 +102,7 @@ cdef class OutBuf:
         return 0
 
     cdef int add_whole(self, bytes piece) except -1:
-        """Queue an object after the buffer, without a copy."""
+        """Queue the object `piece` after the buffer, without a copy; return 1 if it exceeds the limit."""
         if self.pieces_len + self.len + <size_t> len(piece) > self.limit:
             self.overflow = True
             return 1
@@ -130,7 +134,7 @@ cdef class OutBuf:
         return pieces
 
     cdef list take_portion(self):
-        """Return the first `portion` queued bytes as a list of objects; the others remain queued."""
+        """Remove and return the first `portion` queued bytes, as a list of objects."""
         cdef list out = []
         cdef bytes piece
         cdef size_t room = self.portion, taken = 0, n
@@ -140,7 +144,7 @@ cdef class OutBuf:
         for piece in self.pieces:
             n = <size_t> len(piece) - self.begun
             if n > room and out:
-                break               # pieces are cut at fixed places, whatever was taken before
+                break               # always cut pieces at the same places, whatever was taken before
             if n > room:
                 out.append(piece[self.begun:self.begun + room])
                 self.begun += room

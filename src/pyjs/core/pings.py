@@ -42,7 +42,7 @@ class Pings:
             self._timer.cancel()
 
     def connected(self) -> None:
-        """Use the time until CONNECT as an estimate of the round-trip time, until the first PONG."""
+        """Use the time that the client took to send CONNECT as its round-trip time until the first PONG."""
         if not self.rtt_ns:
             self.rtt_ns = max(1, self._session.turn.now - self._session.started_at_ns)
 

@@ -5,7 +5,7 @@ The order of effects:
 1. deadlines, then results of threads;
 2. input left from earlier turns; sessions limit that work themselves (`Turn.input_left`);
 3. streams commit and send their PubAcks, replicated groups agree and apply, requests are answered, consumers
-   deliver, streams apply retention; this step repeats while one of these creates work for another;
+   deliver, streams apply retention; this step repeats while one of these actions creates work for another;
 4. chores run their steps;
 5. every connection with output writes once.
 
@@ -41,11 +41,11 @@ class Shares(NamedTuple):
     """The share of each kind of work: together 8.6 ms under full load.
 
     Under load, a PING of a quiet client waits for the rest of one turn and for the next turn, so the shares
-    determine the response time. Creating consumers uses the shares of requests and of chores in each turn;
-    publishes need additional time.
+    determine the response time. Creating consumers uses both the share of requests and that of chores; publishes take
+    time in addition to the shares.
 
     One item takes, in microseconds: a timer 2-20, a commit 10-50, a pull or direct get 3-10, any other request
-    50-1000, a pump or an inbox up to 1000, a step up to 1000, a flush 5-50, with compression up to 1000.
+    50-1000, a pump or an inbox up to 1000, a chore's step up to 1000, a flush 5-50, or up to 1000 with compression.
     """
 
     timers: Share = Share(1000, 500 * NS_PER_US, 8)
@@ -108,7 +108,7 @@ cdef class Scheduler:
         state.begin(now_ns, COPIES)
         state.begin_input()
         self.turns += 1
-        if self.timers_left or self.timers.is_due(now_ns):    # those left over may have been cancelled since then
+        if self.timers_left or self.timers.is_due(now_ns):    # timers left over may have been cancelled since
             self.fire_timers(now_ns)
         if state.finished or self.jobs.behind:
             self.jobs.run(state.take("finished"), self.turns)
@@ -177,7 +177,7 @@ cdef class Scheduler:
                 self.report("timer", owner, error)
 
     cdef resume_inputs(self):
-        """Parse input of sessions that was left from earlier turns."""
+        """Parse input that earlier turns left unparsed."""
         while (session := self.state.next_input()) is not None:
             try:
                 session.resume_input()
@@ -185,7 +185,7 @@ cdef class Scheduler:
                 self.report("input", session, error)
 
     def answer(self, request) -> None:
-        """Answer a request; if that takes steps, run the first step and queue the others as a chore."""
+        """Answer a request. If the answer takes several steps, run the first one and queue the rest as a chore."""
         steps = request.handler(request)
         if steps is not None:
             chore = Chore(steps, _of_request(request))

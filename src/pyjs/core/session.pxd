@@ -14,9 +14,9 @@ from pyjs.wire.parser cimport Parser
 
 cdef enum Entry:
     NEEDS_CONNECT               # the first operation must be CONNECT
-    MAY_CONNECT                 # no authorization, or it was turned off after the client had connected
+    MAY_CONNECT  # CONNECT is optional: no authorization, or a reload turned it off after the client had connected
     CONNECTED                   # CONNECT was accepted
-    GREETED                     # its first PONG was sent, followed by INFO
+    GREETED                     # after CONNECT, its first PONG was sent, followed by INFO
 
 cdef enum Output:
     FLOWS
@@ -54,7 +54,7 @@ cdef class ClientSession(Sink):
     cdef Output output                  # state of the transport
     cdef unsigned int features          # Feature flags
     cdef readonly Py_ssize_t subscriptions_max
-    cdef bint closing                   # the session accepts no more input and delivers nothing
+    cdef bint closing                   # the session has ended: no input is accepted, nothing is delivered
     cdef bint dirty                     # is in Turn.sessions
     cdef list used_up                   # Subscriptions that reached their UNSUB max
     cdef Intake input                   # the unparsed input

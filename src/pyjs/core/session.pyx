@@ -2,8 +2,8 @@
 
 The read side loops over the parser: a publish is passed to the account without a Python call, the other verbs
 (SUB, CONNECT, ...) are ordinary Python. The write side is a Sink: deliveries are written to the output buffer, which
-is sent when the node's turn calls `flush_output`, after the stores have committed. A delivery closes and
-unsubscribes nothing: the turn does that later if a subscription is at its UNSUB max or a buffer is full.
+is sent when the node's turn calls `flush_output`, after the stores have committed. A delivery never closes a session
+or removes a subscription: the turn does that later if a subscription is at its UNSUB max or a buffer is full.
 
 Behaviour, texts and their order follow nats-server 2.15: tests/conformance/scenarios/{protocol,auth}.
 Compiled: benchmarks/, core publish, 1-1, 1-10. Long because the verbs of one connection share its state.
@@ -43,14 +43,14 @@ from pyjs.core.auth.violations import publish_violation, reply_violation, subscr
 from pyjs.core.tracing.publish import DENIED, NO_ECHO
 
 cdef enum:
-    WORK_MAX = 32768    # units of work of a session in one turn: some 2 ms. One unit: a message, a receiver,
-    WORK_MIN = 1024             # 256 copied bytes, or a visited node of the trie. WORK_MIN is allowed for each read
+    WORK_MAX = 32768    # units of work of a session in one turn: about 2 ms. One unit: a message, a receiver,
+    WORK_MIN = 1024             # 256 copied bytes, or a visited node of the trie. Each read may use at least WORK_MIN
     COPIED_BITS = 8
-    PILED_UP_BITS = 5           # bytes beyond FLUSH_AT are copied to new memory, which takes ten times as long
+    PILED_UP_BITS = 5           # copying bytes beyond FLUSH_AT takes ten times as long, since their memory is new
     CONTROL_WORK = 48           # SUB, UNSUB, PING, ...
     CONNECT_WORK = 512
-    PERMISSION_WORK = 64        # a check of permissions, or a noted reply subject
-    RELIEF_NS = 250    # ns of a partial turn per unit of work: a session spends at most some 8 ms of a turn on them
+    PERMISSION_WORK = 64        # a check of permissions, or the note of a reply subject
+    RELIEF_NS = 250    # ns of a partial turn that count as one unit: at most about 8 ms of a turn in total
 cdef int64_t STALL_NS = 5000000
 cdef bytes SYSTEM_QUEUE = b"_sys_"
 
@@ -104,7 +104,7 @@ cdef class ClientSession(Sink):
     # -- life ----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Send INFO and start the timers; the client may be refused and closed at once."""
+        """Send INFO and start the timers. The server may refuse the client and close the session at once."""
         refusal = self.host.refusal(self)
         self.send_info()
         if refusal is not None:
@@ -117,7 +117,7 @@ cdef class ClientSession(Sink):
             self.pings.begin()
 
     def apply_options(self) -> None:
-        """Copy the options of CONNECT into the flags that the message path reads."""
+        """Copy those options of CONNECT that the message path needs into flags."""
         options = self.options
         cdef bint headers = options.headers and self.host.settings.headers
         self.set_feature(ECHO, options.echo)
@@ -138,7 +138,7 @@ cdef class ClientSession(Sink):
         self.out.set_limit(settings.max_pending)
 
     def send_info(self, bint connected=False) -> None:
-        """Queue an INFO line with the current fields; `connected` means the INFO after the first PONG."""
+        """Queue an INFO line with the current fields; with `connected`, the INFO that follows the first PONG."""
         self.send_line(info_line(self.host.info_fields(self, connected)))
 
     def send_line(self, bytes line) -> None:
@@ -151,7 +151,7 @@ cdef class ClientSession(Sink):
         self.send_line(f"-ERR '{text}'\r\n".encode())
 
     def close(self, str reason, str error="") -> None:
-        """End the session: send queued output and -ERR `error` (if given), and end its subscriptions at once."""
+        """End the session at once: send queued output and -ERR `error`, if given; remove all subscriptions."""
         if self.closed_reason:
             return
         if error:
@@ -178,14 +178,14 @@ cdef class ClientSession(Sink):
         self.login = self.pings = self.deadlines = None     # break the cycle: they refer to this session
 
     def lose_link(self) -> None:
-        """Discard all output, because the transport is closed. The caller must call `end_input`."""
+        """Discard all output, because the transport is closed; the caller must call `end_input` next."""
         self.output = LOST
         self.out.clear()
         if not self.closing:
             self.deadlines.reader_caught_up()
 
     def connection_lost(self) -> None:
-        """Handle the loss of the transport; input that arrived before is still parsed."""
+        """Handle the loss of the transport; input that arrived before the loss is still parsed."""
         self.lose_link()
         self.end_input()
 
@@ -197,10 +197,10 @@ cdef class ClientSession(Sink):
     # -- reading -------------------------------------------------------------------------------------------
 
     def receive_data(self, bytes data) -> bool:
-        """Handle one read. Return False if the session has ended, so the caller must stop reading.
+        """Parse one read. Return False if the session has ended; the caller must then stop reading.
 
-        Later turns (`resume_input`) parse the input beyond this session's share of a turn or, before the login,
-        beyond the share of all sessions. If a second read arrives while input waits, reading is paused.
+        The rest of the input waits for later turns (`resume_input`) if it exceeds this session's share of a turn or,
+        before the login, the share of all sessions. If a second read arrives while input waits, reading is paused.
         """
         if self.closing:
             return False
@@ -215,7 +215,7 @@ cdef class ClientSession(Sink):
         return self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
 
     def receive_buffer(self, bytearray buffer not None, size_t n) -> None:
-        """Handle a read into the first `n` bytes of `buffer`, like `receive_data`; only waiting input is copied."""
+        """Parse the first `n` bytes of `buffer` as `receive_data` does; copy only input that must wait."""
         if self.closing or self.input.reads or self.entry < CONNECTED or self.input.waits & VERDICT \
                 or self.turn.input_left <= 0:
             self.receive_data(PyByteArray_AS_STRING(buffer)[:n])
@@ -226,7 +226,7 @@ cdef class ClientSession(Sink):
         self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
 
     def resume_input(self) -> None:
-        """Continue with input that was left; the turn calls the session that waited longest first."""
+        """Continue with input that earlier turns left unparsed; the session that waited longest continues first."""
         self.input.queued = False
         if not self.closing and not self.input.waits & (VERDICT | REST):
             self.parse(max(WORK_MIN, min(self.turn.input_left, WORK_MAX)))
@@ -240,12 +240,12 @@ cdef class ClientSession(Sink):
         cdef bytes data = b""
         while self.input.begun or self.input.reads:
             if self.input.reads:
-                data = self.input.reads[0]      # hold it: closing clears `reads` while the parser is inside it
+                data = self.input.reads[0]  # keep a reference: closing clears `reads` while the parser uses the data
             if not self.input.begun:
                 self.input.begun = True
                 self.parser.begin(data, len(data))
                 if self.entry == NEEDS_CONNECT and self.parser.kept_len == 0 and data[:1] not in (b"C", b"c"):
-                    self.awaited_connect()    # an incomplete publish must not use memory before the login
+                    self.awaited_connect()    # before the login, an incomplete publish must not use memory
             left = self.parse_read(left)
             if self.closing:
                 return False
@@ -262,7 +262,7 @@ cdef class ClientSession(Sink):
         return not self.closing
 
     cdef int64_t parse_read(self, int64_t left) except? -1:
-        """Parse one read within `left` units of work; return the unused units. `input.begun`: input is left."""
+        """Parse one read within `left` units of work; return the unused units. `input.begun`: a part is unparsed."""
         cdef uint64_t visited
         cdef int op, receivers
         while not self.closing:
@@ -289,14 +289,14 @@ cdef class ClientSession(Sink):
         return left
 
     cdef int64_t relieve(self, int64_t left) except? -1:
-        """Run a partial turn to write output, and count its time as work; return 0 if called inside a turn."""
+        """Run a partial turn to write output, and return `left` less its work; return 0 if called inside a turn."""
         cdef int64_t began = self.host.clock.now_ns()
         self.host.relieve(self.turn.now)
         left -= max(0, self.host.clock.now_ns() - began) // RELIEF_NS
         return 0 if self.turn.pressure else left
 
     def leave_input(self) -> None:
-        """Stop parsing in the middle of the input; a later turn, the login result or the end of a pause continues."""
+        """Stop parsing inside a read; parsing continues in a later turn, after the login or at the end of a pause."""
         if self.input.stalled:
             self.stall()
         if self.input.waits & VERDICT:
@@ -311,7 +311,7 @@ cdef class ClientSession(Sink):
             self.turn.inputs.append(self)
 
     def input_used_up(self) -> None:
-        """Resume reading; close the session if the client has ended its output."""
+        """Resume reading after all input was parsed; close the session if the client sends no more."""
         if self.input.stalled:
             self.stall()
         if self.input.over:
@@ -320,7 +320,7 @@ cdef class ClientSession(Sink):
             self.input.go_on(HELD)
 
     def end_input(self) -> None:
-        """Close the session after its last input, since the client sends no more."""
+        """Close the session after its remaining input was parsed, since the client sends no more."""
         if self.input.reads and not self.closing:
             self.input.over = True
         else:
@@ -343,7 +343,7 @@ cdef class ClientSession(Sink):
         return receivers
 
     cdef int publish_checked(self, Msg* m) noexcept nogil:
-        """Publish like `publish`, with the checks that some clients and subjects need."""
+        """Publish as `publish` does, with the checks that only some clients and subjects need."""
         cdef int receivers
         if self.entry == NEEDS_CONNECT:
             with gil:
@@ -365,7 +365,7 @@ cdef class ClientSession(Sink):
         return receivers
 
     cdef bint refused(self, Msg* m) noexcept nogil:
-        """Check whether publishing `m` is refused; send the -ERR, or the +OK if the client wants it."""
+        """Return whether publishing `m` is refused. Send -ERR if it is, otherwise +OK if the client wants it."""
         cdef bint reserved = reserved_subject(m.subject, m.subject_len)
         cdef bint guarded = self.features & GUARDED and not self.decisions.allow(m.subject, m.subject_len)
         if guarded or reserved:
@@ -384,7 +384,7 @@ cdef class ClientSession(Sink):
         return False
 
     cdef int publish_traced(self, Msg* m) noexcept:
-        """Like `publish_checked`, for a message whose headers request a trace."""
+        """Publish as `publish_checked` does, for a message whose headers request a trace."""
         cdef TracedPublish traced = TracedPublish(self, self.turn)
         cdef int receivers = -1
         if not traced.begin(m):
@@ -408,11 +408,11 @@ cdef class ClientSession(Sink):
             return False
 
     cdef void no_responder(self, Msg* m) noexcept:
-        """Send status 503 to the publisher, if it subscribed to the reply subject: the request had no receiver."""
+        """Send status 503 for a request without a receiver, if the publisher subscribed to the reply subject."""
         cdef bytes line = self.account.no_responder(m, <PyObject*> self)
         if line:
             self.send_line(line)
-            self.out_msgs += 1              # not counted for UNSUB max, see scenarios/headers
+            self.out_msgs += 1              # this line does not count for UNSUB max, see scenarios/headers
 
     def report(self, violation) -> None:
         """Send the client -ERR for a violation, log it, and add it to the trace of the message."""
@@ -422,7 +422,7 @@ cdef class ClientSession(Sink):
             self.turn.trace.fail(violation.error)
 
     cdef void note_reply(self, Msg* m) noexcept:
-        """Allow the receiver of a request to answer it (allow_responses)."""
+        """Permit this client to answer a request that it received (allow_responses)."""
         self.turn.extra_work += PERMISSION_WORK
         try:
             self.replies.note(m.reply[:m.reply_len], self.turn.now)
@@ -460,7 +460,7 @@ cdef class ClientSession(Sink):
         return 0
 
     def awaited_connect(self) -> None:
-        """Handle an operation before CONNECT: log in as no_auth_user, or close."""
+        """Handle an operation other than CONNECT before the login: log in as no_auth_user, or close the session."""
         user = self.login.default_user()
         if user is None:
             self.close(FAILURE, VIOLATION)
@@ -469,7 +469,7 @@ cdef class ClientSession(Sink):
         self.bind(user)
 
     def bind(self, object user) -> None:
-        """Bind the session to `user`: its account and its permissions."""
+        """Bind the session to `user`, which sets its account and its permissions."""
         account = self.host.accounts[user.account]
         refusal = self.host.account_refusal(self, account)
         if refusal is not None:
@@ -507,7 +507,7 @@ cdef class ClientSession(Sink):
         if limits is None:
             self.replies = None
         elif self.replies is None or not permissions.same_as(self.permissions):
-            self.replies = Replies(limits)      # like nats-server, forget the replies that were allowed before
+            self.replies = Replies(limits)      # like nats-server, forget earlier permissions to reply
         self.user = user
         self.permissions = permissions
         self.decisions = None if permissions is None else permissions.decisions
@@ -518,7 +518,7 @@ cdef class ClientSession(Sink):
         self.input.waits |= VERDICT
 
     def have_verdict(self) -> None:
-        """Continue with the input in this turn, after the decision about the login."""
+        """Parse the waiting input in this turn, after the decision about the login."""
         self.input.waits &= ~VERDICT
         self.queue_input()
 
@@ -550,7 +550,7 @@ cdef class ClientSession(Sink):
             self.close("Protocol Violation")
             return
         if self.used_up:
-            self.retire()               # a client may reuse a sid as soon as its UNSUB max is reached
+            self.retire()               # now: a client may reuse a sid as soon as its UNSUB max is reached
         subject, queue, sid = args[0], args[1] if len(args) == 3 else b"", args[-1]
         permissions = self.permissions
         settings = self.host.settings
@@ -634,11 +634,11 @@ cdef class ClientSession(Sink):
         return not echoed and (trace.only or self.deliver(m, t))
 
     def trace_refusal(self, trace, sub, bytes subject) -> None:
-        """Record in the trace of a message that the deny list refused it for `sub`."""
+        """Record in the trace of a message that the deny list forbids its delivery to `sub`."""
         trace.egress(self, sub, DENIED)
 
     cdef int deliver_composed(self, Msg* m, Target* t) noexcept nogil:
-        """Deliver like `deliver`, for a message without a prebuilt line."""
+        """Deliver as `deliver` does, for a message whose line must be composed."""
         cdef bint hmsg = m.header_len != 0 and self.features & HEADERS != 0
         cdef bint strip = m.header_len != 0 and not self.features & HEADERS
         cdef bint whole = m.whole != NULL and not strip
@@ -709,7 +709,7 @@ cdef class ClientSession(Sink):
         self.queue_input()
 
     def accepts(self, bytes subject, bytes queue) -> bool:
-        """Return whether the deny list allows the delivery of `subject` to this client."""
+        """Return whether the deny list lets this client receive `subject`."""
         return self.permissions is None or self.permissions.may_receive(subject, queue)
 
     def flush_output(self) -> bool:
@@ -750,17 +750,17 @@ cdef class ClientSession(Sink):
             try:
                 self.used_up.append(<object> sub.owner)
             except MemoryError:
-                pass                # the closed subscription is removed at the end of its session
+                pass                # `close` removes the closed subscription at the latest
 
     def output_paused(self) -> None:
-        """Hold output in the session until the transport's buffer drains; after write_deadline, close the client."""
+        """Keep output in the session until the transport's buffer drains; after write_deadline, close the client."""
         self.output = PAUSED
         self.out.unsent = self.link.pending_size()
         if not self.closing:
             self.deadlines.await_reader()
 
     def output_resumed(self) -> None:
-        """Resume writing."""
+        """Write to the transport again, since its buffer has drained."""
         self.output = FLOWS
         self.out.unsent = self.link.pending_size()
         if not self.closing:
@@ -783,7 +783,7 @@ cdef class ClientSession(Sink):
 
     @property
     def awaiting_auth(self) -> bool:
-        """Return whether the session still waits for its CONNECT."""
+        """Whether the session still waits for its CONNECT."""
         return self.entry == NEEDS_CONNECT
 
     @property

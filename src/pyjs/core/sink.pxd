@@ -7,7 +7,7 @@ from pyjs.wire.ops cimport Msg
 cdef class Turn:
     """The work lists of one turn: sessions with output, streams to commit, consumers to pump, requests to answer.
 
-    Each list has an object at most once: the object has a `dirty` flag, which is cleared when its work is done.
+    A list never has an object twice: the object's `dirty` flag is set in the list and cleared when its work is done.
     """
     cdef public int64_t now             # ns since the epoch; set by the node at each read and each turn
     cdef public int64_t skew            # wall time minus `now`, ns; set by the node at each turn
@@ -17,37 +17,37 @@ cdef class Turn:
     cdef public bint jammed             # set when much output waits for another server; cleared when read
     cdef public bint news    # subscriptions have changed since the last report to other servers of the cluster
     cdef public int copies_left         # batches that mirrors and sources may still copy in this turn
-    cdef public int64_t input_left      # work on input that sessions may do in this turn, see core.session
+    cdef public int64_t input_left  # units of work on input that sessions may still do in this turn, see core.session
     cdef public object trace            # core.tracing.trace.Trace of the message that is being published; None: none
     cdef object sender                  # core.auth.identity.Sender of a request from another worker; None: none
-    cdef int64_t extra_work             # work of the current delivery, in addition to 1 for each receiver
+    cdef int64_t extra_work             # units of work of the current delivery, in addition to one for each receiver
     cdef readonly object inputs         # deque of ClientSessions with unparsed input, longest waiting first
     cdef readonly list sessions         # ClientSessions with output to flush or subscriptions to retire
-    cdef readonly list streams          # Streams with records to commit or PubAcks to send
+    cdef readonly list streams          # Streams with log records to commit or PubAcks to send
     cdef readonly list consumers        # Consumers to pump
     cdef readonly list inboxes          # Streams whose consumers acknowledged messages
     cdef readonly list consensus        # the Consensus of the node, if its groups have work
     cdef readonly list expired          # Consumers unused for their inactive_threshold
-    cdef readonly list held    # copiers for which `copies_left` was used up; they are first in the next turn
+    cdef readonly list held    # copiers that found `copies_left` used up; the next turn serves them first
     cdef readonly list requests         # core.sink.Request, for PySinks
     cdef readonly list chores           # core.chore.Chore: work too long for one turn
     cdef readonly list faulted    # (owner, exception) of work that failed unexpectedly; the node repairs the owner
-    cdef readonly list upkeep    # stores that need a thread to remove, compact or recast (encrypt or decrypt) files
+    cdef readonly list upkeep    # stores with files that a thread must remove, compact or recast (encrypt or decrypt)
     cdef readonly list jobs             # core.job.Job: to run in a thread
     cdef readonly list finished         # (Job, Exception or None): finished jobs, for the next turn
     cdef readonly list unsynced         # Streams and LogSyncs with written bytes that are not durable
 
 cdef class Sink:
-    # Accept one message: return 1, or 0 if this receiver does not accept it (closed, no echo, used up). Only
-    # records work or does a bounded append: calls no Python for a message, does not change the sublist,
-    # closes nothing.
+    # Accept one message: return 1, or 0 if this receiver does not accept it (closed, no echo, used up).
+    # May only record work or do a bounded append: must not call Python for a message, change the sublist, or
+    # close anything.
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil
-    # Like deliver, for a traced message; the result is added to the trace. A trace-only message has no
-    # effect.
+    # Deliver as `deliver` does, and add the result to `trace`. A trace-only message is not
+    # delivered.
     cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1
 
 cdef class RemoteSink(Sink):
-    # The receiver of subscriptions at another server; the SubState of each of them has a weight.
+    # The receiver of subscriptions at another server; each of their SubStates has a weight.
     cdef int doubts                     # 1: messages to that server may be lost, so queue groups prefer other members
 
 cdef class Request:

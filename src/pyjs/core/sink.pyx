@@ -43,15 +43,15 @@ cdef class Turn:
         self.faulted = []
 
     def go_on(self, steps) -> None:
-        """Queue work of the server itself as a chore."""
+        """Queue work of the server itself as a chore; `steps` is an iterator."""
         self.chores.append(Chore(steps, (None, steps)))
 
     def begin_input(self) -> None:
-        """Reset the limit of work on input, for this turn and for the reads until the next turn."""
+        """Set the limit of work on input for this turn and for all reads until the next turn."""
         self.input_left = INPUT_WORK
 
     def next_input(self):
-        """Return the next session with input left, or None if there is none or the limit of work is reached."""
+        """Return the next session with unparsed input, or None if there is none or the limit of work is reached."""
         if not self.inputs or self.input_left <= 0 or self.pressure:
             return None
         return self.inputs.popleft()
@@ -112,11 +112,14 @@ cdef class Sink:
         return 0
 
     cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1:
-        # A receiver inside the server handles even a trace-only message, as nats-server does.
+        # A receiver inside the server accepts even a trace-only message, as in nats-server.
         return self.deliver(m, t)
 
     def accepts(self, bytes subject, bytes queue) -> bool:
-        """Return whether a subscription in group `queue` (b"": none) may receive `subject`; called per new route."""
+        """Return whether a subscription in group `queue` (b"": none) may receive `subject`.
+
+        Called for each new route.
+        """
         return True
 
     def trace_refusal(self, trace, sub, bytes subject) -> None:

@@ -1,8 +1,8 @@
 """The check of a whole store directory, and its repair.
 
 Finds the directory, locks it, and checks accounts and streams in the order of their names. Without `repair`
-nothing is written, not even the lock file. With `repair`, each stream is checked, repaired and checked again, so
-that the report describes the repaired store.
+nothing is written, not even the lock file. With `repair`, each stream is checked, repaired and checked again; the
+report then describes the repaired store.
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ class StoreCheck:
         return report
 
     def _messages_directory(self, report: StreamReport) -> None:
-        """Report a missing directory of messages: copying a store may drop directories that are empty."""
+        """Report a missing directory of messages; some tools omit empty directories when they copy a store."""
         path = f"{report.directory}/msgs"
         if not self._disk.exists(path):
             what = (
@@ -260,8 +260,8 @@ class StoreCheck:
         return True
 
     def _from_segments(self, copies: Copies, directory: str) -> None:
-        """Read the metadata from the newest META record, as a start does if no metadata file is intact."""
-        # Sort by number: a longer name has a higher number.
+        """Take the metadata from the newest META record, as a starting server does if no metadata file is intact."""
+        # Sort by length first: a longer name has a higher number.
         names = sorted(self._disk.list_dir(f"{directory}/msgs"), key=len)
         for name in reversed(names):
             path = f"{directory}/msgs/{name}"
@@ -282,7 +282,7 @@ class StoreCheck:
 
 
 def mend(findings: list[Finding]) -> tuple[list[str], list[Finding]]:
-    """Run the repairs of findings; return a text for each repair, and the findings that could not be repaired."""
+    """Make the repairs of `findings`; return a text for each repair, and the findings that could not be repaired."""
     done, failures = [], []
     for finding in findings:
         if finding.mend is None:
@@ -295,10 +295,10 @@ def mend(findings: list[Finding]) -> tuple[list[str], list[Finding]]:
 
 
 def find_store(disk: Disk, directory: str) -> str:
-    """Return the `jetstream` directory: `directory` itself, or the one in it.
+    """Return the `jetstream` directory: `directory` itself, or the directory of this name in it.
 
     Raises:
-        NotChecked: there is none, or it belongs to another server.
+        NotChecked: there is no such directory, or another kind of server wrote it.
         OSError: the directory cannot be listed.
     """
     directory = directory.rstrip("/") or "/"
@@ -323,12 +323,12 @@ def find_store(disk: Disk, directory: str) -> str:
 
 
 def unescaped(name: str) -> str:
-    """Return the name that was escaped to a file name; for a long name, only its beginning."""
+    """Return the name from which a file name was made; for a long name, only its beginning."""
     return ESCAPED.sub(
         lambda found: bytes.fromhex(found[0].replace("%", "")).decode("utf-8", "replace"), name
     )
 
 
 def names_in(disk: Disk, directory: str) -> list[str]:
-    """Return the names in a directory; [] if it is not a directory."""
+    """Return the names in a directory, or [] if the path is not a directory."""
     return disk.list_dir(directory) if disk.is_directory(directory) else []

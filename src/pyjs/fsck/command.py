@@ -1,6 +1,6 @@
 """`pyjs-server fsck`: command line, check, report and exit code.
 
-Exit codes: 0 no damage; 1 damage was found or repaired; 2 the store was not checked (no such directory, a
+Exit codes: 0: no damage; 1: damage was found or repaired; 2: the store was not checked (no such directory, a
 server uses it, no permission, a newer format).
 """
 
@@ -40,7 +40,7 @@ Nothing is changed without --repair.
 Exit codes: 0 clean, 1 damage found or repaired, 2 not checked (no such directory, in use, newer format, key missing
 or wrong)."""
 FLAGS = ("repair", "json", "quiet", "help", "h")
-FILES = ("key-file", "prev-key-file")  # flags with a value
+FILES = ("key-file", "prev-key-file")  # flags that take a file
 BAR_WIDTH = 30
 
 
@@ -81,7 +81,7 @@ class Bar(Progress):
 
 
 def _file_flags(words: list[str]) -> tuple[dict[str, str], list[str]]:
-    """Return the files given by flags, `--flag FILE` or `--flag=FILE`, and the other words."""
+    """Return the files given by flags (`--flag FILE` or `--flag=FILE`), and the remaining words."""
     files, others, left = {}, [], iter(words)
     for word in left:
         name, equals, value = word.lstrip("-").partition("=")
@@ -93,7 +93,7 @@ def _file_flags(words: list[str]) -> tuple[dict[str, str], list[str]]:
 
 
 def _key_ring(disk: Disk, files: dict[str, str], randbytes: RandBytes) -> KeyRing | None:
-    """Return the keys in the files, or None if no file was given.
+    """Return the keys in `files`, or None if no file is given.
 
     Raises:
         NotChecked: a file has no key.
@@ -122,7 +122,7 @@ def _lines(disk: Disk, path: str) -> list[str]:
 
 
 def run(words: list[str], disk: Disk, out: TextIO, err: TextIO, randbytes: RandBytes) -> int:
-    """Run the command with the words after `fsck`; return its exit code. `randbytes` gives nonces for a repair."""
+    """Run the command with the words after `fsck`; return its exit code. Repairs get nonces from `randbytes`."""
     files, words = _file_flags(words)
     flags = {word.lstrip("-") for word in words if word.startswith("-")}
     places = [word for word in words if not word.startswith("-")]

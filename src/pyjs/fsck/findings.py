@@ -3,11 +3,12 @@
 A finding has one of four levels:
 
 - damage: bytes differ from those that were written;
-- note: leftovers of a crash, a stop or an operator, which a start of the server handles or ignores;
-- unchecked: another version wrote the file, which the check does not change;
+- note: left over from a crash, a stop or an operator; a starting server handles or ignores it;
+- unchecked: another version wrote the file, and the check does not change it;
 - locked: the file is encrypted, and the key is missing or wrong.
 
-A finding may have a mend: a function that `--repair` calls, and that returns a text. Knows nothing of files.
+A finding may have a mend: a function that `--repair` calls, and that returns a text about the repair. Knows nothing
+of files.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 DAMAGE = "damage"
 NOTE = "note"
 UNCHECKED = "unchecked"
-LOCKED = "locked"  # like unchecked, because the key is missing
+LOCKED = "locked"  # as unchecked, but because the key is missing
 
 CLEAN = 0
 DAMAGED = 1
@@ -38,8 +39,8 @@ class Finding:
     level: str
     path: str
     what: str
-    offset: int = -1  # in the file; -1: the file or directory as a whole
-    size: int = 0  # damaged bytes
+    offset: int = -1  # in the file; -1: the finding is about all of the file or directory
+    size: int = 0  # number of damaged bytes
     first_seq: int = 0  # first lost message; 0: none
     last_seq: int = 0
     mend: Mend | None = None
@@ -70,7 +71,7 @@ class ConsumerReport:
 
 @dataclass(eq=False, slots=True)
 class StreamReport(Report):
-    """One stream, in the state that the next start of the server will find."""
+    """One stream, in the state in which the next start of the server will find it."""
 
     account: str
     name: str
@@ -80,12 +81,13 @@ class StreamReport(Report):
     bytes: int = 0
     first_seq: int = 0
     last_seq: int = 0
-    lost: list[tuple[int, int]] = field(default_factory=list)  # ranges of sequences, without removed ones
+    lost: list[tuple[int, int]] = field(default_factory=list)  # ranges of sequences, except removed ones
     lost_bytes: int = 0
     consumers: list[ConsumerReport] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     repairs: list[str] = field(default_factory=list)
-    gone: list[tuple[int, int]] = field(default_factory=list)  # ranges lost permanently before the repair
+    # ranges that were lost for good before the repair
+    gone: list[tuple[int, int]] = field(default_factory=list)
     is_replica: bool = False  # other servers have its messages too
 
     def lost_messages(self) -> int:
@@ -99,9 +101,9 @@ class NodeLogReport:
 
     files: int
     groups: int
-    damaged: int  # number of damaged groups
+    damaged: int  # number of groups with damage
     records: int
-    entries: int  # number of entries in undamaged groups
+    entries: int  # number of entries in groups without damage
     bytes: int
 
 

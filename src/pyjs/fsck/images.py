@@ -1,6 +1,6 @@
-"""Plain bytes of stored files: a check reads and writes segments, envelopes and consumer states through this module.
+"""Plain bytes of stored files: the check reads and writes segments, envelopes and consumer states with this module.
 
-The only module of the check that knows compression and encryption.
+No other module of the check knows compression and encryption.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ class Files:
     disk: Disk
     key: StreamKey | None = None  # None: not encrypted, or the key is unknown
     codec: int = 0  # the compression of sealed segments
-    meta: bytes = b""  # the stream's metadata, for the unencrypted META record of an encrypted segment
-    indexes: dict[str, bytes] = field(default_factory=dict)  # index files in the common file, by path
+    # the stream's metadata, for the META record of an encrypted segment, which is not encrypted
+    meta: bytes = b""
+    # by path: index files that are stored in the account's common file
+    indexes: dict[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(eq=False, slots=True)
@@ -41,11 +43,11 @@ class SegmentFile:
     image: PlainImage
 
     def place_of(self, at: int, size: int) -> tuple[int, int]:
-        """Return offset and size in the file for a damaged place in the image."""
+        """Return (offset, size) in the file of a damaged part of the image."""
         return self.image.place_of(at, at + size)
 
     def is_blank(self, files: Files, path: str, at: int, size: int) -> bool:
-        """Return whether the bytes of a place in the image are zeros in the file, as an erasure leaves them.
+        """Return whether a part of the image consists of zeros in the file, as an erasure writes them.
 
         Raises:
             OSError: the file cannot be read.
@@ -65,7 +67,7 @@ def size_of(disk: Disk, path: str) -> int:
 
 
 def segment_file(files: Files, path: str) -> SegmentFile:
-    """Return a segment with its plain image, which is mapped if the file is plain.
+    """Return a segment with its plain image; the image of a plain file is mapped.
 
     Raises:
         CorruptRecord, UnknownFormat, Locked: as in store/format/outer_header.
@@ -79,16 +81,16 @@ def segment_file(files: Files, path: str) -> SegmentFile:
 
 
 def mapped(disk: Disk, path: str) -> Image:
-    """Return the raw bytes of a file. Raises OSError."""
+    """Return the bytes of a file, as they are stored. Raises OSError."""
     with closing(disk, disk.open_read_only(path)) as fd:
         size = disk.size_of(fd)
         return disk.map_file(fd, size) if size else b""
 
 
 def put_segment(files: Files, path: str, image: bytes, sealed: bool) -> None:
-    """Replace the segment at `path` atomically, with the compression and encryption of its stream. Raises OSError.
+    """Replace the segment at `path` atomically, compressed and encrypted as its stream requires. Raises OSError.
 
-    An encrypted file gets a new nonce, so that no part of a key stream is used twice.
+    An encrypted file gets a new nonce, so that no part of a key stream encrypts two different texts.
     """
     _, parts = encode_file(image, files.codec if sealed else 0, files.key, files.meta)
     write_file(files.disk, f"{path}.new", parts)
@@ -97,7 +99,7 @@ def put_segment(files: Files, path: str, image: bytes, sealed: bool) -> None:
 
 
 def cut_segment(files: Files, path: str, end: int) -> None:
-    """Truncate the image of an uncompressed segment at the offset `end`. Raises OSError."""
+    """Truncate the image of an uncompressed segment at offset `end`. Raises OSError."""
     disk = files.disk
     with closing(disk, disk.open_file(path)) as fd:
         image = open_image(disk, path, fd, files.key)
@@ -108,7 +110,7 @@ def cut_segment(files: Files, path: str, end: int) -> None:
 
 
 def index_data(files: Files, path: str) -> Buffer:
-    """Return the index in a file. Raises OSError, or IndexUnusable if it is encrypted with another key."""
+    """Return the index in a file. Raises OSError, or IndexUnusable if another key encrypted it."""
     file = files.indexes[path] if path in files.indexes else mapped(files.disk, path)
     data: Buffer = decrypted(memoryview(file), files.key)
     return data
@@ -122,5 +124,5 @@ def put_index(files: Files, path: str, data: bytes) -> None:
 def state_file(
     files: Files, directory: str, logs: OpenLogs | None = None, first: bytes | None = None
 ) -> ConsumerStateFile:
-    """Return the files of a consumer's state, or of the positions of sources."""
+    """Return the files of a consumer's state, or of the positions of a stream's sources."""
     return ConsumerStateFile(files.disk, directory, logs, files.key, first)

@@ -1,4 +1,4 @@
-"""The check of an encrypted stream without its key: the checksums of envelopes, the outer headers and their order."""
+"""The check of an encrypted stream without its key: checksums of envelopes, outer headers, order of the segments."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ class LockedCheck:
         try:
             with closing(self._disk, self._disk.open_read_only(path)) as fd:
                 outer, problem = outer_header_at(self._disk, fd, path)
-                if outer is not None and outer.cipher:  # the report has one line about the stream already
+                # the report already has one line about the encrypted stream
+                if outer is not None and outer.cipher:
                     problem = problem or clear_problem(self._disk, fd, outer)
                     if problem:
                         self._report.find(DAMAGE, path, problem)

@@ -1,12 +1,12 @@
-"""Repairs of the files of one stream: the repairs that a start does, and rewritten segments.
+"""Repairs of the files of one stream: those that a starting server makes too, and rewritten segments.
 
-With its arguments bound, each function is a mend: it makes a repair and returns a text about it.
+Each function is a mend once its arguments are bound: it makes a repair and returns a text about it.
 Invariants:
 
 - A file that may contain acknowledged messages is never removed without a copy beside it.
 - A file replaces another only after it is durable.
-- A repaired store has the same messages under the same sequences as a server finds without the repair. A lost
-  sequence has no message and is not reused: a later record, or a STATE record at the end, records the last used
+- A repaired store has the same messages under the same sequences as a server would find without the repair. A lost
+  sequence has no message and is not used again: a later record, or a STATE record at the end, has the last used
   sequence.
 """
 
@@ -49,9 +49,9 @@ RECORD = struct.Struct("<IBBHQqII")
 CHECKSUM = struct.Struct("<Q")
 CHECK = struct.Struct("<I")
 STATE, DELETES, FOOTER = 2, 3, 4
-ERASED = 2  # flag
+ERASED = 2  # flag of an erased message
 HEADER_SIZE = 64
-DELETES_SIZE = 448  # bytes of sequences in one DELETES record, as in the server
+DELETES_SIZE = 448  # maximum bytes of sequences in one DELETES record, as in the server
 
 
 def rewrite_segment(
@@ -64,10 +64,10 @@ def rewrite_segment(
     erased: tuple[int, ...] = (),
     known: SegmentContents | None = None,
 ) -> str:
-    """Rewrite a segment from its intact records; a copy of the old file remains beside it.
+    """Rewrite a segment from its intact records; leave a copy of the old file beside it.
 
-    `base_seq` replaces that of a damaged header. `erased` are erased messages whose removal is no longer
-    recorded. `known` are the contents of the index file, given if the end of the segment is missing.
+    `base_seq` replaces the one in a damaged header. `erased` are erased messages whose removal no record shows any
+    more. `known` are the contents of the index file, given if the end of the segment is missing.
     """
     file = segment_file(files, path)
     c = contents_of(path, file.data, number, incarnation, base_seq, image=file.image)
@@ -82,9 +82,9 @@ def rewrite_segment(
 
 
 def replace_lost(files: Files, path: str, known: SegmentContents, incarnation: int) -> str:
-    """Replace a lost segment with an empty segment that records the data of its index file.
+    """Replace a lost segment by one without messages that has the data of the index file.
 
-    These data are the used sequences and the removals of messages in other segments.
+    These data are the last used sequence, and the removals of messages in other segments.
     """
     end = known.base_seq + known.n - 1
     aside = f"; as it was it is {set_aside(files.disk, path)}" if files.disk.exists(path) else ""
@@ -98,19 +98,19 @@ def replace_lost(files: Files, path: str, known: SegmentContents, incarnation: i
 
 
 def mark_healing(disk: Disk, directory: str) -> None:
-    """Note that the replica in a stream's directory lacks messages: its server gets them from the others."""
+    """Mark the replica in a stream's directory as incomplete, so that its server gets messages from the others."""
     write_file(disk, f"{directory}/msgs/{HEALING}", [b""])
     disk.sync_dir(f"{directory}/msgs")
 
 
 def cut_tail(files: Files, path: str, end: int) -> str:
-    """Truncate a torn write."""
+    """Truncate a segment at a torn write."""
     cut_segment(files, path, end)
     return f"{path} is cut to its {end} bytes of whole records"
 
 
 def move_segment_aside(disk: Disk, path: str) -> str:
-    """Rename an unreadable segment so that no start reads it, and remove its index file."""
+    """Rename an unreadable segment so that no server reads it, and remove its index file."""
     _remove(disk, index_path(path))
     if not disk.read_file(path).strip(b"\0"):
         disk.unlink(path)
@@ -119,12 +119,12 @@ def move_segment_aside(disk: Disk, path: str) -> str:
 
 
 def move_file_aside(disk: Disk, path: str) -> str:
-    """Rename an unreadable file or directory so that no start reads it."""
+    """Rename an unreadable file or directory so that no server reads it."""
     return f"{path} is set aside as {set_aside(disk, path)}"
 
 
 def make_index(files: Files, segment: str, whole: bool) -> str:
-    """Rewrite the index file of a segment; if the segment is damaged or may grow, only remove it."""
+    """Write the index file of a segment again; if the segment is damaged or may grow, only remove the file."""
     path = index_path(segment)
     _remove(files.disk, path)
     if not whole:
@@ -139,20 +139,20 @@ def make_index(files: Files, segment: str, whole: bool) -> str:
 def write_metadata(
     disk: Disk, directory: str, kind: int, generation: int, values: dict[str, Any], key: StreamKey | None
 ) -> str:
-    """Rewrite both copies of metadata."""
+    """Write both copies of a stream's metadata again."""
     save_meta(disk, directory, "meta", encode(kind, generation + 1, values, key))
     return f"{directory}/meta.a and meta.b are rewritten"
 
 
 def rewrite_list(files: Files, directory: str) -> str:
-    """Rewrite both copies of a stream's consumer list from the undamaged entries of both."""
+    """Write both copies of a stream's consumer list again, from the undamaged entries in either copy."""
     file = ListFile(directory, files.key)
     file.adopt(files.disk, load_list(files.disk, directory, Opener(files.key)))
     return f"{directory}/consumers.a and consumers.b are rewritten with {len(file.live)} consumers"
 
 
 def rewrite_state(files: Files, directory: str) -> str:
-    """Start a new generation of a consumer's state, which includes the changes up to the damage."""
+    """Begin a new generation of a consumer's state, which includes the changes up to the damage."""
     logs = OpenLogs(files.disk)
     file = state_file(files, directory, logs)
     snapshot, changes, _ = file.load(seal=False)
@@ -165,7 +165,7 @@ def rewrite_state(files: Files, directory: str) -> str:
 
 
 def set_state_aside(disk: Disk, directory: str) -> str:
-    """Rename the files of an unreadable state; the consumer restarts, as it would at a start of the server."""
+    """Rename the files of an unreadable state; the consumer then begins again, as after a start of the server."""
     file = state_file(Files(disk), directory)
     aside = file.set_aside()
     disk.sync_dir(directory)
@@ -179,7 +179,7 @@ def create_directory(disk: Disk, directory: str) -> str:
 
 
 def remove_directory(disk: Disk, directory: str) -> str:
-    """Finish an interrupted removal of a directory."""
+    """Finish the removal of a directory that was interrupted."""
     disk.remove_tree(directory)
     return f"{directory} is removed, as was begun"
 
@@ -196,7 +196,7 @@ def _rewritten(
     erased: tuple[int, ...],
     known: SegmentContents | None,
 ) -> bytes:
-    """Return the bytes of a new segment with the intact records of an old one."""
+    """Return the bytes of a new segment with the intact records of the old one."""
     out = _begun(c.base_seq, number, incarnation)
     for record in _whole_records(image, c):
         _seal(out, record[: -CHECKSUM.size])
@@ -204,7 +204,7 @@ def _rewritten(
     n = c.n if known is None else known.n
     if known is not None:
         _add_known(out, known)
-    elif last and c.end_damaged:  # its sequence may be in use, so the next message gets a higher one
+    elif last and c.end_damaged:  # its sequence may be used, so the next message must get a higher one
         _add(out, STATE, c.base_seq + n, struct.pack("<Qq", c.floor, c.last_ts))
     if not last:
         end = c.base_seq + n - 1
@@ -218,7 +218,7 @@ def _begun(base_seq: int, number: int, incarnation: int) -> bytearray:
 
 
 def _whole_records(image: Buffer, c: SegmentContents) -> Iterator[Buffer]:
-    """Yield the records accepted by the scan, without the footer."""
+    """Yield the records that the scan accepted, except the FOOTER."""
     damaged = {at: size for at, size, _ in c.problems}
     at = HEADER_SIZE
     while at < c.end:
@@ -234,14 +234,14 @@ def _whole_records(image: Buffer, c: SegmentContents) -> Iterator[Buffer]:
 
 
 def _add_known(out: bytearray, known: SegmentContents) -> None:
-    """Add the rest of an index file: removals of messages in other segments, and the last used sequence."""
+    """Append the rest of an index file: removals of messages in other segments, and the last used sequence."""
     end, removals = known.base_seq + known.n - 1, removals_of(known)
     _add_removals(out, end, removals)
     _add(out, STATE, end, struct.pack("<Qq", known.floor, known.last_ts))
 
 
 def _add_removals(out: bytearray, seq: int, removals: bytes, flags: int = 0) -> None:
-    """Add DELETES records, each with at most DELETES_SIZE bytes of sequences."""
+    """Append DELETES records, each with at most DELETES_SIZE bytes of sequences."""
     for at in range(0, len(removals), DELETES_SIZE):
         _add(out, DELETES, seq, removals[at : at + DELETES_SIZE], flags)
 
@@ -252,7 +252,7 @@ def _add(out: bytearray, kind: int, seq: int, body: bytes, flags: int = 0) -> No
 
 
 def _seal(out: bytearray, record: Buffer) -> None:
-    """Add a record with its check, chained to the previous record."""
+    """Append a record with its check, chained to the record before it."""
     before = CHECKSUM.unpack_from(out, len(out) - CHECKSUM.size)[0]
     head = bytes(record[: RECORD.size - CHECK.size])
     own = xxhash.xxh64_intdigest(record[RECORD.size :], xxhash.xxh64_intdigest(head))
@@ -268,7 +268,7 @@ def _write_index(files: Files, path: str, image: bytes, number: int, incarnation
 
 
 def _copy_aside(disk: Disk, path: str) -> str:
-    """Copy a file to a name beside it that no start reads; return the path of the durable copy."""
+    """Copy a file to a new name beside it that no server reads; return the path of the copy, which is durable."""
     aside = free_name(disk, path, DAMAGED)
     write_file(disk, aside, [disk.read_file(path)])
     disk.sync_dir(path.rpartition("/")[0])

@@ -43,7 +43,7 @@ def finding_of(error: PyjsError | OSError, path: str) -> Finding:
 
 
 def cluster_findings(disk: Disk, path: str) -> list[Finding]:
-    """Return the damage of the copies of the store's identity in a cluster; a start uses an intact copy."""
+    """Return the damage to the copies of the store's identity in a cluster; a server uses an intact copy."""
     if path.endswith(".tmp"):
         return []
     try:
@@ -88,7 +88,7 @@ class Copies:
             self.plan_rewrite(self.generation, self.values)
 
     def plan_rewrite(self, generation: int, values: dict[str, Any]) -> None:
-        """Set the values that a repair writes, read from the intact copy or from another file."""
+        """Plan a rewrite with `values`, which were read from the intact copy or from another file."""
         self.values, self.generation = values, generation
         self.findings[0].mend = partial(
             write_metadata, self._disk, self._directory, self._kind, generation, values, self.opener.key

@@ -1,7 +1,7 @@
-"""The check of the node log, which reads it as the next start of the server will.
+"""The check of the node log, which reads the log as the next start of the server will.
 
-A start handles most damage itself. Only two things are repaired: a damaged copy of a header is rewritten, and
-a file whose creation was interrupted is removed.
+A starting server handles most damage itself. The check repairs only two things: it rewrites a damaged copy of a
+header, and removes a file whose creation was interrupted.
 """
 
 from __future__ import annotations

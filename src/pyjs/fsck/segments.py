@@ -1,10 +1,10 @@
-"""The check of one stream's messages: every record, the chain, the index files, the order of the segments.
+"""The check of one stream's messages: every log record, the chain, the index files, the order of the segments.
 
-One segment after another is mapped and scanned, as by a start without index files. Only a few numbers per
-segment and the sequences in its DELETES records remain in memory, so memory does not grow with the store. The
-live messages are known once all removals have been read; segments with removed messages are then read again.
+The segments are mapped and scanned one by one, as by a server that starts without index files. Only a few numbers per
+segment and the sequences in its DELETES records stay in memory, so memory does not grow with the store. After all
+removals have been read, the live messages are known; segments with removed messages are then read a second time.
 
-Losses are reported as the server will find them, with sequences and file offsets.
+Losses are reported as the server will find them, with sequences and offsets in files.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ MESSAGE_OVERHEAD = 30  # bytes that a stream's state counts per message, as in n
 HEADERS_OVERHEAD = 4
 MSG = 1
 FOOTER_SIZE = 88
-RECORD_SIZE = 41  # bytes of the smallest message's record
-SEGMENT_SIZE = 8 << 20  # usual size in bytes: at most this much may be missing at an end
+RECORD_SIZE = 41  # bytes of the log record of the smallest message
+SEGMENT_SIZE = 8 << 20  # usual size in bytes; at most this much may be missing at the end of a segment
 RECORD = struct.Struct("<IBBHQ")  # length, kind, flags, subject_len, seq
 SUMMARY = struct.Struct("<QQQqqQ")  # the body of a FOOTER
 
 
 @dataclass(eq=False, slots=True)
 class Read:
-    """The data of a scanned segment that remain in memory."""
+    """The data of a scanned segment that stay in memory."""
 
     path: str
     number: int
@@ -65,11 +65,12 @@ class Read:
     entries: int
     end_damaged: bool
     lost: list[tuple[int, int]]
-    live: Live  # messages that are live if only this segment's removals are applied
-    room: int = 0  # maximum number of messages missing at its end; 0: the end is complete
-    bare: bool = False  # its end is missing, but nothing in it is damaged
+    live: Live  # the messages that are live if only removals in this segment count
+    room: int = 0  # maximum number of messages that may be missing at its end; 0: the end is complete
+    bare: bool = False  # the end is missing, but there is no damage before it
     cut: SegmentContents | None = None  # contents of its index file, if the end of the segment is missing
-    ends: list[Finding] = field(default_factory=list)  # findings at its end, where used sequences may be lost
+    # findings at its end, where used sequences may be missing
+    ends: list[Finding] = field(default_factory=list)
 
 
 class MessagesCheck:
@@ -101,7 +102,7 @@ class MessagesCheck:
             *self._disk.list_dir(self._directory),
             *(path.rpartition("/")[2] for path in self._files.indexes),
         }
-        names = sorted(sorted(found), key=len)  # sorted by number, which may have nine digits
+        names = sorted(sorted(found), key=len)  # in order of number, since a longer name has a higher number
         segments = [name for name in names if is_segment(name)]
         present = set(segments)
         for name in names:
@@ -126,7 +127,7 @@ class MessagesCheck:
         erased: tuple[int, ...] = (),
         known: SegmentContents | None = None,
     ) -> Mend:
-        """Return the repair that rewrites a segment."""
+        """Return the mend that rewrites a segment."""
         return partial(
             rewrite_segment, self._files, path, number, base_seq, self._incarnation, last, erased, known
         )
@@ -148,7 +149,7 @@ class MessagesCheck:
         image = file.data
         known = self._known(index_path(path)) if c is None else None
         if known is not None and known.base_seq > self._last_seq:
-            base_seq = known.base_seq  # its header is damaged, but the index file has the value
+            base_seq = known.base_seq  # the index file has the value that the damaged header lacks
             c = contents_of(path, image, number, self._incarnation, base_seq, True, image=file.image)
         if c is None:
             self._unreadable(path, image, c)
@@ -175,15 +176,15 @@ class MessagesCheck:
         self._last_seq = max(self._last_seq, c.base_seq + c.n - 1)
 
     def _judge_end(self, seen: Read, file: SegmentFile, c: SegmentContents, last: bool) -> None:
-        """Decide by the FOOTER, or by the mark of an encrypted segment, whether the end of a segment is missing."""
+        """Decide whether the end of a segment is missing, by its FOOTER or by the mark of an encrypted segment."""
         ended = c.sealed or (file.image.marked and c.end == len(file.data) and not last)
-        footer = bool(c.problems) and c.problems[-1][:2] == (c.end, FOOTER_SIZE)  # only the footer is missing
+        footer = bool(c.problems) and c.problems[-1][:2] == (c.end, FOOTER_SIZE)  # only the FOOTER is missing
         if not (ended or footer or seen.cut is not None):
             seen.room = max(len(file.data), SEGMENT_SIZE) // RECORD_SIZE
             seen.bare = not (last or c.problems)
 
     def _cut_off(self, path: str, c: SegmentContents) -> SegmentContents | None:
-        """Return the contents of the index file if the segment was longer when it was written, otherwise None."""
+        """Return the contents of the index file if they show that the segment has lost its end, otherwise None."""
         known = self._known(index_path(path)) if not c.sealed else None
         if known is None or c.end >= known.end or (known.base_seq, known.number) != (c.base_seq, c.number):
             return None
@@ -195,7 +196,7 @@ class MessagesCheck:
         """Count the messages in the missing end of a segment as lost."""
         behind = c.base_seq + c.n
         seen.lost += [(max(first, behind), end) for first, end in message_ranges(known) if end >= behind]
-        seen.end_damaged = False  # it is known which messages are missing
+        seen.end_damaged = False  # the index file shows which messages are missing
         self._report.lost_bytes += max(c.lost_bytes, known.end - c.end)
         self._floor = max(self._floor, known.floor)
         self._removals += removals_of(known)
@@ -222,12 +223,12 @@ class MessagesCheck:
         finding.mend = partial(move_segment_aside, self._disk, path)
 
     def _bridge(self, base_seq: int) -> None:
-        """Continue at `base_seq`; sequences before it are lost if the end of the previous segment is damaged."""
+        """Continue at `base_seq`; sequences before it are lost if the previous segment is damaged at its end."""
         before = self._read[-1] if self._read else None
         if before is not None and before.room and self._last_seq + 1 < base_seq:
             self._lose_behind(before, min(base_seq - 1, self._last_seq + before.room))
         if before is not None:
-            before.room, before.end_damaged = 0, False  # the missing messages are known now
+            before.room, before.end_damaged = 0, False  # now it is known which messages are missing
         self._last_seq = max(self._last_seq, base_seq - 1)
 
     def _lose_behind(self, segment: Read, last_seq: int) -> None:
@@ -315,7 +316,7 @@ class MessagesCheck:
             finding = self._report.find(DAMAGE, path, "it says something else than its segment")
         else:
             return
-        # If the segment has problems, their repair writes the index file too.
+        # If the segment has problems, their mend also writes the index file.
         finding.mend = None if c.problems else partial(make_index, self._files, segment, whole)
 
     # -- lost segments -------------------------------------------------------------------------------------
@@ -334,7 +335,7 @@ class MessagesCheck:
             self._report.find(NOTE, path, "it tells nothing, and there is no segment; a start removes it")
 
     def _add_lost_segment(self, segment: str) -> bool:
-        """If a lost segment has an index file, continue after its sequences; return whether it has one."""
+        """If a lost segment has an index file, continue after the sequences in it; return whether it has one."""
         path = index_path(segment)
         known = self._known(path)
         if known is None or known.base_seq <= self._last_seq:
@@ -363,7 +364,7 @@ class MessagesCheck:
                 NOTE, path, f"its segment is gone, and so is all that was in it; a start {rest}"
             )
         if end >= self._floor:
-            for each in report.findings:  # the same repair covers all findings
+            for each in report.findings:  # one mend covers all findings about a segment
                 each.mend = None if each.path == segment else each.mend
             finding.mend = partial(replace_lost, self._files, segment, known, self._incarnation)
 
@@ -389,7 +390,7 @@ class MessagesCheck:
                 self._report.find(NOTE, path, "no file of this server")
 
     def _settle(self) -> None:
-        """Determine the live and the lost messages."""
+        """Determine which messages are live and which are lost."""
         report, reads = self._report, self._read
         if reads and reads[-1].end_damaged:
             self._last_seq += 1
@@ -403,7 +404,8 @@ class MessagesCheck:
                 self._report.findings.append(finding_of(error, segment.path))
         for segment in reads:
             behind = segment.base_seq + segment.entries
-            if segment.bare and behind > self._floor:  # a segment whose messages were purged never had an end
+            # if the messages of a segment were purged, it never had an end
+            if segment.bare and behind > self._floor:
                 finding = self._report.find(DAMAGE, segment.path, "the end of the segment is missing")
                 finding.mend = self._rewrite(segment.path, segment.number, segment.base_seq, False)
         for lost in self._lost:
@@ -420,7 +422,7 @@ class MessagesCheck:
         report.lost.sort()
 
     def _lose(self, first: int, last: int, removed: bytes) -> None:
-        """Count sequences as lost, except removed ones."""
+        """Count a range of sequences as lost, except removed ones."""
         while first <= last:
             named = next_named(removed, first)
             end = named if first <= named <= last else last + 1
@@ -435,7 +437,7 @@ class MessagesCheck:
         concerned = (
             self._floor > segment.base_seq or segment.base_seq <= next_named(removed, segment.base_seq) < end
         )
-        blank: list[int] = []  # messages that are overwritten
+        blank: list[int] = []  # messages that were erased in place
         if segment.live[4] or (segment.live[0] and concerned):
             file = segment_file(self._files, segment.path)
             c = contents_of(
@@ -459,7 +461,7 @@ class MessagesCheck:
                 DAMAGE, segment.path, f"message {seq} is overwritten but was never removed"
             )
             finding.first_seq = finding.last_seq = seq
-            if seq not in blank:  # otherwise a start takes it for removed
+            if seq not in blank:  # a starting server takes erased messages for removed
                 segment.lost.append((seq, seq))
         if overwritten:
             last = segment is self._read[-1]
@@ -481,7 +483,7 @@ class MessagesCheck:
 
 
 def _lost_before(image: Buffer, at: int, c: SegmentContents) -> tuple[int, int]:
-    """Return the first and last sequence lost before the record at `at`, or (0, 0) if none is."""
+    """Return (first, last) of the sequences lost before the record at `at`, or (0, 0) if none was lost."""
     if at + RECORD.size > c.end:
         return 0, 0
     _, kind, _, _, seq = RECORD.unpack_from(image, at)
@@ -493,7 +495,7 @@ def _lost_before(image: Buffer, at: int, c: SegmentContents) -> tuple[int, int]:
 
 
 def _of_another_state(found: SegmentContents, c: SegmentContents, size: int) -> bool:
-    """Return whether an index file belongs to an earlier state of the segment, or to another segment."""
+    """Return whether an index file belongs to an earlier state of the segment or to another segment."""
     mine = (c.base_seq, c.number, c.incarnation, c.sealed, c.end, c.chain)
     theirs = (found.base_seq, found.number, found.incarnation, found.sealed, found.end, found.chain)
     return mine != theirs or (not c.sealed and size != c.end)

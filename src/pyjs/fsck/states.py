@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 BEGUN = ("snap.tmp", "log.tmp")
 STATE_FILE = re.compile(r"(snap|log)\.\d{1,19}")
 META_FILE = re.compile(r"meta\.(a|b|tmp)")
-DELIVERED, ACKED, ACKED_ALL, EXHAUSTED = 1, 2, 3, 8  # kinds of changes that a report needs
-REPLAY_MIN = 4096  # minimum limit of steps for replaying a consumer's log
+DELIVERED, ACKED, ACKED_ALL, EXHAUSTED = 1, 2, 3, 8  # kinds of changes that the report depends on
+REPLAY_MIN = 4096  # minimum for the number of steps allowed when a consumer's log is replayed
 SEQ_MAX = 2**64 - 2
 SET_ASIDE = "set aside: no start looks at it"
 STRANGER = "no file of this server"
@@ -64,7 +64,7 @@ class StatesCheck:
         self._report = report
 
     def run(self) -> None:
-        """Check all these files and add the findings to the report."""
+        """Check all these files, and add the findings to the report."""
         directory = self._report.directory
         for name in self._disk.list_dir(directory):
             path = f"{directory}/{name}"
@@ -178,7 +178,7 @@ class StatesCheck:
     def _load(
         self, directory: str, otherwise: str, first: bytes | None = None
     ) -> tuple[bytes, list[bytes]] | None:
-        """Return snapshot and changes of a state; report an unreadable state and return None."""
+        """Return the snapshot and the changes of a state; if the state is unreadable, report it and return None."""
         try:
             snapshot, changes, problems = state_file(self._files, directory, first=first).load(seal=False)
         except FileNotFoundError:
@@ -231,7 +231,7 @@ class StatesCheck:
             self._report.find(NOTE, directory, what)
 
     def _purge(self, path: str) -> None:
-        """Report a purge in steps that a kill interrupted; if the file is unreadable, the purge had not started."""
+        """Report an interrupted purge; if its file is unreadable, the purge had not begun."""
         try:
             purge = read_purge(self._disk, path, self._files.key)
             what = f"{purge.subject or 'every subject'} below {purge.before_seq}"
@@ -260,7 +260,7 @@ def replay(
     ack_none: bool,
     stream: tuple[int, int],
 ) -> None:
-    """Apply the changes after a snapshot, as far as a report needs them; `stream` is its (first, last) sequence.
+    """Apply the changes after a snapshot, as far as the report needs them; `stream` is its (first, last) sequence.
 
     Raises:
         ValueError, KeyError, TypeError, IndexError: the state is invalid.
@@ -269,7 +269,7 @@ def replay(
     delivered, floor = _sequence(state["delivered"][1]), _sequence(state["floor"][1])
     pending = {_sequence(entry[0]) for entry in state["pending"]}
     order = deque(sorted(pending))  # ascending; some of these are no longer pending
-    left = max(last - first, 0) + len(pending) + REPLAY_MIN  # limit of steps for replaying the log
+    left = max(last - first, 0) + len(pending) + REPLAY_MIN  # number of steps allowed for the replay
     acked = False
     for change in changes:
         for kind, seq, *more in decode(change):

@@ -1,4 +1,4 @@
-"""The index files in an account's common file, which a check reads; a repair writes them as separate files.
+"""The index files in an account's common file: the check reads them, a repair writes them as separate files.
 
 Knows nothing of their contents.
 """
@@ -24,7 +24,7 @@ class StoredTails:
         self._by_account: dict[str, Tails] = {}  # by the directory of the account's streams
 
     def load(self, streams: str) -> list[Finding]:
-        """Read the file of the account whose streams are in `streams`; return its damage."""
+        """Read the common file of the account whose streams are in `streams`; return findings about its damage."""
         path = tails_path(streams)
         try:
             self._by_account[streams], problems = read_tails(self._disk, path)
@@ -34,7 +34,7 @@ class StoredTails:
         return [Finding(DAMAGE, path, text + problem) for problem in problems]
 
     def of(self, directory: str) -> dict[str, bytes]:
-        """Return the index files of the stream in `directory`, by the paths that they would have."""
+        """Return the index files of the stream in `directory`, by the paths they would have as separate files."""
         streams, _, name = directory.rpartition("/")
         tail = self._by_account.get(streams, {}).get(name)
         return {} if tail is None else {f"{directory}/msgs/{tail[0]:08d}.idx": tail[1]}

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pyjs.fsck.findings import ConsumerReport, Finding, NodeLogReport, StoreReport, StreamReport
 
 WORDS = {DAMAGE: "DAMAGE", NOTE: "note", UNCHECKED: "NOT CHECKED", LOCKED: "NOT CHECKED"}
-RANGES_SHOWN = 20  # ranges of sequences shown in the text
-CONSUMERS_SHOWN = 20  # consumers of one stream shown in the text
+RANGES_SHOWN = 20  # maximum number of ranges of sequences in the text
+CONSUMERS_SHOWN = 20  # maximum number of consumers of one stream in the text
 FIELDS = ("account", "name", "directory", "segments", "messages", "bytes", "first_seq", "last_seq")
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -30,7 +30,7 @@ def size_text(size: float) -> str:
 
 
 def lines_of(report: StoreReport, *, quiet: bool) -> list[str]:
-    """Return the lines of a report, with paths relative to its root. `quiet` omits undamaged streams."""
+    """Return the lines of a report, with paths relative to its root. `quiet` omits streams without damage."""
     lines = [] if quiet else [f"Store directory {report.root}"]
     for stream in report.streams:
         lines += _stream_lines(report, stream, quiet)
@@ -100,7 +100,7 @@ def _finding_line(report: StoreReport, finding: Finding) -> str:
 
 
 def summary(report: StoreReport) -> str:
-    """Return the one-sentence summary."""
+    """Return a summary in one sentence."""
     messages = sum(stream.messages for stream in report.streams)
     consumers = sum(len(stream.consumers) for stream in report.streams)
     counts = {level: sum(each.level == level for each in report.all_findings()) for level in WORDS}

@@ -1,6 +1,6 @@
 """`pyjs-server import`: command line, import, report and exit code.
 
-Exit codes: 0 everything was imported; 1 a stream, a consumer or messages could not be imported; 2 nothing was
+Exit codes: 0: everything was imported; 1: a stream, a consumer or messages could not be imported; 2: nothing was
 imported (no such directory, a server uses one of the two directories, an invalid configuration).
 """
 
@@ -48,20 +48,20 @@ SWITCHES = {"quiet": "quiet", "help": "help", "h": "help"}
 
 @dataclass(eq=False, repr=False, frozen=True, slots=True)
 class Surroundings:
-    """The environment of the command."""
+    """The environment in which the command runs."""
 
     disk: Disk
     clock: Clock
     rng: Rng
     out: TextIO
     err: TextIO
-    # Returns the options of a configuration file and a store directory; "" as an argument: not given.
+    # Returns the options for (configuration file, store directory); "" as an argument means that it was not given.
     load: Callable[[str, str], Options]
     holders: Callable[[str], list[int]]  # returns the ids of processes that have files below a directory open
 
 
 class ErrorLog(Log):
-    """Prints warnings and errors."""
+    """A log that prints warnings and errors."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -92,13 +92,13 @@ def run(words: list[str], world: Surroundings) -> int:
     except (PyjsError, OSError) as error:
         world.err.write(f"pyjs-server import: {error}\n")
         return NOT_IMPORTED
-    # File names may contain anything: escape them, so that they cannot forge lines.
+    # File names may have any characters: escape them, so that they cannot look like separate lines.
     world.out.writelines(f"{printable(line)}\n" for line in report.lines())
     return report.exit_code()
 
 
 def _parsed(words: list[str]) -> tuple[dict[str, str], list[str], str]:
-    """Return the flags, the other words, and the error in them, or ""."""
+    """Return the flags, the other words, and the text of an error in them, or ""."""
     given: dict[str, str] = {}
     places, left = [], iter(words)
     for word in left:
@@ -126,7 +126,7 @@ class _Import:
         self._report = ImportReport()
 
     def run(self, directory: str) -> ImportReport:
-        """Import every stream. Raises NotImported, StoreLocked, OSError."""
+        """Import every stream. Raises NotImported, StoreLocked or OSError."""
         world, root = self._world, self._options.jetstream.store_dir
         source = Source(world.disk, directory)
         if pids := world.holders(source.root):
@@ -159,7 +159,7 @@ class _Import:
             PyjsError,
             OSError,
             UnicodeError,
-        ) as error:  # the streams of other accounts are imported nevertheless
+        ) as error:  # still import the streams of other accounts
             for report in reports:
                 report.refusal = str(error)
             return
@@ -172,7 +172,7 @@ class _Import:
             StreamImport(stream, account, report, self._progress.advance).run()
 
     def _serves(self, account: str) -> bool:
-        """Return whether this server's configuration, as far as it is given, enables JetStream for an account."""
+        """Return whether JetStream is on for an account in this server's configuration, if one is given."""
         options = self._options
         if options.operator_keys:
             return True
@@ -196,5 +196,5 @@ class _Import:
                 try:
                     total += source.open(directory).size()
                 except OSError:
-                    continue  # it is reported when the stream is read
+                    continue  # reading the stream will report it
         return total

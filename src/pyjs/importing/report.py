@@ -1,4 +1,4 @@
-"""The report of an import: which parts of each stream were imported, and which are missing."""
+"""The report of an import: the parts of each stream that were imported, and those that are missing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RANGES_SHOWN = 20
 
 @dataclass(slots=True)
 class StreamReport:
-    """The imported and the missing parts of one stream."""
+    """The imported and missing parts of one stream."""
 
     account: str
     name: str
@@ -21,7 +21,7 @@ class StreamReport:
     bytes: int = 0
     consumers: int = 0
     damage: list[str] = field(default_factory=list)
-    missing: list[tuple[int, int]] = field(default_factory=list)  # first and last sequence of damaged ranges
+    missing: list[tuple[int, int]] = field(default_factory=list)  # (first, last) sequences of damaged ranges
     lost: int = -1  # number of lost messages; -1: unknown
     notes: list[str] = field(default_factory=list)
 
@@ -51,11 +51,11 @@ class StreamReport:
 
 @dataclass(slots=True)
 class ImportReport:
-    """The imported and the missing parts of a store directory."""
+    """The imported and missing parts of a store directory."""
 
     streams: list[StreamReport] = field(default_factory=list)
     others: list[str] = field(default_factory=list)  # paths that are not streams
-    unserved: list[str] = field(default_factory=list)  # accounts that the configuration does not have
+    unserved: list[str] = field(default_factory=list)  # accounts that are not in the configuration
 
     def lines(self) -> list[str]:
         """Return the lines to print."""

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pyjs.base.disk import Disk
 
 BLOCK_NAME = re.compile(r"(0|[1-9][0-9]{0,8})\.blk")
-FILE_MAX = 64 << 20  # bytes of a file that is read as a whole
-PIECE = 256 * 1024  # bytes of a block read at once
+FILE_MAX = 64 << 20  # maximum bytes of a file that is read as a whole
+PIECE = 256 * 1024  # bytes of a block that are read at once
 CONSUMER_FILES = ("meta.inf", "meta.sum", "o.dat")
 
 
@@ -56,7 +56,7 @@ class SourceStream:
         )
 
     def sizes(self) -> dict[str, int | None]:
-        """Return the size in bytes of each file of messages; if it changes, a server is writing the file."""
+        """Return the size in bytes of each file of messages; if sizes change, a server is writing to the files."""
         return {name: self._size_or_none(f"{self._messages}/{name}") for name in self._names()}
 
     def size(self) -> int:
@@ -73,14 +73,14 @@ class SourceStream:
         return self._disk.read_file(path)
 
     def index(self) -> bytes:
-        """Return `index.db`, or b"" if it cannot be read; the import then uses only the blocks."""
+        """Return `index.db`, or b"" if it cannot be read; the import then uses the blocks alone."""
         try:
             return self.file("msgs/index.db") or b""
         except (BadArchive, OSError):
             return b""
 
     def block_index(self, number: int) -> bytes:
-        """Return the index of one block, as written by old servers, or b"" if there is none."""
+        """Return the index of one block, which only old servers wrote, or b"" if there is none."""
         try:
             return self.file(f"msgs/{number}.idx") or b""
         except (BadArchive, OSError):
@@ -99,7 +99,7 @@ class SourceStream:
         return names_in(self._disk, f"{self._directory}/obs")
 
     def consumer(self, name: str) -> ConsumerFiles:
-        """Return the files of one consumer. Raises BadArchive, OSError, as `file` does."""
+        """Return the files of one consumer. Raises BadArchive or OSError, as `file` does."""
         found = ConsumerFiles(self.name, name)
         for each in CONSUMER_FILES:
             data = self.file(f"obs/{name}/{each}")
@@ -124,7 +124,10 @@ class SourceStream:
             return None
 
     def _opened(self, path: str) -> int:
-        """Return a descriptor of a regular file. Raises OSError, also for a pipe or a device."""
+        """Return a descriptor of a regular file.
+
+        Raises OSError if the file cannot be opened, or is a pipe or device.
+        """
         if self._disk.exists(path) and not self._disk.is_file(path):
             raise OSError(errno.EINVAL, "not a regular file", path)
         return self._disk.open_read_only(path)
@@ -150,7 +153,7 @@ class Source:
         return [f"{parent}/{name}" for name in names if self._disk.is_directory(f"{parent}/{name}")]
 
     def others(self) -> Iterator[str]:
-        """Yield the paths below the accounts that are not streams; templates, for example."""
+        """Yield the paths below the accounts that are not streams, for example templates."""
         for account in names_in(self._disk, self.root):
             for name in names_in(self._disk, f"{self.root}/{account}"):
                 if name != "streams":
@@ -162,15 +165,15 @@ class Source:
 
 
 def names_in(disk: Disk, directory: str) -> list[str]:
-    """Return the sorted names in a directory, or [] if it is not a directory."""
+    """Return the sorted names in a directory, or [] if the path is not a directory."""
     return sorted(disk.list_dir(directory)) if disk.is_directory(directory) else []
 
 
 def find_source(disk: Disk, directory: str) -> str:
-    """Return the `jetstream` directory of nats-server: `directory` itself, or the one in it.
+    """Return the `jetstream` directory of nats-server: `directory` itself, or the directory of this name in it.
 
     Raises:
-        NotImported: there is none, or this server wrote it.
+        NotImported: there is no such directory, or this server wrote it.
     """
     directory = directory.rstrip("/") or "/"
     if not disk.is_directory(directory):

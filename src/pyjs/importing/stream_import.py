@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyjs.importing.source import SourceStream
     from pyjs.importing.target import Build, TargetAccount
 
-# Errors of reading and writing; each of them means that a stream or a consumer is refused.
+# Errors of reading and writing; after any of them, a stream or a consumer is refused.
 REFUSALS = (BadArchive, ApiError, StoreFailed, PyjsError, OSError, MemoryError, RecursionError, *NONSENSE)
 
 
@@ -56,7 +56,7 @@ class StreamImport:
         self._advance = advance  # called with the number of bytes read from blocks
 
     def run(self) -> None:
-        """Import the stream; the report then has the imported parts, or the reason for the refusal."""
+        """Import the stream; the report then has the imported parts, or the reason why the stream was refused."""
         try:
             self._take()
         except REFUSALS as error:

@@ -1,9 +1,9 @@
-"""The store directory that an import writes to, locked as a server locks it.
+"""The store directory into which an import writes; it is locked as a server locks it.
 
-A stream is built in a temporary directory, which is renamed when the stream is complete and durable. A start removes
-temporary directories, so after a kill the stream is either complete or absent.
+A stream is built in a temporary directory, which is renamed when the stream is complete and durable. A starting
+server removes temporary directories, so after a kill the stream is either complete or absent.
 
-The work that a server does in threads is done in this thread, step by step.
+This thread does the work that a server does in other threads, step by step.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Target:
     """A locked store directory; the owner must always close it."""
 
     def __init__(self, disk: Disk, root: str, clock: Clock, log: Log, key_ring: KeyRing | None) -> None:
-        """Lock the directory. Raises StoreLocked, OSError."""
+        """Lock the directory. Raises StoreLocked or OSError."""
         self._lock = lock_store(disk, root)
         self._disk = disk
         self._root = root
@@ -62,7 +62,7 @@ class Target:
         self._stores = Stores(disk, root, log, now_ns, files, self._logs, ViewCache(), key_ring)
 
     def close(self) -> None:
-        """Sync all unsynced data, and unlock."""
+        """Sync all written data, and unlock the directory."""
         try:
             self._logs.sync.sync_now()
         finally:
@@ -98,11 +98,11 @@ class Target:
 
     @property
     def metadata(self) -> MetadataWriter:
-        """The writer of metadata; `run` writes its queue."""
+        """The writer of metadata; `run` carries out its queued writes."""
         return self._metadata
 
     def run(self, steps: Generator[Step, None, Result]) -> Result:
-        """Run steps to their end, including the work that they wait for. Raises their errors."""
+        """Run steps to their end, with the jobs that they wait for. Raises their errors."""
         while True:
             try:
                 park = next(steps)
@@ -116,7 +116,7 @@ class Target:
                 failure: Exception | None = None
                 try:
                     job.run()
-                except Exception as error:  # the job gets the error, and reports it
+                except Exception as error:  # the job handles the error, and reports it
                     failure = error
                 job.finish(failure)
             self._turn.take("chores")
@@ -137,7 +137,7 @@ class TargetAccount:
     def __init__(self, target: Target, files: AccountFiles, configs: dict[str, StreamConfig]) -> None:
         self.target = target
         self.files = files
-        self.configs = configs  # of all streams, whether stored earlier or imported
+        self.configs = configs  # of all streams, stored earlier or imported
         self._disk = target._disk
         self._subjects = SubjectTree()
         for config in configs.values():
@@ -162,10 +162,10 @@ class TargetAccount:
         return Build(self, config, created_ns)
 
     def publish(self, build: Build) -> None:
-        """Move a built stream from its hidden directory to its final one.
+        """Move a complete stream from its temporary directory to its final one.
 
         Raises:
-            StoreFailed: the stream was not imported; if its directory remains, the text says so.
+            StoreFailed: the stream was not imported; the text says so if its directory remains.
         """
         target, writer = self.target, build.writer
         writer.commit()
@@ -182,7 +182,7 @@ class TargetAccount:
         self._add(writer.config)
 
     def _take_back(self, build: Build, error: StoreFailed) -> None:
-        """Remove a stream whose move failed. Raises StoreFailed if its directory cannot be removed."""
+        """Remove a stream that could not be moved. Raises StoreFailed if its directory cannot be removed."""
         name = build.writer.config.name
         if self._disk.exists(build.files.directory_of(name)):
             return  # the move had no effect
@@ -195,7 +195,7 @@ class TargetAccount:
 
 
 class Build:
-    """One stream that is being built; the owner must always close it."""
+    """A stream that is being built; the owner must close it in any case."""
 
     def __init__(self, account: TargetAccount, config: StreamConfig, created_ns: int) -> None:
         self._account = account
@@ -215,7 +215,7 @@ class Build:
         return self._writer
 
     def commit(self) -> None:
-        """Write all appended messages. Raises BadArchive if the store refuses."""
+        """Write all appended messages. Raises BadArchive if the store refuses them."""
         self._writer.commit()
         if self._writer.store.error is not None:
             raise BadArchive(str(self._writer.store.error))

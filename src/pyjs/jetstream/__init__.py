@@ -1,1 +1,1 @@
-"""The JetStream engine: streams and consumers."""
+"""The JetStream engine: streams, consumers, their API and their replication."""

@@ -1,6 +1,6 @@
 """Advisories: the fields common to all of them, and the advisories about streams.
 
-An advisory without a subscriber is not built; it costs one lookup in the subscriptions. Knows nothing of API calls
+An advisory without a subscriber is not built; to find this out takes one lookup. Knows nothing of API calls
 (api/audit.py), and knows streams only by name.
 
 Source: nats.docs "JetStream advisories"; fields, their order and the order of events probed on nats-server 2.15.1.
@@ -32,7 +32,7 @@ def publish(
     fields: Mapping[str, object],
     domain: str,
 ) -> None:
-    """Publish an advisory. Its type is "io.nats.jetstream." followed by `kind`; an empty `domain` means none."""
+    """Publish an advisory, whose type is "io.nats.jetstream." followed by `kind`; an empty `domain` means none."""
     event = {"type": f"io.nats.jetstream.{kind}", "id": nuid(rng), "timestamp": time_text(now_ns), **fields}
     if domain:
         event["domain"] = domain
@@ -42,7 +42,7 @@ def publish(
 def publish_stream_action(
     account: Account, rng: Rng, name: str, action: str, now_ns: int, domain: str
 ) -> None:
-    """Publish the advisory of a stream, if it has a subscriber; `action` is create, modify or delete."""
+    """Publish the advisory about a change of a stream, if it has a subscriber; `action`: create, modify or delete."""
     subject = f"$JS.EVENT.ADVISORY.STREAM.{_STREAM_EVENTS[action]}.{name}".encode()
     if account.has_interest(subject):
         fields = {"stream": name, "action": action}

@@ -1,6 +1,6 @@
-"""The JetStream API errors: one line each, with number, HTTP-like code and text.
+"""The JetStream API errors: one line each, with number, code (like an HTTP status) and text.
 
-Only this module creates an ApiError: `raise errcodes.STREAM_NOT_FOUND.error()`. Knows nothing of the callers.
+Only this module creates an ApiError: `raise errcodes.STREAM_NOT_FOUND.error()`. Knows nothing of its callers.
 Numbers are those of nats-server; errors of pyjs-server start at 20001.
 
 Source: the error table of nats-server 2.15 (`server/errors.json`), texts compared in tests/conformance.
@@ -12,7 +12,7 @@ from pyjs.base.errors import StoreFailed
 
 
 class ApiError(Exception):
-    """The refusal of a request; becomes the `error` object of a response or of a PubAck."""
+    """A request is refused; becomes the `error` object of a response or of a PubAck."""
 
     def __init__(self, code: int, err_code: int, description: str) -> None:
         super().__init__(f"{description} ({err_code})")
@@ -21,7 +21,7 @@ class ApiError(Exception):
         self.description = description
 
     def as_json(self) -> dict[str, int | str]:
-        """Return the error object, its keys in the order of nats-server."""
+        """Return the error object, with its keys in the order of nats-server."""
         return {"code": self.code, "err_code": self.err_code, "description": self.description}
 
 
@@ -30,7 +30,7 @@ class LeaderChanged(ApiError):
 
     def __init__(self, *, is_unknown: bool = False) -> None:
         super().__init__(503, 10008, "JetStream system temporarily unavailable")
-        self.is_unknown = is_unknown  # the request may have been carried out
+        self.is_unknown = is_unknown  # the request may have been carried out or not
 
 
 class ErrorCode:
@@ -44,14 +44,17 @@ class ErrorCode:
         self.template = template  # a str.format template
 
     def error(self, **values: object) -> ApiError:
-        """Return the error to raise; `values` fill the template. Paths are removed: clients must not see them."""
+        """Return the error to raise; `values` fill the template.
+
+        Paths are removed, since clients must not see them.
+        """
         failure = values.get("err")
         if isinstance(failure, StoreFailed):
             values["err"] = _as_go_says(failure.reason)
         return ApiError(self.code, self.err_code, self.template.format(**values))
 
     def detailed(self, why: str) -> ApiError:
-        """Return the error with the cause after its text."""
+        """Return the error to raise, with `why` appended to its text."""
         return ApiError(self.code, self.err_code, f"{self.template}: {why}")
 
     def raise_if(self, wrong: object, **values: object) -> None:
@@ -61,7 +64,7 @@ class ErrorCode:
 
 
 def _as_go_says(reason: str) -> str:
-    """Return the text of an OS error as Go writes it, with a lowercase first letter."""
+    """Return the text of an operating system's error as Go writes it, with a lower-case first letter."""
     return reason[:1].lower() + reason[1:] if reason[1:2].islower() else reason
 
 
@@ -314,7 +317,7 @@ CONSUMER_STREAM_IDENTITY_MISMATCH = _code(10225, 400, "consumer's stream identit
 STREAM_RECONFIGURE_IN_PROGRESS = _code(10226, 400, "stream reconfiguration already in progress")
 MESSAGE_SOURCE_HDR_NOT_ALLOWED = _code(10227, 400, "message stream source header is not allowed")
 
-# Errors of pyjs-server alone.
+# Errors that only pyjs-server has.
 BULK_NOT_ALLOWED = _code(
     20001, 503, "stream {stream} does not allow bulk reads: set allow_direct in its configuration"
 )
@@ -332,7 +335,10 @@ STREAM_MESSAGES_LOST = _code(
 
 
 def invalid_config(text: str) -> ApiError:
-    """Return the error for an invalid configuration; streams and consumers have the same code, as on nats-server."""
+    """Return the error for an invalid configuration.
+
+    Its code is the same for streams and consumers, as on nats-server.
+    """
     return STREAM_INVALID_CONFIG.error(err=text)
 
 

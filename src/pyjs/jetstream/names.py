@@ -12,15 +12,15 @@ def is_valid_name(name: str) -> bool:
 
 
 def identity(created_ns: int) -> bytes:
-    """Return a value that identifies the stream among all streams of its name, by its time of creation."""
+    """Return a value that identifies a stream among all streams of its name, derived from its creation time."""
     return short_hash(time_text(created_ns)).encode()
 
 
-DIRECT_QUEUE = b"_zzz_"  # queue group: the replicas of a stream and its mirrors share direct gets
+DIRECT_QUEUE = b"_zzz_"  # queue group in which the replicas of a stream and its mirrors share direct gets
 
 
 def stream_in(subject: str, domain: str) -> str:
-    """Return the stream in the subject of an ack, a pull request or a direct get; "" for other subjects."""
+    """Return the stream named in the subject of an ack, a pull request or a direct get, or "" for other subjects."""
     tokens = subject.split(".")
     if len(tokens) < 5 or tokens[0] != "$JS":
         return ""

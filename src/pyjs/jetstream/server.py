@@ -1,7 +1,8 @@
 """JetStream of a server: one engine and one API router for each account, started and stopped together.
 
 The top of this package, and the only part that knows which accounts have JetStream. Reads the options at the start
-and after each reload: while the server runs, accounts get JetStream, lose it (their files stay) or get other limits.
+and after each reload: while the server runs, accounts may get JetStream, lose it (their files stay) or get other
+limits.
 
 Source: nats.docs "JetStream" and "Accounts".
 """
@@ -59,8 +60,8 @@ if TYPE_CHECKING:
         turn_state: Turn
 
 
-SCRUB_AFTER_NS = 10_000_000_000  # ns after the start, which reads other files first
-# The import blocks the loop for some milliseconds, so the first clients should be connected by then.
+SCRUB_AFTER_NS = 10_000_000_000  # ns after the start, which itself reads other files first
+# Importing blocks the loop for some milliseconds, so the first clients should be connected by then.
 LOAD_AFTER_NS = 100_000_000
 
 
@@ -73,7 +74,7 @@ class JetStreamServer:
         """Create the parts; `member` is the server's part in a JetStream cluster, `spread` that among workers."""
         self._host = host
         self._disk = host.disk
-        self.options = replace(host.options.jetstream)  # a copy: a reload changes some of them
+        self.options = replace(host.options.jetstream)  # a copy, since a reload changes some of them
         self.shared = Shared(
             self.options,
             host.options.limits.max_payload,
@@ -112,7 +113,8 @@ class JetStreamServer:
 
     def expire(self, consumers: list[Sink]) -> None:
         """Remove consumers that were unused for their `inactive_threshold`."""
-        from pyjs.jetstream.manage.consumers import expire_all  # already imported: a consumer exists
+        # cheap: the module was imported with the first consumer
+        from pyjs.jetstream.manage.consumers import expire_all
 
         expire_all(self.accounts, consumers)
 
@@ -133,19 +135,19 @@ class JetStreamServer:
 
     @property
     def memory(self) -> Usage:
-        """The memory that memory streams of all accounts use and reserve."""
+        """The memory that the memory streams of all accounts use and reserve."""
         return self.shared.usage[MEMORY]
 
     @property
     def storage(self) -> Usage:
-        """The space that file streams of all accounts use and reserve."""
+        """The space that the file streams of all accounts use and reserve."""
         return self.shared.usage[FILE]
 
     def start_steps(self) -> Iterator[None]:
-        """Recover every stream, then answer requests. A step reads a segment, a consumer or some messages.
+        """Recover every stream, then answer requests. A step reads one segment, one consumer, or some messages.
 
         No turn may run before the last step. To cancel, close the iterator and call `stop`: the files are then in the
-        same state as after a kill at that moment.
+        same state as after a kill at this moment.
 
         Raises, at any step:
             StoreLocked: another server uses the store directory.
@@ -189,14 +191,14 @@ class JetStreamServer:
             api.load()
 
     def _begin_scrubbing(self) -> None:
-        # Imported lazily: reading images and indexes is not needed at start-up.
+        # Imported lazily: not needed to start.
         from pyjs.jetstream.manage.scrub import Scrubber
 
         self.scrubber = Scrubber(self.shared, self.accounts, self._disk, self._host.turn_state)
         self.scrubber.begin_pass()
 
     def clock_stepped(self) -> Iterator[None]:
-        """Recompute all timers for wall times, in steps; called after the wall clock was set."""
+        """Compute all timers for wall times again, in steps; called after the wall clock was set."""
         for engine in list(self.accounts.values()):
             for stream in list(engine.streams.values()):
                 stream.clock_stepped()
@@ -205,7 +207,7 @@ class JetStreamServer:
                 yield
 
     def apply_options(self) -> None:
-        """Apply reloaded options: JetStream and limits of the accounts, and the server's own limits."""
+        """Apply reloaded options: JetStream and its limits in the accounts, and the server's own limits."""
         new = self._host.options.jetstream
         self.options.max_memory, self.options.max_storage = new.max_memory, new.max_storage
         self.shared.max_payload = self._host.options.limits.max_payload
@@ -214,12 +216,12 @@ class JetStreamServer:
             pass
 
     def apply_account(self, account: Account) -> None:
-        """Start, stop or limit JetStream of one account as its options say."""
+        """Start or stop JetStream of one account, or change its limits, according to the options."""
         for _ in self._apply_to(account):
             pass
 
     def _apply_to_accounts(self) -> Iterator[None]:
-        """Start, stop or limit JetStream of each account as the options say, in steps."""
+        """Start or stop JetStream of each account, or change its limits, according to the options; in steps."""
         for account in list(self._host.accounts.values()):
             yield from self._apply_to(account)
 
@@ -231,7 +233,7 @@ class JetStreamServer:
             engine.change_limits(limits)
 
     def _switch(self, account: Account, limits: AccountJetStreamOptions | None) -> Iterator[None]:
-        """Start JetStream of an account, or stop it if `limits` is None, in steps."""
+        """Start JetStream of an account, or stop it if `limits` is None; in steps."""
         engine = self.accounts.get(account.name)
         api = self._apis.get(account.name)
         if api is not None and engine is None and limits is None:
@@ -249,7 +251,7 @@ class JetStreamServer:
             yield from engine.recover_steps()
 
     def _log_unserved_accounts(self) -> None:
-        """Log each stored account that has no JetStream in this configuration; its files stay and are not served."""
+        """Log each stored account that has no JetStream in this configuration; its files stay but are not served."""
         known = {file_name(name) for name in self.accounts}
         for name in self._disk.list_dir(self.options.store_dir):
             if not name.startswith(".") and name not in known:
@@ -263,7 +265,7 @@ class JetStreamServer:
         return self.shared.metadata.pending > 0 or (member is not None and member.is_busy)
 
     def begin_stop(self) -> None:
-        """Refuse changes of metadata from now on; call `stop` when `is_changing` is False."""
+        """Refuse changes of metadata from now on; call `stop` when `is_changing` has become False."""
         self.shared.metadata.close()
         if self.shared.member is not None:
             self.shared.member.begin_stop()
@@ -298,7 +300,7 @@ class JetStreamServer:
         return engine
 
     def _open_files(self, account: str) -> AccountFiles:
-        # Imported with the first stream: a server without streams does not need it.
+        # Imported lazily with the first stream: a server without streams does not need it.
         from pyjs.jetstream.manage.persist import AccountFiles
 
         if self._stores is None:

@@ -44,7 +44,7 @@ class ClientInfo(Answer):
 
 
 class ApiAudit(Advisory):
-    """A request to the API and its answer."""
+    """A request to the API, with its answer."""
 
     server: str
     client: ClientInfo
@@ -134,7 +134,7 @@ class StreamQuorumLost(Advisory):
 
 
 class StreamLeader(StreamQuorumLost):
-    """Another server leads a stream."""
+    """A stream has a new leader."""
 
     leader: str
 
@@ -146,13 +146,13 @@ class ConsumerQuorumLost(StreamQuorumLost):
 
 
 class ConsumerLeader(StreamLeader):
-    """Another server leads a consumer."""
+    """A consumer has a new leader."""
 
     consumer: str
 
 
 class DomainLeader(Advisory):
-    """Another server leads the metadata of a cluster."""
+    """The metadata of a cluster has a new leader."""
 
     leader: str = Field(description="A digest of its name.")
     replicas: list[Peer]
@@ -168,7 +168,7 @@ class ServerRemoved(Advisory):
 
 
 class ConsumerAck(Nak):
-    """How long an acknowledgement took; a metric."""
+    """The time that an acknowledgement took; a metric, not an advisory."""
 
     ack_time: Duration
 

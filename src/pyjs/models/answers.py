@@ -58,7 +58,7 @@ class Peer(Answer):
 
 
 class Cluster(Answer):
-    """The server that leads a stream or consumer, and in a cluster its group."""
+    """The leader of a stream or consumer and, in a cluster, its replicas."""
 
     name: str = ""
     raft_group: str = ""
@@ -181,7 +181,7 @@ class AccountLimits(Answer):
 
 
 class Tier(Answer):
-    """The usage of an account: of one tier, or in total."""
+    """The usage of an account, in one tier or in total."""
 
     memory: int = 0
     storage: int = 0
@@ -224,13 +224,13 @@ class StreamInfoResponse(Page, StreamInfo):
 
 
 class StreamNamesResponse(Page):
-    """STREAM.NAMES."""
+    """STREAM.NAMES: a page of the names of streams."""
 
     streams: list[str] | None = None
 
 
 class StreamListResponse(Page):
-    """STREAM.LIST."""
+    """STREAM.LIST: a page of streams."""
 
     streams: list[StreamInfo] | None = None
     missing: list[str] = Field(default_factory=list)
@@ -238,26 +238,26 @@ class StreamListResponse(Page):
 
 
 class StreamPurgeResponse(ApiAnswer):
-    """STREAM.PURGE."""
+    """STREAM.PURGE: the number of removed messages."""
 
     success: bool
     purged: int
 
 
 class StreamMsgGetResponse(ApiAnswer):
-    """The answer to STREAM.MSG.GET."""
+    """STREAM.MSG.GET: the message."""
 
     message: StoredMsg
 
 
 class SuccessResponse(ApiAnswer):
-    """An answer that only confirms success; the answer to an unpin is even empty."""
+    """An answer that only confirms success; the answer to an unpin request does not even have `success`."""
 
     success: bool = True
 
 
 class StreamRestoreResponse(ApiAnswer):
-    """STREAM.RESTORE: the subject to send the chunks to."""
+    """STREAM.RESTORE: the subject for the chunks of the snapshot."""
 
     deliver_subject: str
 
@@ -280,13 +280,13 @@ class ConsumerResetResponse(ApiAnswer, ConsumerInfo):
 
 
 class ConsumerNamesResponse(Page):
-    """CONSUMER.NAMES."""
+    """CONSUMER.NAMES: a page of the names of consumers."""
 
     consumers: list[str] | None = None
 
 
 class ConsumerListResponse(Page):
-    """CONSUMER.LIST."""
+    """CONSUMER.LIST: a page of consumers."""
 
     consumers: list[ConsumerInfo] | None = None
     missing: list[str] = Field(default_factory=list)
@@ -294,7 +294,7 @@ class ConsumerListResponse(Page):
 
 
 class ConsumerPauseResponse(ApiAnswer):
-    """CONSUMER.PAUSE."""
+    """CONSUMER.PAUSE: whether the consumer is paused, and until when."""
 
     paused: bool
     pause_until: Time
@@ -309,7 +309,7 @@ class PubAck(Answer):
     duplicate: bool = False
     domain: str = ""
     val: str = ""  # the value of a counter
-    batch: str = ""  # set in the answer to the last message of a batch
+    batch: str = ""  # set only in the answer to the last message of a batch
     count: int = 0  # number of messages in that batch
     error: ApiError | None = None
 

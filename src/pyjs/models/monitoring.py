@@ -63,7 +63,7 @@ class JetStreamStats(Answer):
 
 
 class StreamDetail(Answer):
-    """A stream in /jsz; `config` and consumers only if requested."""
+    """A stream in /jsz; `config` and the consumers are set only if the request asked for them."""
 
     name: str
     created: Time
@@ -98,7 +98,7 @@ class Scrub(Answer):
 
 
 class Jsz(Page, JetStreamStats):
-    """/jsz."""
+    """The page /jsz."""
 
     disabled: bool = False
     config: JszConfig
@@ -128,7 +128,7 @@ class Jsz(Page, JetStreamStats):
 
 
 class VarzJetStream(Answer):
-    """JetStream in /varz; empty while it is disabled."""
+    """JetStream in /varz; no field is set while JetStream is disabled."""
 
     config: JszConfig | None = None
     stats: JetStreamStats | None = None
@@ -137,7 +137,7 @@ class VarzJetStream(Answer):
 
 
 class ConnectionStats(Answer):
-    """Connections of each kind."""
+    """Numbers of connections, by kind."""
 
     clients: int
     routes: int
@@ -146,7 +146,7 @@ class ConnectionStats(Answer):
 
 
 class DiskWaits(Answer):
-    """Waits for the disk."""
+    """Waiting times for the disk."""
 
     waiters: int
     waits: int
@@ -155,7 +155,7 @@ class DiskWaits(Answer):
 
 
 class Worker(Answer):
-    """One process of a server with workers; the last five fields are set only while that worker is ready."""
+    """One process of a server with workers; the last five fields are set only while the worker is ready."""
 
     number: int
     state: str = Field(description="starting, ready, resting or ended.")
@@ -169,7 +169,7 @@ class Worker(Answer):
 
 
 class Varz(Page):
-    """/varz."""
+    """The page /varz."""
 
     server_name: str
     version: str
@@ -323,7 +323,7 @@ class Connection(Answer):
 
 
 class Connz(Page):
-    """/connz."""
+    """The page /connz."""
 
     num_connections: int
     total: int
@@ -346,7 +346,7 @@ class SublistStats(Answer):
 
 
 class Subsz(Page, SublistStats):
-    """/subsz."""
+    """The page /subsz."""
 
     total: int
     offset: int
@@ -379,7 +379,7 @@ class AccountzDetail(Answer):
 
 
 class Accountz(Page):
-    """/accountz."""
+    """The page /accountz."""
 
     system_account: str = ""
     accounts: list[str] = Field(default_factory=list)
@@ -411,7 +411,7 @@ class AccountStats(Answer):
 
 
 class Accstatz(Page):
-    """/accstatz."""
+    """The page /accstatz."""
 
     account_statz: list[AccountStats]
 
@@ -427,7 +427,7 @@ class HealthError(Answer):
 
 
 class Healthz(Answer):
-    """/healthz."""
+    """The page /healthz."""
 
     status: str
     status_code: int = 200

@@ -58,13 +58,13 @@ def _detail(monitored: Monitored, account: Account, now_ns: int) -> JsonDict:
 
 
 def _is_complete(monitored: Monitored, trusted: TrustedAccount) -> bool:
-    """Return whether all imports in a token are active."""
+    """Return whether all imports in the account's token are active."""
     shared = monitored.node.exchanges.get(trusted.name)
     return len(trusted.claims.imports) == (0 if shared is None else len(shared.imports))
 
 
 def _of_token(trust: TrustedAccounts | None, account: Account, now_ns: int) -> JsonDict:
-    """Return the claims in the token of an account."""
+    """Return the display name of `account` and, if it has a token, the claims in the token."""
     fields: JsonDict = {"name_tag": account.tag}
     trusted = None if trust is None else trust.accounts.get(account.name)
     if trusted is None or not trusted.text:
@@ -94,7 +94,7 @@ def _of_token(trust: TrustedAccounts | None, account: Account, now_ns: int) -> J
 
 
 def accstatz(monitored: Monitored, arguments: Arguments, now_ns: int) -> JsonDict:
-    """Return the counters of every account that has connections; with `unused`, of all accounts.
+    """Return the counters of all accounts with connections or, with the argument `unused`, of all accounts.
 
     Raises:
         BadArgument: an argument is invalid; the text is nats-server's.

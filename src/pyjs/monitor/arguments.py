@@ -1,4 +1,4 @@
-"""The arguments of a monitoring request, usually a query string, with Go's error texts."""
+"""The arguments of a monitoring request, usually from its query string, with Go's error texts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ TRUE = {"1", "t", "T", "TRUE", "true", "True"}
 FALSE = {"0", "f", "F", "FALSE", "false", "False"}
 INT64_MAX = (1 << 63) - 1
 UINT64_MAX = (1 << 64) - 1
-DIGITS_MAX = 20  # digits of the largest UINT64; Python refuses to parse thousands of digits
+# digits of the largest UINT64; longer texts are not parsed, since Python refuses thousands of digits
+DIGITS_MAX = 20
 
 
 class BadArgument(Exception):
@@ -29,7 +30,7 @@ class Arguments:
 
     @staticmethod
     def of(values: dict[str, str]) -> Arguments:
-        """Return arguments with these values, for a request without a query string."""
+        """Return arguments with the given values, for a request without a query string."""
         made = Arguments("")
         made._values |= values
         return made

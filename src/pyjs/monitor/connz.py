@@ -1,6 +1,6 @@
 """/connz: the connections, open and closed.
 
-Source: monitoring section of nats.docs; orders, texts and field order seen on nats-server 2.15.1.
+Source: monitoring section of nats.docs; sort orders, texts and field order seen on nats-server 2.15.1.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     Connection = ClientSession | ClosedSession
 
 LIMIT = 1024
-# Connections, or subscriptions of one connection, reported between two yields; this takes about a
+# Connections, or subscriptions of one connection, reported between two yields; these take about a
 # millisecond.
 CONNECTIONS_STEP = 64
 SUBSCRIPTIONS_STEP = 1000
-DEPTH = 2  # levels of JSON around the items: the answer, `connections`
+DEPTH = 2  # levels of JSON around the list: the answer, `connections`
 STATES = {"": "open", "open": "open", "closed": "closed", "any": "all", "all": "all"}
 NS_PER_MS = 1_000_000
 
-# sort argument -> (function from a connection and the time to its key, whether descending)
+# sort argument -> (function that returns the key of a connection at a time, whether the order is descending)
 SORTS: dict[str, tuple[Callable[[Connection, int], int | str], bool]] = {
     "cid": (lambda c, now: c.cid, False),
     "start": (lambda c, now: c.cid, False),
@@ -144,9 +144,9 @@ def _page(
 def _selected(
     monitored: Monitored, options: ConnzOptions
 ) -> Generator[None, None, tuple[list[Connection], int]]:
-    # The total counts the connections of the account; other filters do not affect it.
+    # The total counts all connections of the account; the other filters do not affect it.
     found: list[Connection] = []
-    closed = monitored.node.closed.parts()  # taken at the same moment as the open ones
+    closed = monitored.node.closed.parts()  # copied at the same moment as the open ones
     if options.state != "closed":
         found += monitored.node.sessions.values()
     if options.state != "open":
@@ -171,7 +171,7 @@ def user_name(connection: Connection) -> str:
 
 
 def connection_entry(c: Connection, options: ConnzOptions, now_ns: int) -> Generator[None, None, JsonDict]:
-    """Return one element of `connections`, in steps if it lists many subscriptions."""
+    """Return one element of `connections`; yields between steps if it lists many subscriptions."""
     rtt_ns = c.rtt_ns if not 1000 < c.rtt_ns < NS_PER_MS else c.rtt_ns // 1000 * 1000
     until_ns = c.closed_at_ns or now_ns
     entry: JsonDict = {
@@ -241,7 +241,7 @@ def _tls(tls: TlsPeer | None, *, with_certificates: bool) -> JsonDict:
 
 
 def subscription_detail(sub: Subscription | ClosedSubscription, cid: int, account: str = "") -> JsonDict:
-    """Return one subscription, with its account if the list covers several connections."""
+    """Return one subscription; `account` is shown if the list covers several connections."""
     detail: JsonDict = {"account": account, "account_tag": account} if account else {}
     detail["subject"] = text(sub.subject)
     if sub.queue:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyjs.node import Node
 
 _RESPONSE_TYPES = {SINGLETON: "Singleton", STREAM: "Streamed", CHUNKED: "Chunked"}
-# Requests that each account may send to the system account: local subject, subject there, share.
+# Requests that each account may send to the system account: (local subject, subject there, share).
 _SYSTEM_IMPORTS = (
     ("$SYS.REQ.ACCOUNT.PING.CONNZ", "$SYS.REQ.ACCOUNT.{}.CONNZ", False),
     ("$SYS.REQ.SERVER.PING.CONNZ", "$SYS.REQ.ACCOUNT.{}.CONNZ", False),
@@ -49,7 +49,7 @@ def exchange_fields(node: Node, name: str) -> JsonDict:
 
 
 def _destinations(mapping: SubjectMapping) -> list[JsonDict]:
-    """Return the destinations with cumulative weights, smallest weight first, as nats-server shows them."""
+    """Return the destinations, smallest weight first, with cumulative weights, as nats-server shows them."""
     total = 0
     shown: list[JsonDict] = []
     for subject, weight in sorted(mapping.weighted(), key=lambda each: each[1]):

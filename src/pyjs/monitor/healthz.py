@@ -29,7 +29,7 @@ STEP = 1000  # streams checked in one turn: about a millisecond
 
 
 class Wanted(NamedTuple):
-    """The parts of the server that a request asks about; empty: everything."""
+    """The parts of the server that a request asks about; if empty, it asks about the whole server."""
 
     account: str
     stream: str
@@ -41,7 +41,7 @@ class Trouble:
     """The first problem that was found."""
 
     http_status: int
-    status: str  # `status` in a body without details
+    status: str  # the field `status` of a body without details
     kind: str  # CONNECTION, BAD_REQUEST, JETSTREAM, ACCOUNT, STREAM or CONSUMER
     error: str
     account: str = ""
@@ -68,7 +68,8 @@ def healthz(monitored: Monitored, arguments: Arguments) -> Generator[None, None,
         if jetstream is None:
             trouble = Trouble(503, UNAVAILABLE, "JETSTREAM", "JetStream not enabled")
         elif not enabled_only and jetstream.shared.member is None:
-            trouble = yield from _asset_trouble(jetstream.accounts, wanted)  # it has no metadata
+            # a single server has no metadata group to check
+            trouble = yield from _asset_trouble(jetstream.accounts, wanted)
         elif not enabled_only:
             assert jetstream.shared.member is not None
             trouble = _meta_trouble(jetstream.shared.member)
@@ -101,7 +102,7 @@ def _bad_request(wanted: Wanted) -> Trouble | None:
 
 
 def _meta_trouble(member: MemberNode) -> Trouble | None:
-    """Return the problem of the cluster's metadata, or None."""
+    """Return the problem of the cluster's metadata group, or None."""
     text = ""
     if not member.machine.leader and member.meta_group and (missing := member.missing(member.meta_group)):
         text = f"JetStream metadata is {IN_DOUBT.format(missing)}"
@@ -126,7 +127,7 @@ def _stored_trouble(accounts: Accounts, wanted: Wanted) -> Steps:
                 if at % STEP == STEP - 1:
                     yield
                 is_wanted = wanted.stream in ("", each.name) and engine.streams.get(each.name) is each
-                if is_wanted and each.store.failed:  # a stream that was deleted meanwhile has a closed store
+                if is_wanted and each.store.failed:  # the store of a stream deleted since then is closed
                     text = f"JetStream stream '{name} > {each.name}' write error: {each.store.error}"
                     return Trouble(503, UNAVAILABLE, "STREAM", text, name, each.name)
             for gone in engine.unrecovered():
@@ -154,18 +155,20 @@ def _member_trouble(member: MemberNode, accounts: Accounts, wanted: Wanted) -> S
         if at % STEP == STEP - 1:
             yield
         reason = why_not_current(member, accounts, stream)
-        if reason and stream in member.assigned_here(stream.account, stream.name):  # still assigned here
+        # the assignment may have changed since then
+        if reason and stream in member.assigned_here(stream.account, stream.name):
             text = f"JetStream stream '{stream.account} > {stream.name}' is not current: {reason}"
             return Trouble(503, UNAVAILABLE, "STREAM", text, stream.account, stream.name)
     return None
 
 
 def _missing(accounts: Accounts, wanted: Wanted) -> Trouble | None:
-    """Return the requested stream or consumer as a problem if a single server does not have it."""
+    """Return a problem if this single server does not have the requested stream or consumer, otherwise None."""
     if not wanted.account:
         return None
     engine = accounts.get(wanted.account)
-    if engine is None or not engine.streams:  # as in nats-server: only accounts with stored streams are found
+    # as in nats-server, accounts without stored streams count as missing
+    if engine is None or not engine.streams:
         return _no_account(wanted.account)
     if not wanted.stream:
         return None

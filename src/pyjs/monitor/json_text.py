@@ -1,4 +1,4 @@
-"""JSON as Go's encoding/json writes it: indented by two, `<`, `>` and `&` escaped, whole floats without a point."""
+"""JSON in the form of Go's encoding/json: indented by two, with `<`, `>`, `&` escaped and `1.0` written as `1`."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ def pretty_json(value: object) -> bytes:
 
 
 def pretty_piece(value: object, depth: int) -> object:
-    """Return the indented text of `value` at `depth` levels, as a fragment for pretty_json."""
+    """Return the text of `value`, indented by `depth` levels, as a fragment for pretty_json."""
     text = _escaped(orjson.dumps(value, option=orjson.OPT_INDENT_2))
     return orjson.Fragment(text.replace(b"\n", b"\n" + b"  " * depth))
 
 
 def pretty_items(values: list[JsonDict], depth: int) -> bytes:
-    """Return the text of consecutive list items at `depth` levels, without the indentation of the first."""
+    """Return consecutive list items as text, indented by `depth` levels; the first line is not indented."""
     text = _escaped(orjson.dumps(values, option=orjson.OPT_INDENT_2))
     return text[len(b"[\n  ") : -len(b"\n]")].replace(b"\n", b"\n" + b"  " * (depth - 1))
 
 
 def pretty_pieces(value: JsonDict, name: str, items: list[bytes]) -> list[bytes]:
-    """Return `value` as pieces of indented JSON; `items` become the list in its last member, `name`."""
+    """Return `value` as pieces of indented JSON; its last member, `name`, becomes a list of `items`."""
     begin = pretty_json(value)[: -len(b"\n}")] + b',\n  "%b": [\n    ' % name.encode()
     pieces = [begin]
     for item in items:
@@ -45,7 +45,7 @@ def _escaped(text: bytes) -> bytes:
 
 
 def filled(fields: JsonDict) -> JsonDict:
-    """Return the fields that are not empty, as Go's `omitempty` does."""
+    """Return only the fields that are not empty, like Go's `omitempty`."""
     return {name: value for name, value in fields.items() if value}
 
 

@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 LIMIT = 1024
 STREAMS_STEP = 16  # streams and consumers reported between two yields: about half a millisecond
 CONSUMERS_STEP = 16
-CONSUMER_DEPTH = 6  # levels of JSON around the items: answer, account_details, its account and so on
+CONSUMER_DEPTH = 6  # levels of JSON around a consumer: answer, account_details, its account and so on
 STATS = ("memory", "storage", "reserved_memory", "reserved_storage", "accounts", "ha_assets")
-OPTIONAL = ("sync_always", "domain", "unique_tag", "strict")  # shown only if they are set
+OPTIONAL = ("sync_always", "domain", "unique_tag", "strict")  # fields shown only if they are set
 TOTALS = ("streams", "consumers", "messages", "bytes", "total")
-UINT64 = 1 << 64  # nats-server shows "no limit", -1, as an unsigned number
+UINT64 = 1 << 64  # as in nats-server, -1 (no limit) is shown as an unsigned number
 
 
 class Led(NamedTuple):
     """Whether only leaders should answer a request."""
 
-    metadata: bool = False  # only the leader of the metadata answers
+    metadata: bool = False  # only the leader of the metadata group answers
     streams: bool = False  # streams led by another server are left out
 
 
@@ -61,13 +61,14 @@ class JszOptions:
 
 
 def jsz_options(arguments: Arguments) -> JszOptions:
-    """Return the options in the query string; options such as `config` also enable the list that they belong to.
+    """Return the options in the query string; an option such as `config` also requests the list that it belongs to.
 
     Raises:
         BadArgument: an argument is invalid; the text is nats-server's.
     """
     accounts, streams, consumers = (arguments.flag(name) for name in ("accounts", "streams", "consumers"))
-    arguments.flag("direct-consumers")  # consumers of mirrors and sources; this server has none
+    # checked only: it selects consumers of mirrors and sources, which this server does not have
+    arguments.flag("direct-consumers")
     config = arguments.flag("config")
     offset = max(arguments.integer("offset"), 0)
     limit = arguments.integer("limit")
@@ -91,7 +92,7 @@ def jsz_options(arguments: Arguments) -> JszOptions:
 
 
 class NotLeader(Exception):
-    """Only the leader of the metadata may answer, and this server is not the leader."""
+    """Only the leader of the metadata group may answer, and this server is not that leader."""
 
 
 def jsz(monitored: Monitored, options: JszOptions, now_ns: int) -> Generator[None, None, JsonDict]:
@@ -128,7 +129,7 @@ def jsz(monitored: Monitored, options: JszOptions, now_ns: int) -> Generator[Non
 
 
 def jetstream_block(monitored: Monitored) -> JsonDict:
-    """Return JetStream of the server for /varz: its limits, its usage and, in a cluster, the metadata group."""
+    """Return the field `jetstream` of /varz: limits, usage and, in a cluster, the metadata group."""
     jetstream = monitored.node.jetstream
     assert jetstream is not None
     member = jetstream.shared.member
@@ -141,7 +142,7 @@ def jetstream_block(monitored: Monitored) -> JsonDict:
 
 
 def jetstream_stats(monitored: Monitored) -> JsonDict:
-    """Return usage and counters of JetStream, from the engine's own counters."""
+    """Return usage and counters of JetStream; they are sums that the engine keeps, so this is fast."""
     jetstream = monitored.node.jetstream
     assert jetstream is not None
     shared, (memory, storage) = jetstream.shared, jetstream.used
@@ -157,7 +158,7 @@ def jetstream_stats(monitored: Monitored) -> JsonDict:
 
 
 def _num_groups(shared: Shared) -> int:
-    """Return the number of replicated groups on this server: the metadata, and each stream with its consumers."""
+    """Return the number of replicated groups on this server: the metadata group, and one for each stream."""
     return 0 if shared.replicated is None else 1 + len(shared.replicated.machines())
 
 
@@ -217,7 +218,10 @@ def leads(account: JetStream, stream: Stream) -> bool:
 
 
 def _damage(accounts: dict[str, JetStream], streams: list[Stream]) -> JsonDict:
-    """Return lost and repaired messages and files set aside, or {} without them; nats-server has no such fields."""
+    """Return the numbers of lost and repaired messages and of files set aside, or {}.
+
+    These fields do not exist in nats-server.
+    """
     losses = [lost for stream in streams if (lost := stream.store.lost) is not None]
     damage: JsonDict = {}
     if losses:
@@ -242,7 +246,7 @@ def _chosen(accounts: dict[str, JetStream], options: JszOptions) -> list[str]:
 def account_detail(
     monitored: Monitored, account: JetStream, options: JszOptions
 ) -> Generator[None, None, JsonDict]:
-    """Return usage and counters of one account and, if the options request them, its streams; in steps."""
+    """Return usage and counters of one account and, if requested, its streams; yields between steps."""
     detail: JsonDict = {
         "name": account.account.name,
         "id": account.account.name,
@@ -276,7 +280,7 @@ def _cluster_of(monitored: Monitored, account: JetStream, stream: Stream) -> Jso
 def _stream_detail(
     monitored: Monitored, account: JetStream, stream: Stream, options: JszOptions
 ) -> Generator[None, None, JsonDict]:
-    """Return a stream and, if requested, its consumers; only the server that leads the stream reports these."""
+    """Return a stream and, if requested, its consumers, which only the leader of the stream reports."""
     detail: JsonDict = {
         "name": stream.name,
         "created": time_text(stream.created_ns),
@@ -290,7 +294,7 @@ def _stream_detail(
         detail["consumer_detail"] = consumers = []
         for consumer in list(stream.consumers.values()):
             if not isinstance(consumer, Consumer):
-                continue  # only the leader has it open
+                continue  # only the leader has this consumer open
             shown = consumer_info(
                 consumer,
                 monitored.node.clock.now_ns(),
@@ -308,7 +312,7 @@ def _stream_detail(
 
 
 def _groups_of(detail: JsonDict, consumers: list[JsonDict]) -> JsonDict:
-    """Return the names of the groups of a stream and its consumers, or nothing if it has a single replica."""
+    """Return the group names of a stream and its consumers, or nothing if the stream has a single replica."""
     cluster = detail["cluster"]
     assert isinstance(cluster, dict)
     if "raft_group" not in cluster:

@@ -1,11 +1,11 @@
 """/raftz: the replicated groups of this server.
 
-Only a server in a JetStream cluster has groups. Without `acc`, the answer has the groups of the system
-account: the metadata. A consumer is in the group of its stream and is not listed. Fields about queues of
-nats-server show the corresponding numbers of this server: proposals without a result, and committed entries that are
-not applied yet. The log does not store the times of its entries, so `wal` shows no times.
+Only a server in a JetStream cluster has groups. Without `acc`, the answer has the only group of the system account,
+the metadata group. A consumer belongs to the group of its stream and is not listed. Where nats-server shows the
+length of a queue, this server shows the corresponding number of its own: proposals without a result, and committed
+entries that are not applied yet. The log does not store the times of its entries, so `wal` shows no times.
 
-Source: monitoring section of nats.docs; fields, their order and texts as three nats-servers 2.15.1 answer,
+Source: monitoring section of nats.docs; fields, their order and texts as a cluster of nats-server 2.15.1 answers,
 tests/conformance/test_cluster_answers.py.
 """
 
@@ -42,7 +42,10 @@ def has_groups(monitored: Monitored) -> bool:
 
 
 def raftz(monitored: Monitored, account: str, group: str) -> Generator[None, None, JsonDict]:
-    """Return the groups by account and name, in steps; `account` and `group` select some. Empty: no such group."""
+    """Return the groups by account and name, in steps; `account` and `group` select some.
+
+    Return {} if none matches.
+    """
     jetstream = monitored.node.jetstream
     member = None if jetstream is None else jetstream.shared.member
     if member is None:
@@ -59,7 +62,7 @@ class _Groups:
         self._member = member
 
     def of_account(self, account: str, group: str = "") -> Generator[None, None, Fields]:
-        """Return the groups of an account by name, or only `group`, in steps."""
+        """Return the groups of an account by name, or only the group `group`; yields between steps."""
         member, found = self._member, {}
         if account == member.options.system_account and group in ("", META):
             found[META] = self._metadata()
@@ -82,7 +85,7 @@ class _Groups:
 
     def _stream(self, machine: StreamMachine) -> Fields | None:
         status = self._member.status_of(machine.group)
-        if status is None:  # closed because of damage
+        if status is None:  # the group was closed because of damage
             return None
         term = self._member.last_term(machine.group, status.last)
         return self._fields(status, machine.leader_since_ns, term, is_behind=machine.catch_up is not None)
@@ -141,7 +144,7 @@ class _Groups:
 
 
 def _log(status: GroupStatus) -> Fields:
-    """Return the entries of a group's log in the form of a stream's state."""
+    """Return the state of a group's log in the form of a stream's state."""
     return {
         "messages": status.last - status.start,
         "bytes": status.log_size,

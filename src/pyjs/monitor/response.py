@@ -16,7 +16,7 @@ class Response:
     status: int
     body: bytes
     headers: tuple[tuple[str, str], ...] = JSON_HEADERS
-    rest: tuple[bytes, ...] = ()  # follows `body`; separate, because joining them would take too long
+    rest: tuple[bytes, ...] = ()  # bytes that follow `body`; not joined, since that would take too long
 
     @property
     def size(self) -> int:

@@ -1,7 +1,7 @@
 """The paths of the monitoring port, and their handlers.
 
-Statuses, texts and the order of checks follow nats-server 2.15.1. Knows nothing of HTTP: gets a request target,
-returns a Response out.
+Statuses, texts and the order of checks follow nats-server 2.15.1. Knows nothing of HTTP: it gets a request target
+and returns a Response.
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ class Router:
 
     def _varz(self, arguments: Arguments) -> Response:
         answer = varz(self._monitored, self._clock.now_ns())
-        if arguments.text("config") in TRUE:  # as in nats-server, any other value is accepted too
+        # as in nats-server, values other than booleans are accepted and mean false
+        if arguments.text("config") in TRUE:
             answer["config"] = settings(self._monitored.options)
         return _json(answer)
 
@@ -160,7 +161,7 @@ def _json(value: JsonDict) -> Response:
 
 
 def split_target(target: str, base: str) -> tuple[str | Response, str]:
-    """Return the path below `base` and the query of a request; if there is no such page, a Response instead."""
+    """Return (path below `base`, query) of a request target; if there is no such page, (Response, query)."""
     path, _, query = target.partition("?")
     if path.startswith("/") and path != cleaned(path):
         return redirect(path, query), query
@@ -170,7 +171,7 @@ def split_target(target: str, base: str) -> tuple[str | Response, str]:
 
 
 def redirect(path: str, query: str) -> Response:
-    """Redirect a path with empty or dot segments to the path without them; never to another host."""
+    """Return a redirect to the cleaned `path`, which never leads to another host."""
     target = cleaned(path) + (f"?{query}" if query else "")
     where = quote(target.encode("latin-1", "replace"), safe=UNQUOTED)
     body = f'<a href="{escape(where)}">Temporary Redirect</a>.\n\n'.encode()

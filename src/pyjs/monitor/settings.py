@@ -1,8 +1,8 @@
 """The configuration of the server by key: the `config` object of /varz?config=1.
 
-Knows nothing of the effects of keys. Names are those of the configuration file, sizes are bytes, and
-durations are nanoseconds as elsewhere in /varz. A password or token is replaced by stars. nats-server has no
-such object: without the argument, /varz is the same on both.
+Knows nothing of the effects of keys. Names are those of the configuration file, sizes are in bytes, and
+durations are in nanoseconds as elsewhere in /varz. Stars replace each password and token. nats-server has no
+such object; without the argument, /varz is the same on both servers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SECRETS = ("password", "token", "key", "prev_key")
 
 
 def settings(options: Options) -> JsonDict:
-    """Return every key of the tables with its value or default."""
+    """Return every key of the option tables with its value or default."""
     return _block("", options)
 
 
@@ -33,7 +33,7 @@ def _block(path: str, target: object) -> JsonDict:
     for key in TABLES[path].keys:
         block, _, attr = key.attrs[0].rpartition(".")
         if block in TABLES and any(attr in each.attrs for each in TABLES[block].keys) and block:
-            continue  # another spelling of a key in a block
+            continue  # another spelling of a key in the same block
         inner = f"{path}.{key.name}".lstrip(".")
         value = attrgetter(key.attrs[0])(target)
         if inner in TABLES and value is not None:

@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 def no_certificate(tls: TlsOptions) -> str:
-    """Return "": a server without certificates has no expiry time."""
+    """Return "": a server without certificates has no expiry time to show."""
     return ""
 
 
 class LoopStats(NamedTuple):
-    """The turns of the event loop since the start."""
+    """Statistics of the event loop's turns since the start."""
 
     turns: int = 0
-    busy_ns: int = 0  # in turns
+    busy_ns: int = 0  # total time in turns
     overruns: int = 0  # turns of more than 20 ms
-    longest_ns: int = 0  # the longest turn since somebody last asked
+    longest_ns: int = 0  # the longest turn since the statistics were last read
 
 
 class ProcessStats:
@@ -50,13 +50,14 @@ class Monitored:
     options: Options  # a reload replaces them
     process: ProcessStats
     config_loaded_at_ns: int
-    ready: bool = False  # clients are accepted
-    certificate_ends: Callable[[TlsOptions], str] = no_certificate  # expiry for a port; "": no certificate
+    ready: bool = False  # whether clients are accepted
+    # returns the expiry time of a port's certificate; "": it has none
+    certificate_ends: Callable[[TlsOptions], str] = no_certificate
     take_loop: Callable[[], LoopStats] = LoopStats
-    request_counts: dict[str, int] = field(default_factory=dict)  # path -> requests; http_req_stats in /varz
+    request_counts: dict[str, int] = field(default_factory=dict)  # requests by path; http_req_stats in /varz
 
     def num_subscriptions(self, account: Account) -> int:
-        """Return the number of subscriptions in an account, without those that another worker reports."""
+        """Return the number of subscriptions in an account, except those reported by another worker."""
         cluster = self.node.cluster
         others = cluster.num_remote(account) if cluster is not None and self.options.worker is not None else 0
         return len(account.subs) - others

@@ -1,6 +1,6 @@
 """/subsz: counters of the subscription lists of all accounts and, if requested, all subscriptions.
 
-A long list is composed in steps; subscriptions added meanwhile are left out.
+A long list is composed in steps; subscriptions added between two steps are left out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 LIMIT = 1024
 STEP = 1000  # subscriptions examined between two yields: about a millisecond
-DEPTH = 2  # levels of JSON around the items: the answer, subscriptions_list
+DEPTH = 2  # levels of JSON around the list: the answer, subscriptions_list
 
 
 def subsz(
@@ -53,11 +53,12 @@ def subsz(
 
 
 def sublist_stats(monitored: Monitored, accounts: list[Account]) -> JsonDict:
-    """Return the summed counters of the accounts' subscription lists."""
+    """Return the counters of the accounts' subscription lists, added together."""
     finds = sum(a.subs.finds for a in accounts)
     hits = max(0, finds - sum(a.subs.misses for a in accounts))
     cached = sum(a.subs.num_cached() for a in accounts)
-    fanouts = [a.subs.cached_fanout() for a in accounts]  # receivers of (the widest route, all routes)
+    # receivers of (the widest route, all routes together), by account
+    fanouts = [a.subs.cached_fanout() for a in accounts]
     return {
         "num_subscriptions": sum(map(monitored.num_subscriptions, accounts)),
         "num_cache": cached,
@@ -75,7 +76,7 @@ def _page(
 ) -> Generator[None, None, tuple[int, list[bytes]]]:
     """Return the number of subscriptions that match `test` ("": all), and the requested page of them, as texts.
 
-    With `of_others`, subscriptions of other servers are included.
+    With `of_others`, subscriptions of other servers are included too.
     """
     total = 0
     page: list[bytes] = []

@@ -1,6 +1,6 @@
 """/varz: the server as a whole, its limits and its counters.
 
-Field order and omitted fields as seen on nats-server 2.15.1.
+The order of the fields and the omitted fields are those of nats-server 2.15.1.
 """
 
 from __future__ import annotations

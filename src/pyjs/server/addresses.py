@@ -1,4 +1,4 @@
-"""Addresses: listening sockets, the text of addresses, the addresses of this machine.
+"""Listening sockets, the text of addresses, and the addresses of this machine.
 
 `0.0.0.0` and `::` both listen on IPv6 and IPv4 if the machine has IPv6, as in nats-server.
 """
@@ -69,7 +69,7 @@ def _failed(host: str, port: int, error: OSError) -> ListenFailed:
 
 
 def reserve(host: str, port: int) -> socket.socket:
-    """Return a socket bound to `host` and `port` that does not listen; only `shared` listeners may use the same port.
+    """Return a bound socket that does not listen; only listeners with `shared` set may use the same host and port.
 
     Raises:
         ListenFailed: the text has the reason, which may be another listener.
@@ -115,7 +115,7 @@ def _bound_any(port: int, shared: bool) -> socket.socket:
 
 
 def _bound_at(host: str, port: int, shared: bool) -> socket.socket:
-    # As bytes: for a str, Python would import the codec "idna", which takes 1.5 ms of the start.
+    # As bytes: for a str, Python would import the codec "idna", which adds 1.5 ms to the server's start.
     name = host.encode() if host.isascii() else host
     found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, _, _, _, address = min(found, key=lambda info: info[0] != socket.AF_INET)
@@ -145,7 +145,7 @@ def host_port(host: str, port: int) -> str:
 
 
 def plain_ip(ip: str) -> str:
-    """Return `ip` without its zone, and an IPv4-mapped IPv6 address as plain IPv4."""
+    """Return `ip` without its zone; an IPv4-mapped IPv6 address becomes plain IPv4."""
     return ip.removeprefix("::ffff:").partition("%")[0] if "." in ip else ip.partition("%")[0]
 
 
@@ -156,7 +156,7 @@ def urls(scheme: str, host: str, port: int) -> list[str]:
 
 
 def reachable(host: str, port: int) -> list[str]:
-    """Return the host:port addresses at which other machines reach a listener; never loopback for a wildcard host."""
+    """Return the host:port addresses at which other machines reach a listener. For a wildcard host, omit loopback."""
     if host not in WILDCARDS:
         return [host_port(host, port)]
     addresses = [ip_address(each) for each in local_ips()]

@@ -1,4 +1,4 @@
-"""The log lines of a start, which operators and test suites search for.
+"""The log lines that a starting server writes; operators and test suites search for them.
 
 Texts, order and spaces are those of nats-server 2.15.1, since scripts parse them.
 """

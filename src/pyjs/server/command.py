@@ -1,6 +1,6 @@
 """The command: a server in its own process, and all settings of the process.
 
-Descriptors, allocator, garbage collector, hooks, signals and the loop belong to the owner of the process. A server
+The owner of the process controls descriptors, allocator, garbage collector, hooks, signals and the loop. A server
 inside another program (pyjs.aio) changes none of them.
 """
 
@@ -29,14 +29,13 @@ if TYPE_CHECKING:
     from pyjs.base.log import Log
     from pyjs.config.options import Options
 
-# The longest time, in seconds, for which a computing thread keeps the GIL from the event loop. Each callback
-# of the loop takes the GIL again: with Python's default of 5 ms, a check of stored files delayed pings by up
-# to 50 ms.
+# Seconds for which a computing thread may keep the GIL from the event loop. Each callback of the loop takes the
+# GIL again: with Python's default of 5 ms, a check of stored files delayed pings by up to 50 ms.
 SWITCH_INTERVAL_S = 0.0005
 
 
 def run(options: Options) -> int:
-    """Serve until a signal ends the server; return the exit code of the command."""
+    """Serve until a signal stops the server; return the exit code of the command."""
     try:
         log = opened_logger(options)
     except StartFailed as error:
@@ -98,7 +97,7 @@ class Command:
         server.driver.after_turn.append(memory.after_turn)
 
     def _terminated(self) -> None:
-        if not self.server.in_lame_duck_mode:  # SIGTERM does not cut the lame duck mode short
+        if not self.server.in_lame_duck_mode:  # SIGTERM does not interrupt lame duck mode
             self.server.request_stop()
 
     def count_unraisable(self, failed: sys.UnraisableHookArgs) -> None:

@@ -1,7 +1,7 @@
 """One client connection: an asyncio protocol with a ClientSession.
 
 Knows nothing of NATS. Input is passed to the session as it arrives; the session writes output once per turn.
-If the client reads slowly and more than BUFFER_HIGH bytes wait in the transport, further output waits in the
+If a client reads slowly and the transport holds more than BUFFER_HIGH bytes, further output stays in the
 session, where it counts towards the pending limit.
 
 Source: https://docs.python.org/3/library/asyncio-protocol.html
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 # Equal to FLUSH_AT of core/outbuf.pxd: the unaccepted part of a write may wait in the transport.
 BUFFER_HIGH = 256 * 1024  # bytes that the kernel did not accept; above it, output waits in the session
 BUFFER_LOW = 64 * 1024
-FULL_READ = 250_000  # after a read of this size the kernel may have more; the buffer is slightly larger
-LATE_MAX = 1 << 20  # bytes of input after `hang_up` at which reading ends
-LINGER_S = 2.0  # a closed connection has this long to send the rest of its output
+FULL_READ = 250_000  # after a read of this many bytes the kernel may have more; the buffer is slightly larger
+LATE_MAX = 1 << 20  # bytes: if more input than this arrives after `hang_up`, reading ends
+LINGER_S = 2.0  # seconds that a closed connection has to send the rest of its output
 
 
 class Connection(asyncio.BufferedProtocol, Link):
@@ -47,12 +47,13 @@ class Connection(asyncio.BufferedProtocol, Link):
         self._connections = connections  # the server's open connections; includes this one while it is open
         self._listener = listener
         self._behind_proxy = behind_proxy
-        self._tracers: tuple[Tracer, Tracer] | None = None  # in and out; created when tracing is on
+        # for input and for output; created when tracing is on
+        self._tracers: tuple[Tracer, Tracer] | None = None
         self._held = False  # reading is paused by the session
-        self._gave_way = False  # reading is paused until `_read_on`
+        self._gave_way = False  # reading is paused until the next turn has run (`_read_on`)
         self._linger: asyncio.TimerHandle | None = None
-        self._is_over = False  # the client has ended its output
-        self._parked = False  # reading is paused, even if the session resumes it
+        self._is_over = False  # the client has closed its side
+        self._parked = False  # reading is paused, whatever the session requests
         self._late: list[bytes] | None = None  # input after `hang_up`
         self._late_size = 0
         self.transport: asyncio.Transport
@@ -85,11 +86,11 @@ class Connection(asyncio.BufferedProtocol, Link):
         return self._driver.node.open_session(peer, self)
 
     def get_buffer(self, sizehint: int) -> bytearray:
-        """Return the buffer for a read: all connections share one, since `buffer_updated` follows immediately."""
+        """Return the buffer for a read. All connections share one, since `buffer_updated` follows immediately."""
         return self._driver.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Pass a read to the session; effects that need a commit happen in the turn."""
+        """Pass a read to the session; effects that need a commit happen later, in the turn."""
         if self._log.trace_on:
             self._trace(0, bytes(self._driver.buffer[:nbytes]))
         if nbytes >= FULL_READ:
@@ -107,7 +108,7 @@ class Connection(asyncio.BufferedProtocol, Link):
         self._driver.wake_for_input()
 
     def data_received(self, data: bytes) -> None:
-        """Like `buffer_updated`, for input from a transport that decodes it."""
+        """Handle input as `buffer_updated` does; called by transports that decode it, such as TLS."""
         if self._log.trace_on:
             self._trace(0, data)
         if len(data) >= FULL_READ:
@@ -119,12 +120,12 @@ class Connection(asyncio.BufferedProtocol, Link):
         self._driver.wake_for_input()
 
     def _break(self, error: Exception) -> None:
-        """Close the connection after a fault in its session."""
+        """Close the connection after an unexpected exception in its session."""
         log_exception(self._log, f"{self.session} - Cannot go on with this connection", error)
         self.session.close("Internal Error", "Internal Server Error")
 
     def _give_way(self) -> None:
-        """Pause reading until the turn: libuv would otherwise read this connection up to 32 times in a row."""
+        """Pause reading until the next turn: libuv would otherwise read this connection up to 32 times in a row."""
         self._gave_way = True
         self.transport.pause_reading()
         self._driver.loop.call_soon(self._read_on)
@@ -136,7 +137,7 @@ class Connection(asyncio.BufferedProtocol, Link):
 
     # -- called when this server leaves its cluster ------------------------------------------------------------
     def park(self, *, on: bool) -> None:
-        """Pause reading from now on or, if `on` is False, resume it."""
+        """Pause reading if `on` is true, otherwise resume it; while paused, the session cannot resume it."""
         self._parked = on
         if on and not self.transport.is_closing():
             self.transport.pause_reading()
@@ -144,10 +145,10 @@ class Connection(asyncio.BufferedProtocol, Link):
             self.resume_reading()
 
     def hang_up(self) -> None:
-        """End the output to the client, and hold its input until `hear_out`.
+        """Close the output side, and hold input that still arrives until `hear_out`.
 
-        The client then connects to another server. A client that reads slowly or has not logged in is only closed,
-        and so is a transport that cannot be closed in one direction.
+        The client then connects to another server. A client that reads slowly or has not logged in is closed
+        completely, and so is a connection whose transport cannot close one direction only.
         """
         assert isinstance(self.session, ClientSession)
         is_slow = self.session.pending_size() > 0 or self._held
@@ -162,12 +163,12 @@ class Connection(asyncio.BufferedProtocol, Link):
 
     @property
     def has_hung_up(self) -> bool:
-        """Whether `hang_up` was called, and `hear_out` was not."""
+        """Whether `hang_up` was called and `hear_out` has not been called since."""
         return self._late is not None
 
     @property
     def is_over(self) -> bool:
-        """Whether the client has ended its output."""
+        """Whether the client has closed its side."""
         return self._is_over
 
     @property
@@ -176,7 +177,7 @@ class Connection(asyncio.BufferedProtocol, Link):
         return self._late is not None and (bool(self._late) or not self._is_over)
 
     def hear_out(self) -> None:
-        """Handle the input since `hang_up`, and close."""
+        """Handle the input held since `hang_up`, and close."""
         late, self._late = self._late or [], None
         if hasattr(self, "session"):
             for data in late:
@@ -186,7 +187,7 @@ class Connection(asyncio.BufferedProtocol, Link):
         self.transport.close()
 
     def eof_received(self) -> bool:
-        """Close the session after the turn that answers earlier input, since the client may still read."""
+        """Close the session after the turn in which earlier input is answered, since the client may still read."""
         self._is_over = True
         if self._late is not None:
             return True
@@ -225,12 +226,12 @@ class Connection(asyncio.BufferedProtocol, Link):
 
     @property
     def is_stranger(self) -> bool:
-        """Return whether the client must log in and has not done so yet."""
+        """Return whether the client must log in and has not done so."""
         return hasattr(self, "session") and self.session.awaiting_auth
 
     # -- called by a PROXY header ------------------------------------------------------------------------------
     def came_from(self, ip: str, port: int) -> None:
-        """Store the client's address from the PROXY header; "" means that the client connects without a proxy."""
+        """Store the client's address from the PROXY header; "" as `ip` means that the client uses no proxy."""
         if hasattr(self, "session"):
             own = self.session.peer
             self.session.peer = Peer(ip or own.ip, port if ip else own.port, own.kind)
@@ -251,7 +252,7 @@ class Connection(asyncio.BufferedProtocol, Link):
         self.note(f"TLS version {peer.version}, cipher suite {peer.cipher_suite}")
 
     def handshake_failed(self, cause: str, *, expected: bool) -> None:
-        """End a connection after a failed handshake; `expected`: a port scan can cause it, so it is no error."""
+        """End a connection after a failed handshake; `expected` marks failures that any port scan can cause."""
         if hasattr(self, "session") and not self.session.closed_reason:
             log = self._log.debug if expected else self._log.error
             log(f"{self.session} - TLS handshake error: {cause}")
@@ -265,7 +266,7 @@ class Connection(asyncio.BufferedProtocol, Link):
         )
 
     def note(self, text: str) -> None:
-        """Log a debug line about this connection."""
+        """Write a debug log line about this connection."""
         if self._log.debug_on:
             self._log.debug(f"{self.session} - {text}")
 
@@ -277,13 +278,13 @@ class Connection(asyncio.BufferedProtocol, Link):
         self.transport.write(data)
 
     def write_all(self, pieces: list[bytes]) -> None:
-        """Send `pieces` in order, as `write` does."""
+        """Send `pieces` in order, each as `write` would."""
         if self._log.trace_on and self._tracers is not None:
             self._trace(1, b"".join(pieces))
         self.transport.writelines(pieces)
 
     def close(self) -> None:
-        """Close after all written output has been sent, or after LINGER_S."""
+        """Close when all written output has been sent, at the latest after LINGER_S seconds."""
         self.transport.close()
         if self.transport.get_write_buffer_size():
             self._linger = self._driver.loop.call_later(LINGER_S, self.transport.abort)

@@ -9,15 +9,16 @@ cdef class Driver:
     cdef readonly object node           # pyjs.node.Node
     cdef readonly object endings        # endings.Endings
     cdef readonly bytearray buffer      # for the input of any connection; the next read overwrites it
-    cdef public list after_turn         # called after each turn, to pass work to threads
-    cdef public int64_t waked_ns        # time of the first `wake` since the last turn
+    cdef public list after_turn         # hooks, called after each turn; they pass work to threads
+    cdef public int64_t waked_ns        # time of the first `wake` since the last turn, ns
     cdef object clock
     cdef Timers deadlines               # of the node
     cdef object timer                   # asyncio.TimerHandle; None: not set
     cdef int64_t armed_ns               # deadline of `timer`
     cdef bint waked                     # a turn is scheduled
     cdef bint has_read                  # a read requested the scheduled turn
-    cdef int lone    # number of consecutive reads that were alone in their iteration, from -CROWDED on
+    # consecutive reads that were alone in their iteration; negative after an iteration with several reads
+    cdef int lone
     cdef bint stopped
     cdef uint64_t turns
     cdef int64_t busy_ns                # time in turns

@@ -1,9 +1,9 @@
-"""The turns of the node on the event loop: one per iteration.
+"""The turns of the node on the event loop: one turn per iteration.
 
 Code that needs a turn calls `wake`; all reads of one iteration share the turn at its end. If iterations have
 only one read each (clients that wait for each answer), the turn runs directly after the read, which saves a
-pass through the loop. To notice when this changes, every SAMPLE-th such read waits for the end of its
-iteration; if a second read arrives by then, all reads wait for a while.
+pass through the loop. To notice when this changes, every SAMPLE-th such read waits for the end of its iteration; if a
+second read arrives before the end, all reads wait for a while.
 
 The node's next deadline sets the only timer. Knows nothing of sockets or of the work of a turn.
 Compiled: a client that waits for each answer pays for a whole turn (benchmarks/: reqrep, jssync-1).
@@ -23,9 +23,9 @@ cdef enum:
     BUFFER_SIZE = 262144        # bytes of the largest read
 
 cdef int64_t NS_PER_MS = 1000000
-cdef int64_t OVERRUN_NS = 20000000  # a turn that takes longer is noticed by clients
-cdef int64_t EARLY_NS = 20000000    # a timer so much before the deadline is set again,
-cdef int64_t SOON_NS = 100000000    # if it fires within this time
+cdef int64_t OVERRUN_NS = 20000000  # clients notice a turn that takes longer
+cdef int64_t EARLY_NS = 20000000    # a timer that fires this much before the deadline is set again,
+cdef int64_t SOON_NS = 100000000    # if it would fire within this time
 DEADLINE_MAX = 1 << 62          # ns: a token may expire in a year that no clock reaches
 
 
@@ -63,18 +63,24 @@ cdef class Driver:
         self.waked_ns = monotonic_ns()
         try:
             self.turn()
-        except Exception as error:              # not caused by the connection that was read
+        except Exception as error:              # the connection that was read did not cause this
             self.loop.call_exception_handler({"message": "Exception in a turn", "exception": error})
 
     def wake_if_needed(self) -> None:
-        """Run a turn for a read if it has left work; otherwise only set the timer, whose time may have changed."""
+        """Run a turn if a read has left work for one.
+
+        Otherwise only update the timer, since deadlines may have changed.
+        """
         if self.waked or not self.node.turn_state.idle:
             self.wake_for_input()
         else:
             self.arm()
 
     def after(self, seconds, callback):
-        """Call `callback` in a turn, `seconds` from now; if many calls are due at once, in several turns."""
+        """Call `callback` in a turn, `seconds` from now.
+
+        If many calls are due at once, they are spread over turns.
+        """
         deadline_ns = self.clock.now_ns() + round(seconds * NS_PER_S)
         timer = self.node.timers.at(deadline_ns, callback)
         self.arm()
@@ -135,7 +141,7 @@ cdef class Driver:
         self.armed_ns = deadline_ns
 
     cdef bint is_early(self, int64_t deadline_ns) except -1:
-        """Return whether the timer would soon wake an idle server for nothing, long before the deadline."""
+        """Return whether the timer would soon wake an idle server, although the deadline is much later."""
         return (deadline_ns - self.armed_ns > EARLY_NS
                 and self.armed_ns - <int64_t> self.clock.now_ns() < SOON_NS)
 

@@ -1,4 +1,4 @@
-"""Clean-up of closed connections: a bounded amount after each turn, however many close at once.
+"""Clean-up of closed connections: a bounded amount after each turn, however many close at the same time.
 
 Ending a session removes its subscriptions, copies it for monitoring and frees its buffers: some 30 us. Knows nothing
 of sessions, only callables.
@@ -22,7 +22,7 @@ STRIDE = 8  # calls between two reads of the clock
 
 
 class Endings:
-    """Calls that wait for the end of a turn, in their order; the driver calls `after_turn`."""
+    """Calls that wait for the end of a turn, in order; the driver calls `after_turn`."""
 
     def __init__(self, clock: Clock, log: Log, wake: Callable[[], None]) -> None:
         self._clock = clock
@@ -45,7 +45,7 @@ class Endings:
                 break
             try:
                 self._waiting.popleft()()
-            except Exception as error:  # raised for one connection; the others must still be ended
+            except Exception as error:  # one connection caused it; continue with the others
                 log_exception(self._log, "A connection did not end as it should", error)
         if self._waiting:
             self._wake()

@@ -19,7 +19,7 @@ class StartFailed(PyjsError):
 
 
 def fail(text: str) -> NoReturn:
-    """Fail the start with `text`.
+    """Raise StartFailed with `text`.
 
     Raises:
         StartFailed: always.
@@ -28,7 +28,7 @@ def fail(text: str) -> NoReturn:
 
 
 def attempt(log: Log, step: Callable[[], object]) -> None:
-    """Run one step of a stop; log an error instead of raising it, so that later steps still run."""
+    """Run one step of stopping the server; log an error instead of raising it, so that later steps still run."""
     try:
         step()
     except Exception as error:
@@ -36,11 +36,11 @@ def attempt(log: Log, step: Callable[[], object]) -> None:
 
 
 def log_exception(log: Log, message: object, error: object) -> None:
-    """Log an unexpected exception with its traceback; if that cannot be composed, only its text."""
+    """Log an unexpected exception with its traceback, or without it if formatting the traceback fails."""
     lines: list[str] = []
     if isinstance(error, BaseException):
         try:
-            lines = traceback.format_exception(error)  # this reads source files
+            lines = traceback.format_exception(error)  # reads source files
         except OSError:  # no descriptor is free
             lines = [f"{type(error).__name__}: {error}"]
     log.error(f"{message}\n{''.join(lines)}".rstrip())

@@ -1,7 +1,7 @@
-"""Start and stop of JetStream: at the server's start, by a reload, in lame duck mode, at the end.
+"""Starts and stops JetStream: with the server, by a reload, and in lame duck mode.
 
-A stop takes several turns: written bytes are synced, PubAcks that wait for the sync are sent, the stores are closed,
-and then callbacks are called.
+Stopping takes several turns: written bytes are synced, PubAcks that wait for the sync are sent, the stores are
+closed, and then the callbacks of `stop` are called.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class JetStreamSwitch:
         self._upkeep_thread: IoThread | None = None
         self._upkeep: Upkeep | None = None
         self._syncer: Syncer | None = None
-        # The JetStream that is stopping: it syncs, waits for changes of metadata, then ends.
+        # The JetStream that is stopping: it syncs, waits for jobs that write metadata, then ends.
         self._ending: JetStreamServer | None = None
-        self._synced = False  # `_ending` waits only for changes of metadata
+        self._synced = False  # the syncs are done; `_ending` now waits only for jobs that write metadata
         # The hooks of this object that the driver calls.
         self._hooks: list[Callable[[], None]] = []
         self._after: list[Callable[[], None]] = []  # called after JetStream has stopped
@@ -48,7 +48,11 @@ class JetStreamSwitch:
         )
 
     def start(self, options: Options) -> None:
-        """Run all steps of `start_steps` at once. Raises the same errors."""
+        """Run all steps of `start_steps` at once.
+
+        Raises:
+            StartFailed: the store directory cannot be used.
+        """
         for _ in self.start_steps(options):
             pass
 
@@ -104,7 +108,10 @@ class JetStreamSwitch:
         return self._ending is not None
 
     def stop(self, then: Callable[[], None]) -> None:
-        """Stop accepting messages, sync and close the streams, then call `then`; at once if there are no streams."""
+        """Stop accepting messages, sync and close the streams, then call `then`.
+
+        Call it at once if JetStream is off.
+        """
         self._after.append(then)
         jetstream, self._node.jetstream = self._node.jetstream, None
         if jetstream is None:
@@ -120,7 +127,7 @@ class JetStreamSwitch:
             self._drained()
 
     def _drained(self) -> None:
-        """Close the streams once no thread uses their files; otherwise the next turn checks again."""
+        """Close the streams if no thread uses their files; otherwise check again after the next turn."""
         jetstream = self._ending
         if jetstream is not None:
             jetstream.begin_stop()
@@ -136,12 +143,12 @@ class JetStreamSwitch:
         return jetstream.is_changing or (self._upkeep is not None and self._upkeep.is_busy)
 
     def after_turn(self) -> None:
-        """Continue a stop when a turn has handled the last result that it was waiting for."""
+        """Continue stopping after a turn has handled the last result that was awaited."""
         if self._synced and self._ending is not None and not self._is_busy(self._ending):
             self._end()
 
     def abort(self) -> None:
-        """Close the streams at once, without waiting for syncs. No thread may be writing metadata."""
+        """Close the streams at once, without waiting for syncs; no thread may be writing metadata."""
         jetstream, self._node.jetstream = self._node.jetstream, None
         self._ending = self._ending or jetstream
         self._end()

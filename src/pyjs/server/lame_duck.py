@@ -1,8 +1,8 @@
-"""Lame duck mode: accept no more clients, ask clients to move to another server, close the others one by one, stop.
+"""Lame duck mode: accept no more clients, ask them to move to another server, close the rest one by one, stop.
 
-The closes are spread over the lame duck duration minus the grace period, at most one second apart. Each
-happens at a random moment in the second half of its interval, so that not all clients reconnect elsewhere at
-the same time.
+The closes are spread over the lame duck duration less the grace period, at most one second apart. Each
+happens at a random moment in the second half of its interval, so that clients do not all reconnect elsewhere
+at the same time.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class LameDuck:
         self._close = close
         self._ended = ended  # called after the last client was closed
         self._timer: asyncio.TimerHandle | None = None
-        self._waiting: list[ClientSession] = []  # clients to close, beginning at the end of the list
+        self._waiting: list[ClientSession] = []  # clients to close, the next one last
         self._per_interval = 1
         self._interval_ns = INTERVAL_MAX_NS
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyjs.base.log import Log
 
-RESERVED_MAX = 32  # descriptors that connections may not use
+RESERVED_MAX = 32  # number of descriptors that connections may not use, at most
 RESERVED_SHARE = 8  # if the limit is small, 1 / RESERVED_SHARE of it is reserved
 PAUSE_MIN_S = 0.010
 PAUSE_MAX_S = 1.0
@@ -82,7 +82,7 @@ class Listener:
         if server is not None and not self._loop.is_closed():
             server.close()
         if self._accepting is not None:
-            self._accepting.close()  # a loop that was closed has not closed this socket
+            self._accepting.close()  # the loop does not close this socket if the loop itself was closed first
             self._accepting = None
 
     def _try_again(self) -> None:
@@ -106,7 +106,7 @@ class Listener:
             self._server = await create(
                 self._factory, sock=self._accepting, backlog=BACKLOG, start_serving=False
             )
-        except OSError:  # meanwhile, a file has used the last descriptor
+        except OSError:  # a file took the last descriptor in the meantime
             self._stop_accepting()
             self._retry = self._loop.call_later(self._pause_s, self._try_again)
             return
@@ -118,7 +118,10 @@ class Listener:
 
 
 def is_free(fd: int) -> bool:
-    """Return whether `fd` is not one of the last descriptors: the kernel always assigns the lowest free number."""
+    """Return whether `fd` is not one of the reserved descriptors.
+
+    The kernel always assigns the lowest free number.
+    """
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return limit == resource.RLIM_INFINITY or fd < limit - min(RESERVED_MAX, limit // RESERVED_SHARE)
 

@@ -1,6 +1,6 @@
 """The operator's log: one line per event, to stderr or to a file.
 
-Form of a line, as nats-server writes it and log shippers parse it:
+A line has this form, as nats-server writes it and log shippers parse it:
 
     [pid] YYYY/MM/DD hh:mm:ss.uuuuuu [INF] text
 
@@ -93,7 +93,7 @@ class Logger(Log):
         return True
 
     def adopt(self, other: Logger) -> None:
-        """Continue with the file of `other`, which must not be used again; references to this log remain valid."""
+        """Continue with the file of `other`, which must not be used any more; references to this log remain valid."""
         if self.path:
             os.close(self._fd)
         self.__dict__.update(other.__dict__)

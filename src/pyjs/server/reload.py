@@ -1,4 +1,4 @@
-"""Reload (SIGHUP): read the configuration again and apply keys that may change while the server runs.
+"""Reload (SIGHUP): read the configuration again, and apply the keys that may change while the server runs.
 
 A reload is applied as a whole: if a changed option cannot be applied, the old configuration remains active. Log lines
 are those of nats-server 2.15.1.

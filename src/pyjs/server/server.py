@@ -96,7 +96,7 @@ class Server:
         self.loop: asyncio.AbstractEventLoop
         self.state = State.NEW
         self.connections: OpenConnections[Connection] = OpenConnections()
-        self.after_stop: list[Callable[[], object]] = []  # called after the end, even of a failed start
+        self.after_stop: list[Callable[[], object]] = []  # called after a stop or a failed start
         self._scratch = scratch  # a temporary store directory, removed after the stop
         self._client_listener: Listener | None = None
         self._tls: TlsPort
@@ -126,8 +126,8 @@ class Server:
         """Start the server on the running loop; it accepts clients on return.
 
         With `spin`, on a machine with two cores or more, the loop checks for input for a short time before it
-        sleeps (spin.pyx). With `stands_in`, the server replaces a worker that has ended, while the others
-        run. If the start fails or is cancelled, all that it opened is closed.
+        sleeps (spin.pyx). With `stands_in`, the server replaces a worker that has ended, while the other workers
+        run. If the start fails or is cancelled, everything it opened is closed.
 
         Raises:
             StartFailed: a port, a file or the store directory cannot be used.
@@ -173,7 +173,7 @@ class Server:
         set_hash_seed(rng.randbytes(HASH_SEED_SIZE))  # before any table contains a key from a client
         options = effective_options(self.options)
         if self._scratch is not None:
-            # Without a subdirectory, whose removal takes milliseconds on some file systems.
+            # Not in a subdirectory, since removing one takes milliseconds on some file systems.
             options.jetstream.store_dir = self._scratch.path
         self.node = Node(options, self.clock, rng, disk, self.log)
         self.driver = Driver(self.loop, self.node)
@@ -274,7 +274,7 @@ class Server:
         cluster = self.node.cluster
         if cluster is None or self._routes is not None:
             return
-        from pyjs.server.cluster.port import RoutePort  # imported lazily: most servers are in no cluster
+        from pyjs.server.cluster.port import RoutePort  # imported lazily: most servers are not in a cluster
 
         advertised = self.options.client_advertise
         urls = [advertised] if advertised else reachable(self.options.host, self.node.port)
@@ -411,7 +411,7 @@ class Server:
     def _switch_jetstream(self) -> None:
         """Start or stop JetStream after a reload has changed it."""
         if self._jetstream.ending:
-            return  # it will be called again when JetStream has stopped
+            return  # called again when JetStream has stopped
         if self._lame_duck is not None or self.state is not State.RUNNING:
             return  # the server is stopping: do not start JetStream again
         if self.options.runs_jetstream == (self.node.jetstream is not None):
@@ -465,22 +465,22 @@ class Server:
         (begin if self._routes is None else partial(self._routes.leaving.begin_lame_duck, begin))()
 
     def _close_session(self, session: ClientSession) -> None:
-        """Close a client in lame duck mode."""
+        """Close the connection of one client in lame duck mode."""
         if self._routes is not None:
             self._routes.leaving.close(session)
         else:
             session.close("Server Shutdown")
 
     def request_stop(self) -> None:
-        """Start a stop without waiting for its end, as `stop` does."""
+        """Start stopping the server, as `stop` does, but do not wait for the end."""
         self._stop_asked = True
         if self.state is State.RUNNING:
             self.state = State.STOPPING
             self._stopping = self.loop.create_task(self._shut_down())
-            self._stopping.add_done_callback(lambda _: self.abort())  # also if cancelled before it began
+            self._stopping.add_done_callback(lambda _: self.abort())  # also if cancelled before it begins
 
     async def stop(self) -> None:
-        """Close the connections and the streams; the server cannot be started again."""
+        """Stop the server: close its connections and streams. A stopped server cannot be started again."""
         if self.state is State.NEW:
             self.state = State.STOPPED
             self._stopped.set()
@@ -498,7 +498,7 @@ class Server:
         await self._end()
 
     async def _end(self) -> None:
-        """Close all parts, and log the stop if the server was ready; if this task is cancelled, abort."""
+        """Close all parts; if the server was ready, log that it has stopped. If this task is cancelled, abort."""
         said = self.state is State.STOPPING
         try:
             await self._close_everything()
@@ -517,7 +517,7 @@ class Server:
         self.log.info("Server Exiting..")
 
     async def _close_everything(self) -> None:
-        """Close ports, streams and connections in this order; if a step fails, run the others nevertheless."""
+        """Close ports, streams and connections, in this order; if a step fails, still run the others."""
         self._close_ports()
         attempt(self.log, self.driver.turn_now)
         if self._routes is not None:
@@ -560,7 +560,7 @@ class Server:
             self._routes.close_port()
 
     def _leave_cluster(self) -> None:
-        """Close the routes; must be called after the last message to clients of other servers."""
+        """Close the routes; must be called after the last message to clients of other servers was sent."""
         if self._routes is not None:
             attempt(self.log, self._routes.stop)
 
@@ -587,7 +587,7 @@ class Server:
                     connection.abort()
 
     def abort(self) -> None:
-        """Stop at once, without the loop: abort connections, and close streams in their state after the last turn.
+        """Stop at once, without the loop: abort the connections, and close the streams as the last turn left them.
 
         For a server whose loop has ended. PubAcks that wait for a sync are never sent.
         """

@@ -1,10 +1,10 @@
-"""Spinning: checks for input for a short time before the loop sleeps, as long as that makes answers faster.
+"""Spinning: the loop checks for input for a short time before it sleeps, as long as this makes answers faster.
 
 A client that waits for each answer sends its next request within microseconds; waking a sleeping thread takes
 longer. So the loop remains awake for SPIN_NS after each turn: a callback schedules itself again until the time
-has passed or a turn has run. Input during a spin earns three credits, a spin without input costs one credit; so at
-least one spin in four must succeed. Without credit, the loop sleeps at once. Then, after some short waits,
-one spin is tried; after each failed attempt, the next attempt comes later.
+has passed or a turn has run. Input during a spin earns three credits, a spin without input costs one; so at
+least one spin in four must succeed. Without credit, the loop sleeps at once. One spin is then tried after some short
+waits; after each failed attempt, more short waits are needed before the next one.
 
 If other programs need the core, a spin can take it from the client that it waits for: three servers of a cluster that
 spin on two cores answer half as many requests. The kernel preempts such spins. But it also preempts a spin when the
@@ -27,19 +27,19 @@ from time import monotonic_ns
 
 cpdef enum:
     SPIN_NS = 50000             # duration of a spin
-    SHORT_NS = 150000           # in a wait shorter than this, waking up may have taken most of the time
+    SHORT_NS = 150000           # after a wait shorter than this, waking the thread may have taken most of the time
     CREDIT_MAX = 32             # maximum credit: after this many spins without input, the loop sleeps at once
-    CREDIT_PAID = 3             # earned by input during a spin
+    CREDIT_PAID = 3             # credit earned by input during a spin
     WAITS_MAX = 64              # maximum number of short waits before the next trial
     CORE_EVERY = 32             # spins between two checks of the core
-    PREEMPTED_MAX = 8           # this many preemptions in as many spins begin a trial
+    PREEMPTED_MAX = 8           # a trial begins if the kernel preempted this many of as many spins
     STAGES = 6                  # stages of a trial, without and with spins in turn
     STAGE = 64                  # turns of a stage
-    GAP_NS = 1000000            # a longer time between two turns counts as this much, since no client waited
+    GAP_NS = 1000000  # a longer time between two turns counts as this much, since no client waited for an answer
     REST_NS = 1000000000        # time for which the result of a trial is used
 
-# If turns with spins take less than this share of the time, spins are clearly faster: in a trial, times vary by a
-# quarter.
+# Spins are clearly faster only if turns with spins take less than this share of the time of turns without: in a
+# trial, times vary by a quarter.
 cdef double CLEARLY = 0.75
 
 
@@ -55,7 +55,7 @@ cdef class Core:
     cdef int spins              # spins since the last check
     cdef int64_t preempted      # preemptions of the process up to the last check
     cdef int turns              # turns in the current stage of a trial
-    cdef int stages             # stages left in the trial; those with an even number are without spins; 0: no trial
+    cdef int stages             # stages left in the trial, even ones without spins; 0: no trial
     cdef int64_t with_ns        # total time of the turns with spins
     cdef int64_t without_ns
     cdef int64_t rests_until_ns
@@ -66,7 +66,7 @@ cdef class Core:
         self.preempted = preemptions()
 
     cdef void turned(self, int64_t gap_ns, int64_t now_ns) noexcept:
-        """Count a turn that has just ended; it began `gap_ns` after the previous one ended."""
+        """Count a turn that has ended; it began `gap_ns` after the end of the turn before it."""
         if not self.stages:
             return
         if self.stages % 2:
@@ -81,7 +81,7 @@ cdef class Core:
                 self.decide(now_ns)
 
     cdef void decide(self, int64_t now_ns) noexcept:
-        """If turns were clearly faster without spins, stop spinning for REST_NS."""
+        """End a trial: if turns were clearly faster without spins, stop spinning for REST_NS."""
         self.trial_due_ns = now_ns + REST_NS
         if self.without_ns < CLEARLY * self.with_ns:
             self.rests_until_ns = self.trial_due_ns
@@ -96,7 +96,7 @@ cdef class Core:
         return True
 
     cdef int check(self, int64_t now_ns) except -1:
-        """If the kernel preempted many of the last spins, begin a trial or rest, unless a result is still valid."""
+        """If many of the last spins were preempted, begin a trial or rest, unless a trial's result is still valid."""
         cdef int64_t count = preemptions()
         if count - self.preempted >= PREEMPTED_MAX and not self.stages and now_ns >= self.trial_due_ns:
             if self.has_neighbours:
@@ -137,7 +137,7 @@ cdef class Spin:
             self.credit = min(self.credit + CREDIT_PAID, CREDIT_MAX)
             self.waits_needed = 1
         elif self.credit == 0:
-            # up to the wake-up of the loop: reading and the turn itself do not count
+            # wait up to the wake-up of the loop; reading and the turn itself do not count
             self.count_wait(self.driver.waked_ns - self.turned_ns)
         now_ns = monotonic_ns()
         self.core.turned(now_ns - self.turned_ns, now_ns)
@@ -147,7 +147,7 @@ cdef class Spin:
             self.call_soon(self.look)
 
     cdef void count_wait(self, int64_t wait_ns) noexcept:
-        """Allow one more trial after enough short waits."""
+        """Count a short wait; after enough of them, allow a spin as a trial."""
         if wait_ns < SHORT_NS:
             self.waits += 1
         if self.waits >= self.waits_needed:

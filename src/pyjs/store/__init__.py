@@ -1,1 +1,1 @@
-"""Messages by sequence: file and memory stores."""
+"""Stores of messages by sequence: in files and in memory."""

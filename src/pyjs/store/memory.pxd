@@ -4,11 +4,11 @@ from pyjs.store.store cimport StreamStore
 from pyjs.wire.ops cimport Msg
 
 cdef class MemStore(StreamStore):
-    """Messages in memory, lost when the process ends."""
+    """Messages in memory, which are lost when the process ends."""
     cdef char** parts                   # copied messages of a batch that are not in the index yet
     cdef size_t n_parts, parts_room
-    cdef size_t part_at                 # index of the next part that `append` takes
-    cdef bint in_parts, adding          # between begin_parts and the end; after add_parts
+    cdef size_t part_at                 # index of the next part that `append` uses
+    cdef bint in_parts, adding  # in_parts: between begin_parts and the end of the batch; adding: after add_parts
 
     cdef Segment* begin_segment(self) noexcept nogil
     cdef char* body_of(self, Msg* m) noexcept nogil

@@ -1,7 +1,7 @@
 """The store of memory streams.
 
-Each message is one allocation of subject | headers | payload; segments have the entries and pointers to these.
-Removing a message frees its memory; a segment without live messages is freed with its entries.
+Each message is one allocation of subject | headers | payload; a segment has the entries, and pointers to the
+messages. Removing a message frees its memory; a segment without live messages is freed with its entries.
 
 Compiled: runs for every publish into a memory stream (benchmarks/: JetStream rows).
 """
@@ -35,7 +35,7 @@ cdef class MemStore(StreamStore):
         return self.begin_segment()
 
     cdef Segment* begin_segment(self) noexcept nogil:
-        """Start a segment at the next sequence."""
+        """Begin a segment with the next sequence."""
         cdef Segment* s = index_last(&self.catalogue.index)
         if s != NULL and s.live == 0:
             self.retire(self.catalogue.index.n - 1)
@@ -66,7 +66,7 @@ cdef class MemStore(StreamStore):
         return self.catalogue.last_seq
 
     cdef char* body_of(self, Msg* m) noexcept nogil:
-        """Return a copy of a message, or the next part if the batch was already copied; NULL if memory is short."""
+        """Return a copy of a message, or the next part if the batch was copied before; NULL if memory is short."""
         cdef char* body
         if self.part_at < self.n_parts:
             body, self.parts[self.part_at] = self.parts[self.part_at], NULL
@@ -87,7 +87,7 @@ cdef class MemStore(StreamStore):
     cdef int put_part(self, Msg* m, uint64_t seq, int64_t ts, bint last) noexcept nogil:
         if grow(<void**> &self.parts, &self.parts_room, self.n_parts + 1, sizeof(char*)) != 0:
             return -1
-        self.part_at = self.n_parts         # no parts left, so body_of makes a copy
+        self.part_at = self.n_parts         # no parts are left, so body_of copies the message
         self.parts[self.n_parts] = self.body_of(m)
         if self.parts[self.n_parts] == NULL:
             return -1

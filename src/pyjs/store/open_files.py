@@ -1,8 +1,8 @@
 """Descriptors of the files that a node's streams and consumers write, under one limit.
 
 A file is opened by its path when it is needed. When the limit is reached, the least recently used file is
-closed. A file with unsynced bytes remains open, since the kernel reports a failed write-back only to descriptors
-that were open at that time. If all open files have unsynced bytes, the oldest are synced and closed. If such a sync
+closed. A file with unsynced bytes stays open, since the kernel reports a failed write-back only to descriptors
+that were open at the time. If all open files have unsynced bytes, the oldest are synced and closed. If such a sync
 fails, the next job that would have synced the file gets the error.
 
     idle      open, all bytes synced: may be closed at any time
@@ -19,7 +19,7 @@ from contextlib import suppress
 from pyjs.base.disk import NO_DESCRIPTOR, Disk
 
 COUNT_MAX = 512
-SYNCED_AT_ONCE = 8  # files that are synced to free descriptors; this blocks the event loop
+SYNCED_AT_ONCE = 8  # number of files that are synced together to free descriptors; this blocks the event loop
 
 
 class OpenFile:
@@ -30,13 +30,13 @@ class OpenFile:
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
         self.fd = fd
-        self.dirty = False  # it has bytes that no sync job covers yet
+        self.dirty = False  # it has bytes that no job covers yet
         self.syncing = 0  # number of jobs that are syncing it
-        self.forgotten = False  # it was closed by its path: the last job closes its descriptor
+        self.forgotten = False  # `close` was called: the last job closes the descriptor
 
 
 class OpenFiles:
-    """The open files of a node. One thread uses it; jobs in other threads use only descriptors from `take`."""
+    """The open files of a node. Only one thread uses it; jobs in other threads use the descriptors from `take`."""
 
     def __init__(self, disk: Disk, count_max: int = COUNT_MAX) -> None:
         assert count_max > 0
@@ -44,8 +44,9 @@ class OpenFiles:
         self._count_max = count_max
         self._idle: OrderedDict[str, OpenFile] = OrderedDict()  # least recently used first
         self._held: OrderedDict[str, OpenFile] = OrderedDict()
-        self._failed: dict[str, OSError] = {}  # path -> error of a sync that should have freed a descriptor
-        self._dirty = 0  # files of `_held` with unsynced bytes
+        # path -> error of a sync that was done only to free a descriptor
+        self._failed: dict[str, OSError] = {}
+        self._dirty = 0  # number of files in `_held` with unsynced bytes
 
     @property
     def count(self) -> int:
@@ -73,7 +74,7 @@ class OpenFiles:
         return file.fd
 
     def wrote(self, path: str) -> None:
-        """Mark an open file as unsynced: a job has to sync it before it is closed."""
+        """Mark an open file as unsynced; it stays open until a job has synced it."""
         file = self._held.get(path)
         if file is None:
             file = self._held[path] = self._idle.pop(path)
@@ -92,7 +93,7 @@ class OpenFiles:
                     raise
 
     def close(self, path: str) -> None:
-        """Close a file if it is open, even if unsynced: it was removed or replaced, or its sync failed."""
+        """Close a file if it is open, even unsynced, since it was removed or replaced, or its sync failed."""
         self._failed.pop(path, None)
         file = self._idle.pop(path, None) or self._held.pop(path, None)
         if file is None:
@@ -116,7 +117,7 @@ class OpenFiles:
     def take(self, paths: list[str]) -> tuple[list[OpenFile], OSError | None]:
         """Return the unsynced files among `paths` for a sync job, and the first error of earlier syncs.
 
-        They remain open until the caller calls `give_back`.
+        The files stay open until the caller calls `give_back`.
         """
         taken: list[OpenFile] = []
         failure: OSError | None = None
@@ -131,7 +132,10 @@ class OpenFiles:
         return taken, failure
 
     def give_back(self, files: list[OpenFile], keep: str = "") -> None:
-        """Take back files from `take` after a sync, even a failed one; close clean ones except `keep`."""
+        """Take back files from `take` after a sync, even a failed one.
+
+        Close those without unsynced bytes, except `keep`.
+        """
         for file in files:
             file.syncing -= 1
             if file.syncing or file.dirty:
@@ -166,7 +170,7 @@ class OpenFiles:
         return True
 
     def _sync_oldest(self) -> None:
-        """Sync the oldest unsynced files that no job holds, so that they can be closed."""
+        """Sync the oldest unsynced files that no job uses, so that they can be closed."""
         oldest: list[OpenFile] = []
         for file in self._held.values():
             if not file.syncing:
@@ -184,9 +188,9 @@ class OpenFiles:
 
 
 class ReplacedFile:
-    """A file that another file is about to replace, held open so that the rename does not free its space.
+    """A file that another file is about to replace, kept open so that the rename does not free its blocks.
 
-    The file system frees the blocks of a file when its last name is removed and its last descriptor closed. That
+    The file system frees the blocks of a file when its last name is removed and its last descriptor is closed. This
     takes 3 ms for 8 MB, and longer on a busy disk: too long for the event loop, so a thread closes the file later.
     """
 
@@ -195,7 +199,7 @@ class ReplacedFile:
         self._fd: int | None = disk.open_read_only(path)
 
     def close(self) -> None:
-        """Close the file, once."""
+        """Close the file, if it is still open."""
         fd, self._fd = self._fd, None
         if fd is not None:
             self._disk.close_file(fd)

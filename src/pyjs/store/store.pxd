@@ -1,4 +1,4 @@
-"""The interface of a store, in files or in memory: messages by sequence."""
+"""The interface of a store of messages by sequence, in files or in memory."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.store.index.catalogue cimport Catalogue
@@ -6,7 +6,7 @@ from pyjs.store.index.sequences cimport Entry, Segment
 from pyjs.store.index.dropped cimport Remains
 from pyjs.wire.ops cimport Msg
 
-cdef struct Record:             # a view of one stored message, valid until the next append, drop or commit
+cdef struct Record:             # one stored message, valid until the next append, drop or commit
     const char* subject
     const char* body            # headers, then payload
     uint64_t seq
@@ -16,7 +16,7 @@ cdef struct Record:             # a view of one stored message, valid until the 
     uint32_t size               # header_len + payload length
 
 cdef inline void fill_record(Record* r, Entry* e, uint64_t seq, const char* subject) noexcept nogil:
-    """Point `r` to an entry's message, whose headers and payload follow `subject` in memory."""
+    """Point `r` to the message of an entry; headers and payload follow `subject` in memory."""
     r.subject, r.body = subject, subject + e.subject_len
     r.seq, r.ts = seq, e.ts
     r.subject_len, r.header_len, r.size = e.subject_len, e.header_len, e.size
@@ -32,52 +32,55 @@ cdef class StoredMessage:
 cdef class StreamStore:
     """Messages of one stream by sequence. Only one thread uses a store; fdatasync runs in another thread."""
     cdef readonly Catalogue catalogue
-    cdef public uint32_t many    # if more messages must be dropped at the front, they are dropped in one piece
-    cdef public bint changing           # True between two steps of a removal: a reader would see half of it
-    # The last entry that a replicated stream has applied; index 0: none. After a start it is the last entry
-    # whose effects are all stored, and no effects of later entries are stored.
+    cdef public uint32_t many    # if more messages than this must be dropped at the front, they are dropped together
+    # between two steps of a removal, in which a reader would see only a part of its effects
+    cdef public bint changing
+    # The last entry that a replicated stream has applied; index 0: none. After a recovery, it is the last entry
+    # of which all effects are stored, and no effects of later entries are stored.
     cdef readonly uint64_t applied_index, applied_term
-    cdef readonly int64_t applied_ns            # its time
-    cdef public int64_t ids_from    # ids of messages before this time no longer count; does not decrease
-    cdef public bint has_ids                    # ids count, so the headers of removed messages are kept
-    cdef readonly bytes applied_id    # Nats-Msg-Id of the last message at that entry, see Dedupe.last_msg_id
+    cdef readonly int64_t applied_ns            # ns, time of that entry
+    cdef public int64_t ids_from    # ns; ids of messages before this time no longer count; never decreases
+    cdef public bint has_ids                    # ids count, so headers of removed messages are kept
+    cdef readonly bytes applied_id    # Nats-Msg-Id of the last message up to that entry, see Dedupe.last_msg_id
     cdef readonly uint64_t group                # identity of a replica's log; 0: not a replica
 
     # -- message path ------------------------------------------------------------------------------------------
-    cdef uint64_t append(self, Msg* m, int64_t ts) noexcept nogil   # returns its sequence; 0: refused (failed store)
-    # Appends between these two are one batch: after a crash all of them exist, or none. -1: refused.
+    # return the sequence; 0: refused, since the store has failed
+    cdef uint64_t append(self, Msg* m, int64_t ts) noexcept nogil
+    # Appends between these two calls are one batch: after a crash, all of them exist or none. -1: refused.
     cdef int begin_batch(self, uint64_t count, uint64_t size, int64_t ts) noexcept nogil
     cdef void end_batch(self) noexcept nogil
-    cdef void drop_batch(self) noexcept nogil    # called instead if an append of the batch was refused
-    # The same over several turns, in which nothing else is appended or committed. put_part takes the bytes of
+    cdef void drop_batch(self) noexcept nogil    # ends the batch without effect, after an append of it was refused
+    # The same over several turns, in which nothing else may be appended or committed. put_part takes the bytes of
     # one message, flush_parts writes them. After add_parts, `append` of the same messages adds them to the
-    # index; other appends are refused. -1: refused.
+    # index; any other append is refused. -1: refused.
     cdef int begin_parts(self, uint64_t count, uint64_t size, int64_t ts) noexcept nogil
     cdef int put_part(self, Msg* m, uint64_t seq, int64_t ts, bint last) noexcept nogil
     cdef int flush_parts(self) noexcept nogil
     cdef void add_parts(self) noexcept nogil
     cdef void end_parts(self) noexcept nogil
-    cdef void drop_parts(self) noexcept nogil    # called instead; does nothing after the end of the batch
-    cdef uint64_t skip(self) noexcept nogil                         # use up one sequence, store nothing
+    # ends the batch without effect; does nothing after the end of the batch
+    cdef void drop_parts(self) noexcept nogil
+    cdef uint64_t skip(self) noexcept nogil                         # use up one sequence without a message
     cdef int skip_to(self, uint64_t seq) noexcept nogil             # use up all sequences up to `seq`; -1: refused
-    cdef int commit(self) noexcept nogil        # writes all appends to the file; -1: failed, see `error`
+    cdef int commit(self) noexcept nogil        # write all appends to the file; -1: failed, see `error`
     cdef int load(self, uint64_t seq, Record* r) noexcept nogil     # 0, -1: absent, -2: damaged, -3: not readable now
-    cdef int drop(self, uint64_t seq, bint erase) noexcept nogil    # 0; -1: was absent
-    # Find and check the live entry i. Returns 0: `p` is a whole record; 1: subject | headers | payload; below
-    # 0 as load.
+    cdef int drop(self, uint64_t seq, bint erase) noexcept nogil    # 0; -1: there was no such message
+    # Find and check the live entry i. Return 0: `p` is a whole record; 1: `p` is subject | headers | payload; below
+    # 0: as `load`.
     cdef int find_stored(self, Segment* s, uint32_t i, const char** p) noexcept nogil
 
-    # A replicated stream calls these before and after the effects of each entry; it appends about `size`
+    # Called before and after the effects of each entry of a replicated stream; the effects append about `size`
     # bytes.
     cdef int begin_entry(self, uint64_t size) except -1
     cdef int end_entry(self, uint64_t index, uint64_t term, int64_t ns, bytes last_id) except -1
 
-    # Hooks, implemented by each kind of store.
-    cdef void forget(self, Segment* s, uint32_t i, bint erase) noexcept nogil       # entry i was just dropped
-    cdef void retire(self, size_t at) noexcept nogil    # segment `at` has no live messages; it is not the last one
+    # Hooks that each kind of store implements.
+    cdef void forget(self, Segment* s, uint32_t i, bint erase) noexcept nogil       # entry i was dropped just now
+    cdef void retire(self, size_t at) noexcept nogil  # segment `at`, which is not the last one, has no live messages
     cdef void clear_segments(self) noexcept nogil               # all messages were removed
     cdef void part_from_first(self, size_t n, Remains remains) noexcept         # remove the first n segments
-    cdef Segment* tail(self) noexcept nogil                     # the segment for the next entry; NULL: refused
+    cdef Segment* tail(self) noexcept nogil  # the segment that the next entry goes into; NULL: refused
 
     cdef int jump_to(self, uint64_t seq) noexcept nogil             # make `seq` the next sequence, in a new segment
     cdef bint keeps_few(self, uint64_t seq) noexcept nogil

@@ -1,7 +1,7 @@
 """The store interface of the engine: appends, drops and purges. store/index/catalogue.pyx has the searches.
 
 Knows nothing of limits of streams, consumers, the protocol, or the storage of bodies: store/memory and store/file
-implement hooks for storage, and rebuild the state at a start. Long because appends and drops of every kind change
+implement hooks for storage, and rebuild the state when a store is opened. Long because all appends and drops change
 the same state.
 
 Invariant: first_seq <= last_seq + 1.
@@ -24,11 +24,11 @@ from pyjs.base.disk import closing
 from pyjs.base.errors import NotNow
 
 cdef enum:
-    GAP_ENTRIES_MAX = 4096      # entries of one gap; a wider gap is placed between two segments
-    SEGMENT_ENTRIES_MAX = 1048576       # a segment with more entries gets no gaps: they are placed between segments
-    SEGMENTS_AT_ONCE = 4        # segments freed at once; the memory of more is handed over
+    GAP_ENTRIES_MAX = 4096      # maximum number of entries for one gap; a wider gap is between two segments
+    SEGMENT_ENTRIES_MAX = 1048576  # a segment with more entries gets no entries for gaps: these are between segments
+    SEGMENTS_AT_ONCE = 4        # maximum number of segments freed at once; the memory of more is passed to `remains`
     KEPT_MAX = 8192             # if at most this many messages are left,
-    MANY = 4096                 # and more than this many before them are dropped, they are dropped in one piece
+    MANY = 4096                 # and more than this many are dropped before them, these are dropped together
 
 
 cdef class StoredMessage:
@@ -44,21 +44,21 @@ cdef class StoredMessage:
 
 
 def sync_path(disk, str path, syncing=None) -> None:
-    """Sync a file that is not open, alone or as a part of the group `syncing`. Raises OSError."""
+    """Sync a file that is not open: alone, or as a part of the group `syncing`. Raises OSError."""
     with closing(disk, disk.open_file(path)) as fd:
         (syncing or disk).sync_file(fd)
 
 
 class SyncJob:
-    """A sync of files and names, from StreamStore.begin_sync; may run in any thread, since it uses no store."""
+    """A job from StreamStore.begin_sync that syncs files and names, for any thread, since it uses no store."""
 
     def __init__(self, disk, files, directory, mark) -> None:
         self.disk = disk
         self.files = files              # open_files.OpenFile objects from OpenFiles.take
-        self.found = []                 # paths of other files that an earlier process may have written
-        self.failure = None             # the error of an earlier sync
+        self.found = []                 # paths of further files, which an earlier process may have written
+        self.failure = None             # the error of an earlier sync; None: none
         self.together = None            # together.Together; None: this job syncs each file by itself
-        self.directory = directory      # whose names changed; None: no names changed
+        self.directory = directory      # the directory in which names have changed; None: none have
         self.mark = mark
         self.above = ()                 # further directories to sync
 
@@ -88,7 +88,7 @@ cdef class StreamStore:
 
     @property
     def first_seq(self) -> int:
-        """The sequence of the first message: 1 + last_seq if all were removed, 0 before the first message."""
+        """The sequence of the first message: last_seq + 1 if all were removed, 0 before the first message."""
         return self.catalogue.first_seq
 
     @property
@@ -103,7 +103,7 @@ cdef class StreamStore:
 
     @property
     def bytes(self) -> int:
-        """The bytes of all messages, counted as in nats-server."""
+        """The number of bytes of all messages, counted as nats-server counts them."""
         return self.catalogue.bytes
 
     @property
@@ -194,7 +194,7 @@ cdef class StreamStore:
             return -1
         self.catalogue.unlink(s, i)
         self.forget(s, i, erase)
-        if at + 1 < self.catalogue.index.n and s.live == 0:       # perhaps the first write of the last one failed
+        if at + 1 < self.catalogue.index.n and s.live == 0:  # the first write of the last segment may have failed
             self.retire(at)
         return 0
 
@@ -240,7 +240,7 @@ cdef class StreamStore:
             self.drop(self.catalogue.first_seq, 0)
 
     cdef bint keeps_few(self, uint64_t seq) noexcept nogil:
-        """Return whether `keep_from` is cheaper than dropping each message below `seq`, since few messages remain."""
+        """Return whether dropping below `seq` by `keep_from` is faster than one by one, since few messages remain."""
         cdef size_t at = index_at(&self.catalogue.index, seq)
         cdef uint64_t kept = 0
         cdef Segment* s
@@ -253,7 +253,7 @@ cdef class StreamStore:
         return 0 < kept <= KEPT_MAX and self.catalogue.msgs - kept > self.many and not self.catalogue.drops.tracked
 
     cdef void keep_from(self, uint64_t seq) noexcept:
-        """Drop all messages below `seq` by reindexing the remaining ones; `take_remains` then returns the old memory.
+        """Drop all messages below `seq`: index only the others again; `take_remains` then returns the old memory.
 
         Does nothing if memory is short.
         """
@@ -300,38 +300,41 @@ cdef class StreamStore:
         )
 
     def store(self, bytes subject, bytes headers, bytes payload, int64_t ts) -> int:
-        """Append a message; return its sequence, or 0 if the store refused it. For the API and tests."""
+        """Append a message; return its sequence, or 0 if the store refused it. For the API and for tests."""
         cdef Msg m
         cdef bytes body = headers + payload
         compose(&m, subject, len(subject), body, len(headers), len(body))
         return self.append(&m, ts)
 
     def skip_seq(self) -> int:
-        """Skip one sequence; return it, or 0 if the store refused."""
+        """Use up one sequence without a message; return it, or 0 if the store refused."""
         return self.skip()
 
     def skip_seqs_to(self, uint64_t seq) -> bool:
-        """Skip every unused sequence up to `seq`; return False if the store refused."""
+        """Use up all sequences up to `seq` without messages; return False if the store refused."""
         return self.skip_to(seq) == 0
 
     def get(self, uint64_t seq):
         """Return the message with sequence `seq`, or None if it is absent or damaged.
 
         Raises:
-            NotNow: the message cannot be read at present; `get_last` and `get_next` also raise this.
+            NotNow: the message cannot be read for the moment; `get_last` and `get_next` raise this too.
         """
         return self.copy_out(seq)
 
     def get_checked(self, uint64_t seq):
-        """Do the same as `get`, but check the message in its file even if this process wrote it."""
+        """Return the message as `get` does, but check it in its file even if this process wrote it."""
         return self.copy_out(seq)
 
     def get_last(self, bytes subject_filter, uint64_t up_to_seq=0):
-        """Return the newest matching message with seq <= `up_to_seq`; an `up_to_seq` of 0 means no limit."""
+        """Return the newest matching message with seq <= `up_to_seq`, where 0 means no limit.
+
+        Return None if there is none.
+        """
         return self.copy_out(self.last_match(subject_filter, up_to_seq))
 
     def last_match(self, bytes subject_filter, uint64_t up_to_seq=0) -> int:
-        """Return the sequence of the message that get_last returns, without reading it, or 0 if there is none."""
+        """Return the sequence of the message that get_last would return, or 0 if none; does not read the message."""
         cdef StoreFilter f = StoreFilter((subject_filter,))
         cdef uint64_t up_to = up_to_seq or self.catalogue.last_seq
         cdef Subject* s
@@ -341,11 +344,11 @@ cdef class StreamStore:
         return self.catalogue.prev_of_filter(up_to, f)
 
     def get_next(self, bytes subject_filter, uint64_t from_seq):
-        """Return the first matching message with a sequence >= `from_seq`."""
+        """Return the first matching message with a sequence >= `from_seq`, or None if there is none."""
         return self.copy_out(self.catalogue.next_seq(from_seq, StoreFilter((subject_filter,))))
 
     cdef uint64_t last_of(self, const char* subject, size_t n) noexcept nogil:
-        """Return the sequence of the last message of a subject, or of all subjects that its wildcards match; or 0.
+        """Return the sequence of the last message of a subject or, with wildcards, of all subjects that match; or 0.
 
         A message may be published under a subject with wildcards; nats-server then reads it as a filter
         (tests/conformance/scenarios/publish/conditions_under_a_wildcard.txt).
@@ -361,29 +364,35 @@ cdef class StreamStore:
         return []
 
     def keep_headers(self) -> None:
-        """Keep the headers of removed messages until an entry sets `ids_from`; call this before copying a replica."""
+        """Keep the headers of removed messages until an entry sets `ids_from`.
+
+        Call this before a replica is copied.
+        """
 
     def replicate(self, uint64_t group) -> None:
-        """Make this open store the store of a replica that has applied no entry.
+        """Turn this open store into that of a replica which has applied no entry.
 
-        `group` is the identity of its log, never 0; no earlier group of the stream had the same.
+        `group` is the identity of its log: not 0, and different from that of any earlier group of the stream.
         """
         self.group = group
         self.ids_from = 0
         self.applied_index, self.applied_term, self.applied_ns, self.applied_id = 0, 0, 0, b""
 
     def begin_copied_entry(self) -> None:
-        """Begin the last change of a copy; `end_copied_entry` stores either all of it or nothing."""
+        """Begin the last change of a copy; after a crash, all of it is stored, or nothing; see `end_copied_entry`."""
         self.begin_entry(0)
 
     def end_copied_entry(self, uint64_t index, uint64_t term, int64_t ns, int64_t ids_from, bytes last_id) -> None:
-        """End the copy: the replica has now applied the entry `index`. Raises `error` if the copy is not written."""
+        """End the copy: the replica has now applied the entry `index`.
+
+        Raises `error` if the copy cannot be written.
+        """
         self.ids_from, self.has_ids = ids_from, True
         self.end_entry(index, term, ns, last_id)
         self.flush()
 
     def make_filter(self, subjects) -> StoreFilter:
-        """Return a filter of this store for any of `subjects`; without subjects it matches everything."""
+        """Return a filter of this store for any of `subjects`; a filter without subjects matches everything."""
         return StoreFilter(subjects)
 
     def drop_seq(self, uint64_t seq, bint erase=False) -> bool:
@@ -391,10 +400,10 @@ cdef class StreamStore:
         return self.drop(seq, erase) == 0
 
     def purge(self, StoreFilter f not None, uint64_t before_seq=0, uint64_t keep=0) -> int:
-        """Remove matching messages below `before_seq`, or all but the newest `keep`; return their number.
+        """Remove matching messages below `before_seq`, or all except the newest `keep`; return their number.
 
-        The removals are not logged as drops, so consumers must recount. Without a filter, a `before_seq` beyond the
-        end empties the stream and becomes the next sequence. Source: STREAM.PURGE of nats-server.
+        The removals are not logged as drops, so consumers must count again. Without a filter, a `before_seq` beyond
+        the end empties the stream and becomes the next sequence. Source: STREAM.PURGE of nats-server.
         """
         cdef bint tracked = self.catalogue.drops.tracked
         if before_seq == 1:
@@ -406,7 +415,7 @@ cdef class StreamStore:
             self.catalogue.drops.tracked = tracked
 
     def purge_matching(self, StoreFilter f, uint64_t before_seq, uint64_t keep) -> int:
-        """Implement `purge`."""
+        """Do the work of `purge`, which has turned off the log of drops."""
         cdef uint64_t total, left, seq
         if f.all and keep == 0:
             if before_seq == 0 or before_seq > self.catalogue.last_seq:
@@ -428,7 +437,8 @@ cdef class StreamStore:
     def drop_some(self, StoreFilter f not None, uint64_t from_seq, uint64_t before_seq, uint32_t limit) -> tuple:
         """Run one step of a purge: remove up to `limit` matches with from_seq <= seq < before_seq.
 
-        Return the number of removed messages, and the sequence for the next step, or 0 if the purge is complete.
+        Return the number of removed messages, and the sequence at which the next step begins, or 0 after the last
+        step.
         """
         cdef bint tracked = self.catalogue.drops.tracked
         cdef uint32_t left = limit
@@ -442,9 +452,9 @@ cdef class StreamStore:
         return limit - left, seq if seq < before_seq else 0
 
     def trim_some(self, int64_t max_per_subject, uint64_t from_seq, uint64_t before_seq, uint32_t limit) -> int:
-        """Visit up to `limit` messages below `before_seq`; remove those beyond `max_per_subject` of their subject.
+        """Visit up to `limit` messages below `before_seq`; remove those above `max_per_subject` of their subject.
 
-        Return the sequence for the next step, or 0 if all messages were visited.
+        Return the sequence at which the next step begins, or 0 if all messages were visited.
         """
         cdef uint64_t seq = index_next_live(&self.catalogue.index, from_seq)
         cdef Segment* s
@@ -459,7 +469,10 @@ cdef class StreamStore:
         return seq if seq < before_seq else 0
 
     def drop_front(self, int64_t max_msgs, int64_t max_bytes, uint32_t limit) -> bool:
-        """Remove up to `limit` of the oldest messages that exceed a maximum (0: none); return whether more do."""
+        """Remove up to `limit` of the oldest messages in excess of a maximum (0: none).
+
+        Return whether an excess is left.
+        """
         cdef uint32_t left = limit
         while self.catalogue.msgs and ((max_msgs > 0 and self.catalogue.msgs > <uint64_t> max_msgs)
                                        or (max_bytes > 0 and self.catalogue.bytes > <uint64_t> max_bytes)):
@@ -476,7 +489,7 @@ cdef class StreamStore:
             raise self.error
 
     def set_first_seq(self, uint64_t seq) -> None:
-        """Set the sequence of the next message; the store must be empty."""
+        """Set the sequence for the next message; the store must be empty."""
         if self.catalogue.msgs:
             raise ValueError(f"the store holds {self.catalogue.msgs} messages: its sequences are settled")
         if seq > self.catalogue.last_seq:
@@ -484,7 +497,7 @@ cdef class StreamStore:
 
     @property
     def failed(self) -> bool:
-        """Whether appends are refused; `error` has the reason."""
+        """Whether appends are refused; `error` then has the reason."""
         return False
 
     @property
@@ -524,7 +537,7 @@ cdef class StreamStore:
 
     @property
     def wants_upkeep(self) -> bool:
-        """Whether begin_upkeep may have a job."""
+        """Whether begin_upkeep may have work."""
         return False
 
     def begin_upkeep(self):
@@ -535,7 +548,7 @@ cdef class StreamStore:
         """Handle the result of the job."""
 
     def close(self) -> None:
-        """Write staged records and release everything; the store must not be used again."""
+        """Write staged records and free all resources; the store must not be used again."""
 
     def destroy(self) -> None:
         """Close the store, and remove all messages; take_remains returns their memory."""

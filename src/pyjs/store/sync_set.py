@@ -16,8 +16,8 @@ from collections import OrderedDict
 
 from pyjs.base.disk import Disk, closing
 
-TOGETHER_MIN = 4  # more files and directories than these are synced together
-OPEN_MAX = 32  # descriptors that are open at the same time
+TOGETHER_MIN = 4  # more files and directories than this are synced together
+OPEN_MAX = 32  # maximum number of descriptors that are open at the same time
 NOT_TOGETHER = (errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)  # the platform or the file system has no syncfs
 
 
@@ -25,11 +25,11 @@ class SyncSet:
     """Files that one batch wrote below `root`."""
 
     def __init__(self, disk: Disk, root: str) -> None:
-        """Start a batch. Raises OSError if `root` cannot be opened."""
+        """Begin a batch. Raises OSError if `root` cannot be opened."""
         self._disk = disk
         self._root_fd = disk.open_directory(root)
         self._open: OrderedDict[str, int] = OrderedDict()  # path -> descriptor, least recently used first
-        self._files: dict[str, None] = {}  # written files, in the order of their first write
+        self._files: dict[str, None] = {}  # written files in the order of their first writes
         self._directories: dict[str, None] = {}
 
     def __enter__(self) -> SyncSet:
@@ -39,10 +39,10 @@ class SyncSet:
         self.close()
 
     def open(self, path: str, *, create: bool = False) -> int:
-        """Return a descriptor of a file to write; the next call of `open` may close it.
+        """Return a descriptor of a file to write to; it may be closed by the next call of `open`.
 
         Raises:
-            OSError: the file cannot be opened, or another file must be synced first and cannot.
+            OSError: the file cannot be opened; or another one must be synced first, and the sync failed.
         """
         fd = self._open.get(path)
         if fd is None:
@@ -54,11 +54,11 @@ class SyncSet:
         return fd
 
     def add_directory(self, path: str) -> None:
-        """Note a directory in which names changed."""
+        """Add a directory in which names have changed."""
         self._directories[path] = None
 
     def renamed(self, old: str, new: str) -> None:
-        """Note the new name of a file; the caller must add the directory."""
+        """Replace the path of a renamed file; the caller must also add the directory."""
         if old in self._open:
             self.forget(new)
             self._open[new] = self._open.pop(old)
@@ -67,7 +67,7 @@ class SyncSet:
             self._files[new] = None
 
     def forget(self, path: str) -> None:
-        """Remove a file from the set, or a directory with everything below it, because it will be deleted."""
+        """Remove a file from the set, or a directory with everything below it, since it will be deleted."""
         below = f"{path}/"
         for known in [each for each in self._open if each == path or each.startswith(below)]:
             self._disk.close_file(self._open.pop(known))
@@ -76,10 +76,10 @@ class SyncSet:
                 del noted[known]
 
     def sync(self) -> None:
-        """Wait until everything noted since the last call is durable.
+        """Wait until all writes and names added since the last call are durable.
 
         Raises:
-            OSError: nothing of the batch counts as durable; a later successful call would prove nothing.
+            OSError: nothing of the batch counts as durable; even if a later call succeeds, it proves nothing.
         """
         files, self._files = self._files, {}
         directories, self._directories = self._directories, {}

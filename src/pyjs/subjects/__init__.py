@@ -1,1 +1,1 @@
-"""Subjects: tokens, matching, the subscription list."""
+"""Subjects: tokens, matching, transforms, and the subscription list."""

@@ -1,7 +1,7 @@
 """The subject of an import in the importing account, and the transforms between it and the exporter's subject.
 
-An import may rename subjects only reversibly: its local subject contains each `*` of the exporter's subject
-once, as `$n` or `{{wildcard(n)}}`. Knows nothing of accounts.
+An import may only rename subjects in a way that can be reversed: its local subject has each `*` of the exporter's
+subject once, as `$n` or `{{wildcard(n)}}`. Knows nothing of accounts.
 
 Source: nats.docs "Accounts"; nats-server 2.15.1.
 """
@@ -22,11 +22,11 @@ _INVALID = "invalid mapping destination: "
 class LocalSubject:
     """The subject of an import in the importing account."""
 
-    pattern: str  # with wildcards
+    pattern: str  # the subject, with wildcards
     # Transforms the subject of a message: for a stream from the exporter's subject to the local one, for a
-    # service in the other direction. None: a literal subject, or an unchanged subject.
+    # service the other way round. None: the local subject is literal, or the subject does not change.
     transform: SubjectTransform | None = None
-    backward: SubjectTransform | None = None  # the opposite direction
+    backward: SubjectTransform | None = None  # transforms the other way round
     same: bool = False  # both accounts use the same subjects
 
 
@@ -47,7 +47,7 @@ def of_stream_import(subject: str, to: str) -> LocalSubject:
 
 
 def of_service_import(subject: str, to: str) -> LocalSubject:
-    """Return the local subject of a service import. Raises the same errors as of_stream_import."""
+    """Return the local subject of a service import. Raises TransformError, as of_stream_import does."""
     if not _has_wildcard(subject):
         return LocalSubject(to, same=to == subject)
     if to == subject:
@@ -58,7 +58,7 @@ def of_service_import(subject: str, to: str) -> LocalSubject:
 
 
 def numbered(subject: str) -> str:
-    """Return `subject` with $1, $2, ... instead of its `*`."""
+    """Return `subject` with `$1`, `$2`, ... in place of each `*`."""
     tokens = subject.split(".")
     stars = [at for at, token in enumerate(tokens) if token == "*"]
     for number, at in enumerate(stars, 1):
@@ -67,7 +67,7 @@ def numbered(subject: str) -> str:
 
 
 def pattern_of(subject: str) -> tuple[str, list[str]]:
-    """Return `subject` with `*` in place of $1 and wildcard(1), and the list of the replaced tokens."""
+    """Return `subject` with `*` in place of each `$1` and `wildcard(1)`, and the list of the replaced tokens."""
     marks = [token for token in subject.split(".") if _is_mark(token)]
     tokens = ["*" if _is_mark(token) else token for token in subject.split(".")]
     return ".".join(tokens), marks
@@ -96,7 +96,7 @@ def _strict(source: str, destination: str) -> SubjectTransform:
 
 
 def _reversed(source: str, destination: str) -> SubjectTransform:
-    """Return the reverse of a transform. The references are used in order, as in nats-server."""
+    """Return the transform in the other direction. As in nats-server, references are used in order, not by number."""
     pattern, marks = pattern_of(destination)
     tokens = source.split(".")
     for at, token in enumerate(tokens):

@@ -1,9 +1,9 @@
 """Overlap of subjects: a trie of the tokens of many subjects with wildcards.
 
-Two subjects overlap if some literal subject matches both. A search visits only branches that can match its
-subject; its cost is the depth of the subject unless wildcards match many branches. It yields after some work,
-so that the caller can continue later. A subject can have a hundred thousand tokens, so its last tokens are stored as
-one list if no other subject shares them; they become branches only when a search or another subject reaches them.
+Two subjects overlap if some literal subject matches both. A search visits only branches that can match its subject,
+usually as many as the subject has tokens, and more if wildcards match many branches. A search yields after some work,
+so that the caller can continue it later. A subject can have a hundred thousand tokens; those that it shares with no
+other subject are stored as one list, and become branches only when a search or another subject reaches them.
 
 Knows nothing of streams: the owner of a subject is any value. Compiled: a request may have a hundred thousand
 subjects (benchmarks/hostile.py: subjects, filters).
@@ -16,21 +16,21 @@ cdef int ADD_WORK = 8           # adding a subject takes as long as visiting thi
 
 
 cdef class _Branch:
-    """A node: the subjects with the same first tokens. Most branches have one child, stored without a dict."""
+    """A node: the subjects that begin with the same tokens. Most nodes have one child, stored without a dict."""
 
-    cdef str token              # token of the only child; None: no child, or they are in `children`
+    cdef str token              # token of the only child; None: no child, or several in `children`
     cdef _Branch only
-    cdef dict children          # None: at most one
-    cdef tuple owners           # of the subject that ends here
-    cdef list tail              # tokens of the only subject below this node, not split into branches yet; or None
-    cdef Py_ssize_t tail_at     # index in `tail` of the next token; tail_at < len(tail)
+    cdef dict children          # None: at most one child
+    cdef tuple owners           # owners of the subject that ends here
+    cdef list tail              # tokens below this node of the only subject there, not split into nodes yet; or None
+    cdef Py_ssize_t tail_at     # index in `tail` of the first token below this node; always < len(tail)
     cdef tuple tail_owners      # owners of that subject
 
     def __cinit__(self):
         self.owners = ()
 
     cdef int hang(self, list tokens, Py_ssize_t at, tuple owners) except -1:
-        """Store the tokens from `at` on as the tail of this branch, its only continuation."""
+        """Store the tokens from index `at` on as the tail of this node, which must have no other continuation."""
         if at == len(tokens):
             self.owners = owners
         else:
@@ -38,7 +38,7 @@ cdef class _Branch:
         return 0
 
     cdef int unfold(self) except -1:
-        """Turn the first token of `tail`, if any, into a branch."""
+        """Make a child from the first token of `tail`, if there is a tail."""
         cdef list tail = self.tail
         cdef _Branch child
         if tail is None:
@@ -53,7 +53,7 @@ cdef class _Branch:
         return 0
 
     cdef bint ends_with(self, list tokens, Py_ssize_t at) except -1:
-        """Return whether `tail` equals the tokens from `at` on."""
+        """Return whether `tail` equals the tokens from index `at` on."""
         return self.tail is not None and self.tail[self.tail_at:] == tokens[at:]
 
     cdef _Branch below(self, str token):
@@ -63,7 +63,7 @@ cdef class _Branch:
         return self.only if self.token is not None and self.token == token else None
 
     cdef _Branch grow(self, str token):
-        """Return a new child."""
+        """Add a child for `token`, and return it."""
         cdef _Branch child = _Branch()
         self.unfold()
         if self.children is not None:
@@ -76,7 +76,7 @@ cdef class _Branch:
         return child
 
     cdef int drop(self, str token) except -1:
-        """Remove a child."""
+        """Remove the child for `token`."""
         if self.children is not None:
             del self.children[token]
         else:
@@ -84,11 +84,11 @@ cdef class _Branch:
         return 0
 
     cdef bint is_bare(self) noexcept:
-        """Return whether the branch has neither owners, children nor a tail."""
+        """Return whether the node has neither owners, children nor a tail."""
         return self.token is None and not self.children and self.tail is None
 
     cdef bint is_taken(self, object owner) except -1:
-        """Return whether a subject of an owner other than `owner` ends here."""
+        """Return whether the subject that ends here has an owner other than `owner`."""
         for each in self.owners:
             if each != owner:
                 return True
@@ -96,12 +96,12 @@ cdef class _Branch:
 
 
 cdef class _Search:
-    """One search in a tree, a bounded number of branches at a time."""
+    """One search in a tree, which can stop after some branches and continue later."""
 
-    cdef list tokens, branches, places      # the branches to visit; `places` has the index in `tokens` of each
+    cdef list tokens, branches, places      # the branches to visit; `places` has for each the index of its token
     cdef object owner
     cdef bint found
-    cdef bint covering                      # search for subjects that cover the given one
+    cdef bint covering  # search for subjects that cover the given one, instead of subjects that overlap with it
 
     def __cinit__(self, _Branch root, str subject, object owner, bint covering=False):
         self.covering = covering
@@ -110,7 +110,7 @@ cdef class _Search:
         self.owner = owner
 
     cdef int go_on(self, int most) except -1:
-        """Visit up to `most` branches; return 0 if the search may go on, else 1 + the number of unused visits."""
+        """Visit up to `most` branches; return 0 if the search is unfinished, else 1 + the number of unused visits."""
         while self.branches and not self.found:
             if most == 0:
                 return 0
@@ -122,7 +122,7 @@ cdef class _Search:
         cdef Py_ssize_t last = len(self.tokens) - 1
         cdef _Branch below
         cdef str token
-        if at > last:                       # everything matched, or a `>` matches the rest
+        if at > last:                       # all tokens matched, or a `>` matches the rest
             self.found = branch.is_taken(self.owner)
             if at > last + 1:
                 self.add_all(branch, at, False)
@@ -165,7 +165,7 @@ cdef class SubjectTree:
     """A set of valid subjects with their owners."""
 
     cdef _Branch root
-    cdef readonly object version            # changes with the set
+    cdef readonly object version            # a new object whenever the set changes
 
     def __cinit__(self):
         self.root = _Branch()
@@ -173,7 +173,7 @@ cdef class SubjectTree:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no subject."""
+        """Whether the set has no subjects."""
         return self.root.is_bare()
 
     def add(self, str subject, object owner) -> None:
@@ -193,7 +193,7 @@ cdef class SubjectTree:
         self.version += 1
 
     def remove(self, str subject, object owner) -> None:
-        """Undo `add`."""
+        """Remove a subject that `add` added for the same owner."""
         cdef _Branch branch = self.root
         cdef list path = [], tokens = subject.split(".")
         cdef Py_ssize_t at = 0, end = len(tokens)
@@ -213,7 +213,7 @@ cdef class SubjectTree:
         self.version += 1
 
     def overlapping(self, str subject, object owner=None):
-        """Return whether a subject of an owner other than `owner` overlaps the valid `subject`; in steps."""
+        """Return whether the valid `subject` overlaps with a subject of an owner other than `owner`; in steps."""
         cdef _Search search = _Search(self.root, subject, owner)
         while search.go_on(STEP_SIZE) == 0:
             yield
@@ -221,12 +221,12 @@ cdef class SubjectTree:
 
 
 def first_overlap(subjects):
-    """Return the first of the valid `subjects` that overlaps another of them, or None; in steps."""
+    """Return the first of the valid `subjects` that overlaps with another one of them, or None; in steps."""
     return (yield from first_found(subjects, False))
 
 
 def first_covered(subjects):
-    """Return the first of the valid `subjects` that another of them covers, or None; in steps."""
+    """Return the first of the valid `subjects` that another one of them covers, or None; in steps."""
     return (yield from first_found(subjects, True))
 
 
@@ -236,7 +236,7 @@ def first_found(subjects, bint covering):
     cdef _Search search
     cdef list known = list(subjects)
     cdef int left = STEP_SIZE, rest
-    if len(known) < 2:                  # most streams and consumers have a single subject, which may be long
+    if len(known) < 2:  # most streams and consumers have a single subject, which may be long: do not build a tree
         return None
     for at, subject in enumerate(known):
         tree.add(subject, at)
@@ -258,7 +258,7 @@ def first_found(subjects, bint covering):
 
 
 def at_once(steps):
-    """Run stepwise work to its end, and return the result."""
+    """Run `steps` to the end; return their result."""
     while True:
         try:
             next(steps)

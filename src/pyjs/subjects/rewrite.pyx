@@ -12,7 +12,7 @@ from libc.string cimport memchr, memcpy
 from pyjs.subjects.tokens cimport matches
 
 cdef enum:
-    TOKENS_MAX = 64             # a subject with more tokens is left to SubjectTransform
+    TOKENS_MAX = 64             # SubjectTransform handles subjects with more tokens
 
 
 cdef class Rewrite:
@@ -33,7 +33,8 @@ cdef class Rewrite:
             part = &self.parts[self.n_parts]
             self.n_parts += 1
             if isinstance(piece, bytes):
-                part.text, part.size = <bytes> piece, <uint32_t> len(<bytes> piece)     # `transform` holds the piece
+                # `transform` keeps the piece alive
+                part.text, part.size = <bytes> piece, <uint32_t> len(<bytes> piece)
             elif isinstance(piece, int) and piece < TOKENS_MAX:
                 part.token = piece
                 self.n_tokens = max(self.n_tokens, part.token + 1)
@@ -100,7 +101,7 @@ cdef class Rewrite:
         return size
 
     cdef char* apply_function(self, const char* s, size_t n, uint32_t* size) noexcept:
-        """Compute the destination like `apply`, by SubjectTransform."""
+        """Compute the destination as `apply` does, but with SubjectTransform."""
         cdef char* out
         cdef bytes made
         try:
@@ -116,7 +117,7 @@ cdef class Rewrite:
         return out
 
     def subject(self, bytes subject):
-        """Return the destination of `subject`, which may have wildcards, or None if it does not fit."""
+        """Return the destination for `subject`, which may have wildcards, or None if it does not match the source."""
         cdef uint32_t size = 0
         cdef char* made
         if not subject or not self.fits(subject, len(subject)):

@@ -1,18 +1,18 @@
 """Routes, and the cache of routes for all subscription lists of a node.
 
 A route has all data for deliveries to one literal subject: the plain subscriptions, one group per queue name, and the
-prebuilt start of each line on the wire. It is one block of memory.
+prebuilt start of each protocol line. It is one block of memory.
 
 The cache is limited in bytes. Blocks are written one after another into segments. `trim`, called once a turn, empties
-the oldest segment: it moves recently used routes to the newest segment, drops the others, and frees the
-segment. It does so while the cache is nearly full. While the cache is larger than SMALL, it also empties segments
-older than AGE_NS, or from before the last `expire`, so that an idle server frees memory.
+the oldest segment if the cache is nearly full: it moves recently used routes to the newest segment, drops the others,
+and frees the segment. If the cache is larger than SMALL, `trim` also empties segments that are older than AGE_NS, or
+older than the last `expire`, so that an idle server frees memory.
 
-A subject is cached at its second lookup: `doors` has fingerprints of recent subjects that were not cached. So a
-subject with a single publish costs no memory.
+A subject is cached when it is looked up a second time: `doors` has fingerprints of recent subjects that were not
+cached. A subject with a single publish thus takes no memory.
 
 Each list has a salt in the hash, which separates its subjects from those of other lists. Knows nothing of
-tries, and of lists only their generations.
+tries, and only the generations of lists.
 Compiled: runs for every message (benchmarks/: core publish, 1-1, 150,000 distinct subjects).
 """
 cimport cython
@@ -25,10 +25,10 @@ from pyjs.subjects.trie cimport Found, SubState
 
 cdef enum:
     SIZE_MAX = 50331648         # 48 MiB: 150,000 subjects with two or three subscriptions
-    SMALL = 2097152             # below this, routes do not age
+    SMALL = 2097152             # bytes; in a smaller cache, routes do not expire
     SEGMENT_SIZE = 131072
     DOORS = 65536               # each has four fingerprints: 512 KiB together
-    TRIM_STEPS = 4              # segments emptied by one trim
+    TRIM_STEPS = 4              # maximum number of segments emptied by one trim
     MIN_SLOTS = 64
 cdef int64_t AGE_NS = 5000000000
 cdef uint64_t GOLDEN = <uint64_t> 0x9E3779B97F4A7C15
@@ -51,7 +51,7 @@ cdef void grouping_free(Grouping* g) noexcept nogil:
 
 
 cdef void group(Grouping* g, Found* found) noexcept nogil:
-    """Assign a slot to each queue name among the found subscriptions, and count its members."""
+    """Assign a group to each queue name among the found subscriptions, and count the group's members."""
     cdef size_t i
     cdef Mark* mark
     g.round += 1
@@ -93,7 +93,7 @@ cdef size_t write_head(char* out, const char* subject, size_t n, SubState* sub) 
 
 
 cdef inline Target* member_place(Group* group, uint32_t size, bint here) noexcept nogil:
-    """Return the place of the next member: local members fill `targets` from the start, others from the end."""
+    """Return the place of the next member: local members fill `targets` from the start, remote ones from the end."""
     cdef uint32_t at = group.n_here if here else size - 1 - (group.n - group.n_here)
     group.n += 1
     group.n_here += here
@@ -101,7 +101,7 @@ cdef inline Target* member_place(Group* group, uint32_t size, bint here) noexcep
 
 
 cdef void fill_route(Route* r, const char* subject, size_t n, Found* found, Grouping* g, bint heads) noexcept nogil:
-    """Write the targets, groups, heads and key after `r`."""
+    """Write the targets, groups, heads and key into the memory after `r`."""
     cdef Target* targets = <Target*> (r + 1)
     cdef char* at
     cdef size_t i
@@ -135,7 +135,7 @@ cdef void fill_route(Route* r, const char* subject, size_t n, Found* found, Grou
 
 
 cdef void shift(Route* r, size_t n_targets, Py_ssize_t by) noexcept nogil:
-    """Correct the pointers of a route that was moved `by` bytes."""
+    """Correct the pointers in a route that was moved by `by` bytes."""
     cdef size_t i
     r.targets = <Target*> (<char*> r.targets + by)
     r.groups = <Group*> (<char*> r.groups + by)
@@ -184,11 +184,12 @@ cdef class RouteCache:
         return at
 
     cdef void unregister(self, uint32_t list_id) noexcept:
-        """Unregister a list; `trim` drops its routes with their segments."""
+        """Unregister a list; `trim` drops its routes when it empties their segments."""
         self.lists[list_id].generations = NULL
         if self.lists[list_id].n_routes == 0:
             self.lists[list_id].next_free = self.free_id
-            self.free_id = list_id      # `trim` frees the id later: an id that still has routes is not reused
+            # `trim` frees the id later, since an id that still has routes must not be used again
+            self.free_id = list_id
 
     cdef uint64_t new_salt(self) noexcept nogil:
         """Return a new salt for the subjects of one list, unique in this cache."""
@@ -198,7 +199,7 @@ cdef class RouteCache:
     # -- finding and adding --------------------------------------------------------------------------------
 
     cdef bint seen_before(self, uint64_t h) noexcept nogil:
-        """Return whether `h` was looked up recently, and record this lookup."""
+        """Return whether `h` was looked up recently, and record that it is looked up now."""
         cdef uint16_t mark = <uint16_t> (h >> 48) | 1
         cdef uint16_t* door
         if self.doors == NULL:
@@ -233,7 +234,7 @@ cdef class RouteCache:
         return r
 
     cdef void remove(self, Route* r) noexcept nogil:
-        """Drop a cached route; its memory is freed with its segment."""
+        """Drop a cached route; its memory is freed together with its segment."""
         self.forget(r)
         r.list_id = 0
 
@@ -265,7 +266,7 @@ cdef class RouteCache:
         self.lists[r.list_id].n_routes -= 1
 
     cdef int resize(self, size_t slots) noexcept nogil:
-        """Move the entries to a table of `slots`, a power of two; return -1 if memory is short."""
+        """Move the entries to a table with `slots` slots, a power of two; return -1 if memory is short."""
         cdef Entry* before = self.entries
         cdef size_t i, at, n = self.mask + 1 if before != NULL else 0
         cdef Entry* entries = <Entry*> calloc(slots, sizeof(Entry))
@@ -327,13 +328,13 @@ cdef class RouteCache:
 
     @property
     def next_trim_ns(self) -> int:
-        """The time at which segments become due even without new routes, or 0 if there is none."""
+        """The time at which a segment must be emptied even if no routes are added, or 0 if there is none."""
         if self.oldest == NULL or self.size <= SMALL:
             return 0
         return self.now_ns if self.oldest.born_ns < self.expired_ns else self.oldest.born_ns + AGE_NS
 
     def expire(self) -> None:
-        """Mark all segments older than this turn as due, since many of their routes may be outdated."""
+        """Make `trim` empty all segments from before this turn, since many of their routes may be outdated."""
         self.expired_ns = self.now_ns
 
     cdef bint full(self) noexcept nogil:
@@ -364,7 +365,7 @@ cdef class RouteCache:
         free(segment)
 
     cdef void look_again(self, Route* r, bint full) noexcept nogil:
-        """Move a used route to the newest segment, or drop it; with a full cache, drop one used route in four."""
+        """Move a used route to the newest segment, or drop it; if the cache is full, drop one used route in four."""
         cdef uint32_t* generations = self.lists[r.list_id].generations
         cdef Route* copy = NULL
         cdef size_t at

@@ -9,7 +9,7 @@ cdef enum:
     PREFIX_SALT = 0x5bd1e994    # an even number, like every salt
 
 cdef class Subscription:
-    """One subscription of one sink. Owned by the Sublist while it is inserted; the sink's owner may hold it too."""
+    """One subscription of one sink. The Sublist holds a reference while it is inserted; the sink's owner may too."""
     cdef readonly object sink           # a core.sink.Sink
     cdef readonly bytes subject
     cdef readonly bytes queue           # b"": a plain subscription
@@ -22,19 +22,19 @@ cdef class Sublist:
     cdef uint32_t list_id               # in the cache
     cdef uint64_t salt
     cdef TrieNode* root
-    cdef uint32_t generations[256]      # by the subject's first byte; routes with an older one are rebuilt
+    cdef uint32_t generations[256]      # by the subject's first byte; a route with an older generation is outdated
     cdef dict owned                     # id(Subscription) -> Subscription, oldest first
     cdef dict queues                    # queue name -> [id, members]
     cdef list free_queue_ids
     cdef Found found
     cdef Grouping grouping
-    cdef Route** scratches              # routes that are not cached, one for each level of nested deliveries
+    cdef Route** scratches  # memory for routes that are not cached, one for each level of nested deliveries
     cdef size_t* scratch_rooms
     cdef uint32_t n_scratches
     cdef readonly uint64_t inserts, removes, misses, finds
 
-    # Never returns NULL. A cached route stays valid until the next insert, remove or trim. A scratch route
-    # (Route.scratch) stays valid until the next find, or longer while `busy` is above 0.
+    # Never returns NULL. A cached route is valid until the next insert, remove or trim. A scratch route
+    # (Route.scratch) is valid until the next find, or longer while its `busy` is above 0.
     cdef inline Route* find(self, const char* subject, size_t n) noexcept nogil:
         cdef uint64_t h = table_hash(subject, n) ^ self.salt
         cdef Route* r = self.cache.get(h, subject, n)
@@ -43,7 +43,7 @@ cdef class Sublist:
             return r
         return self.miss(subject, n, h, r)
 
-    # Like `find`, for subjects with a unique tail (inboxes, acks): if possible, one route serves
+    # Find as `find` does, for subjects with a unique tail (inboxes, acks): if possible, one route is used for
     # all tails.
     cdef Route* find_prefixed(self, const char* subject, size_t n) noexcept nogil
     cdef Route* miss(self, const char* subject, size_t n, uint64_t h, Route* old) noexcept nogil

@@ -1,17 +1,17 @@
 """The subscription list: finds the subscriptions that match a subject.
 
-Knows nothing of sinks. A publish looks up the route of a literal subject. If it is not in the cache
-(`routes`), a walk of the trie (`trie`) finds the subscriptions and builds the route: in the cache if the
+Knows nothing of sinks. A publish looks up the route of a literal subject. If the route is not in the cache
+(`routes`), a walk of the trie (`trie`) finds the subscriptions, and a route is built from them: in the cache if the
 subject was looked up recently, otherwise in scratch memory that the next miss overwrites. A miss creates no
 Python object.
 
-A SUB or UNSUB of a literal subject removes that subject's route. A SUB or UNSUB with wildcards invalidates
-all routes of its class, which is the first byte of the subject (all classes if the first token is a
-wildcard). Invalid routes are rebuilt at their next lookup, or dropped with their segment. Invariant: no route leads
+A SUB or UNSUB of a literal subject removes this subject's route. A SUB or UNSUB with wildcards makes all routes of a
+class outdated, where the class is the first byte of the subject (all classes if the first token is a
+wildcard). Outdated routes are rebuilt at their next lookup, or dropped with their segment. Invariant: no route leads
 to a removed subscription.
 
-Subjects with a unique tail (`_INBOX.id.N`, `$JS.ACK.stream.consumer.…`) share one route per prefix, unless a
-subscription depends on the tail: then the prefix is marked inexact and the whole subject is looked up.
+Subjects with a unique tail (`_INBOX.id.N`, `$JS.ACK.stream.consumer.…`) share one route per prefix. If a subscription
+depends on the tail, the prefix is marked inexact, and the whole subject is looked up.
 
 Compiled: `find` runs for every message (benchmarks/: core publish, 1-1, 150,000 distinct subjects, new subjects).
 """
@@ -31,12 +31,12 @@ from pyjs.subjects.trie cimport (
 from sys import getsizeof
 
 cdef enum:
-    SCRATCHES_MAX = 64          # levels of nested deliveries; messages at a deeper level have no receivers
-    SCRATCH_KEEP = 65536        # scratch memory of up to this many bytes is reused for the next miss
-    FIT_EVERY = 1024            # the size of the dict is checked once per this many subscriptions
+    SCRATCHES_MAX = 64          # levels of nested deliveries; a message at a deeper level has no receivers
+    SCRATCH_KEEP = 65536        # scratch memory is used again for the next miss unless it has more bytes than this
+    FIT_EVERY = 1024            # the size of the dict is checked after this many removals
     ENTRY_SIZE_MAX = 200        # bytes per entry of a dict that has only grown; half of them are spare
 
-cdef Route NOTHING              # the route of a failed lookup: no receivers
+cdef Route NOTHING              # the route used when a lookup fails: no receivers
 memset(&NOTHING, 0, sizeof(Route))
 
 
@@ -81,7 +81,7 @@ cdef class Subscription:
 
     @property
     def is_remote(self) -> bool:
-        """Whether the subscription is at another server of the cluster."""
+        """Whether the subscription belongs to a client of another server in the cluster."""
         return self.state.weight > 0
 
     @property
@@ -98,7 +98,7 @@ cdef class Subscription:
 
 
 cdef void refuse_filtered(Found* found, const char* subject, size_t n, bint exact) noexcept:
-    """Drop subscriptions whose sink does not accept `subject`; mark a prefix as inexact instead."""
+    """Drop subscriptions whose sink does not accept `subject`; if `subject` is a prefix, mark it inexact instead."""
     cdef size_t i, kept = 0
     cdef Subscription sub
     found.inexact = found.inexact or not exact
@@ -111,7 +111,7 @@ cdef void refuse_filtered(Found* found, const char* subject, size_t n, bint exac
 
 
 cdef dict fitted(dict entries):
-    """Return `entries`, copied to a new dict if many were removed, since a dict does not shrink."""
+    """Return `entries` or, if many were removed, a smaller copy, since a dict does not shrink."""
     return dict(entries) if getsizeof(entries) > ENTRY_SIZE_MAX * (len(entries) + FIT_EVERY) else entries
 
 
@@ -295,7 +295,7 @@ cdef class Sublist:
         return True
 
     cdef void outdate(self, bytes subject) noexcept:
-        """Invalidate all routes of literal subjects that `subject` matches."""
+        """Make the routes of all literal subjects outdated that `subject` matches."""
         cdef const char* s = subject
         cdef size_t n = len(subject), i, dots = 0
         if has_wildcard(s, n):
@@ -312,7 +312,7 @@ cdef class Sublist:
         while i > 0 and s[i - 1] != c'.':
             i -= 1
         self.drop(s, i, self.salt ^ PREFIX_SALT)
-        for i in range(n):              # the prefix "$JS.ACK.stream.consumer." serves all tails after it
+        for i in range(n):              # a route for the prefix "$JS.ACK.stream.consumer." is used for all tails
             dots += s[i] == c'.'
             if s[i] == c'.' and dots == 4:
                 self.drop(s, i + 1, self.salt ^ PREFIX_SALT)

@@ -1,8 +1,8 @@
 """Subjects as bytes: validity, wildcards, matching, overlap.
 
-A subject is tokens joined by dots; no token is empty. `*` as a whole token matches one token, `>` as the last
-token matches one or more. Anything else, even `foo*`, is literal. Source: nats.docs "Subject-Based Messaging".
-Compiled: a route miss and every filtered read match here (benchmarks/: 150,000 distinct subjects).
+A subject is a list of tokens, joined by dots; no token is empty. `*` as a whole token matches one token, `>` as the
+last token matches one or more. Anything else is literal, even `foo*`. Source: nats.docs "Subject-Based Messaging".
+Compiled: each route miss and each read with a filter match here (benchmarks/: 150,000 distinct subjects).
 """
 from libc.string cimport memchr, memcmp
 
@@ -36,7 +36,7 @@ cdef bint valid_tokens(const char* s, size_t n, bint wildcards) noexcept nogil:
 
 
 cdef bint no_empty_token(const char* s, size_t n) noexcept nogil:
-    """Return whether `s` has no empty token: nats-server delivers no message of a..b, not even to >."""
+    """Return whether no token in `s` is empty: nats-server does not deliver a message to a..b, not even to >."""
     cdef size_t i
     if n == 0 or s[0] == c'.' or s[n - 1] == c'.':
         return False
@@ -106,7 +106,7 @@ def is_valid_subject(bytes subject) -> bool:
 
 
 def is_valid_literal(bytes subject) -> bool:
-    """Return whether a client may publish to `subject`: valid and without wildcards."""
+    """Return whether a client may publish to `subject`, which must be valid and have no wildcards."""
     return valid_literal(subject, len(subject))
 
 

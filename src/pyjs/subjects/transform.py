@@ -1,10 +1,10 @@
 """Subject transforms: a source pattern, and a destination built from the tokens of a matching subject.
 
 A destination token is a literal, `$n` or a mapping function in double braces; `n` numbers the `*` of the source from
-one. A trailing `>` copies the tokens that the source's `>` matched. Knows nothing of its callers: streams,
+one. A trailing `>` copies the tokens matched by the source's `>`. Knows nothing of its callers: streams,
 republishing, sources and account mappings share this module.
 
-Results for the last few thousand subjects are cached, except for random mappings: a repeated subject costs one
+Except for random mappings, results are cached for the last few thousand subjects: a repeated subject takes one
 lookup, a new one some microseconds. Streams without a transform do not use this module.
 
 Source: nats.docs "Subject Mapping and Partitioning", ADR-30; spellings, texts and corner cases probed on nats-server
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
-    Function: TypeAlias = Callable[[list[bytes]], bytes]  # tokens of the subject -> a part of the destination
-    Piece: TypeAlias = bytes | int | Function  # a literal token, the index of a copied token, or a function
+    # takes the tokens of the subject, returns a part of the destination
+    Function: TypeAlias = Callable[[list[bytes]], bytes]
+    # a literal token, the index of the token to copy, or a function
+    Piece: TypeAlias = bytes | int | Function
 
 REMEMBERED_MAX = 4096
 INT32_MAX = 2**31 - 1
@@ -74,7 +76,7 @@ class SubjectTransform:
         return made
 
     def apply_by(self, key: bytes, subject: bytes) -> bytes | None:
-        """Like `apply`, with `key` instead of random numbers: the same key gives the same result."""
+        """Transform `subject` as `apply` does; random numbers come from `key`: equal keys give equal results."""
         if not self._by_chance:
             return self.apply(subject)
         self._chance.key = key
@@ -102,7 +104,7 @@ def _part(piece: Piece, tokens: list[bytes]) -> bytes:
 
 
 def open_transform(source: str, destination: str, rng: Rng) -> SubjectTransform | None:
-    """Return the transform, or None if the destination is empty, which changes nothing.
+    """Return the transform, or None if the destination is empty, which means that subjects do not change.
 
     Raises:
         TransformError: the transform is invalid; the text is nats-server's.
@@ -120,7 +122,7 @@ def check_transform(source: str, destination: str) -> None:
 
 
 def check_mapping(source: str, destination: str) -> None:
-    """Refuse an invalid mapping. Unlike check_transform, this checks the destination first, as nats-server does.
+    """Refuse an invalid mapping. Like nats-server, check the destination first, in contrast to check_transform.
 
     Raises:
         TransformError: the transform is invalid; the text is nats-server's.
@@ -144,7 +146,7 @@ def _fault(reason: str, where: str = "") -> TransformError:
 
 
 def _read(source: str, destination: str, chance: _Chance) -> tuple[list[Piece], int, bool]:
-    """Return the pieces, the index of the first source token of a copied tail (or -1), and if a piece is random."""
+    """Return the pieces, the index of the first token of a copied tail (-1: none), and whether a piece is random."""
     given, made = source.split("."), destination.split(".")
     if not _well_formed(given) or not _well_formed(made):
         raise TransformError("invalid subject")
@@ -175,7 +177,7 @@ class _Reader:
         self._open = open_source  # the source has wildcards
         self._chance = chance
         self.by_chance = False
-        self._randoms = 0  # random tokens so far
+        self._randoms = 0  # number of random tokens so far
 
     def piece(self, token: str) -> Piece:
         if token.startswith("$") and _INTEGER.fullmatch(token[1:]):
@@ -193,7 +195,7 @@ class _Reader:
         return self._of_one_token(name, args, token)
 
     def _token_at(self, number: int, token: str) -> int:
-        """Return the index of the source's `*` with this number; numbers below one mean the first token."""
+        """Return the index of the `number`-th `*` in the source; a number below one means the first token."""
         if not self._open:
             raise _fault(_OUT_OF_RANGE, token)
         if number > len(self._stars):
@@ -204,7 +206,7 @@ class _Reader:
         count = _integer(args[0], token, highest=INT32_MAX)
         numbers = [_integer(arg, token) for arg in args[1:]]
         if not self._open:
-            numbers = []  # no numbers: the whole subject determines the partition
+            numbers = []  # without numbers, the whole subject determines the partition
         return _partition([self._token_at(number, token) for number in numbers], count & 0xFFFFFFFF)
 
     def _random(self, args: list[str], token: str) -> Piece:
@@ -216,7 +218,7 @@ class _Reader:
         return _random(limit, self._chance, self._randoms)
 
     def _of_one_token(self, name: str, args: list[str], token: str) -> Piece:
-        """Return the piece of a function of one token; the first argument is the number of that token."""
+        """Return the piece for a function of one token, whose number is the first argument."""
         wanted = 1 if name == "wildcard" else 2
         if len(args) < wanted or args == [""]:
             raise _fault(_TOO_FEW, token)
@@ -261,11 +263,11 @@ def fnv1a(key: bytes) -> int:
 
 
 class _Chance:
-    """The random numbers of one transform."""
+    """The random numbers used by one transform."""
 
     def __init__(self, rng: Rng) -> None:
         self._rng = rng
-        self.key = b""  # if set, it replaces the random number
+        self.key = b""  # if set, numbers are derived from the key instead of being random
 
     def below(self, limit: int, place: int) -> int:
         """Return a number in [0, limit) for the random token at `place`."""
@@ -278,7 +280,7 @@ def _random(limit: int, chance: _Chance, place: int) -> Function:
 
 def _split(at: int, separator: bytes) -> Function:
     def piece(tokens: list[bytes]) -> bytes:
-        # Separators at the end, repeated separators and one at the start make no empty tokens.
+        # Separators at the start or end and repeated separators produce no empty tokens.
         first, *rest = tokens[at].split(separator) if separator else _characters(tokens[at])
         out = first
         for number, part in enumerate(rest):
@@ -293,7 +295,7 @@ def _characters(token: bytes) -> list[bytes]:
 
 
 def _cut(cut: Callable[[bytes, int], bytes], at: int, size: int) -> Function:
-    """Return the piece of a function that splits a token; a token that is too short is not split."""
+    """Return the piece for a function that cuts a token in two; a token that is too short is not cut."""
     return lambda tokens: cut(tokens[at], size) if 0 < size < len(tokens[at]) else tokens[at]
 
 

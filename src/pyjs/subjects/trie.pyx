@@ -1,12 +1,12 @@
-"""The trie of the tokens of subscriptions' subjects.
+"""The trie that stores subscriptions by the tokens of their subjects.
 
 The label of a node is one or more tokens, so a subject that shares no token with others is one node, however long it
-is. The children of a node differ in the first token of their labels; those that begin with `*`, and `>`, are separate
-branches. A node is split where a new subject leaves its label; the parts are not joined again. A node has its
-subscriptions as a chain through their own memory, so removing one takes constant time.
+is. The children of a node differ in the first token of their labels; the child whose label begins with `*`, and the
+child for `>`, are stored separately. A node is split where a new subject differs from its label; the parts are not
+joined again. The subscriptions of a node are a chain through their own memory, so removing one takes constant time.
 
-A walk visits each node at most once and collects, per node: `>`, the branch of `*`, the branch of the token. No
-function is recursive, since clients determine the depth of the trie.
+A walk visits each node at most once and collects, per node: the child for `>`, the child for `*`, the child for the
+token. No function is recursive, since clients determine the depth of the trie.
 
 Knows nothing of sinks and routes. Compiled: runs for every route miss (benchmarks/: core publish to new subjects).
 """
@@ -18,7 +18,7 @@ from pyjs.base.grow cimport grow
 from pyjs.base.table cimport table_fit, table_free, table_get, table_init, table_next, table_put, table_remove
 
 cdef enum:
-    NO_MATCH = 0                # less than any first token
+    NO_MATCH = 0                # a value below the size of any first token
 
 
 cdef TrieNode* trie_new() except NULL:
@@ -35,7 +35,7 @@ cdef inline bint is_star(const char* token, size_t n) noexcept nogil:
 
 
 cdef inline void set_size(TrieNode* node, size_t n) noexcept nogil:
-    """Set the size of the label, which is in place."""
+    """Set the size of the label, whose bytes are already in the node."""
     node.label_size = <uint32_t> n
     node.token_size = <uint32_t> token_end(node.label, n, 0)
 
@@ -63,7 +63,7 @@ cdef inline TrieNode* child(TrieNode* node, const char* token, size_t n) noexcep
 
 
 cdef int put_child(TrieNode* parent, const char* token, size_t n, TrieNode* node) except -1:
-    """Make `node` the child of `parent` for `token`; replace the present one, if any."""
+    """Make `node` the child of `parent` for `token`, in place of the present child, if any."""
     if is_star(token, n):
         parent.any_token = node
         return 0
@@ -73,7 +73,7 @@ cdef int put_child(TrieNode* parent, const char* token, size_t n, TrieNode* node
 
 
 cdef size_t shared_size(const char* a, size_t n, const char* b, size_t m) noexcept nogil:
-    """Return the size of the tokens that `a` and `b` both begin with."""
+    """Return the size of the whole tokens with which both `a` and `b` begin."""
     cdef size_t i = 0, size = 0
     while i < n and i < m and a[i] == b[i]:
         if a[i] == c'.':
@@ -83,7 +83,10 @@ cdef size_t shared_size(const char* a, size_t n, const char* b, size_t m) noexce
 
 
 cdef TrieNode* split(TrieNode* node, size_t size) except NULL:
-    """Move the first `size` bytes of the label of `node`, whole tokens, to a new parent; return the parent."""
+    """Move the first `size` bytes of the label of `node`, which are whole tokens, to a new parent.
+
+    Return the parent.
+    """
     cdef const char* rest = node.label + size + 1
     cdef size_t rest_size = node.label_size - size - 1
     cdef TrieNode* parent = new_node(node.parent, node.label, size)
@@ -101,7 +104,7 @@ cdef TrieNode* split(TrieNode* node, size_t size) except NULL:
 
 
 cdef TrieNode* branch(TrieNode* node, const char* tokens, size_t n) except NULL:
-    """Return the child of `node` with a label that `tokens` begins with; create it, or split one, if necessary."""
+    """Return the child of `node` whose label `tokens` begins with; if necessary, create it or split one."""
     cdef size_t first = token_end(tokens, n, 0), shared
     cdef TrieNode* below = node.any_token if is_star(tokens, first) else child(node, tokens, first)
     if below != NULL:
@@ -118,7 +121,8 @@ cdef TrieNode* branch(TrieNode* node, const char* tokens, size_t n) except NULL:
 
 cdef int trie_insert(TrieNode* root, SubState* sub, const char* s, size_t n) except -1:
     cdef bint tail = s[n - 1] == c'>' and (n == 1 or s[n - 2] == c'.')
-    cdef size_t end = n - 1 if tail else n + 1    # one after the dot that follows, or would follow, the last token
+    # the offset after the dot that follows, or would follow, the last token
+    cdef size_t end = n - 1 if tail else n + 1
     cdef size_t i = 0
     cdef TrieNode* node = root
     try:
@@ -158,7 +162,7 @@ cdef void trie_remove(SubState* sub) noexcept nogil:
 
 
 cdef void prune(TrieNode* node) noexcept nogil:
-    """Free `node` and its parents, as long as they have neither subscriptions nor children."""
+    """Free `node` and then its parents, up to the first node that has subscriptions or children."""
     cdef TrieNode* parent
     while node.parent != NULL and bare(node):
         parent = node.parent
@@ -175,7 +179,7 @@ cdef void prune(TrieNode* node) noexcept nogil:
 
 
 cdef inline TrieNode* chained(TrieNode* node, TrieNode* chain) noexcept nogil:
-    """Push `node` onto a chain of nodes that are linked by `parent`."""
+    """Put `node` at the front of a chain of nodes that are linked by `parent`."""
     if node == NULL:
         return chain
     node.parent = chain
@@ -226,7 +230,7 @@ cdef void collect(Found* found, TrieNode* node) noexcept nogil:
 
 
 cdef inline void come_back(Found* found, TrieNode* node, size_t end) noexcept nogil:
-    """Visit `node` later; the first token of its label matches the token that ends at `end`."""
+    """Note to visit `node` later; the first token of its label matches the token that ends at `end`."""
     if grow(<void**> &found.steps, &found.steps_room, found.n_steps + 1, sizeof(Step)) != 0:
         found.failed = True
         return
@@ -236,7 +240,7 @@ cdef inline void come_back(Found* found, TrieNode* node, size_t end) noexcept no
 
 
 cdef inline TrieNode* next_step(Found* found, size_t* end) noexcept nogil:
-    """Return the node to visit next, and the end of the token for the first one of its label."""
+    """Return the node to visit next, and set `end` to the end of the token that its label's first token matched."""
     found.n_steps -= 1
     end[0] = found.steps[found.n_steps].end
     return found.steps[found.n_steps].node
@@ -249,7 +253,7 @@ cdef inline void look(Found* found, TrieNode* node, const char* s, size_t n, siz
     found.visited += 1
     if node.any_tail != NULL:
         collect(found, node.any_tail)
-    if covering and end == n and end - i == 1 and s[i] == c'>':     # only another > covers a >
+    if covering and end == n and end - i == 1 and s[i] == c'>':     # only a > covers a >
         return
     below = child(node, s + i, end - i)
     if below != NULL:
@@ -259,7 +263,7 @@ cdef inline void look(Found* found, TrieNode* node, const char* s, size_t n, siz
 
 
 cdef size_t rest_matched(TrieNode* node, const char* s, size_t n, size_t* end, bint covering) noexcept nogil:
-    """Match the label of `node` from its second token on with the tokens of s[:n] after `end`, and advance `end`.
+    """Match the label of `node`, from its second token on, with the tokens of s[:n] after `end`, and advance `end`.
 
     Return the size of the matching part of the label, which is shorter than the label if s[:n] ends before it, or
     NO_MATCH if a token differs.
@@ -288,7 +292,7 @@ cdef size_t rest_matched(TrieNode* node, const char* s, size_t n, size_t* end, b
 
 
 cdef inline size_t matched(TrieNode* node, const char* s, size_t n, size_t* end, bint covering) noexcept nogil:
-    """Match the label like `rest_matched`, quickly if it is one token, as most labels are."""
+    """Match the label as `rest_matched` does; fast if the label is a single token, as most are."""
     return node.label_size if node.label_size == node.token_size else rest_matched(node, s, n, end, covering)
 
 
@@ -308,17 +312,18 @@ cdef void trie_walk(Found* found, TrieNode* root, const char* s, size_t n, bint 
 
 
 cdef void at_prefix(Found* found, TrieNode* node, bint deep) noexcept nogil:
-    """Collect the subscriptions that match any tail below `node`, the end of the prefix."""
+    """Collect the subscriptions that match any tail below `node`, at which the prefix ends."""
     if node.children.used or (deep and node.any_token != NULL):
         found.inexact = True
     if node.any_tail != NULL:
         collect(found, node.any_tail)
-    if node.any_token != NULL and not deep and node.any_token.label_size == 1:    # a longer label needs more tokens
+    # a label of several tokens needs a longer tail
+    if node.any_token != NULL and not deep and node.any_token.label_size == 1:
         collect(found, node.any_token)
 
 
 cdef void within_label(Found* found, TrieNode* node, size_t at, bint deep) noexcept nogil:
-    """Like `at_prefix`, for a prefix that ends inside the label of `node`, before the token at `at`."""
+    """Collect as `at_prefix` does, for a prefix that ends inside the label of `node`, before the token at `at`."""
     cdef bint last = at + 1 == node.label_size
     if deep or node.label[at] != c'*' or not (last or node.label[at + 1] == c'.'):
         found.inexact = True
@@ -328,7 +333,7 @@ cdef void within_label(Found* found, TrieNode* node, size_t at, bint deep) noexc
 
 cdef void trie_walk_prefix(Found* found, TrieNode* root, const char* s, size_t n, bint deep) noexcept nogil:
     cdef TrieNode* node
-    cdef size_t size, end = 0, last = n - 1         # without the last dot
+    cdef size_t size, end = 0, last = n - 1         # without the final dot
     found_begin(found)
     look(found, root, s, last, 0, False)
     while found.n_steps:

@@ -1,6 +1,6 @@
-"""The answers to system requests: a description of the server, and the content of a monitoring page, in steps.
+"""The answers to system requests: a description of the server, and the contents of a monitoring page, in steps.
 
-Every answer begins with a description of the server (`server`); `data` is the content of a monitoring page.
+Every answer begins with a description of the server (`server`); `data` is the contents of a monitoring page.
 Knows nothing of subscriptions (see requests.py).
 
 Source: nats.docs "System Events"; fields and their order probed on nats-server 2.15.1
@@ -53,8 +53,9 @@ if TYPE_CHECKING:
     Given = dict[str, Any]
     Data = Generator[None, None, JsonDict]
 
-WITH_JETSTREAM = 7  # capability flags used in clusters: JetStream, binary snapshots, Raft traffic in accounts
-PLACE = re.compile(r" at offset \d+$")  # only the JetStream API shows this part of an error
+# capability flags in clusters: JetStream, binary snapshots, Raft traffic in the account of the stream
+WITH_JETSTREAM = 7
+PLACE = re.compile(r" at offset \d+$")  # the part of an error that only the JetStream API shows
 NOT_A_PROFILE = "profiles are not supported yet"
 NOT_AN_EXPVAR = "expvars are not supported yet"
 
@@ -64,7 +65,7 @@ class Answers:
 
     def __init__(self, monitored: Monitored) -> None:
         self.monitored = monitored
-        self._seq = 0  # number of the last answer
+        self._seq = 0  # number of answers so far
         self._pages: dict[str, Callable[[Given], Data]] = {
             "VARZ": self._varz,
             "SUBSZ": self._subsz,
@@ -93,11 +94,14 @@ class Answers:
         return compact_json(self._identity())
 
     def description(self) -> bytes:
-        """Return the description of the server, as in each answer."""
+        """Return the description of the server as JSON, as in each answer."""
         return compact_json(self._server())
 
     def page(self, name: str, body: bytes, **forced: object) -> Generator[None, None, bytes | None]:
-        """Return the page `name`, or None if the request is for other servers; `forced` replaces fields of it."""
+        """Return page `name` as an answer, or None if the request is for other servers.
+
+        `forced` replaces page fields.
+        """
         try:
             given = read_body(name, body) | forced
         except JsonFault as error:
@@ -109,7 +113,7 @@ class Answers:
             return self.statistics()
         try:
             data = yield from self._pages[name](given)
-        except NotLeader:  # the leader answers instead
+        except NotLeader:  # the leader answers
             return None
         except BadArgument as error:
             return self._composed({"data": None, "error": {"code": 500, "description": str(error)}})
@@ -120,15 +124,15 @@ class Answers:
         return self._composed({"error": {"code": code, "description": text}})
 
     def content(self, fields: Mapping[str, object]) -> bytes:
-        """Return an answer with `fields`."""
+        """Return an answer with `fields` as its data."""
         return compact_json({"server": self._server(), **fields})
 
     def done(self) -> bytes:
-        """Return the answer to a request for a change."""
+        """Return the answer to a request for a change that was made."""
         return self._composed({})
 
     def connections_of(self, name: str) -> bytes | None:
-        """Return the event about the connections of an account, or None if it has none."""
+        """Return the event about the connections of the account `name`, or None if it has no connections."""
         account = self.monitored.node.accounts.get(name)
         return None if account is None or not account.sessions else self.connection_figures(account)
 
@@ -146,7 +150,7 @@ class Answers:
         return compact_json({**head, "server": self._server(), **fields})
 
     def statistics(self) -> bytes:
-        """Return the statistics of the server, as in STATSZ."""
+        """Return the statistics of the server, as STATSZ shows them."""
         return self._composed({"statsz": self._statsz()})
 
     def user_info(self, session: ClientSession) -> bytes:
@@ -163,17 +167,17 @@ class Answers:
         return self._composed({"data": data | filled({"permissions": permissions})})
 
     def _expiry(self, at_ns: int) -> JsonDict:
-        """Return the remaining validity of a token in ns, rounded down to whole seconds."""
+        """Return the time until a token expires in ns, rounded down to whole seconds."""
         left_ns = (at_ns - self._now_ns) // NS_PER_S * NS_PER_S if at_ns else 0
         return {"expires": left_ns} if left_ns > 0 else {}
 
     # -- changes -----------------------------------------------------------------------------------------------
     def kick(self, body: bytes) -> bytes:
-        """Close the connection given in the request."""
+        """Close the connection that the request names."""
         return self._change(body, "no such client or leafnode id", lambda session: session.close("Kicked"))
 
     def start_lame_duck(self, body: bytes) -> bytes:
-        """Send INFO with `ldm` to the client given in the request, so that it moves to another server."""
+        """Send INFO with `ldm` to the client that the request names, so that it moves to another server."""
 
         def tell(session: ClientSession) -> None:
             session.send_line(info_line(self.monitored.node.info_fields(session, True) | {"ldm": True}))
@@ -181,7 +185,7 @@ class Answers:
         return self._change(body, "no such client id", tell)
 
     def _change(self, body: bytes, missing: str, change: Callable[[ClientSession], None]) -> bytes:
-        """Apply `change` to the session given in the request; `missing` is the error if there is no such session."""
+        """Apply `change` to the session that the request names; `missing` is the error text if there is none."""
         try:
             given = decode(body, CLIENT_ID, strict=False) if body else {}
         except JsonFault as error:
@@ -356,6 +360,6 @@ def _lists(subjects: SubjectPermissions | None) -> JsonDict:
 
 
 def _at_once(data: JsonDict) -> Data:
-    """Return `data` as the result of an iterator without steps."""
+    """Return `data` as the result of a generator that never yields."""
     yield from ()
     return data

@@ -67,7 +67,7 @@ BODIES: dict[str, Struct] = {
     "INFO": _body("AccInfo"),
 }
 CLIENT_ID = Struct("ClientIDReq", {"cid": UINT64, "id": UINT64})
-# Names of fields in the query string, if they differ.
+# Fields that have another name in the query string.
 ARGUMENTS: dict[str, dict[str, str]] = {
     "CONNZ": {"subscriptions": "subs"},
     "SUBSZ": {"subscriptions": "subs", "account": "acc"},
@@ -86,7 +86,7 @@ def read_body(name: str, body: bytes) -> dict[str, Any]:
 
 
 def asks_for(given: dict[str, Any], options: Options, server_name: str) -> bool:
-    """Return whether the filter of a request selects this server; without a filter, all servers are selected."""
+    """Return whether the filter in a request selects this server; a request without a filter selects all servers."""
     exact = given.get("exact_match", False)
     for wanted, actual in (
         (given.get("server_name", ""), server_name),

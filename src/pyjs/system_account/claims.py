@@ -1,8 +1,8 @@
 """Requests about the tokens of accounts: store, look up, list and remove them.
 
-A resolver with a directory of all accounts answers all these requests, a cache only some of them. If the resolver
-cannot store tokens, new tokens of known accounts are applied but not stored. Tokens are decoded and files are
-written in a thread, in the order of the requests.
+If the resolver is a directory of all accounts, it answers all these requests; a cache answers only some. If the
+resolver cannot store tokens, new tokens of known accounts are applied but not stored. Tokens are decoded and files
+are written in a thread, in the order of the requests.
 
 Source: behaviour of nats-server 2.15.1, tests/conformance/test_jwt_claims.py.
 """
@@ -34,25 +34,25 @@ if TYPE_CHECKING:
     from pyjs.system_account.answers import Answers
 
 ERROR, SUCCESS = 500, 200
-DELETIONS_MAX = 4096  # accounts in one request
-STEP = 32  # messages in one step
+DELETIONS_MAX = 4096  # maximum number of accounts in one request
+STEP = 32  # messages published in one step
 
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of a request. One of the three kinds of answers is set."""
+    """The result of a request; only one of the three kinds of answers (message, texts, names) is set."""
 
     account: str = ""
     message: str = ""
     error: str = ""  # "": the request succeeded
     token: AccountToken | None = None  # the token to apply if the account is known
     deleted: list[str] = field(default_factory=list)
-    texts: list[bytes] | None = None  # the answers, if not `message`
-    names: list[str] | None = None  # the answer, if not `message`
+    texts: list[bytes] | None = None  # the answers, one message each
+    names: list[str] | None = None  # the answer: a list of accounts
 
 
 class ClaimsJob(Job):
-    """The part of a request that runs in a thread."""
+    """The part of a request that is done in a thread."""
 
     queue = JobQueue.ACCOUNTS
 
@@ -62,7 +62,7 @@ class ClaimsJob(Job):
         self._outcome: Outcome | None = None
 
     def run(self) -> None:
-        """Do the work."""
+        """Decode the token, and read or write files."""
         self._outcome = self._work()
 
     def finish(self, failure: Exception | None) -> None:
@@ -82,7 +82,7 @@ class ClaimsRequests:
         self._answers = answers
 
     def subscribe(self) -> None:
-        """Subscribe to the requests that this resolver can answer."""
+        """Subscribe to the requests that the resolver of this server can answer."""
         for subject in ("$SYS.ACCOUNT.*.CLAIMS.UPDATE", "$SYS.REQ.ACCOUNT.*.CLAIMS.UPDATE"):
             self._on(subject, self._update)
         if self._directory is None:
@@ -129,7 +129,7 @@ class ClaimsRequests:
         return lambda: self._stored_update(text, named, known)
 
     def _checked_update(self, data: bytes, named: str, known: frozenset[str]) -> Outcome:
-        """Check a token that cannot be stored."""
+        """Check a token that the resolver cannot store."""
         if not data:
             return Outcome(named, "jwt update error", "request body is empty")
         failed = "jwt update resulted in error"
@@ -145,7 +145,7 @@ class ClaimsRequests:
         return Outcome(named, "jwt updated", token=token)
 
     def _stored_update(self, data: bytes, named: str, known: frozenset[str]) -> Outcome:
-        """Check a token and store it; a cache stores only tokens of known accounts."""
+        """Check a token, and store it; a cache stores only tokens of accounts that the server knows."""
         cache = " cache" if self._is_cache else ""
         failed = f"jwt update{cache} resulted in error"
         text = data.decode("utf-8", "replace")
@@ -194,7 +194,7 @@ class ClaimsRequests:
         return work
 
     def _living(self) -> Generator[tuple[str, str], None, None]:
-        """Yield each account with its token, except expired ones."""
+        """Yield (account, token) of each account whose token has not expired."""
         directory = self._directory
         assert directory is not None
         for name in directory.names:

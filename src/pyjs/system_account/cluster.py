@@ -1,6 +1,6 @@
-"""Requests of operators about a JetStream cluster: move the leadership of the metadata, remove a lost server.
+"""Requests of operators about a JetStream cluster: move the leadership of the metadata group, remove a lost server.
 
-Only the system account offers these requests. Every server receives them; the leader of the metadata answers.
+Only the system account offers these requests. Every server receives them; the leader of the metadata group answers.
 
 Source: subjects and answers of nats-server 2.15.1 (tests/conformance/test_cluster_jetstream.py).
 """

@@ -1,6 +1,6 @@
-"""Compression of answers and traces, as requested by the receiver with `Accept-Encoding`.
+"""Compression of answers and traces, if their receiver requests it with `Accept-Encoding`.
 
-snappy means the framing format, which the `nats` command requests. For any encoding except snappy and gzip,
+"snappy" means its framing format, which the `nats` command requests. With any encoding other than snappy and gzip,
 the answer is sent uncompressed (`identity`).
 
 Source: probed on nats-server 2.15.1 (tests/conformance/test_system_account.py).
@@ -8,7 +8,7 @@ Source: probed on nats-server 2.15.1 (tests/conformance/test_system_account.py).
 
 from __future__ import annotations
 
-GZIP_LEVEL = 1  # low, since answers are composed between other work
+GZIP_LEVEL = 1  # low, since answers are composed on the event loop
 
 
 def accepted(headers: bytes) -> str:

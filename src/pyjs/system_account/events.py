@@ -1,8 +1,8 @@
 """Events published to the system account: logins, disconnects, refused logins, and statistics.
 
 An event is composed only if it has a subscriber. Sessions open and close in the middle of other work, so
-events wait in a queue, and a chore publishes a few in each step; beyond QUEUE_MAX the oldest are dropped. If the
-number of connections of an account changes several times meanwhile, it is reported once.
+events are queued, and a chore publishes a few in each step; beyond QUEUE_MAX the oldest are dropped. If the
+number of connections of an account changes several times before that, it is reported once.
 
 Source: nats.docs "System Events"; subjects, fields and order probed on nats-server 2.15.1
 (tests/conformance/test_system_events.py).
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from pyjs.system_account.answers import Answers
 
 NS_PER_S = 1_000_000_000
-FIRST_STATSZ_NS = NS_PER_S // 4  # the first interval; it doubles until it reaches the final one
+# the first interval; each interval is twice the one before, up to the final one
+FIRST_STATSZ_NS = NS_PER_S // 4
 STATSZ_NS = 10 * NS_PER_S
 CONNS_NS = 30 * NS_PER_S
 STEP = 16  # events published in one step
@@ -51,18 +52,18 @@ class SystemEvents(SessionEvents):
         self, node: Node, answers: Callable[[], Answers], subscribe: Callable[[], None] = lambda: None
     ) -> None:
         self._node = node
-        self._subscribe = subscribe  # called when accounts are added, to subscribe in them
+        self._subscribe = subscribe  # called when an account is added, to subscribe to requests in it
         self._answers = answers
-        # Events to publish, or names of accounts whose connections have changed.
+        # Events to publish; the name of an account stands for the event about its connections.
         self._queue: deque[_Event | str] = deque(maxlen=QUEUE_MAX)
-        self._changed: set[str] = set()  # the account names in the queue
-        self._publishing = False  # a chore is publishing the queue
+        self._changed: set[str] = set()  # names of the accounts in the queue
+        self._publishing = False  # a chore that publishes the queue exists
         self._interval_ns = FIRST_STATSZ_NS
         self._conns_due_ns = node.clock.now_ns() + CONNS_NS
         self._arm()
 
     def account_added(self) -> None:
-        """Subscribe to the requests of a new account."""
+        """Subscribe to the requests that clients of a new account may send."""
         self._subscribe()
 
     # -- sessions ----------------------------------------------------------------------------------------------
@@ -73,11 +74,11 @@ class SystemEvents(SessionEvents):
         self._report(session, "client_connect", {}, f"$SYS.ACCOUNT.{account}.CONNECT")
 
     def closed(self, session: ClientSession) -> None:
-        """Report a client that has disconnected, or was refused."""
+        """Report a client that has disconnected or was refused."""
         account = session.account.name
         self._report_connections(account)
         more: dict[str, object] = {
-            "sent": {"msgs": session.in_msgs, "bytes": session.in_bytes},  # sent by the client
+            "sent": {"msgs": session.in_msgs, "bytes": session.in_bytes},  # by the client
             "received": {"msgs": session.out_msgs, "bytes": session.out_bytes},
             "reason": session.closed_reason,
         }
@@ -99,7 +100,7 @@ class SystemEvents(SessionEvents):
             self._add(account)
 
     def _heard(self, *subjects: str) -> tuple[bytes, ...]:
-        """Return those of `subjects` that have subscribers."""
+        """Return the subjects in `subjects` that have subscribers."""
         system = self._node.system_account
         if system is None:
             return ()
@@ -140,14 +141,14 @@ class SystemEvents(SessionEvents):
             system.send(subject, self._answers().event(head, entry.fields))
 
     def announce(self, what: str) -> None:
-        """Publish the event `what`, SHUTDOWN or LAMEDUCK, in this call."""
+        """Publish the event `what` (SHUTDOWN or LAMEDUCK) before returning."""
         system = self._node.system_account
         for subject in self._heard(f"$SYS.SERVER.{self._node.server_id}.{what}"):
             assert system is not None
             system.send(subject, self._answers().description())
 
     def traced(self, trace: Trace) -> None:
-        """Publish a trace; if a stream stores the message, after the PubAck."""
+        """Publish a trace; if a stream stores the message, publish the trace after the PubAck."""
         request: dict[str, object] = {"header": dict(sorted(trace.headers.items())), "msgsize": trace.size}
         hops = {"hops": trace.hops} if trace.hops else {}
         body = self._answers().event({}, {"request": request, **hops, "events": trace.events})

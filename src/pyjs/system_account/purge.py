@@ -1,7 +1,7 @@
 """The request of an operator to remove all streams of an account: `$JS.API.ACCOUNT.PURGE.<account>`.
 
-Only the system account offers this request. The answer is sent once all streams are durably removed. For an unknown
-account, or one without streams, the answer is the same.
+Only the system account offers this request. The answer is sent once all streams are durably removed. An unknown
+account and an account without streams get the same answer.
 
 Source: answers, log line and audit probed on nats-server 2.15.1 (tests/conformance/test_system_account.py).
 """
@@ -65,12 +65,12 @@ def purge(node: Node, system: Account, request: Request) -> Generator[Step, None
 
 
 def _delete_all(js: JetStream, names: list[str]) -> Generator[Step, None, None]:
-    """Delete the streams, each once no other work on it is running."""
-    from pyjs.jetstream.manage import streams  # already imported: a stream exists
+    """Delete the streams, each when no other work on the stream is running."""
+    from pyjs.jetstream.manage import streams  # cheap: the module was imported with the first stream
 
     for name in names:
         try:
             yield from js.gates.within(name, True, partial(streams.delete, js, name))
         except ApiError as error:
-            if error.err_code != errcodes.STREAM_NOT_FOUND.err_code:  # not found: deleted meanwhile
+            if error.err_code != errcodes.STREAM_NOT_FOUND.err_code:  # the stream was deleted in the meantime
                 raise

@@ -1,8 +1,8 @@
 """The subscriptions of the server to system requests.
 
-The system account offers requests about the server and about all accounts. Every other account offers a few requests,
-with which clients get information about themselves and their account. The first request creates the object that
-answers, so a server without such requests does not load the monitoring views.
+The system account offers requests about the server and about all accounts. Every other account offers a few requests
+by which clients get information about themselves and their account. The first request creates the object that
+answers, so that a server without such requests does not load the monitoring views.
 
 Source: nats.docs "System Events"; permissions for requests: tests/conformance/test_system_account.py.
 """
@@ -30,7 +30,7 @@ USER_INFO = "$SYS.REQ.USER.INFO"
 COUNTED = 2000  # subscriptions counted in one step
 SERVER_PAGES = "STATSZ VARZ SUBSZ CONNZ ROUTEZ GATEWAYZ LEAFZ ACCOUNTZ JSZ HEALTHZ PROFILEZ EXPVARZ".split()
 SERVER_PAGES += "IPQUEUESZ RAFTZ".split()
-# By the last token of the subject: the field of the request that is set to the account's name.
+# By the last token of the subject: the request field that is set to the account's name.
 ACCOUNT_PAGES = {
     "SUBSZ": "account",
     "CONNZ": "acc",
@@ -50,7 +50,7 @@ class SystemRequests:
         self._make_answers = make_answers
         self._reload = reload  # schedules a reload after this turn; its callback gets the error, or ""
         self._answers: Answers | None = None
-        # Names of the accounts in which this object has subscribed. The system account never changes.
+        # Names of the accounts with these subscriptions. The system account is always the same one.
         self._served: set[str] = set()
 
     @property
@@ -62,11 +62,14 @@ class SystemRequests:
 
     @property
     def in_use(self) -> bool:
-        """Whether there has been any request."""
+        """Whether any request has arrived."""
         return self._answers is not None
 
     def subscribe(self) -> None:
-        """Subscribe in all accounts that lack these subscriptions; called at the start, and after each reload."""
+        """Subscribe in all accounts that lack these subscriptions.
+
+        Called at the server's start and after each reload.
+        """
         system = self._node.system_account
         if system is None:
             return
@@ -122,7 +125,7 @@ class SystemRequests:
 
     # -- requests ----------------------------------------------------------------------------------------------
     def _on(self, account: Account, subject: str, answer: Callable[[Request], Steps | bytes | None]) -> None:
-        """Answer requests for `subject` with the result of `answer`; if it is None, send no answer."""
+        """Answer requests for `subject` with the result of `answer`; send nothing if the result is None."""
 
         def handle(request: Request) -> Generator[Step, None, None]:
             try:
@@ -155,7 +158,7 @@ class SystemRequests:
 
     def _account_statz(self, request: Request) -> Steps:
         name = _account_name(request)
-        if name == "PING":  # the request may be about any accounts
+        if name == "PING":  # a PING request may be about any account
             return self.answers.page("STATZ", request.payload)
         return self.answers.page("STATZ", request.payload, accounts=[name])
 
@@ -173,7 +176,7 @@ class SystemRequests:
 
 
 def count_subscribers(account: Account, body: bytes) -> Steps:
-    """Count the clients' subscriptions to a subject, to "subject queue", or matched by a subject with wildcards."""
+    """Count the clients' subscriptions that the body selects: by a subject, "subject queue" or a wildcard subject."""
     subject, *queues = body.strip().split(b" ")
     literal = is_valid_literal(subject)
     found = account.subs.match(subject) if literal else account.subs.subscriptions()
@@ -189,7 +192,7 @@ def count_subscribers(account: Account, body: bytes) -> Steps:
 
 
 def _in_system_account(subject: str, account: str) -> bytes:
-    """Return the system account's subject for a request from another account, as traces show it."""
+    """Return the subject in the system account of a request from another account, as traces show it."""
     if subject == "$SYS.REQ.USER.INFO":
         return f"$SYS.REQ.USER.{account}.INFO".encode()
     return f"$SYS.REQ.ACCOUNT.{account}.{subject.rpartition('.')[2]}".encode()

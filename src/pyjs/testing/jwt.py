@@ -1,4 +1,4 @@
-"""Keys, tokens and credentials of operators, accounts and users, for tests and first steps.
+"""Keys, tokens and credentials of operators, accounts and users, for tests and for a first try of operator mode.
 
     python -m pyjs.testing.jwt DIRECTORY
 
@@ -33,7 +33,7 @@ class Key(KeyPair):
     def __init__(self, kind: str, seed: bytes | None = None) -> None:
         seed = os.urandom(32) if seed is None else seed
         super().__init__(seed, KINDS[kind])
-        self.seed = seed_text(seed, KINDS[kind])  # the secret
+        self.seed = seed_text(seed, KINDS[kind])  # the secret part
 
     def sign_nonce(self, nonce: str) -> str:
         """Return the signature of a nonce in the form that a client sends."""
@@ -49,7 +49,7 @@ def token(
     issued_at: int | None = None,
     **claims: Any,
 ) -> str:
-    """Return a token of any kind; `claims` are additional top-level claims, such as `exp`."""
+    """Return a token of any kind; `claims` are further claims at the top level, such as `exp`."""
     body = {"sub": subject, **claims, "nats": {"type": kind, "version": 2, **(nats or {})}}
     if name:
         body["name"] = name
@@ -70,7 +70,7 @@ def account_token(
     claims: dict[str, Any] | None = None,
     **nats: Any,
 ) -> str:
-    """Return the token of an account that has no limits and no JetStream, except for those in `limits`."""
+    """Return the token of an account. It has no JetStream and no limits, except those in `limits`."""
     return token(
         operator,
         "account",
@@ -91,7 +91,7 @@ def user_token(
     scoped: bool = False,
     **nats: Any,
 ) -> str:
-    """Return the token of a user; if `scoped`, it has the permissions of the role of `signer`."""
+    """Return the token of a user; with `scoped`, the role of the key `signer` gives the permissions."""
     limits = {} if scoped else NO_LIMITS
     return token(signer, "user", user.public, name, {**limits, **nats}, issued_at, **(claims or {}))
 

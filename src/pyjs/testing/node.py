@@ -1,7 +1,7 @@
-"""A node on a virtual clock, with clients that exchange bytes with it: no socket, no thread, no wait.
+"""A node on a virtual clock, with clients that exchange bytes with it: no socket, no thread, no waiting.
 
-`RawClient.send` passes one read to the node and runs its turns; `take` then returns the answer. Only `advance`
-changes the time, so a test of a one-day timeout takes as long as a test of one second.
+`RawClient.send` passes one read to the node and runs the node's turns; `take` then returns the answer. Only `advance`
+changes the time, so a test of a timeout of one day is as fast as a test of one second.
 
     with VirtualNode(jetstream={"store_dir": tmp_path}) as node:
         client = node.client()
@@ -35,10 +35,10 @@ CONNECT = b'{"verbose":false,"pedantic":false,"headers":true,"no_responders":tru
 
 
 class MemoryLink(Link):
-    """A link without a socket: collects the bytes that the session writes."""
+    """A link without a socket, which collects the bytes that the session writes."""
 
     def __init__(self) -> None:
-        self.data = b""  # bytes written and not taken yet
+        self.data = b""  # bytes that were written and not taken yet
         self.closed = False
         self.aborted = False
         self.reading = True  # False: the session has paused its input
@@ -49,11 +49,11 @@ class MemoryLink(Link):
         self.data += data
 
     def close(self) -> None:
-        """Note the close."""
+        """Record that the session closed the link."""
         self.closed = True
 
     def abort(self) -> None:
-        """Note the close; a real link would discard unsent bytes."""
+        """Record that the session closed the link; a real link would discard unsent bytes."""
         self.closed = self.aborted = True
 
     def pending_size(self) -> int:
@@ -61,11 +61,11 @@ class MemoryLink(Link):
         return self.unsent
 
     def pause_reading(self) -> None:
-        """Note that the session paused its input."""
+        """Record that the session paused its input."""
         self.reading = False
 
     def resume_reading(self) -> None:
-        """Note that the session resumed its input."""
+        """Record that the session resumed its input."""
         self.reading = True
 
 
@@ -98,7 +98,7 @@ class RawClient:
         """Pass one read to the session, and run the node's turns."""
         buffer = bytearray(data)
         self.session.receive_buffer(buffer, len(data))
-        buffer[:] = bytes(len(data))  # as in a real connection, where the next read overwrites the buffer
+        buffer[:] = bytes(len(data))  # as on a real connection, where the next read overwrites the buffer
         self.node.turn()
 
     def take(self) -> bytes:
@@ -107,7 +107,7 @@ class RawClient:
         return data
 
     def frames(self) -> list[Frame]:
-        """Return the messages received since the last call; other lines are skipped."""
+        """Return the messages received since the last call; lines other than MSG and HMSG are skipped."""
         data, out, at = self.take(), [], 0
         while at < len(data):
             end = data.find(b"\r\n", at)
@@ -126,11 +126,11 @@ class RawClient:
         return out
 
     def payloads(self) -> list[bytes]:
-        """Return the payloads of frames()."""
+        """Return the payloads of the messages that `frames` returns."""
         return [frame.payload for frame in self.frames()]
 
     def request(self, subject: bytes, payload: bytes = b"", headers: bytes = b"") -> Frame:
-        """Publish a request with an inbox, and return its only answer."""
+        """Publish a request with an inbox as its reply subject; return the only answer."""
         self.send(b"SUB _INBOX.rq.* rq\r\n")
         self.take()
         if headers:
@@ -155,7 +155,7 @@ class VirtualNode:
         now_ns: int | None = None,
         **keys: Unpack[ConfigKeys],
     ) -> None:
-        """Create the node; entering the context (`with`) starts it.
+        """Create the node; `with` starts it.
 
         `config` and `keys` are those of pyjs.aio.Server; without them the node has no JetStream. All random numbers
         are derived from `seed`, and time begins at `now_ns`.
@@ -166,7 +166,7 @@ class VirtualNode:
             self.options.jetstream.store_dir = self.scratch.path
         self.clock = VirtualClock() if now_ns is None else VirtualClock(now_ns)
         self.log = ListLog()
-        self.hold_jobs = False  # True: jobs stay queued, as if their thread were busy
+        self.hold_jobs = False  # True: queued jobs do not run, as if their threads were busy
         disk = OsDisk() if self.scratch is None else UnsyncedDisk()
         self.node = Node(self.options, self.clock, SeededRng(seed), disk, self.log)
 
@@ -184,7 +184,7 @@ class VirtualNode:
             self.scratch.remove()
 
     def client(self, connect: bytes | None = CONNECT) -> RawClient:
-        """Open a connection and send CONNECT with `connect`; send nothing if it is None."""
+        """Open a connection, and send `connect` as the arguments of CONNECT unless it is None."""
         return RawClient(self, connect)
 
     def turn(self) -> None:
@@ -203,7 +203,7 @@ class VirtualNode:
         return True
 
     def advance(self, milliseconds: int = 0, seconds: int = 0) -> None:
-        """Advance the clock, and run a turn at every deadline on the way."""
+        """Advance the clock; run a turn at every deadline up to the new time."""
         end_ns = self.clock.now_ns() + (milliseconds + 1000 * seconds) * NS_PER_MS
         while (deadline := self.node.next_deadline_ns()) is not None and deadline <= end_ns:
             self.clock.advance(max(0, deadline - self.clock.now_ns()))

@@ -1,7 +1,7 @@
 """Builder of all messages that the server itself composes: replies, stored messages, deliveries.
 
-In these messages the body does not follow the tail in memory. The caller writes the tail, and the reply if there is
-one.
+In these messages, the body does not follow the tail in memory. The caller writes the tail, and sets the reply if
+there is one.
 """
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy
@@ -10,11 +10,11 @@ from pyjs.base.fast cimport write_digits
 from pyjs.wire.ops cimport Msg
 
 cdef enum:
-    TAIL_SIZE_MAX = 24          # of two 32-bit lengths, a space and CRLF
+    TAIL_SIZE_MAX = 24          # bytes of two 32-bit lengths, a space and CRLF
 
 cdef inline void compose(Msg* m, const char* subject, size_t subject_len, const char* body, size_t header_len,
                          size_t size) noexcept nogil:
-    """Set `m` to a message of the server without reply and tail; header_len <= size, in bytes."""
+    """Set `m` to a message of the server, without reply and tail. header_len <= size, both in bytes."""
     m.subject = subject
     m.subject_len = <uint32_t> subject_len
     m.reply = m.tail = NULL
@@ -29,7 +29,7 @@ cdef inline void compose(Msg* m, const char* subject, size_t subject_len, const 
     m.origin = m.whole = m.via = NULL
 
 cdef inline char* write_sizes(char* out, Msg* m) noexcept nogil:
-    """Write "[hlen ]size CRLF", the end of a tail, at `out`; return the position after it."""
+    """Write "[hlen ]size CRLF", the end of a tail, to `out`; return the position after it."""
     if m.header_len:
         out += write_digits(out, m.header_len)
         out[0] = c' '

@@ -8,25 +8,25 @@ cdef enum:
 cdef enum Place:
     AT_HEAD
     IN_FRAME
-    FAULTED                     # no more input is read
+    FAULTED                     # no more input is parsed
 
 cdef class FrameReader:
-    cdef bytes data                     # the current read
-    cdef const unsigned char* bytes_in  # its bytes; valid while `data` is held
+    cdef bytes data                     # the read that is being parsed
+    cdef const unsigned char* bytes_in  # the bytes of `data`; valid while `data` is held
     cdef size_t at, end
     cdef Place place
     cdef bint masked, deflates
     cdef public size_t packed_max
-    cdef unsigned char head[HEAD_MAX]   # of a frame; the part received so far
+    cdef unsigned char head[HEAD_MAX]   # the part of a frame's head that was received so far
     cdef size_t head_len
-    cdef int opcode                     # of the frame
+    cdef int opcode                     # of the current frame
     cdef uint64_t left                  # bytes of the frame that have not arrived
     cdef unsigned char key[4]
-    cdef unsigned int key_at            # index in the key for the next byte
-    cdef bint fragmented                # a message has begun, but not its last frame
-    cdef bint compressed                # the message is compressed
-    cdef bytearray packed               # an incomplete compressed message
-    cdef bytearray control              # the payload of an incomplete control frame
+    cdef unsigned int key_at            # index in the key of the next byte to unmask
+    cdef bint fragmented                # frames of a message were received, but not the last one
+    cdef bint compressed                # the current message is compressed
+    cdef bytearray packed               # the received part of a compressed message
+    cdef bytearray control              # the received part of a control frame's payload
     cdef readonly bytes payload         # of the last event
     cdef readonly str fault             # of the last FAULT
 

@@ -1,14 +1,14 @@
 """The bytes of the NATS protocol in WebSocket frames of a client: RFC 6455, and RFC 7692 for compressed messages.
 
-The reader processes one read of the connection at a time and returns events. Any number of consecutive uncompressed
-frames is one PLAIN event: clients send a frame for each PUB, and a Python object per frame would cost more than the
+The reader parses one read of the connection at a time and returns events. Consecutive uncompressed
+frames are one PLAIN event: clients send a frame for each PUB, and a Python object per frame would cost more than the
 message itself. The parts of an uncompressed frame are returned as they arrive, so the reader does not limit its size.
 The parts of a compressed message are collected up to a limit. The reader neither inflates nor answers.
 
     frame:  FIN RSV1 RSV2 RSV3 opcode(4) | MASK length(7) | [length(16 or 64)] | [key(32)] | payload
 
 Error texts and the order of the checks follow nats-server 2.15: tests/conformance/test_websocket.py.
-Compiled: a library in Python needs 8 us for a frame (docs/dependencies.md); benchmarks/websocket.py.
+Compiled: a Python library takes 8 us per frame (docs/dependencies.md); benchmarks/websocket.py.
 """
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -23,7 +23,7 @@ cdef enum:
     MASK = 0x80
     LENGTH = 0x7f
     LENGTH_16 = 126             # the length is in the next two bytes
-    LENGTH_64 = 127             # or in the next eight
+    LENGTH_64 = 127             # the length is in the next eight bytes
     OP_CONTINUATION = 0
     OP_TEXT = 1
     OP_BINARY = 2
@@ -34,7 +34,7 @@ cdef enum:
     E_NEED = 0
     E_PLAIN = 1
     E_PACKED = 2
-    E_CLOSE = 3                 # E_CLOSE, E_PING and E_PONG are in the order of their opcodes
+    E_CLOSE = 3                 # E_CLOSE, E_PING and E_PONG have the order of their opcodes
     E_FAULT = 6
     E_TOO_LARGE = 7
 
@@ -43,7 +43,7 @@ NEED, PLAIN, PACKED, CLOSE, PING, PONG, FAULT, TOO_LARGE = range(8)
 
 cdef inline void unmask(unsigned char* out, const unsigned char* data, size_t n, const unsigned char* key,
                         unsigned int at) noexcept nogil:
-    """Write `n` bytes of `data` to `out`, unmasked; the first byte has index `at` in the key."""
+    """Write `n` unmasked bytes of `data` to `out`; `at` is the index in the key for the first byte."""
     cdef unsigned char turned[8]
     cdef uint64_t word = 0
     cdef uint64_t mask = 0
@@ -63,12 +63,12 @@ cdef inline void unmask(unsigned char* out, const unsigned char* data, size_t n,
 
 
 cdef class FrameReader:
-    """The frame parser of one connection: `begin` takes the bytes of one read, `next` returns the next event."""
+    """The frame parser of one connection: `begin` takes the bytes of a read, `next` returns the next event."""
 
     def __cinit__(self, bint masked, bint deflates, size_t packed_max):
-        self.masked = masked            # frames must be masked
+        self.masked = masked            # the client must mask its frames
         self.deflates = deflates        # compressed messages are allowed
-        self.packed_max = packed_max    # maximum size in bytes of a compressed message; may change between two reads
+        self.packed_max = packed_max    # maximum bytes of a compressed message; may change between two reads
         self.place = AT_HEAD
         self.packed, self.control = bytearray(), bytearray()
         self.data = self.payload = b""
@@ -82,7 +82,7 @@ cdef class FrameReader:
         self.at, self.end = 0, len(data)
 
     def next(self) -> int:
-        """Return the next event. PLAIN, PACKED, CLOSE, PING and PONG have a `payload`; NEED: the read is used up.
+        """Return the next event. PLAIN, PACKED, CLOSE, PING and PONG have a `payload`; NEED: the read is parsed.
 
         FAULT (see `fault`) and TOO_LARGE end the input: every later call returns FAULT.
         """
@@ -105,7 +105,7 @@ cdef class FrameReader:
         return event
 
     cdef int used_up(self) except -1:
-        """Release the read and the last payload: an idle connection must not hold them."""
+        """Drop the bytes of the last read and the last payload, since an idle connection must not hold memory."""
         self.data = self.payload = b""
         self.bytes_in = NULL
         self.at = self.end = 0
@@ -114,7 +114,7 @@ cdef class FrameReader:
     # -- heads -----------------------------------------------------------------------------------------------
 
     cdef bint read_head(self) except -1:
-        """Continue the head of a frame; return False if more input is needed."""
+        """Continue to read the head of a frame; return False if more input is needed."""
         cdef str problem = None
         while self.head_len < self.head_size():
             if self.at == self.end:
@@ -192,7 +192,7 @@ cdef class FrameReader:
     # -- payloads --------------------------------------------------------------------------------------------
 
     cdef size_t take(self, unsigned char* out) noexcept nogil:
-        """Write the available part of the frame to `out`; return its size."""
+        """Write the part of the frame that has arrived to `out`; return its size."""
         cdef size_t n = self.end - self.at
         if n > self.left:
             n = self.left
@@ -208,7 +208,7 @@ cdef class FrameReader:
         return n
 
     cdef int take_plain(self) except -1:
-        """Join the payloads of uncompressed frames, up to another kind of frame or the end of the read."""
+        """Join the payloads of uncompressed frames, up to a frame of another kind or the end of the read."""
         cdef unsigned char* out = <unsigned char*> malloc(self.end - self.at + 1)
         cdef size_t n = 0
         if out == NULL:
@@ -226,7 +226,7 @@ cdef class FrameReader:
             free(out)
 
     cdef int collect(self, bytearray into) except -1:
-        """Add the available part of the frame to `into`."""
+        """Append the part of the frame that has arrived to `into`."""
         cdef Py_ssize_t before = len(into)
         cdef size_t n = self.end - self.at
         PyByteArray_Resize(into, before + <Py_ssize_t> min(n, self.left))
@@ -234,7 +234,7 @@ cdef class FrameReader:
         return 0
 
     cdef int take_packed(self) except -1:
-        """Collect a compressed message."""
+        """Continue to collect a compressed message."""
         if len(self.packed) + min(<uint64_t> (self.end - self.at), self.left) > self.packed_max:
             self.place = FAULTED
             self.packed.clear()
@@ -247,7 +247,7 @@ cdef class FrameReader:
         return E_PACKED
 
     cdef int take_control(self) except -1:
-        """Collect a control frame."""
+        """Continue to collect a control frame."""
         self.collect(self.control)
         if self.place == IN_FRAME:
             return E_NEED

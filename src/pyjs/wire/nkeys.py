@@ -1,7 +1,7 @@
-"""Nkeys: Ed25519 keys as texts that include their kind (user, account, ...), and signatures.
+"""Nkeys: Ed25519 keys, written as texts that include their kind (user, account, ...), and signatures.
 
 The text of a public key is base 32, without padding, of: kind (1 byte), key (32), CRC-16 of both (2, little endian).
-The text of a seed has two bytes before the key, which hold the kind of a seed and the kind of its key.
+The text of a seed has two bytes before the key: for the fact that it is a seed, and for the kind of its key.
 
 Source: https://docs.nats.io/running-a-nats-service/nats_admin/security/jwt and the nkeys library's README;
 tests/conformance/test_nkeys.py.
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyjs.base.rng import Rng
 
-# Kinds: five bits, which determine the first letter of the text.
+# Kinds: five bits each, which determine the first letter of the text.
 ACCOUNT = 0 << 3  # A
 OPERATOR = 14 << 3  # O
 SERVER = 13 << 3  # N

@@ -1,9 +1,9 @@
 """The protocol parser: a cursor over received bytes.
 
-`begin` accepts one read, `next` returns operation after operation until OP_NEED, `finish` copies an incomplete
-operation so that the read's memory may be freed. Operations are parsed in place; only an operation that is split
-between reads is copied, with no more of the next read than it needs. Invariant: the same bytes give the same
-operations, no matter how they are split into reads.
+`begin` takes one read, `next` returns one operation after another until OP_NEED, `finish` copies an incomplete
+operation so that the read's memory may be freed. Operations are parsed in place. Only an operation that is split
+between reads is copied, with no more bytes of the next read than the operation needs. Invariant: the same bytes give
+the same operations, however they are split into reads.
 
 Knows only the grammar and the size limits: no subscriptions, no replies. The grammar and the reaction to each
 kind of wrong input follow nats-server 2.15: tests/conformance/scenarios/protocol. Compiled: runs for every message
@@ -20,7 +20,7 @@ from pyjs.wire.ops cimport (
 )
 
 cdef enum:
-    MAX_ARGS = 5                # maximum number of arguments of a verb, plus one to detect too many
+    MAX_ARGS = 5                # maximum number of arguments of any verb, plus one to detect too many
     MAX_SIZE_DIGITS = 9
 
 cdef struct Arg:
@@ -43,7 +43,7 @@ cdef inline bint blank(char c) noexcept nogil:
     return c == c' ' or c == c'\t'
 
 
-cdef unsigned char CLASS[256]       # 0: part of a token, 1: between tokens, 2: the end of the line
+cdef unsigned char CLASS[256]       # by byte: 0: part of a token, 1: between tokens, 2: end of the line
 CLASS[:] = [0] * 256
 CLASS[<int> c' '] = CLASS[<int> c'\t'] = CLASS[<int> c'\r'] = 1
 CLASS[<int> c'\n'] = 2
@@ -52,15 +52,15 @@ CLASS[<int> c'\n'] = 2
 cdef inline size_t token_end(const char* p, size_t n, size_t i) noexcept nogil:
     """Return the offset of the first blank or line end at or after p[i], or n if there is none."""
     i = below_graphic(p, n, i)
-    while i < n and CLASS[<unsigned char> p[i]] == 0:       # another control character
+    while i < n and CLASS[<unsigned char> p[i]] == 0:       # a control character that is part of the token
         i = below_graphic(p, n, i + 1)
     return i
 
 
 cdef inline size_t split(const char* p, size_t n, size_t start, Arg* out, size_t* end) noexcept nogil:
-    """Split p[start:] at blanks up to the line end; set `end` to the offset of the line end, or to n without one.
+    """Split p[start:] at blanks up to the line end; set `end` to the offset of the line end, or to n if none.
 
-    Returns the number of tokens, at most MAX_ARGS.
+    Return the number of tokens, at most MAX_ARGS.
     """
     cdef size_t i = start, count = 0, first
     while i < n:
@@ -129,7 +129,7 @@ cdef class Parser:
         self.at = self.size = 0
 
     cdef bytes take_rest(self):
-        """Return a copy of the unparsed rest of this read, which the caller holds until it is parsed."""
+        """Return a copy of the unparsed rest of this read; the caller must hold it until it is parsed."""
         cdef bytes rest = self.data[self.at:self.size]
         self.begin(rest, len(rest))
         return rest
@@ -150,7 +150,7 @@ cdef class Parser:
         return 0
 
     cdef int next_kept(self) noexcept nogil:
-        """Complete the split operation with as little of this read as it needs."""
+        """Complete the split operation, with no more bytes of this read than it needs."""
         cdef size_t take, used = 0
         cdef const char* end
         cdef int op
@@ -179,7 +179,10 @@ cdef class Parser:
                 return OP_NEED
 
     cdef int parse_one(self, const char* p, size_t n, size_t* used) noexcept nogil:
-        """Parse the operation at `p`. OP_NEED means that it is incomplete; `kept_need` is its length, if known."""
+        """Parse the operation at `p`. OP_NEED means that it is incomplete.
+
+        `kept_need` is then its length, if known.
+        """
         cdef int hit
         cdef char c = p[0] | 0x20
         self.kept_need = 0
@@ -221,7 +224,7 @@ cdef class Parser:
         """Parse the rest of the control line after the verb, which ends at `start`."""
         cdef const char* end
         cdef size_t stop
-        cdef bint free_form = op == OP_PING or op == OP_PONG or op == OP_OK      # anything may follow
+        cdef bint free_form = op == OP_PING or op == OP_PONG or op == OP_OK      # anything may follow the verb
         if start == n:
             return OP_NEED
         if not free_form and not blank(p[start]):
@@ -329,7 +332,7 @@ cdef class Parser:
         return 0
 
     def feed(self, bytes data) -> list:
-        """Return the operations of one read as (name, arguments); for tests, with bytes objects for everything."""
+        """Return the operations of one read as (name, arguments) with bytes objects, for tests."""
         cdef int op
         cdef list out = []
         cdef Msg* m = &self.msg

@@ -4,7 +4,7 @@
     v2:  signature(12) version(4) command(4) family(4) transport(4) size(16) | size bytes: source(4 or 16),
          destination, source port(16), destination port(16), anything
 
-Big-endian. Knows no sockets: it reads the bytes received so far, at most 64 KiB of them.
+Numbers are big-endian. Knows no sockets: it reads the bytes received so far, at most 64 KiB of them.
 
 Source: https://www.haproxy.org/download/2.9/doc/proxy-protocol.txt; error texts are nats-server 2.15.1's,
 tests/conformance/test_proxy_protocol.py.
@@ -18,13 +18,13 @@ from dataclasses import dataclass
 PREFIX_V1 = b"PROXY "
 SIGNATURE_V2 = b"\r\n\r\n\x00\r\nQUIT\n"
 PREFIX_SIZE = 6  # bytes that determine the version
-LINE_SIZE_MAX = 107  # of version 1, with CRLF
-FIXED_SIZE = 16  # of version 2
+LINE_SIZE_MAX = 107  # maximum bytes of a header of version 1, CRLF included
+FIXED_SIZE = 16  # bytes of a header of version 2 before the addresses
 VERSION_2 = 0x20
 LOCAL, PROXY = 0, 1
 UNSPECIFIED, IPV4, IPV6 = 0x00, 0x10, 0x20
 STREAM = 1
-SIZES = {IPV4: 12, IPV6: 36}  # minimum size of the addresses
+SIZES = {IPV4: 12, IPV6: 36}  # minimum bytes of the addresses
 INVALID = "invalid PROXY protocol header"
 UNSUPPORTED = "unsupported PROXY protocol feature"
 
@@ -37,8 +37,8 @@ class BadHeader(ValueError):
 class ProxyHeader:
     """A complete header."""
 
-    size: int  # bytes of the header; the client's bytes follow. 0: there is no header
-    ip: str = ""  # of the client; "": the proxy connects on its own behalf
+    size: int  # bytes of the header, which the client's bytes follow; 0: there is no header
+    ip: str = ""  # address of the client; "": the proxy connects on its own behalf
     port: int = 0
 
 
@@ -59,7 +59,7 @@ def read_header(data: bytes) -> ProxyHeader | None:
 
 
 def missing(data: bytes) -> str:
-    """Return the error text for a header that is still incomplete when the time for it is over."""
+    """Return the error text for a header that is incomplete when its time limit ends."""
     if len(data) < PREFIX_SIZE:
         return "failed to read protocol version"
     if data.startswith(PREFIX_V1):
@@ -76,7 +76,7 @@ def missing(data: bytes) -> str:
 
 
 def ends_between_parts(data: bytes) -> bool:
-    """Return whether an incomplete header ends exactly after one of its parts; error texts depend on it."""
+    """Return whether an incomplete header ends exactly after one of its parts, which decides the error text."""
     if data.startswith(PREFIX_V1) or len(data) in (0, PREFIX_SIZE, len(SIGNATURE_V2), FIXED_SIZE):
         return True
     return len(data) > FIXED_SIZE and (data[12] & 0x0F == LOCAL or data[13] & 0xF0 == UNSPECIFIED)
@@ -117,7 +117,7 @@ def _ip(text: str) -> str:
 
 
 def _plain(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
-    """Return an address as text, without the prefix of an IPv4 address in IPv6."""
+    """Return an address as text; an IPv4 address mapped to IPv6 becomes plain IPv4."""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return str(address if mapped is None else mapped)
 

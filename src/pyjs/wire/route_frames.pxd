@@ -2,29 +2,30 @@
 from libc.stdint cimport uint8_t, uint16_t, uint32_t
 
 cdef enum FrameKind:
-    FRAME_ACCOUNT = 1           # the name of an account, which gets the number in the header
+    FRAME_ACCOUNT = 1           # the name of an account, for which the number in the header is used from now on
     FRAME_INTEREST = 2          # the sender's subscriptions of one subject and queue group
     FRAME_MSG = 3
     FRAME_PING = 4
     FRAME_PONG = 5
     FRAME_INFO = 6              # JSON: the sender's description of itself and its peers
     FRAME_ERROR = 7             # text: the reason why the sender closes
-    FRAME_SYNCED = 8            # the interest that existed when the route opened has been sent
-    FRAME_SENDER = 9            # JSON: the client of the next message; between workers
-    FRAME_CLIENTS = 10          # the number of the sender's clients in an account, 4 bytes
-    FRAME_AFTER = 11            # on a bulk connection: how many frames of the route precede the next frame
-    FRAME_CONSENSUS = 12        # a batch for the replicated groups (consensus/batch.py); on a separate connection
+    FRAME_SYNCED = 8            # all interest that existed when the route opened has been sent
+    FRAME_SENDER = 9            # JSON: the client that sent the next message; only between workers
+    FRAME_CLIENTS = 10          # the number of clients that an account has at the sender, 4 bytes
+    FRAME_AFTER = 11            # on a bulk connection: number of frames of the route that precede the next frame
+    FRAME_CONSENSUS = 12  # a batch for the replicated groups (consensus/batch.py); only on a separate connection
 
 cdef enum FrameFlag:
-    FLAG_PLAIN = 1              # FRAME_MSG: for plain subscriptions
-    FLAG_ALIASED = 2            # FRAME_MSG: the route is found by another subject
+    FLAG_PLAIN = 1              # in FRAME_MSG: the message is for plain subscriptions
+    FLAG_ALIASED = 2            # in FRAME_MSG: receivers were found by another subject
 
 cdef enum:
     HEADER_SIZE = 12
     MSG_FIXED_SIZE = 24
     INTEREST_FIXED_SIZE = 8
-    FRAME_MAX = 67108864 + 1048576      # bytes of a body: the largest max_payload, plus the subjects of the message
-    CONTROL_MAX = 1048576       # bytes of any other body
+    # maximum bytes of a message's body: the largest max_payload, and room for its subjects
+    FRAME_MAX = 67108864 + 1048576
+    CONTROL_MAX = 1048576       # maximum bytes of any other body
 
 cdef struct FrameHeader:
     uint32_t size               # of the body
@@ -42,20 +43,20 @@ cdef struct MsgFixed:           # followed by subject, found_by, tail with body 
     uint32_t queues_len
 
 cdef struct InterestFixed:      # followed by subject and queue
-    uint32_t weight             # members of the queue group, or 1; 0: no subscription is left
+    uint32_t weight             # number of members of the queue group, or 1; 0: no subscription is left
     uint32_t subject_len
 
 cdef class FrameReader:
     cdef const char* data
     cdef size_t left
-    cdef char* kept             # the beginning of a frame that has not arrived completely
+    cdef char* kept             # the received part of an incomplete frame
     cdef size_t kept_len, kept_room
-    cdef FrameHeader header     # of the last frame found
+    cdef FrameHeader header     # of the frame that `next` returned last
     cdef const char* body
 
-    # Start a read, which must stay alive until `next` returns 0.
+    # Begin a read, which must stay in memory until `next` returns 0.
     cdef void begin(self, const char* data, size_t n) noexcept nogil
-    # 1: a frame is in `header` and `body`, valid until the next call. 0: the read is used up. -1: not a frame.
+    # 1: a frame is in `header` and `body`, valid until the next call. 0: the read is parsed. -1: not a frame.
     cdef int next(self) noexcept nogil
     cdef int next_kept(self) noexcept nogil
     cdef int refill(self, size_t want) noexcept nogil

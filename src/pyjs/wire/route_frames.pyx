@@ -1,7 +1,7 @@
 """Reader of the frames between servers of a cluster.
 
-A frame that is completely inside a read is not copied. The beginning of any other frame is stored, and completed by
-the following reads. The size of a body is checked before memory is allocated for it.
+A frame that is completely inside a read is not copied. The beginning of an incomplete frame is stored, and completed
+by the following reads. The size of a body is checked before memory is allocated for the body.
 
 Compiled: runs for every message between servers (benchmarks/: 1-1 over a route).
 """
@@ -10,7 +10,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
 cdef enum:
-    KEEP_ROOM = 65536           # bytes of memory that are reused for the next frame
+    KEEP_ROOM = 65536           # bytes of memory that are used again for the next frame; more are freed
 
 
 cdef inline bint is_valid(FrameHeader* header) noexcept nogil:
@@ -52,7 +52,7 @@ cdef class FrameReader:
         return 1
 
     cdef int next_kept(self) noexcept nogil:
-        """Return the next frame like `next`, when its beginning is stored."""
+        """Return the next frame as `next` does, if its beginning is stored."""
         cdef int found = self.refill(HEADER_SIZE)
         if found != 1:
             return found
@@ -66,7 +66,7 @@ cdef class FrameReader:
         return found
 
     cdef int refill(self, size_t want) noexcept nogil:
-        """Complete the stored bytes to `want`. Return 0 if the read is used up, -1 if memory is short."""
+        """Complete the stored bytes to `want` bytes. Return 0 if all of the read is used, -1 if memory is short."""
         cdef size_t n = 0 if self.kept_len >= want else min(want - self.kept_len, self.left)
         cdef char* more
         if want > self.kept_room:

@@ -1,4 +1,4 @@
-"""Xkeys: Curve25519 keys, and messages that only the holders of two given keys can read.
+"""Xkeys: Curve25519 keys, and messages that can be read only with the two keys used to seal them.
 
 A sealed message: `xkv1`, nonce (24 bytes), NaCl box (X25519, XSalsa20, Poly1305).
 
@@ -49,7 +49,7 @@ class CurveKeyPair:
         """Decrypt a message sealed by the holder of the public key `sender`.
 
         Raises:
-            SealBroken: the message was sealed for or by another key, or was altered.
+            SealBroken: another key was used to seal the message, or the message was altered.
         """
         from nacl.exceptions import CryptoError
         from nacl.public import Box, PublicKey

@@ -16,7 +16,7 @@
     type = "rest"
     uri = "http://catalog:8181"
 
-An unknown key is refused; the error names the most similar known key. Knows nothing of servers, Spark and pyarrow.
+An unknown key is refused; the error names the most similar known key. This module uses no server, Spark or pyarrow.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SECTIONS = ("pipeline", "options", "spark", "catalog")
 
 
 def from_file(path: str, more: Mapping[str, str]) -> Job:
-    """Return the job that a file defines; `more` are options that override those in the file. Raises OptionError."""
+    """Return the job that a file defines; options in `more` override those in the file. Raises OptionError."""
     said = tables_of(path)
     try:
         return from_tables(said, more)
@@ -57,7 +57,7 @@ def tables_of(path: str) -> dict[str, object]:
 
 
 def from_tables(said: Mapping[str, object], more: Mapping[str, str]) -> Job:
-    """Return the job that the sections of a file define; `more` as in from_file. Raises OptionError."""
+    """Return the job that the sections of a file define; options in `more` override theirs. Raises OptionError."""
     head = dict(_table(said, "pipeline"))
     if "kind" not in head:
         raise OptionError("key kind is missing in [pipeline]")

@@ -1,6 +1,7 @@
 """The command `pyjs-pipeline`: checks, explains and runs pipelines between streams and lakes.
 
-Results go to stdout, every error is one line on stderr. Exit codes: 0 success; 1 failed for any other reason;
+Results are written to stdout, and each error as one line to stderr. Exit codes: 0 success; 1 failed for any other
+reason;
 2 an error in the command line, a configuration or the installation; 3 messages were lost; 4 the server cannot
 be reached; 5 `quality` found faults; 130 and 143 interrupted (SIGINT, SIGTERM). The keys and the output of
 each kind of job are in its module of `lake`. Spark is started only if the command has work for it.
@@ -87,7 +88,7 @@ def _ended_by_sigterm() -> Iterator[None]:
 
     try:
         before = signal.signal(signal.SIGTERM, end)
-    except ValueError:  # in a thread, which receives no signals
+    except ValueError:  # not in the main thread; only that one receives signals
         yield
         return
     try:
@@ -97,7 +98,7 @@ def _ended_by_sigterm() -> Iterator[None]:
 
 
 def _act(said: argparse.Namespace) -> int:
-    """Run the command once, or repeatedly."""
+    """Run the command once, or repeatedly if the command line has --continuous."""
     if hasattr(said, "every"):
         said.every = _seconds(said)
     if getattr(said, "app", None) is not None:
@@ -189,7 +190,7 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
 
 
 def _check_watched(job: Job, said: argparse.Namespace) -> None:
-    """Refuse an option of `run` that the file's kind of job does not have."""
+    """Refuse an option of `run` that jobs of this kind do not have. Raises OptionError."""
     if getattr(said, "status_file", None) is not None and not job.kind.is_watched:
         raise OptionError("--status-file: only archives tell how far they are so; leave it out")
 

@@ -1,4 +1,4 @@
-"""A Spark session for one command: it does not log, ends with the command, and raises workers' original errors."""
+"""A Spark session for one command. It does not log, and stops when the command ends."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def own_spark(name: str, master: str, settings: Mapping[str, str]) -> Iterator[S
         raise worker_error(str(error)) from error
     finally:
         if spark is not None:
-            with suppress(Exception):  # the JVM may have ended already; the results were reported before
+            with suppress(Exception):  # the JVM may have ended already; all results have been reported
                 spark.stop()
         logging.root.removeFilter(_is_told)
 
 
 def _is_told(record: logging.LogRecord) -> bool:
-    """Return whether to log a log record: not Py4J's stack trace of an interrupt, which one line reports."""
+    """Return False for Py4J's stack trace of an interrupt, which the command reports in one line; otherwise True."""
     return not record.getMessage().endswith("while sending command.")
 
 

@@ -30,7 +30,8 @@ TEXT = "package this for a cluster, and print the line for spark-submit"
 ZIP = "pyjs_spark.zip"
 APPLICATION = "pyjs_pipeline.py"
 PACKAGES = ("pyjs_spark", "pyspark_jetstream")
-SAME_TIME = (1980, 1, 1, 0, 0, 0)  # fixed, so that equal files give equal zips
+# timestamp of each file in the zip; fixed, so that equal files give equal zips
+SAME_TIME = (1980, 1, 1, 0, 0, 0)
 PIPELINE = '''"""pyjs-pipeline as an application for spark-submit."""
 
 import sys

@@ -68,7 +68,10 @@ class RangeReader:
             )
 
     def _as_planned(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the batches with names and nullability of the user's schema, since Spark refuses any difference."""
+        """Yield the batches with the column names and nullability of the user's schema.
+
+        Spark refuses any difference.
+        """
         import pyarrow as pa
 
         schema = pa_schema(self.projection, self.options.include_headers)
@@ -77,7 +80,7 @@ class RangeReader:
             yield batch if same else pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
     def range_of(self, span: Span, subjects: tuple[str, ...]) -> ReadRange:
-        """Return the range to read for one span, with the options of this read."""
+        """Return the range that a task reads for one span, with the options of this read."""
         return range_of(self.options, span, self.projection.columns, subjects)
 
 
@@ -115,7 +118,8 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def __init__(self, reading: RangeReader, planner: Planner) -> None:
         self._reading = reading
         self._planner = planner
-        self._target: offsets.Offsets | None = None  # with Trigger.AvailableNow: the offset of the end
+        # with Trigger.AvailableNow: the offset at which the query ends
+        self._target: offsets.Offsets | None = None
         self._last_batch_s = float("-inf")  # time of the last batch, for minRowsPerTrigger
 
     def initialOffset(self) -> dict[str, object]:

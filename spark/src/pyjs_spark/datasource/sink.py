@@ -2,8 +2,8 @@
 
 A thin layer, like source.py: rows, frames, acknowledgements and progress are in modules that know nothing of
 Spark. For each batch, a writer is created beside the driver and pickled; `write` runs in a worker for one
-partition. Spark does not pass the number of the batch to it, but sets the number and the query's id as local
-properties of the task. That is not documented, so it is an error here if they are missing.
+partition. Spark does not pass the number of the batch to `write`, but sets the number and the query's id as local
+properties of the task. This is not documented, so a missing property is an error.
 
 Source: pyspark.sql.datasource and pyspark/sql/worker/write_into_data_source.py of 4.2 and 4.3; each of their
 pitfalls has a test in spark/tests/datasource/test_sink.py.
@@ -79,7 +79,7 @@ class PartitionWriter:
             return Committed(*astuple(delivery.write(batches)))
 
     def tell(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Log results that may surprise the user."""
+        """Log how many messages the stream already had, if any."""
         done = [each for each in messages if isinstance(each, Committed)]
         duplicates = sum(each.duplicates for each in done)
         if duplicates:
@@ -125,7 +125,8 @@ class JetStreamWriter(DataSourceArrowWriter):
         try:
             with closing(Client(options.connect)) as client:
                 Progress(client, options, options.sink_id).forget()
-        except SparkError as error:  # the messages are stored; only a small key remains in the bucket
+        # the messages are stored; only a small key remains in the progress bucket
+        except SparkError as error:
             LOG.warning("the progress of %s stays in the bucket: %s", options.sink_id, error)
 
 

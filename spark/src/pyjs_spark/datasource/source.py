@@ -101,9 +101,9 @@ class JetStreamSource(DataSource):
 
 
 def source_of(parallelism: int | None) -> type[JetStreamSource]:
-    """Return the source for a Spark with this `spark.default.parallelism`; None: that is not set.
+    """Return the source for a Spark with this `spark.default.parallelism`; None means that the setting is absent.
 
-    The process that plans does not know the session, so the number is stored in the class.
+    The process that plans a read does not know the session, so the class stores the number.
     """
     if parallelism is None:
         return JetStreamSource

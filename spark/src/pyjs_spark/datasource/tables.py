@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def ddl(options: Options) -> str:
-    """Return the schema of a table for which the user gave none."""
+    """Return the schema of a table whose user gave no schema."""
     types, extra = (kv.TYPES, kv.EXTRA) if options.buckets else (objects.TYPES, objects.EXTRA)
     return ", ".join(f"{name} {kind}" for name, kind in types.items() if name not in extra)
 

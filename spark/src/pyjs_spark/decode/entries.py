@@ -7,12 +7,12 @@ The entries give the place of every cell, so nothing is searched, and fields tha
     record = length u32  kind u8  flags u8  subject_len u16  seq u64  ts i64  header_len u32  check u32
              [term u64 index u64]  subject  headers  payload  checksum u64
 
-Records from a file are checked before they are used; records from a server were checked by the server. Knows
-no socket, no file and no Arrow schema: columns have the form described in wire.py.
+Records from a file are checked before they are used; records from a server were checked by the server. This module
+uses no socket, file or Arrow schema: columns have the form described in wire.py.
 
-This module handles a whole piece at a time, with numpy and pyarrow: the records are treated as the cells of
-one array with the offsets [subject, headers, payload, end] of each record; so every fourth cell belongs to
-the same column.
+This module handles a whole piece at a time, with numpy and pyarrow. The records are treated as the cells of one
+array with the offsets [subject, headers, payload, end] of each record, so every fourth cell belongs to the same
+column.
 
 Source: docs/storage-format.md, "Segments" and "Index files"; docs/bulk-read.md.
 """
@@ -45,13 +45,13 @@ ENTRY = np.dtype(
 ENTRY_SIZE = 40
 assert ENTRY.itemsize == ENTRY_SIZE
 
-# Flags of an entry.
+# Flags of an index entry.
 MESSAGE = 1
 EXTENDED = 2  # term and index precede the subject
 ERASED = 4
 
-# Reasons for the return of add().
-TAKEN = 0  # every entry is a row
+# Reasons why add() returned.
+TAKEN = 0  # every entry became a row
 FULL = 2  # rows_max or size_max is reached
 WRONG = 5  # the entry does not follow the previous one, or is outside the range
 DAMAGED = 7  # the record does not match its entry, or is incomplete
@@ -63,13 +63,14 @@ CHECKSUM_SIZE = 8
 RECORD_SIZE_MIN = HEAD_SIZE + CHECKSUM_SIZE
 KIND_MESSAGE = 1
 UNFINISHED = 4  # flag of a record: the next record belongs to the same atomic batch
-CHAINED, ALONE = 1, 2  # kinds of checks by a decoder; 0: none
+CHAINED, ALONE = 1, 2  # kinds of checks by a decoder (see Decoder.add); 0: none
 UNSENDABLE = frozenset(b" \t\r\n")  # bytes that a subject cannot contain
-IN_RECORDS = frozenset(("subject", "headers", "data"))  # columns that the entries do not have
+# columns that are read from the records, since entries do not contain them
+IN_RECORDS = frozenset(("subject", "headers", "data"))
 
 
 def needs_records(columns: Sequence[str], headers: str) -> bool:
-    """Return whether these columns need more than the entries."""
+    """Return whether any of these columns must be read from the records."""
     wanted = IN_RECORDS if headers != "false" else IN_RECORDS - {"headers"}
     return bool(wanted & set(columns))
 
@@ -85,7 +86,10 @@ def is_whole(data: memoryview, at: int, length: int) -> bool:
 
 
 def is_sendable(subject: bytes) -> bool:
-    """Return whether a subject fits in a line of the protocol; the server treats any other record as damaged."""
+    """Return whether a subject fits in a line of the protocol.
+
+    The server treats a record with any other subject as damaged.
+    """
     return bool(subject) and UNSENDABLE.isdisjoint(subject)
 
 
@@ -96,7 +100,7 @@ def hash_of(data: memoryview, at: int, length: int) -> int:
 
 
 def check_of(own: int) -> int:
-    """Return the `check` of a record with that hash."""
+    """Return the `check` field of a record whose hash is `own`."""
     return own & 0xFFFFFFFF or 1
 
 
@@ -126,7 +130,7 @@ class Decoder:
         self._high = high
 
     def add(self, entries: object, start: int, data: object, base: int, check: int) -> int:
-        """Add rows for the entries from index `start` on; return the index of the first without a row, see `state`.
+        """Add rows for the entries from index `start` on; return the index of the first without a row; set `state`.
 
         `data` has the records from offset `base` on, or is None if no column needs them. If `check` is
         CHAINED, the checksum of each record is verified with the 8 bytes before it; if ALONE, only the
@@ -166,7 +170,7 @@ class Decoder:
         self._blocks: dict[int, bytes] = {}  # row -> headers, for rows that have some
 
     def _in_order(self, found: Any) -> int:
-        """Return how many entries, from the first on, are consecutive and in the range."""
+        """Return how many of the first entries have ascending sequences in the range."""
         seqs = found["seq"]
         before = np.concatenate((np.array([self.last_seq], np.uint64), seqs[:-1]))
         good = (seqs < self._high) & (seqs > before)
@@ -190,14 +194,14 @@ class Decoder:
         return int(np.argmin(good))
 
     def _plain(self, found: Any) -> None:
-        """Add the columns that come from the entries."""
+        """Add the cells of columns that entries contain."""
         self._pieces["seq"].append(found["seq"].astype(np.int64))
         self._pieces["ts_ns"].append(found["ts"].copy())
         self._pieces["size"].append((found["size"] - found["header_len"]).astype(np.int32))
         self.size += int(found["size"].astype(np.int64).sum()) + int(found["subject_len"].sum())
 
     def _cells(self, found: Any, at: Any, view: memoryview) -> None:
-        """Add the columns that come only from the records."""
+        """Add the cells of columns that only records contain."""
         count = len(found)
         if not count:
             return
@@ -235,7 +239,7 @@ class Decoder:
 
 
 def _sound(found: Any, at: Any, size: int, check: int) -> int:
-    """Return how many records follow each other without gaps."""
+    """Return how many of the first records follow each other without gaps and end within `size` bytes."""
     fixed = RECORD_SIZE_MIN + np.where(found["flags"] & EXTENDED, 16, 0)
     ends = at + fixed + found["subject_len"] + found["size"]
     least = CHECKSUM_SIZE if check == CHAINED else 0

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from pyjs_spark import strict_json
 
-# Reasons for the return of Acks.decode(); the numbers are those of wire.py.
+# Reasons why Acks.decode() returned; the numbers are those of wire.py.
 NEED_MORE = 0  # the frame is incomplete
 OTHER = 1  # not a plain acknowledgement: an error, or another frame
 ENOUGH = 3  # at most `enough` rows are still waiting
@@ -46,7 +46,7 @@ class Columns:
 
     rows: int
     data: Cells
-    subject: Cells | None = None  # None: the framing has the subject
+    subject: Cells | None = None  # None: all rows have the subject of the framing
     # entry offsets, name offsets, names, list offsets, value offsets, values: as in wire.py
     headers: HeaderCells | None = None
     ids: Cells | None = None
@@ -57,7 +57,7 @@ class Columns:
 class Framing:
     """The part that all frames of a partition share."""
 
-    inbox: bytes  # ends with a dot
+    inbox: bytes  # prefix of the reply subjects, with a dot at its end
     subject: bytes = b""  # used if no column has the subject
     mark: bytes = b""  # sink, batch and partition, up to the last colon; b"": only users' ids are sent
     fixed: bytes = b""  # complete header lines

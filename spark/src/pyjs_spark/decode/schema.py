@@ -1,8 +1,8 @@
 """Columns of the data source: names, types in Spark and in Arrow, and the check of a user's schema.
 
-Spark does not prune the columns of a Python data source. The user can, with `.schema("seq long, subject
-string")`: only these columns are decoded. Spark accepts a batch only if its Arrow schema equals the one that
-Spark derives from the Spark schema, including nullability.
+Spark does not prune the columns of a Python data source. If the user selects columns with `.schema("seq long,
+subject string")`, only these are decoded. Spark accepts a batch only if its Arrow schema equals the one that Spark
+derives from the Spark schema, including nullability.
 
     stream   the stream's name
     seq      sequence in the stream
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("stream", "seq", "ts", "ts_ns", "subject", "headers", "data", "size")
 DEFAULT_COLUMNS = tuple(name for name in COLUMNS if name != "ts_ns")
-NULLABLE = ("headers",)  # null if a message has no headers
+NULLABLE = ("headers",)  # these columns are null if a message has no headers
 # The type of each column as Spark writes it in a schema.
 SPARK_TYPES = {
     "stream": "string",
@@ -100,7 +100,8 @@ def pa_schema(projection: Projection, headers: str) -> pa.Schema:
 
 def typed_schema(projection: Projection, spark_types: Mapping[str, str]) -> pa.Schema:
     """Return the Arrow schema of any table; `spark_types` are its columns' types in Spark's notation."""
-    import pyarrow as pa  # imported lazily: names and types of columns are known without it
+    # imported lazily: callers that need only names and types of columns do not need pyarrow
+    import pyarrow as pa
 
     header_map = pa.map_(pa.string(), pa.list_(pa.field("element", pa.string())))
     types = {

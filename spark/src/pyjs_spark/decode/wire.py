@@ -28,7 +28,7 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple, Protocol
 
-# Reasons for which the decoder stopped.
+# Reasons why decode() returned.
 NEED_MORE = 0  # the frame is incomplete: it has at least `need` bytes
 OTHER = 1  # not a delivery of this subscription
 FULL = 2  # rows_max or size_max is reached
@@ -59,11 +59,11 @@ class Taken(NamedTuple):
 
 
 class Pumped(Protocol):
-    """A decoder for the bytes that a client reads."""
+    """The interface of a decoder for the bytes that a client reads."""
 
     @property
     def sid(self) -> int:
-        """The subscription that is decoded."""
+        """The id of the subscription whose messages are decoded."""
 
     @property
     def state(self) -> int:
@@ -71,7 +71,10 @@ class Pumped(Protocol):
 
     @property
     def need(self) -> int:
-        """The bytes needed for the next step, counted from the returned offset; only valid with NEED_MORE."""
+        """The number of bytes needed for the next step, counted from the returned offset.
+
+        The number is valid only with NEED_MORE.
+        """
 
     def decode(self, data: bytearray, start: int, end: int) -> int: ...  # noqa: D102
 
@@ -181,7 +184,7 @@ class Decoder:
 
     @property
     def size(self) -> int:
-        """The size of these rows in bytes: subjects, headers and payloads."""
+        """The size of the rows since the last take(), in bytes: subjects, headers and payloads."""
         return self._rows.size
 
     def decode(self, data: bytearray, start: int, end: int) -> int:
@@ -252,7 +255,10 @@ class Decoder:
         return self._rows.take()
 
     def _learn(self, chunk: bytes) -> bool:
-        """Learn the constant part of this consumer's frames from its first frame; return False if there is none."""
+        """Store the constant part of this consumer's frames, taken from its first frame.
+
+        Return False if there is none.
+        """
         prefix = first_prefix(chunk, self.sid)
         if prefix:
             self._frame = re.compile(FRAME % (self.sid, re.escape(prefix)))
@@ -261,7 +267,7 @@ class Decoder:
         return bool(prefix)
 
     def _stop_at(self, chunk: bytes, at: int) -> None:
-        """Stop at `at`, where no delivery begins: the line is incomplete, or it is another frame."""
+        """Stop at `at`, where no delivery begins: its line is incomplete, or the frame is another one."""
         is_whole = chunk.find(b"\r\n", at) >= 0
         self.state, self.need = (OTHER, 1) if is_whole else (NEED_MORE, len(chunk) - at + 1)
 
@@ -277,7 +283,7 @@ def first_prefix(chunk: bytes, sid: int) -> bytes:
 
 
 def header_pairs(block: bytes) -> dict[bytes, list[bytes]]:
-    """Return the values of each name in a block of headers; names and values are in order.
+    """Return the values of each header name in a block; names and values have the order of the block.
 
     Names keep their case. White space before a value is not part of it. A line without a name is left out.
     """
@@ -308,7 +314,7 @@ def text_column(values: Sequence[bytes]) -> tuple[object, ...]:
 
 
 def repaired(begins: memoryview, values: bytes) -> tuple[object, ...]:
-    """Return the text_column() of values that are already joined."""
+    """Return the result of text_column() for values that are already joined."""
     ends = begins.cast("i").tolist()
     return text_column([values[start:end] for start, end in pairwise(ends)])
 

@@ -1,6 +1,6 @@
 """Key-value buckets as rows: columns, names of streams and subjects, and the meaning of an entry.
 
-A bucket is the stream KV_<bucket> with one subject for each key; a revision is a sequence of the stream.
+A bucket is the stream KV_<bucket> with one subject for each key. A revision is a sequence number of the stream.
 Headers distinguish entries from deletions: KV-Operation is written by the client that deletes or purges a
 key, Nats-Marker-Reason by a server when a key has expired.
 
@@ -47,7 +47,7 @@ SOURCES = {
 
 
 def filters(keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the subjects of some keys, which may have wildcards, or of all keys for ()."""
+    """Return the subjects of some keys, which may have wildcards; () means all keys."""
     return tuple(f"$KV.*.{key}" for key in keys or (">",))
 
 
@@ -56,7 +56,7 @@ class Entries:
     """A query of buckets, and its translation to messages. Plain values, so it can be pickled."""
 
     projection: Projection
-    has_deletes: bool  # deleted and purged keys have rows
+    has_deletes: bool  # whether deleted and purged keys have rows
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ PUTS_MAX = 3  # attempts to read an object that is put again during each attempt
 
 
 def filters(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the subjects of some objects' metadata, or of all objects' for ()."""
+    """Return the subjects of the metadata of some objects; () means all objects."""
     return tuple(f"$O.*.M.{encoded(name)}" for name in names) or ("$O.*.M.>",)
 
 
@@ -71,7 +71,7 @@ class Listing:
     bucket: str
     projection: Projection
     has_deletes: bool
-    content_max: int  # bytes; if an object is larger, its content is not read
+    content_max: int  # bytes; the content of a larger object is not read
     fail_on_data_loss: bool = True
 
     columns = ("seq", "ts_ns", "subject", "data")  # the message columns that are needed
@@ -201,8 +201,9 @@ class ObjectContents:
             )
 
     def _read(self, row: Mapping[str, Any]) -> tuple[str, bytes]:
-        """Return the problem with the chunks ("" if there is none), and the content."""
-        from pyjs_spark.read import pull  # imported lazily: needs pyarrow, which options do not
+        """Return a description of the fault of the object's chunks ("" if they have none), and its content."""
+        # imported lazily: needs pyarrow, which a check of options does not need
+        from pyjs_spark.read import pull
 
         chunks = replace(
             self.what,
@@ -219,7 +220,7 @@ class ObjectContents:
             parts += batch.column("data").to_pylist()
             size += sum(map(len, parts[-batch.num_rows :]))
             if size > row["size"]:
-                break  # more chunks than the metadata say: stop
+                break  # more bytes than the metadata state: stop
         content = b"".join(parts)
         if (len(parts), len(content)) != (row["chunks"], row["size"]):
             return f"{len(parts)} chunks of {len(content)} bytes are there", b""
@@ -228,7 +229,7 @@ class ObjectContents:
         return "", content
 
     def _again(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the current metadata of the object."""
+        """Return the current metadata of an object."""
         from pyjs_spark.read.latest import read_latest
 
         what = replace(self.what, subjects=filters((row["name"],)), columns=Listing.columns)
@@ -249,7 +250,7 @@ class ObjectContents:
 
 
 def is_digest_of(digest: str | None, content: bytes) -> bool:
-    """Return whether the content has this digest; an object without a digest passes."""
+    """Return whether the content has this digest; True if the object has no digest."""
     if not digest:
         return True
     try:

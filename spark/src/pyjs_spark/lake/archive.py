@@ -1,7 +1,7 @@
 """Archives of streams, in every format: which ranges are archived or missing, and the files that tasks write.
 
 Ranges end at multiples of `rows_per_file`, at midnight, and where the stream ended when it was read; so a
-repeated run writes the same files. A task reads one range and writes a file for each UTC day, to a place that
+repeated run writes the same files. A task reads one range and writes one file for each UTC day, to a place that
 readers ignore; the driver makes the files of one attempt visible (tables/). So Spark may run a task several
 times, even at the same time and with different files, for example if messages were deleted in between.
 
@@ -33,7 +33,8 @@ from pyjs_spark.times import EPOCH
 if TYPE_CHECKING:
     import pyarrow as pa
 
-COLUMNS = ("seq", "ts", "ts_ns", "subject", "headers", "data")  # stream and date are in the path
+# the path of a file has the stream and the date
+COLUMNS = ("seq", "ts", "ts_ns", "subject", "headers", "data")
 US_PER_DAY = 86_400_000_000
 
 
@@ -68,8 +69,8 @@ class TableFile:
     high: int  # exclusive
     rows: int
     size: int
-    seqs: Sequence[int]  # of the first and the last row
-    times_ns: Sequence[int]  # the least and the greatest
+    seqs: Sequence[int]  # sequences of the first and the last row
+    times_ns: Sequence[int]  # the lowest and the highest storage time
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +78,9 @@ class Holding:
     """The sequences of one stream: those in an archive, and those in the stream now."""
 
     state: StreamState
-    # [low, high) of each file, sorted; a table has one range for all its files.
+    # [low, high) of each file, sorted; a table has a single range for all its files.
     covered: tuple[tuple[int, int], ...]
-    said: Mapping[str, Any] | None  # _archive.json; None if the stream is not in the archive yet
+    said: Mapping[str, Any] | None  # contents of _archive.json; None if the stream is not in the archive yet
     files: int  # number of files that contain its rows
 
     @property
@@ -122,7 +123,7 @@ def columns(headers: str) -> tuple[str, ...]:
 def missing(
     first: int, end: int, covered: Iterable[tuple[int, int]], rows_per_file: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield the parts of [first, end) that are not covered, cut at the multiples of `rows_per_file`."""
+    """Yield the uncovered parts of [first, end), cut at the multiples of `rows_per_file`."""
     at = first
     for low, high in sorted([*covered, (end, end)]):
         stop = min(low, end)
@@ -251,7 +252,10 @@ def quoted(stream: str) -> str:
 
 
 def folder_name(stream: str) -> str:
-    """Return the folder name of a stream: without percent signs, which the Delta library decodes in some places."""
+    """Return the folder name of a stream.
+
+    It has no percent signs, since the Delta library decodes these in some places.
+    """
     return quoted(stream).replace("~", "%7E").replace("%", "~")
 
 
@@ -307,7 +311,7 @@ class _Part:
         """Finish the file, which covers up to `high`, and return it."""
         self._writer.close()
         path = f"{self._folder}/{self._path}"
-        sync(self._system, path)  # before a name or a commit makes the file visible
+        sync(self._system, path)  # before a rename or a commit makes the file visible
         return TableFile(
             path=self._path,
             date=self._date,

@@ -17,7 +17,7 @@ from pyjs_spark.options import uses
 from pyjs_spark.options import values as option_values
 from pyjs_spark.read.ranges import ReadRange
 
-SHOWN = 20  # ranges that `explain` shows; --json has all of them
+SHOWN = 20  # number of ranges that `explain` shows; --json shows all of them
 FORMAT = Key(
     "format", "parquet (default), delta or iceberg", option_values.one_of(*FORMATS), default="parquet"
 )

@@ -1,12 +1,12 @@
-"""Archive as a streaming query: each micro-batch writes the new messages; once, or at an interval.
+"""Archive as a streaming query. Each micro-batch writes the new messages; the query runs once, or at an interval.
 
     spark.readStream.format("jetstream-archive")    plans and reads as `jetstream` does; its tasks write the files
         .writeStream.foreachBatch(...)              commits them
 
 The progress is in the archive itself, as for a run of `archive`: in the names of the files, or in the table's
 last commit. So the query needs no checkpoint. If a query with a checkpoint repeats a batch after a kill, it
-writes only the ranges up to the end of the batch that the archive lacks; a commit succeeds only if the table
-ends where the batch begins. The first batch fills the gaps left by a killed run. Only one query or run at a
+writes only the ranges of the batch that the archive lacks. A commit succeeds only if the table ends where
+the batch begins. The first batch fills the gaps left by a killed run. Only one query or run at a
 time may write to an archive.
 """
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 NAME = "jetstream-archive"
-FILES_PER_BATCH = 64  # approximate; if a query that writes a table is killed, one batch must be repeated
+FILES_PER_BATCH = 64  # approximate; after a kill, a query that writes a table repeats at most one batch
 
 
 def start(
@@ -49,7 +49,7 @@ def start(
     every: str = "",
     checkpoint: str = "",
 ) -> StreamingQuery:
-    """Start the query. It ends after the present messages; with `every` ("10 seconds"), it runs at that interval.
+    """Start the query. It reads the present messages and ends; with `every` ("10 seconds"), it runs at that interval.
 
     Raises:
         OptionError, DataLoss: as in lakes.archive, before the query starts; later, the query itself fails.
@@ -99,7 +99,7 @@ class ArchiveReader(JetStreamStreamReader):
         return offsets.to_json(begin, self._planner.cut)
 
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> list[InputPartition]:
-        """Return a task for each range up to the end of the batch that the archive lacks."""
+        """Return a task for each range that the archive lacks up to the end of the batch."""
         ends = offsets.from_json(end)
         known = [(each, ends[each.stream].next) for each in self._lacking() if each.stream in ends]
         parts = [replace(each, high=min(each.high, stop)) for each, stop in known if each.low < stop]

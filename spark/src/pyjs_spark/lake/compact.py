@@ -45,7 +45,7 @@ from pyjs_spark.read.plan import StreamState
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-EXCHANGE = 2  # RENAME_EXCHANGE
+EXCHANGE = 2  # value of RENAME_EXCHANGE for renameat2
 AT_FDCWD = -100
 TIMES = "spark.sql.parquet.outputTimestampType"
 AGAIN = "remove it, and the next run of the archive writes it again"
@@ -155,7 +155,7 @@ def _runs(
 
 
 def _end(at: int, none: list[tuple[int, int]], limit: int) -> int:
-    """Return the end of the range from `at` on that is known to be empty; at most `limit`."""
+    """Return the end of the range known to be empty that begins at `at`; at most `limit`."""
     for low, high in none:
         if low <= at < high and at < limit:
             at = high
@@ -184,7 +184,7 @@ def clean(root: str, streams: Iterable[str]) -> None:
 
 
 def _compact_day(spark: SparkSession, folder: Path, date: str, groups: list[DayFiles]) -> None:
-    """Build a new folder for the day, and replace the old folder with it."""
+    """Build a new folder for one day, and replace the old folder with the new one."""
     old, new = folder / date, folder / "_tmp" / uuid.uuid4().hex / date
     new.mkdir(parents=True)
     for group in groups:
@@ -200,7 +200,7 @@ def _compact_day(spark: SparkSession, folder: Path, date: str, groups: list[DayF
 
 
 def merge(spark: SparkSession, files: list[Path], target: Path) -> None:
-    """Write the rows of several files to one, in the order of their sequences.
+    """Write the rows of several files to one file, in the order of their sequences.
 
     Raises:
         SparkError: a file is damaged, or its rows do not match its name.
@@ -217,7 +217,7 @@ def merge(spark: SparkSession, files: list[Path], target: Path) -> None:
 
 
 def write_one(rows: DataFrame, folder: Path) -> Path:
-    """Write rows, by sequence, to one Parquet file in a new folder below `folder`; return its path."""
+    """Write rows, ordered by sequence, to one Parquet file in a new folder below `folder`; return the file's path."""
     made, spark = folder / uuid.uuid4().hex, rows.sparkSession
     before = spark.conf.get(TIMES)
     spark.conf.set(TIMES, "TIMESTAMP_MICROS")  # Spark's default type has no statistics
@@ -231,7 +231,10 @@ def write_one(rows: DataFrame, folder: Path) -> Path:
 
 
 def _checked(path: Path, first: Path) -> int:
-    """Return the rows of a file; check that its sequences match its name, and its columns those of `first`."""
+    """Return the number of rows of a file.
+
+    Check that its sequences match its name, and its columns those of `first`.
+    """
     import pyarrow.parquet as pq
 
     match = FILE.fullmatch(path.name)
@@ -246,7 +249,7 @@ def _checked(path: Path, first: Path) -> int:
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Exchange two folders in one step. Raises OptionError if the system cannot do that."""
+    """Exchange two folders in one step. Raises OptionError if the system does not support that."""
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     names = os.fsencode(one), os.fsencode(other)
     done = -1 if call is None else call(AT_FDCWD, names[0], AT_FDCWD, names[1], EXCHANGE)

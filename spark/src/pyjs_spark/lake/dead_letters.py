@@ -36,7 +36,7 @@ MESSAGES = (
 )
 ADVISORIES = "seq bigint, ts timestamp, data binary"
 GROUPS_MAX = 10_000
-SHOWN = 20  # groups in the text output
+SHOWN = 20  # number of groups in the text output
 SUBJECTS = "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.> and $JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.>"
 
 
@@ -55,7 +55,7 @@ def letters_of(spark: SparkSession, job: Job, advisories: DataFrame) -> DataFram
 
 
 def _there(job: Job, ends: Iterable[Row]) -> dict[str, tuple[int, int]]:
-    """Return the range of messages to read from each stream; advisories may name any stream, even a missing one."""
+    """Return the range of messages to read from each existing stream; advisories may also name missing streams."""
     api = api_of(job.options)
     found: dict[str, tuple[int, int]] = {}
     for name, first, last in ends:

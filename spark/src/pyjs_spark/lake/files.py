@@ -1,6 +1,6 @@
 """Files that pipelines write beside their data, on a local disk or in any file system of pyarrow.
 
-Knows nothing of streams or Spark. A root is a folder, or a URI (s3://, hdfs://, gs://).
+This module uses neither streams nor Spark. A root is a folder, or a URI (s3://, hdfs://, gs://).
 """
 
 from __future__ import annotations

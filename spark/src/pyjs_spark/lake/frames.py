@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 ADVISORY = "type string, stream string, consumer string, stream_seq bigint, deliveries bigint, reason string"
-KINDS = {"max_deliver": "max_deliveries", "terminated": "terminated"}  # kind -> the end of an advisory's type
-GROUP = ("stream", "consumer", "subject", "kind", "reason")  # of dead letters
-PREVIEW = 200  # characters of a payload
+# kind of a dead letter -> last token of the advisory's type
+KINDS = {"max_deliver": "max_deliveries", "terminated": "terminated"}
+GROUP = ("stream", "consumer", "subject", "kind", "reason")  # columns by which dead letters are grouped
+PREVIEW = 200  # number of characters shown of a payload
 PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -66,9 +67,9 @@ def duplicates(messages: DataFrame) -> DataFrame:
 
 
 def backwards(messages: DataFrame, column: str = "ts_ns") -> DataFrame:
-    """Return messages whose time is before that of a preceding message of the stream: stream, seq, back_ns.
+    """Return messages with a lower time than a preceding message of the stream: stream, seq, back_ns.
 
-    Storage times go back if the clock was set back; event times (`column`), if events arrive out of order.
+    Storage times go back if the clock was set back. Event times (`column`) go back if events arrive out of order.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
@@ -79,7 +80,7 @@ def backwards(messages: DataFrame, column: str = "ts_ns") -> DataFrame:
 
 
 def event_times(messages: DataFrame, where: str) -> DataFrame:
-    """Return stream, seq, ts_ns and event_ns, the time at `where` in each message: header:NAME or json:FIELD.
+    """Return stream, seq, ts_ns and event_ns of each message; event_ns is at `where`: header:NAME or json:FIELD.
 
     A time is a text in RFC 3339, or a number of s, ms, us or ns since 1970; the unit is derived from the size
     of the number. For any other value, event_ns is null.
@@ -124,7 +125,7 @@ def _faults(batches: Iterator[pa.RecordBatch], schema: str | None) -> Iterator[p
 
 
 def checker(schema: str | None) -> Callable[[bytes], str | None]:
-    """Return a function that returns the fault of a payload, or None; `schema` is a checked text."""
+    """Return a function that returns the fault of a payload, or None; `schema` is the text of a valid schema."""
     validator = None
     if schema is not None:
         from jsonschema import validators
@@ -165,10 +166,10 @@ def schema_text(path: str) -> str:
 
 
 def compared(held: DataFrame, there: DataFrame) -> DataFrame:
-    """Return sequences that differ between an archive and its stream: seq, held_ns, there_ns; null if missing.
+    """Return sequences that differ between an archive and its stream: seq, held_ns, there_ns (null: missing).
 
-    Both have seq and ts_ns. Different times of a sequence mean two different messages: the stream had lost its
-    end.
+    Both inputs have seq and ts_ns. Different times of one sequence mean two different messages, because the stream
+    had lost its end.
     """
     from pyspark.sql import functions as f
 
@@ -181,11 +182,11 @@ def compared(held: DataFrame, there: DataFrame) -> DataFrame:
 
 
 def dead_letters(advisories: DataFrame, messages: DataFrame | None = None) -> DataFrame:
-    """Return the advisories about messages that consumers gave up on as rows; other advisories are left out.
+    """Return a row for each advisory about a message that a consumer gave up on; other advisories are left out.
 
-    If `messages` of the streams are given, each row also has its message (subject, message_ts, headers,
-    data), or null if the message no longer exists (`is_there`). A message newer than its advisory is a
-    different one.
+    If `messages` of the streams are given, each row also has the message (subject, message_ts, headers, data), or
+    null if the message no longer exists; `is_there` tells which. A message newer than its advisory is not the one
+    that the advisory is about, so it counts as missing.
     """
     from pyspark.sql import functions as f
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 OF_SERVERS = frozenset(name.lower() for name in uses.CONNECTION | uses.FILES | uses.PORTIONS)
-Said = Mapping[str, Any]  # the text of each key, or a list of texts
+Said = Mapping[str, Any]  # the text of each key, or a list of texts for a key that may be given several times
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Key:
     default: Any = None
     is_positional: bool = False
     is_needed: bool = False
-    is_list: bool = False  # may be given several times, each with one value
+    is_list: bool = False  # whether the key may be given several times, each time with one value
 
     @property
     def is_flag(self) -> bool:
@@ -89,7 +89,7 @@ class Job:
     given: Mapping[str, str]  # options as given, in Spark's form
     spark: Mapping[str, str] = field(default_factory=dict)  # settings of the Spark session
     catalog: Mapping[str, str] = field(default_factory=dict)  # of Iceberg
-    made: Any = None  # the result of `check`
+    made: Any = None  # the return value of the kind's `check`
 
     @property
     def master(self) -> str:
@@ -138,14 +138,14 @@ class Session:
 
 
 def explained(spans: Sequence[Span], more: str, **said: object) -> Outcome:
-    """Return the outcome of `explain`: the ranges that a job reads, and one more line."""
+    """Return the outcome of `explain`: the ranges that a job reads, followed by the line `more`."""
     lines = [f"{span.stream}: sequences {span.low} to {span.high - 1}" for span in spans]
     streams = [{"stream": span.stream, "low": span.low, "high": span.high} for span in spans]
     return Outcome([*lines, more], {"streams": streams, **said})
 
 
 def read_options(said: Said, options: Mapping[str, str]) -> tuple[dict[str, str], Any]:
-    """Return the options of a job that reads `stream`, as texts and parsed. Raises OptionError."""
+    """Return the options of a job that reads `stream`, as texts and in parsed form. Raises OptionError."""
     if "stream" in map(str.lower, options):
         raise OptionError("option stream: the stream is named beside the other keys, not as an option")
     given = {**options, "stream": str(said["stream"])}
@@ -162,10 +162,11 @@ class JobKind:
     run: Callable[[Job, Session], Outcome]
     explain: Callable[[Job], Outcome]  # describes what `run` would do, without changing anything
     check: Callable[[Job], object]  # refuses keys and options that do not fit together; raises OptionError
-    status: Callable[[Job], Outcome] | None = None  # reports its progress; None: a run leaves no state
+    # reports the job's progress; None: runs of this kind store no progress
+    status: Callable[[Job], Outcome] | None = None
     parse: Callable[[Said, Mapping[str, str]], tuple[dict[str, str], Any]] = read_options
-    is_watched: bool = False  # a run can keep a status file
-    has_catalog: bool = False  # reads or writes Iceberg tables
+    is_watched: bool = False  # whether a run can write a status file
+    has_catalog: bool = False  # whether the job reads or writes Iceberg tables
 
     @property
     def keys(self) -> tuple[Key, ...]:
@@ -191,7 +192,7 @@ class JobKind:
         return replace(found, made=self.check(found))
 
     def validate(self, job: Job) -> Outcome:
-        """Return the result of the subcommand `validate` for a valid job."""
+        """Return the outcome of the subcommand `validate` for a valid job."""
         places = [
             f" {word} {job.values[name]}"
             for word, name in (("from", "source"), ("to", "target"))

@@ -6,11 +6,12 @@
 Tasks write files, which become part of the archive when the driver commits them. The progress is in the
 archive itself: for Parquet files in their names; for a table in the sequence that each commit stores, in the
 same atomic step that adds its files. A commit to a table succeeds only if the table ends where the files
-begin. So a run killed before its commit is repeated, one killed after it is not, and of two concurrent runs
+begin. So a run killed before its commit is repeated, and a run killed after its commit is not. Of two concurrent
+runs,
 the second fails. Many ranges are committed in parts, so that a kill loses at most one part. The next run
-removes uncommitted files of the ranges that it still has to write; in a table, only files older than a day.
+removes uncommitted files of the ranges that it will write again; in a table, only files older than a day.
 
-Knows nothing of the libraries of the formats; see tables/.
+This module does not use the libraries of the formats; see tables/.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Lake", "archive", "check_installed", "look", "plan", "table_of", "task_of", "write"]
 
-AT_ONCE, PART_FILES = 16, 256  # ranges in the first part; maximum in a part. A part is one job and one commit
+# ranges in the first part; maximum of any part. Each part is one job and one commit
+AT_ONCE, PART_FILES = 16, 256
 JOB_S = 10.0  # seconds; if a part took less, the next part has more ranges
 
 Task = Callable[..., list[TableFile]]  # called with a range and, if wanted, a report

@@ -23,13 +23,13 @@ from pyjs_spark.read.planner import spans_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-SHOWN = 100  # ranges in a report
+SHOWN = 100  # number of ranges in a report
 SAMPLES = 10
 NS = 1_000_000_000
 TIMES = "stream string, seq bigint, ts_ns bigint"
 HEADERS = "headers map<string,array<string>>"
 LATE = "(ts_ns - event_ns) / 1e9"
-Found = dict[str, Any]  # the result of a check of one stream
+Found = dict[str, Any]  # the findings of all checks about one stream
 
 
 _event_time = option_values.like(
@@ -69,7 +69,7 @@ def _check_job(job: Job) -> None:
 
 
 class Faults:
-    """The first faults of each stream, and numbers over all faults; one Spark job."""
+    """The first faults of each stream, and statistics of all its faults, computed in one Spark job."""
 
     def __init__(self, faults: DataFrame, order: str, shown: int, **figures: str) -> None:
         from pyspark.sql import Window
@@ -91,7 +91,7 @@ class Faults:
         return self._rows.get(stream, [])
 
     def figure(self, stream: str, name: str = "count") -> int:
-        """Return a number over all faults of a stream; 0 if it has none."""
+        """Return a statistic of all faults of a stream; 0 if it has none."""
         rows = self.of(stream)
         return int(rows[0][f"all_{name}"]) if rows else 0
 
@@ -234,7 +234,7 @@ def _run(job: Job, session: Session) -> Outcome:
 
 
 def _faults(job: Job, said: Found) -> tuple[list[str], list[str]]:
-    """Return sentences about losses, and sentences about other faults of a stream."""
+    """Return sentences about the losses of a stream, and sentences about its other faults."""
     missing = said.get("gaps", {}).get("messages", 0)
     lost = [f"{missing} sequences have no message"] if missing and job["fail_on_gaps"] else []
     limit = timedelta(seconds=job["late_after"] or 0)

@@ -1,4 +1,4 @@
-"""Data source `jetstream-files`: like the reader of `jetstream`, but its tasks write their ranges directly to files.
+"""Data source `jetstream-files`: reads as `jetstream` does, but its tasks write their ranges directly to files.
 
     stream string, low bigint, high bigint, rows bigint, lost bigint, files string (JSON, one object for each file)
 
@@ -37,7 +37,7 @@ _names: WeakKeyDictionary[Any, dict[Hashable, str]] = WeakKeyDictionary()
 
 
 class FilesSource(DataSource):
-    """Ranges of streams, written to files. The option `ranges` has them as JSON: arguments of range_of."""
+    """Ranges of streams, written to files. The option `ranges` is a JSON list of the arguments of range_of."""
 
     task: Task
     range_of: Callable[..., ReadRange]
@@ -76,7 +76,7 @@ class FilesReader(DataSourceReader):
 
 
 def registered(spark: SparkSession, base: type[DataSource], lake: Lake, *key: Hashable, **parts: Any) -> str:
-    """Return the name of a registered source with the given parts; equal keys give the same name."""
+    """Return the name of a registered source with the given parts; equal keys return the same name."""
     names = _names.setdefault(spark, {})
     key = (base.__name__, lake.root, lake.format, *sorted(lake.catalog.items()), *key)
     if key not in names:

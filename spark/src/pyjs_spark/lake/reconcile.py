@@ -1,9 +1,9 @@
 """Comparison of an archive with its stream: by file names, by footers, and by each sequence.
 
 The sequences and storage times in the files are joined with those of the stream (frames.compared), as far as
-the stream still has them. A message that is missing only in the stream was removed later, which is no fault. A
-message that is missing only in the files is a loss, which no run of the archive would notice, since the name
-of a file covers it. Different times of one sequence are a loss too: after the archive was written, the stream
+the stream still has them. A message that only the files have was removed from the stream later, which is no fault.
+A message that only the stream has is a loss. No run of the archive would notice this loss, since the name of a
+file covers the sequence. Different times of one sequence are a loss too: after the archive was written, the stream
 lost its end, and stored other messages under the same sequences.
 """
 
@@ -33,7 +33,7 @@ LACKING, OTHER = "held_ns IS NULL", "held_ns <> there_ns"  # SQL conditions on t
 
 @dataclass
 class Reconciled:
-    """The findings. Ranges are [low, high); long lists are cut."""
+    """The findings about one stream. Ranges are [low, high); long lists are cut."""
 
     files: int = 0
     rows: int = 0
@@ -43,9 +43,10 @@ class Reconciled:
     replaced: int = 0  # messages of the stream whose sequence belongs to another message in the archive
     replaced_seqs: list[int] = field(default_factory=list)
     removed_since: int = 0  # rows whose message is no longer in the stream
-    missing_files: list[tuple[int, int]] = field(default_factory=list)  # no file, unlike later ranges
+    # ranges before the archive's end that no file covers
+    missing_files: list[tuple[int, int]] = field(default_factory=list)
     lost: list[tuple[int, int]] = field(default_factory=list)  # ranges removed before they were archived
-    doubled: list[tuple[int, int]] = field(default_factory=list)  # covered by two files
+    doubled: list[tuple[int, int]] = field(default_factory=list)  # ranges that two files cover
     damaged: list[dict[str, str]] = field(default_factory=list)
     lag: int = 0  # number of sequences in the stream after the archive's last sequence
     other: str = ""  # creation time of the archived stream, if the present stream is a different one
@@ -115,7 +116,7 @@ def reconcile(spark: SparkSession, job: Job, stream: str) -> Reconciled:
 
 
 def _whole(options: Options, stream: str) -> Options:
-    """Return the options for the whole stream, without the bounds that apply to the checks."""
+    """Return the options for reading the whole stream, without the bounds of the checks."""
     return replace(
         options,
         streams=(stream,),
@@ -141,7 +142,7 @@ def _doubled(files: list[File]) -> list[tuple[int, int]]:
 
 
 def _is_damaged(root: str, file: File, found: Reconciled) -> bool:
-    """Return whether a file is unreadable, or its sequences do not match its name; also count its rows."""
+    """Return whether a file is unreadable, or its sequences do not match its name; also add its rows to `found`."""
     try:
         found.rows += rows_in(file_system(root)[0], file.path, file.low, file.high)
     except ValueError as why:

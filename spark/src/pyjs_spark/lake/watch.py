@@ -7,7 +7,7 @@
 `state` is running, done, failed or interrupted. A batch is one range of sequences; `lag` is the number of
 sequences of each stream that the run has not read yet. While the run lasts, `rows_per_s` covers about the
 last ten seconds; at the end it is the mean of the run. The file is replaced as a whole, so a reader never sees a
-part of it. Functions get times as arguments. This module does not use Spark.
+part of it. Times are arguments of the functions. This module does not use Spark.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class Watch:
         self._rows = 0
         self._losses: list[str] = []
         self._samples: deque[tuple[float, int]] = deque()  # (seconds since the start, rows), last seconds
-        self._trouble: OSError | None = None  # an error from replacing the file while tasks ran
+        self._trouble: OSError | None = None  # an error from replacing the status file while tasks ran
 
     def __enter__(self) -> Watch:
         self._tell("running")
-        self._raise_trouble()  # before hours of work are lost
+        self._raise_trouble()  # stops the run early, instead of after hours of work
         return self
 
     def __exit__(
@@ -76,7 +76,7 @@ class Watch:
             self._raise_trouble()
 
     def plan(self, ranges: Iterable[ReadRange]) -> None:
-        """Show the size of the run."""
+        """Add the planned ranges to the status."""
         self._left = {(each.stream, each.low): each.high - each.low for each in ranges}
         self._planned = len(self._left)
         for (stream, _), count in self._left.items():
@@ -84,7 +84,7 @@ class Watch:
         self._tell("running")
 
     def done(self, what: Done) -> None:
-        """Count a range, unless it was counted before, for example by a repeated Spark task. Raises no exception."""
+        """Count a finished range once, even if Spark repeats its task. Raises no exception."""
         count = self._left.pop((what.stream, what.low), None)
         if count is None:
             return
@@ -98,7 +98,7 @@ class Watch:
         self._tell("running")
 
     def lost(self, text: str) -> None:
-        """Report a loss that the plan found."""
+        """Add a loss that the plan found to the status."""
         self._losses.append(text)
 
     def _tell(self, state: str, error: str = "") -> None:
@@ -124,7 +124,7 @@ class Watch:
         }
         try:
             _replace(self._file, json.dumps(status) + "\n")
-        except OSError as trouble:  # reported after the run, which is more important
+        except OSError as trouble:  # raised only after the run, which is more important than its status file
             self._trouble = trouble
 
     def _raise_trouble(self) -> None:
@@ -132,7 +132,7 @@ class Watch:
             raise self._trouble
 
     def _rate(self, begun: tuple[float, int]) -> float:
-        """Return the rows per second since a sample."""
+        """Return the rows per second since the sample `begun`."""
         (before_s, before), (last_s, last) = begun, self._samples[-1]
         return (last - before) / (last_s - before_s) if last_s > before_s else 0.0
 

@@ -14,28 +14,28 @@ from pyjs_spark.errors import BadCredentials, ConnectionLost, ProtocolError
 from pyjs_spark.nats.settings import Address, ConnectSettings
 
 BUFFER_SIZE = 256 * 1024
-LARGE = 64 * 1024  # if this many bytes or more are missing, a read waits for all of them
+LARGE = 64 * 1024  # bytes; if at least this many are missing, a read waits for all of them
 LINE_MAX = 1 << 20
-LEAST_MAX = 512 * 1024  # maximum that a read waits for, since the kernel must buffer these bytes
+LEAST_MAX = 512 * 1024  # maximum number of bytes that a read waits for, since the kernel must buffer them
 
 
 class ByteStream:
-    """One connection; the errors it raises name the address."""
+    """One connection; its errors contain the address."""
 
     def __init__(self, address: Address, timeout_s: float) -> None:
         """Connect. Raises OSError."""
         self.address = address
         self._timeout_s = timeout_s
         self.data = bytearray(BUFFER_SIZE)
-        self.start = 0  # the first unused byte
-        self.end = 0  # after the last byte received
-        self.received = 0  # number of bytes so far; while it grows, the server is alive
+        self.start = 0  # offset of the first unused byte
+        self.end = 0  # offset after the last received byte
+        self.received = 0  # number of bytes received so far; while it grows, the server is alive
         self._least = 1  # the number of bytes at which a waiting read wakes up
         self._socket = socket.create_connection((address.host, address.port), timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def start_tls(self, settings: ConnectSettings) -> None:
-        """Switch to TLS. Raises OSError (ssl.SSLError is one), BadCredentials."""
+        """Switch to TLS. Raises OSError (including ssl.SSLError) or BadCredentials."""
         context = tls_context(settings)
         self._socket = context.wrap_socket(
             self._socket, server_hostname=settings.tls_hostname or self.address.host
@@ -50,7 +50,7 @@ class ByteStream:
             raise ConnectionLost(f"{self.address}: the connection broke while sending: {error}") from error
 
     def fill(self, need: int, deadline_s: float) -> bool:
-        """Receive until there are `need` unused bytes; return False if the deadline comes first.
+        """Receive until there are `need` unused bytes; return False if the deadline passes first.
 
         Raises:
             ConnectionLost: the connection ended.
@@ -63,11 +63,11 @@ class ByteStream:
         return True
 
     def line_end(self, deadline_s: float) -> int:
-        """Wait for the end of a line, and return its offset; -1 if the deadline comes first.
+        """Wait for the end of a line, and return its offset; -1 if the deadline passes first.
 
         Raises:
             ConnectionLost: the other side has disconnected.
-            ProtocolError: a line has no end.
+            ProtocolError: a line is too long.
         """
         while (end := self.data.find(b"\r\n", self.start, self.end)) < 0:
             have = self.end - self.start
@@ -80,7 +80,10 @@ class ByteStream:
         return end
 
     def fill_whole(self, need: int, silence_s: float) -> bool:
-        """Fill as `fill` does, but wait as long as bytes arrive; return False after `silence_s` without a byte."""
+        """Fill as `fill` does, but wait as long as bytes arrive.
+
+        Return False after `silence_s` seconds without a byte.
+        """
         before = -1
         while before < self.received:
             before = self.received
@@ -108,7 +111,7 @@ class ByteStream:
         return False
 
     def _receive_within(self, wait_s: float, view: memoryview) -> None:
-        """Receive once. Raises ConnectionLost; raises TimeoutError, or BlockingIOError if `wait_s` is 0."""
+        """Receive once. Raises ConnectionLost, or at the deadline TimeoutError (BlockingIOError if `wait_s` is 0)."""
         try:
             self._socket.settimeout(wait_s)
             count = self._socket.recv_into(view[self.end :])
@@ -132,7 +135,7 @@ class ByteStream:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
 
     def close(self) -> None:
-        """Close the connection; does nothing if it is closed."""
+        """Close the connection, if it is open."""
         self._socket.close()
 
     def _make_room(self, need: int) -> None:
@@ -148,7 +151,7 @@ class ByteStream:
 
 
 def tls_context(settings: ConnectSettings) -> ssl.SSLContext:
-    """Return the TLS settings: the check of the server, and the client's certificate. Raises BadCredentials."""
+    """Return the TLS settings: the checks of the server, and the client's certificate. Raises BadCredentials."""
     try:
         context = ssl.create_default_context(cafile=settings.tls_ca or None)
         if settings.tls_cert:

@@ -1,6 +1,6 @@
-"""One blocking connection to a NATS server: requests, and pull deliveries, which a decoder converts to columns.
+"""One blocking connection to a NATS server, for requests and for pull deliveries, which a decoder turns into columns.
 
-No event loop and no thread: while a call waits for an answer, it reads bytes and answers the server's PINGs.
+It uses no event loop and no thread: while a call waits for an answer, it reads bytes and answers the server's PINGs.
 Frames of the decoder's subscription go to the decoder in bulk; this module parses all others one by one.
 
     MSG <subject> <sid> [reply] <size>\\r\\n<payload>\\r\\n
@@ -38,10 +38,11 @@ from pyjs_spark.nats.login import log_in
 from pyjs_spark.nats.settings import Address, ConnectSettings, parse_address
 
 REQUEST_SID = 1
-SHOWN = 200  # characters of the server's text that an error shows
-DIGITS_MAX = 9  # digits of a size; no server accepts larger messages
-PAYLOAD_MAX = 64 << 20  # bytes of a message, unless the server accepts more
-OVERHEAD = 1 << 20  # bytes of a frame in addition to the payload: its line, and headers that a server adds
+SHOWN = 200  # number of characters of a server's text that an error shows
+DIGITS_MAX = 9  # maximum number of digits of a size; no server accepts larger messages
+PAYLOAD_MAX = 64 << 20  # default maximum size of a message in bytes; a server may announce a larger one
+# maximum bytes of a frame in addition to the payload: its line, and headers that a server adds
+OVERHEAD = 1 << 20
 NOBODY = 503
 
 
@@ -76,12 +77,13 @@ class Client:
     """One connection. It does not reconnect by itself: after ConnectionLost, call reconnect()."""
 
     def __init__(self, settings: ConnectSettings) -> None:
-        """Connect to one of the servers. Raises ServerUnreachable."""
+        """Connect to one of the servers in the settings. Raises ServerUnreachable."""
         self.settings = settings
         self.info: dict[str, Any] = {}
         self.pid = os.getpid()  # a connection belongs to the process that opened it
         self.connections = 0  # number of connections so far; a subscription belongs to one of them
-        self._asked = 0  # number of requests so far; the numbers identify late answers
+        # number of requests so far; each request has a number, by which late answers are recognised
+        self._asked = 0
         self._last_sid = REQUEST_SID
         self._pongs = 0
         self._inbox = b""
@@ -115,7 +117,7 @@ class Client:
 
     @property
     def begun(self) -> int:
-        """The number of received bytes of an incomplete frame."""
+        """The number of bytes of an incomplete frame that have been received."""
         return self._stream.end - self._stream.start
 
     @property
@@ -142,13 +144,13 @@ class Client:
         return b"%b.p.%d" % (self._inbox, self._last_sid)
 
     def subscribe(self, subject: bytes) -> int:
-        """Subscribe; return the sid."""
+        """Subscribe to a subject; return the subscription's id (sid)."""
         self._last_sid += 1
         self._stream.send(b"SUB %b %d\r\n" % (subject, self._last_sid))
         return self._last_sid
 
     def unsubscribe(self, sid: int) -> None:
-        """End a subscription; its messages that arrive later are dropped."""
+        """End a subscription; messages of it that arrive later are dropped."""
         self._stream.send(b"UNSUB %d\r\n" % sid)
 
     def publish(self, subject: bytes, payload: bytes = b"", reply: bytes = b"", headers: bytes = b"") -> None:
@@ -185,10 +187,10 @@ class Client:
         return answer
 
     def request_many(self, subject: str, payload: bytes, more: int, timeout_s: float) -> list[Reply]:
-        """Send a request; return the stored messages in its answers, then the status that ends them.
+        """Send a request. Return the stored messages in its answers, and last the status that ends the answers.
 
         Raises:
-            RequestTimeout: no answer for `timeout_s`, or more than `more` answers.
+            RequestTimeout: no answer within `timeout_s` seconds, or more than `more` answers.
         """
         inbox = self._ask(subject, payload, b"")
         answers: list[Reply] = []
@@ -216,7 +218,7 @@ class Client:
         return found
 
     def pump(self, decoder: Pumped, deadline_s: float) -> Reply | None:
-        """Feed `decoder` until it stops (None), or return a message of its subscription that it cannot decode.
+        """Pass received bytes to `decoder` until it stops (return None); or return a message that it cannot decode.
 
         After None, `decoder.state` has the reason: NEED_MORE if the deadline passed.
         """
@@ -262,7 +264,7 @@ class Client:
         return None
 
     def _view(self, words: list[bytes], head_size: int) -> memoryview:
-        """Return the payload of a message without headers; its line has arrived."""
+        """Return the payload of a message without headers, whose line has already arrived."""
         stream = self._stream
         if not words[-1].isdigit() or len(words[-1]) > DIGITS_MAX:
             raise ProtocolError(f"{self.address}: the server sent {b' '.join(words)[:60]!r}")
@@ -273,7 +275,7 @@ class Client:
         return memoryview(stream.data)[at : at + size]
 
     def _check_need(self, need: int) -> None:
-        """Refuse to wait for a frame that is larger than any server's. Raises ProtocolError."""
+        """Raise ProtocolError if a frame would be larger than any server sends."""
         said = self.info.get("max_payload")
         most = max(PAYLOAD_MAX, min(said, 10**DIGITS_MAX) if isinstance(said, int) else 0) + OVERHEAD
         if need > most:
@@ -284,7 +286,7 @@ class Client:
         raise ProtocolError(f"{self.address}: a protocol line of more than {LINE_MAX} bytes")
 
     def _fill_message(self, need: int) -> None:
-        """Wait for the rest of a message as long as its bytes arrive, even after the deadline."""
+        """Wait for the rest of a message while its bytes arrive, even after the deadline."""
         self._check_need(need)
         if not self._stream.fill_whole(need, self.settings.timeout_s):
             raise ConnectionLost(f"{self.address}: the connection fell silent inside a message")
@@ -302,7 +304,7 @@ class Client:
             self._stream.send(b"SUB %b.* %d\r\n" % (inbox, REQUEST_SID))
         except (OSError, SparkError, ValueError) as error:
             if isinstance(error, BadCredentials):
-                raise  # every other server would refuse the credentials too
+                raise  # every other server would also refuse these credentials
             tried.append(f"{address}: {_reason(error)}")
             return False
         self.connections += 1
@@ -358,7 +360,8 @@ class Client:
             ) from None
 
     def _refused(self, said: str) -> NoReturn:
-        text = said if len(said) <= SHOWN else f"{said[:SHOWN]}..."  # a server quotes the whole subject
+        # a server's text contains the whole subject
+        text = said if len(said) <= SHOWN else f"{said[:SHOWN]}..."
         if any(limit in text.lower() for limit in ("maximum control line", "maximum payload")):
             self.close()
             raise PublishFailed(

@@ -16,7 +16,7 @@ Info = dict[str, Any]
 
 
 def log_in(address: Address, settings: ConnectSettings) -> tuple[ByteStream, Info]:
-    """Connect to one server; return the connection and the server's INFO.
+    """Connect and log in to one server; return the connection and the server's INFO.
 
     Raises:
         OSError, ConnectionLost, ProtocolError: the server cannot be reached.
@@ -39,7 +39,7 @@ def _shake_hands(stream: ByteStream, address: Address, settings: ConnectSettings
         raise ProtocolError(f"it answered {line[:40]!r}, which is no NATS server; is the port right?")
     info = _info(line)
     if not settings.tls_first and _wants_tls(address, settings, info):
-        if stream.start < stream.end:  # bytes sent before TLS: a man in the middle could have inserted them
+        if stream.start < stream.end:  # bytes sent before TLS, which an attacker could have inserted
             raise ProtocolError("it said more than INFO before TLS began")
         stream.start_tls(settings)
     stream.send(b"CONNECT %b\r\nPING\r\n" % json.dumps(connect_options(address, settings, info)).encode())
@@ -69,7 +69,7 @@ def _wants_tls(address: Address, settings: ConnectSettings, info: Info) -> bool:
 
 
 def connect_options(address: Address, settings: ConnectSettings, info: Info) -> Info:
-    """Return the JSON of CONNECT; secrets are read here and not stored."""
+    """Return the JSON of CONNECT; this function reads the secrets, and stores none of them."""
     options: Info = {
         "verbose": False,
         "pedantic": False,

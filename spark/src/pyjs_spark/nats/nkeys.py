@@ -42,12 +42,12 @@ class UserKey:
         return encoded(bytes([USER]) + self._key.public_key().public_bytes_raw())
 
     def sign(self, nonce: str) -> str:
-        """Return the signature of the nonce of INFO, in the form for CONNECT."""
+        """Return the signature of INFO's nonce, encoded for CONNECT."""
         return base64.urlsafe_b64encode(self._key.sign(nonce.encode())).rstrip(b"=").decode()
 
 
 def encoded(raw: bytes) -> str:
-    """Return prefix and key with their checksum as text."""
+    """Return prefix and key, followed by their checksum, as text."""
     crc = binascii.crc_hqx(raw, 0).to_bytes(2, "little")
     return base64.b32encode(raw + crc).rstrip(b"=").decode()
 

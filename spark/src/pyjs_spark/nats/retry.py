@@ -1,6 +1,6 @@
 """Waits after temporary failures: one policy for reads, writes and requests.
 
-The pauses grow fast: most failures either end at once (a connection), or last some seconds (a restart, the
+The pauses grow fast, since most failures either end at once (a connection), or last some seconds (a restart, the
 election of a leader). errors.is_passing() returns whether a failure is temporary.
 """
 
@@ -20,7 +20,7 @@ PAUSE_MAX_S = 5.0
 
 
 def pause_s(failures: int) -> float:
-    """Return the pause in seconds after `failures` + 1 failures; the first five pauses take about 12 s together."""
+    """Return the pause after `failures` + 1 failures, in seconds; the first five pauses last about 12 s together."""
     return min(PAUSE_MAX_S, FIRST_PAUSE_S * float(GROWTH**failures))
 
 
@@ -30,11 +30,11 @@ def pause(failures: int) -> None:
 
 
 class PatientApi:
-    """JetStream requests of a plan over the connection of this process. Plain values, so it can be pickled.
+    """JetStream requests of a plan, over this process's connection. It has only plain values, so it can be pickled.
 
     After a lost connection or a restart of the server, a request is repeated: a streaming query sends many
     requests per second for months, and should not end because the server was down for some seconds. If no
-    server has ever answered, the error is raised at once, since the address is probably wrong. A request may
+    server has ever answered, the first error is raised at once, since the address is probably wrong. A request may
     be sent twice, so it must not change anything.
     """
 

@@ -1,8 +1,8 @@
 """Addresses of the servers and credentials: plain values that Spark may pickle and send to its workers.
 
-A secret can be given as `env:NAME` or `file:PATH`; then the machine that connects reads the value, and
-neither a query plan nor a pickle contains it. A secret that is given directly is part of the pickle, but no
-repr shows it.
+A secret can be given as `env:NAME` or `file:PATH`. Then only the machine that connects reads the value, and
+neither a query plan nor a pickle contains it. A pickle contains a secret that is given directly, but no
+repr shows the secret.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ class ConnectSettings:
     tls_ca: str = ""
     tls_cert: str = ""
     tls_key: str = ""
-    tls_hostname: str = ""  # the name in the certificate, if it differs from the address
-    tls_first: bool = False  # TLS before the server's INFO, like the server's `handshake_first`
+    tls_hostname: str = ""  # the name in the server's certificate, if it differs from the address
+    # whether TLS starts before the server's INFO, like the server's `handshake_first`
+    tls_first: bool = False
     api_prefix: str = "$JS.API"  # $JS.<domain>.API in a domain
-    timeout_s: float = 10.0  # for connecting, and for one request
+    timeout_s: float = 10.0  # seconds for connecting, and for one request
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{field.name}={self._shown(field.name)}" for field in fields(self))
@@ -70,7 +71,7 @@ def parse_address(server: str) -> Address:
     """Parse `nats://user:password@host:port`, or a part of it.
 
     Raises:
-        SparkError: it is not an address; the text does not repeat a password.
+        SparkError: the text is no address; the error does not repeat a password.
     """
     shown = _without_user(server)
     try:
@@ -91,7 +92,7 @@ def parse_address(server: str) -> Address:
 
 
 def resolve_secret(name: str, value: str) -> str:
-    """Return the secret named by `value`: the value itself, or that of `env:NAME` or `file:PATH`.
+    """Return the secret that `value` denotes: itself, or the content of `env:NAME` or `file:PATH`.
 
     Raises:
         BadCredentials: the variable or file does not exist.

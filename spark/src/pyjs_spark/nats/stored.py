@@ -1,7 +1,7 @@
 """One message in the answer to a direct get.
 
 A batched answer appends headers in this order: Nats-Stream, Nats-Subject, Nats-Sequence, Nats-Time-Stamp,
-Nats-Num-Pending, Nats-Last-Sequence. `stored` removes them.
+Nats-Num-Pending, Nats-Last-Sequence. The function `stored` removes these headers.
 
 Source: ADR-31; both servers' answers are checked in spark/tests/read/test_direct.py.
 """
@@ -27,7 +27,7 @@ class Stored(NamedTuple):
 
 
 def stored(answer: Reply) -> Stored:
-    """Return the message in one part of a batched answer. Raises ProtocolError."""
+    """Return the stored message in one part of a batched answer. Raises ProtocolError."""
     own, _, added = answer.headers.rpartition(b"\r\nNats-Stream:")
     named = dict(line.split(b": ", 1) for line in added.split(b"\r\n")[1:] if b": " in line)
     try:

@@ -26,10 +26,10 @@ class ProgressBar:
 
         self._tqdm = tqdm
         self._file = sys.stderr if file is None else file
-        self._bars: dict[str, Any] = {}  # by run
+        self._bars: dict[str, Any] = {}  # by the id of the run
 
     def started(self, query: QueryKey) -> None:
-        """Show an empty bar."""
+        """Show an empty bar for a query."""
         self._bars[query.run] = self._tqdm(desc=query.label, unit=" sequences", file=self._file, total=None)
 
     def batch(self, done: BatchDone) -> None:

@@ -10,7 +10,8 @@ import logging
 from pyjs_spark.observe.progress import BatchDone, QueryKey, StreamPart
 
 LOG = logging.getLogger("pyjs_spark.query")
-ERROR_MAX = 500  # characters of an error: after the first line, Spark's errors have the whole plan
+# maximum number of characters of an error; after its first line, Spark's errors contain the whole plan
+ERROR_MAX = 500
 
 
 class LogLines:
@@ -25,7 +26,7 @@ class LogLines:
         self._log.info("query %s: started, run %s", query.label, query.run)
 
     def batch(self, done: BatchDone) -> None:
-        """Log a batch with rows; a loss with level WARNING."""
+        """Log a batch that has rows; log a loss with level WARNING."""
         for part in done.streams:
             new = part.lost - self._lost.get((done.query.run, part.stream), 0)
             if new > 0:

@@ -4,8 +4,8 @@
     from pyjs_spark.observe.lines import LogLines
     attach(spark, LogLines())
 
-Spark calls it in a separate thread, one event after another, some time after the batch. An error in a
-reporter is logged and does not affect the query. It works in a local session and over Spark Connect.
+Spark calls the listener in a separate thread, one event after another, some time after the batch. An error in a
+reporter is logged and does not affect the query. The listener works in a local session and over Spark Connect.
 """
 
 from __future__ import annotations

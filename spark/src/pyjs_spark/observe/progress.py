@@ -1,9 +1,9 @@
-"""One batch of a streaming query, from the progress that Spark reports as JSON. Knows nothing of its users.
+"""One batch of a streaming query, from the progress that Spark reports as JSON.
 
     {"name": "orders", "batchId": 5, "numInputRows": 40, "batchDuration": 945, "durationMs": {"addBatch": 544, ...},
      "sources": [{"startOffset": {...}, "endOffset": {...}, "latestOffset": {...}}], "observedMetrics": {...}, ...}
 
-The offsets are those of `read/offsets.py`; sources with other offsets are left out. `latestOffset` is the end
+The offsets have the format of `read/offsets.py`; sources with other offsets are left out. `latestOffset` is the end
 of each stream after the batch; its field `lost` is the number of sequences that were lost in this run of the
 query.
 
@@ -21,7 +21,7 @@ from pyjs_spark.errors import SparkError
 from pyjs_spark.read import offsets
 from pyjs_spark.read.offsets import Offsets
 
-OBSERVED = "jetstream"  # the observation that `measured` adds
+OBSERVED = "jetstream"  # name of the observation that `measured` adds
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class QueryKey:
 
     id: str  # unchanged after a restart from the checkpoint
     run: str
-    name: str  # "" if the user gave none
+    name: str  # "" if the user gave no name
 
     @property
     def label(self) -> str:
@@ -45,7 +45,7 @@ class StreamPart:
     stream: str
     next: int  # the sequence after the last sequence of the batch
     lag: int  # sequences in the stream after the batch
-    sequences: int | None  # number in the batch; None in the first batch of a query, which has no start
+    sequences: int | None  # number in the batch; None in the first batch of a query, whose start is unknown
     lost: int  # number of lost sequences that the plans of this run have found so far
 
 

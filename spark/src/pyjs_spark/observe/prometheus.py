@@ -20,7 +20,7 @@ from pyjs_spark.observe.progress import BatchDone, QueryKey, StreamPart
 
 INSTALL = "pip install 'pyjs-spark[observe]'"
 BATCH_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0)
-# name, kind, labels after `query`, help; the library adds _total to counters
+# name, kind, labels after `query`, help text; the library appends _total to the names of counters
 TABLE: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ("running", "gauge", (), "1 while the query runs"),
     ("failures", "counter", (), "Ends of the query by an error"),
@@ -39,7 +39,7 @@ TABLE: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
 
 
 class QueryMetrics:
-    """Counts batches in a registry of the library; the default is its global one. Raises SparkMissing."""
+    """Counts batches in a registry of the library, by default its global one. Raises SparkMissing."""
 
     def __init__(self, registry: Any = None) -> None:
         if importlib.util.find_spec("prometheus_client") is None:
@@ -64,12 +64,12 @@ class QueryMetrics:
         self._serving: list[tuple[Any, Any]] = []  # the library's servers, each with its thread
 
     def serve(self, port: int, address: str = "127.0.0.1") -> int:
-        """Serve the metrics under http://address:port/metrics; return the port. Port 0 means any free port."""
+        """Serve the metrics under http://address:port/metrics; return the port. Port 0 selects any free port."""
         self._serving.append(self._library.start_http_server(port, addr=address, registry=self.registry))
         return int(self._serving[-1][0].server_port)
 
     def close(self) -> None:
-        """Stop serving, and remove the metrics from the registry, so that they can be registered again."""
+        """Stop serving, and unregister the metrics, so that they can be registered again."""
         for server, thread in self._serving:
             server.shutdown()
             server.server_close()
@@ -79,7 +79,7 @@ class QueryMetrics:
             self.registry.unregister(each)
 
     def started(self, query: QueryKey) -> None:
-        """Count a query that runs, and show its counters as 0."""
+        """Count a started query, and show its counters as 0."""
         self._of["running"].labels(query.label).set(1)
         for name in ("failures", "batches", "rows"):
             self._of[name].labels(query.label)

@@ -1,8 +1,8 @@
 """Options of the data source: their table, and the parser of the texts that Spark passes.
 
 Options are checked on the driver when the data source is created, before any job. Names are case-insensitive,
-as in Spark. Secrets given as `env:NAME` or `file:PATH` stay in that form until the client needs them, on the
-machine where it runs; so no plan contains a secret.
+as in Spark. Secrets given as `env:NAME` or `file:PATH` keep that form until the client needs them, on the
+machine where the client runs; so no plan contains a secret.
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ class Options:
     object_store: str = option("objectStore", values.bucket_name, "")  # a listing of this bucket's objects
     objects: tuple[str, ...] = option("objects", values.words, ())  # names; (): all
     max_object_size: int = option("maxObjectSize", values.byte_size, 64 << 20)
-    said: tuple[str, ...] = field(default=(), compare=False, repr=False)  # names of the options given
+    # names of the options that the user gave
+    said: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def is_table(self) -> bool:
@@ -149,7 +150,7 @@ TABLE = stated_in(Options) + CONNECTION
 BY_NAME = {name: option for option in TABLE for name in option.names}
 TRIGGERS = ("maxRowsPerTrigger", "maxBytesPerTrigger", "minRowsPerTrigger", "maxTriggerDelay")
 ENDS = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
-INSTEAD = {  # hints for names of Spark's Kafka source
+INSTEAD = {  # hints for users who give an option of Spark's Kafka source
     "subscribepattern": "name the stream, with * for any text, by stream",
     "assign": "a stream has no partitions; name it by stream",
     "kafka.bootstrap.servers": "name the server, as nats://host:4222, by servers",
@@ -193,7 +194,7 @@ def _known(given: Mapping[str, str]) -> list[tuple[Option, str]]:
 
 
 def once(given: Iterable[tuple[Option, str, str]]) -> list[tuple[Option, str]]:
-    """Return each given option with its value. Raises OptionError if two names of one option were given."""
+    """Return each given option once, with its value. Raises OptionError if an option is given under two names."""
     found: dict[str, tuple[Option, str, str]] = {}
     for option, name, said in given:
         before = found.get(option.name)
@@ -226,7 +227,7 @@ def value_of(option: Option, said: str) -> object:
 
 
 def _check_together(said: set[str], parsed: Mapping[str, object]) -> None:
-    """Refuse values that are valid alone, but not together."""
+    """Raise OptionError for values that are valid alone, but not together."""
     check_connect(said)
     _check_place(said, parsed)
     _check_mode(said, parsed)
@@ -243,7 +244,7 @@ def _check_together(said: set[str], parsed: Mapping[str, object]) -> None:
 
 
 def check_connect(said: set[str]) -> None:
-    """Refuse connection options that exclude each other; `said` are the names that were given."""
+    """Raise OptionError for connection options that exclude each other; `said` has the names of the given options."""
     for one, other in (("tls.cert", "tls.key"), ("tls.key", "tls.cert"), ("password", "user")):
         if one in said and other not in said:
             raise OptionError(f"option {one} is given without {other}; give both")
@@ -252,7 +253,7 @@ def check_connect(said: set[str]) -> None:
 
 
 def _check_place(said: set[str], parsed: Mapping[str, object]) -> None:
-    """Refuse options for a server if a store directory is given, and vice versa."""
+    """Raise OptionError for options of a server if a store directory is given, and vice versa."""
     if "path" not in said:
         why = "is for reading a store directory; give path too, or leave it out"
         refuse(said, ("account", "keyFile"), why)
@@ -268,14 +269,14 @@ def _check_place(said: set[str], parsed: Mapping[str, object]) -> None:
 
 
 def _check_mode(said: set[str], parsed: Mapping[str, object]) -> None:
-    """Refuse options of requests that reads in this mode do not send."""
+    """Raise OptionError for options that have no effect on reads in the selected mode."""
     mode = str(parsed.get("read_mode", "auto"))
     unused = {"bulk": ("fetchBatch", "fetchExpires"), "direct": ("fetchExpires",)}.get(mode, ())
     refuse(said, unused, f"has no effect with readMode={mode}; leave one of them out")
 
 
 def check_batch(options: Options) -> None:
-    """Refuse options that are not allowed in a batch read. Raises OptionError."""
+    """Raise OptionError for an option that is not allowed in a batch read."""
     if options.buckets and not options.include_history:
         table_options.check_latest(options)
     else:
@@ -289,7 +290,7 @@ def check_batch(options: Options) -> None:
 
 
 def check_stream(options: Options) -> None:
-    """Refuse options that are not allowed in a streaming read. Raises OptionError."""
+    """Raise OptionError for an option that is not allowed in a streaming read."""
     table_options.check_stream(options)
     _check_consumer(options)
     if options.pushdown:
@@ -303,7 +304,7 @@ def check_stream(options: Options) -> None:
 
 
 def _check_consumer(options: Options) -> None:
-    """Refuse a read by consumers if no server accepts its filters for one consumer. Raises OptionError."""
+    """Raise OptionError for a read by consumers if no server accepts its filters for one consumer."""
     name, chosen = ("keys", options.keys) if options.buckets else ("subjects", options.subjects)
     if options.read_mode != "consumer":
         return

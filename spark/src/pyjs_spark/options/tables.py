@@ -36,7 +36,7 @@ INSTEAD = {
 
 
 def check(said: set[str]) -> None:
-    """Refuse options that belong to another kind of read than the requested one. Raises OptionError."""
+    """Raise OptionError for an option that belongs to another kind of read than the requested one."""
     what = [name for name in WHAT if name in said]
     if len(what) > 1:
         raise OptionError(f"options {what[0]} and {what[1]} both say what to read; give one")
@@ -53,7 +53,7 @@ def _any(names: tuple[str, ...]) -> str:
 
 
 def with_streams(parsed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values with the names of streams instead of those of buckets and object stores."""
+    """Return the values, with stream names instead of the names of buckets and object stores."""
     found = dict(parsed)
     if "object_store" in found:
         found["streams"] = (object_stream(found["object_store"]),)
@@ -69,12 +69,12 @@ def with_streams(parsed: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_streams(position: Position) -> Position:
-    """Return the position with streams instead of the buckets that it names."""
+    """Return the position with stream names instead of bucket names."""
     return Position(position.word, tuple((kv_stream(bucket), at) for bucket, at in position.streams))
 
 
 def check_latest(options: Options) -> None:
-    """Refuse options that have no effect on a read of the latest values of a bucket. Raises OptionError."""
+    """Raise OptionError for an option that has no effect on a read of a bucket's latest values."""
     modes = ("readMode",) if options.read_mode in ("direct", "bulk") else ()
     why = (
         "does not go with a batch of a bucket, which has the latest value of each key; leave it out, or set "
@@ -84,7 +84,7 @@ def check_latest(options: Options) -> None:
 
 
 def check_stream(options: Options) -> None:
-    """Refuse options that a streaming read cannot have. Raises OptionError."""
+    """Raise OptionError for an option that a streaming read cannot have."""
     refuse(options.said, ("objectStore",), "is a batch read only; use spark.read, not spark.readStream")
     if options.include_history:
         raise OptionError(

@@ -1,6 +1,6 @@
-"""The options that each command uses. All others are refused, so that no option is accepted and then ignored.
+"""The options that each command uses. All other options are refused, so that none is accepted and then ignored.
 
-For reads by DataFrame there are separate checks (reading.py), which also depend on values.
+Reads with a DataFrame have separate checks (reading.py), which also depend on values.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ WHY: Mapping[str, Mapping[str, str]] = {
 
 
 def check(command: str, options: Options) -> None:
-    """Refuse a given option that has no effect on a command. Raises OptionError."""
+    """Raise OptionError for a given option that has no effect on a command."""
     for name in options.said:
         if name != "stream" and name not in USED[command]:
             why = WHY.get(command, {}).get(name, "it has no effect here")

@@ -1,7 +1,7 @@
 """Parsers of option values: from Spark's text to a checked Python value.
 
-Spark passes every option as text. A parser returns the value of the text, or raises ValueError with a text
-that gives the allowed values; `reading.py` prepends the name of the option and its value.
+Spark passes every option as text. A parser returns the value of the text, or raises ValueError with a description
+of the allowed values; `reading.py` prepends the name of the option and its value.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyjs_spark.times import NS_PER_MS, TIME, parse_rfc3339
 SEQ_MAX = 2**63 - 1  # the largest value of a signed 64-bit column of Spark
 RECORDS_PER_PARTITION = 500_000  # default number of records per partition
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-SECONDS_MAX = 3650 * SECONDS["d"]  # sockets and servers cannot represent more
+SECONDS_MAX = 3650 * SECONDS["d"]  # sockets and servers cannot represent longer durations
 SIZES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|)")
 SIZE = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?")
@@ -29,21 +29,21 @@ Parser = Callable[[str], object]
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Start or end of a read: a word for all streams, or a sequence (or word) for each stream."""
+    """The start or end of a read: one word for all streams, or a sequence or word for each stream."""
 
     word: str = ""  # earliest, latest; "" if streams are named
     streams: tuple[tuple[str, int | str], ...] = ()  # (stream, seq or word), sorted by stream
 
 
 def refuse(said: Collection[str], names: Iterable[str], why: str) -> None:
-    """Refuse the options among `names` that were given. Raises OptionError."""
+    """Raise OptionError if one of the options `names` was given."""
     for name in names:
         if name in said:
             raise OptionError(f"option {name} {why}")
 
 
 def text(value: str) -> str:
-    """Return the text itself; it must not be empty."""
+    """Return the text itself. Raises ValueError if it is empty."""
     if not value.strip():
         raise ValueError("a text that is not empty")
     return value.strip()
@@ -92,7 +92,7 @@ def like(pattern: str, hint: str) -> Callable[[str], str]:
 
 
 def seconds(value: str) -> float:
-    """Return a duration in seconds: a number with ms, s, m, h or d; without a unit it is in seconds."""
+    """Return a duration in seconds: a number with the unit ms, s, m, h or d; without a unit, in seconds."""
     match = DURATION.fullmatch(value.strip().lower())
     found = float(match[1]) * SECONDS[match[2] or "s"] if match is not None else 0.0
     if not 0 < found <= SECONDS_MAX:
@@ -122,7 +122,7 @@ def list_of(pattern: str, hint: str) -> Callable[[str], tuple[str, ...]]:
     return lambda value: tuple(one(name) for name in words(value))
 
 
-# A name with * is a pattern.
+# A name that contains * is a pattern.
 STREAM_NAME = r"[^\s.>/\\\x00]+"
 stream_names = list_of(
     STREAM_NAME, "names of streams, comma separated, each without spaces, '.', '>', '/', '\\'; * is any text"
@@ -135,7 +135,7 @@ bucket_name = like("[A-Za-z0-9_-]+", "the name of one bucket, of letters, digits
 
 
 def subjects(value: str) -> tuple[str, ...]:
-    """Return subjects for a filter, without those that another of them covers; () if they match every subject."""
+    """Return filter subjects, without those that another one covers; () if they match every subject."""
     parts = words(value)
     if not all(is_subject(part) for part in parts):
         raise ValueError("subjects, comma separated, with tokens between dots and the wildcards * and >")
@@ -159,7 +159,7 @@ def api_prefix(value: str) -> str:
 
 
 def moment(value: str) -> int:
-    """Return a point in time in ns since 1970: RFC 3339 with up to 9 digits, or ms as a number."""
+    """Return a point in time in ns since 1970, from RFC 3339 with up to 9 digits, or from a number of ms."""
     said = value.strip()
     if re.fullmatch(r"\d{1,14}", said, re.ASCII):
         return int(said) * NS_PER_MS
@@ -181,7 +181,7 @@ def headers(value: str) -> str:
 
 
 def moments(value: str) -> tuple[tuple[str, int], ...]:
-    """Parse JSON such as {"ORDERS": 1795000000000}; return (stream, ns) pairs, sorted."""
+    """Parse JSON such as {"ORDERS": 1795000000000} (ms since 1970); return pairs (stream, ns), sorted."""
     hint = 'JSON such as {"ORDERS": 1795000000000} (milliseconds since 1970, or a time with zone)'
     said = _streams(value, hint)
     try:
@@ -191,7 +191,10 @@ def moments(value: str) -> tuple[tuple[str, int], ...]:
 
 
 def _streams(value: str, hint: str) -> dict[str, object]:
-    """Return the value for each stream from JSON; {"0": x}, a partition in Kafka's form, is x. Raises ValueError."""
+    """Return the value of each stream from JSON; {"0": x}, a partition in Kafka's form, means x.
+
+    Raises ValueError.
+    """
     try:
         said = strict_json.an_object(value)
     except ValueError:

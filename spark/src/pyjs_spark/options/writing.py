@@ -1,6 +1,6 @@
 """Options of writing: their table, and the parser of the texts from Spark.
 
-The connection options are the same as for reading. Other options of reading are refused in a write, and vice
+The connection options are the same as for reading. A write refuses all other options of reading, and vice
 versa, so that no option is accepted and then ignored.
 """
 
@@ -30,7 +30,7 @@ from pyjs_spark.options.reading import (
 EXACTLY_ONCE = "exactlyOnce"
 AT_LEAST_ONCE = "atLeastOnce"
 FROM_HEADERS = "header"
-KEY = r"[-_=A-Za-z0-9]{1,%d}"  # valid both as one token of a subject and as a key of a bucket
+KEY = r"[-_=A-Za-z0-9]{1,%d}"  # valid both as one token of a subject, and as a key of a bucket
 KEY_HINT = "up to %d letters, digits, '-', '_' and '='"
 
 
@@ -49,7 +49,7 @@ def _subject(value: str) -> str:
 
 
 def subject_fault(value: str) -> str:
-    """Return the reason why a text cannot be the subject of a message, or "" if it can."""
+    """Return the reason why a text cannot be the subject of a message; "" if it can."""
     if not value:
         return "no character"
     if re.search(r"[\x00-\x20\x7f]", value):
@@ -67,16 +67,16 @@ _key = values.like(KEY % 200, KEY_HINT % 200)
 class SinkOptions:
     """The checked options of one write."""
 
-    stream: str = option("stream", _stream)  # the target stream; all messages must be stored there
+    stream: str = option("stream", _stream)  # the target stream, which must store all messages
     connect: ConnectSettings = field(default_factory=ConnectSettings)
     subject: str = option("subject", _subject, "", alias="topic")  # for all messages; "": column `subject`
-    msg_id_column: str = option("msgIdColumn", values.text, "")  # "": the column msg_id, if there is one
-    # header: a Nats-Msg-Id among the row's headers is the id
+    msg_id_column: str = option("msgIdColumn", values.text, "")  # "": the column msg_id, if it exists
+    # header: a row's header Nats-Msg-Id is its message id
     msg_id: str = option("msgId", values.one_of("auto", FROM_HEADERS), "auto")
     sink_id: str = option("sinkId", _key, "")  # "": the id of the query; for a batch write, a new id
     delivery: str = option("delivery", values.one_of(EXACTLY_ONCE, AT_LEAST_ONCE), EXACTLY_ONCE)
     progress_bucket: str = option("progressBucket", _key, "pyjs-sinks")
-    # Named in a header of every message.
+    # Whether the header Nats-Expected-Stream of every message names the target stream.
     expected_stream: bool = option("expectedStream", values.boolean, False)
     max_in_flight: int = option("maxInFlight", values.count(high=1_000_000), 4000)
     ack_timeout_s: float = option("ackTimeout", values.seconds, 30.0)
@@ -89,11 +89,12 @@ READ_ONLY = {name: option.name for option in TABLE for name in option.names if n
 WRITE_ONLY = {
     name: option.name for name, option in BY_NAME.items() if option not in TABLE and name != "stream"
 }
-SPARKS = ("checkpointlocation", "queryname")  # used by Spark itself for a streaming query, and passed on
+# options that Spark itself uses for a streaming query, and passes on
+SPARKS = ("checkpointlocation", "queryname")
 
 
 def is_of_writing(given: Mapping[str, str]) -> bool:
-    """Return whether these options belong to a write: Spark passes them without stating the purpose."""
+    """Return whether these options belong to a write; Spark passes them without their purpose."""
     return any(_means_writing(name.lower()) for name in given)
 
 

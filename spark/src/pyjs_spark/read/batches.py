@@ -1,4 +1,4 @@
-"""Columns of a decoder as an Arrow record batch; their bytes are not copied."""
+"""Converts a decoder's columns to an Arrow record batch, without copying their bytes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from pyjs_spark.read.ranges import ReadRange
 
 
 def decoded_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the columns that a decoder must fill for `columns`: ts comes from ts_ns, stream is in no record."""
+    """Return the columns that a decoder must fill for `columns`.
+
+    The column ts is computed from ts_ns, and the column stream is constant.
+    """
     names = dict.fromkeys("ts_ns" if name == "ts" else name for name in columns)
     return tuple(name for name in names if name != "stream")
 
 
 class BatchMaker:
-    """Creates the batches of one range; their schema is arrow_schema()."""
+    """Creates the batches of one range; the schema is that of arrow_schema()."""
 
     def __init__(self, what: ReadRange) -> None:
         self._schema = arrow_schema(what.columns, what.headers)
@@ -25,7 +28,7 @@ class BatchMaker:
         self._columns = what.columns
 
     def make(self, taken: Taken) -> pa.RecordBatch:
-        """Return the batch; it owns the columns' buffers."""
+        """Return the batch; the batch owns the columns' buffers."""
         arrays = [
             self._array(name, field.type, taken)
             for name, field in zip(self._columns, self._schema, strict=True)

@@ -2,7 +2,7 @@
 
 pyjs-server offers bulk reads ($JS.API.PYJS.BULK.READ) for streams that allow direct gets. The server answers a
 request with some chunks, and keeps no state. The next request is sent when the last chunk of the previous
-answer has arrived, before that chunk is decoded. While the caller has a batch, there is no open request: even
+answer has arrived, before that chunk is decoded. While the caller processes a batch, no request is open: even
 if a caller is slow for minutes, no bytes wait for it on the server. The read leaves nothing on the server, so
 it can be repeated.
 
@@ -14,7 +14,7 @@ reports whether the record is damaged.
             entries u32 data_size u32 segment u32 lost u32 incarnation u64   entry* (40 each)  data
 
 A chunk has every existing message in [first, next) that was requested. It also has the stream's first
-sequence at that moment, which shows, without another request, whether missing messages were trimmed or
+sequence at that moment. That sequence shows, without another request, whether missing messages were trimmed or
 deleted.
 
 Source: docs/bulk-read.md.
@@ -48,14 +48,14 @@ else:
 HEADER = struct.Struct("<4sHHQQQQIIIIQ")
 MAGIC = b"PYJB"
 VERSION = 1
-LAST = 1  # flag: the last chunk of its request
-END = 2  # flag: no requested message comes after it
-INFO_FIELD = "pyjs_version"  # a field of INFO that pyjs-server has
-REFUSED = 20001  # error code: allow_direct is off
+LAST = 1  # flag of a chunk: the last one of its request
+END = 2  # flag of a chunk: the range has no requested message after it
+INFO_FIELD = "pyjs_version"  # a field of INFO that only pyjs-server sends
+REFUSED = 20001  # error code of the server: allow_direct is off
 OTHER_STREAM = 20002
-REQUEST_SIZE = 2 << 20  # bytes requested at once; a server returns at most this much
+REQUEST_SIZE = 2 << 20  # bytes requested at once; a server returns at most this number
 REQUEST_SIZE_MIN = 1 << 16
-ROW_SIZE = 200  # bytes per row in a chunk, until the real size is known
+ROW_SIZE = 200  # estimated bytes per row in a chunk, until the real size is known
 
 
 class Chunk(NamedTuple):
@@ -75,7 +75,7 @@ class Chunk(NamedTuple):
 
 
 def parse_chunk(payload: memoryview) -> Chunk:
-    """Return the chunk in a message; it points into the payload. Raises ProtocolError."""
+    """Return the chunk in a message; the chunk refers to the payload's memory. Raises ProtocolError."""
     if len(payload) < HEADER.size:
         raise ProtocolError(f"a bulk read was answered with {len(payload)} bytes, which are no chunk")
     magic, version, flags, first, after, stream_first, stream_last, *rest = HEADER.unpack_from(payload)
@@ -103,7 +103,7 @@ def read_range(client: Client, what: ReadRange, report: Report | None = None) ->
     """Yield the messages of the range in order; see pull.read_range().
 
     Raises:
-        BulkRefused: the server does not offer bulk reads, or not of this stream.
+        BulkRefused: the server does not offer bulk reads, or the stream does not allow them.
     """
     report = report or Report()
     if what.low >= what.high:
@@ -152,21 +152,21 @@ class _Read:
         )
         self._decoder.listen(what.low, what.high)
         self._needs_records = entries.needs_records(what.columns, what.headers)
-        self._is_checking = True  # the client checks records; False: the server does
+        self._is_checking = True  # whether the client checks records; otherwise the server does
         self._next_seq = what.low  # first sequence of the next chunk
         self._is_over = False
         self._inbox = b""
         self._sid = 0
         self._connection = 0  # number of the connection that has the subscription
         self._asked = 0  # number of requests so far
-        self._is_waiting = False  # the answer to the last request is not complete yet
+        self._is_waiting = False  # whether chunks of the last request's answer are still expected
         self._chunk: Chunk | None = None  # the current chunk
-        self._at = 0  # index of the first entry in the chunk that is not a row yet
+        self._at = 0  # index of the chunk's first entry that is not a row yet
         self._kept: deque[bytes] = deque()  # chunks received while the caller is busy
         self._mean = ROW_SIZE
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield batch after batch."""
+        """Yield one batch after another."""
         has_more = True
         while has_more:
             has_more = self._fill()
@@ -183,7 +183,7 @@ class _Read:
                 pass
 
     def _fill(self) -> bool:
-        """Read until the batch is full; return False at the end of the range."""
+        """Read until the batch is full; return False if the range ends first."""
         while not self._is_over:
             try:
                 if self._chunk is None:
@@ -198,7 +198,7 @@ class _Read:
         return False
 
     def _decode(self, chunk: Chunk) -> bool:
-        """Decode the current chunk; return True if the batch is full. The rest is decoded for the next batch."""
+        """Decode the current chunk; return True if the batch became full. The next batch then gets the rest."""
         data = chunk.data if self._needs_records else None
         in_memory = chunk.segment == 0  # the stream is in memory, so its records have no checks
         check = ALONE if self._is_checking and not in_memory else 0
@@ -225,7 +225,7 @@ class _Read:
     # -- answers ----------------------------------------------------------------------------------------------------
 
     def _next_chunk(self) -> Chunk | None:
-        """Return the next chunk, after requesting the one that follows; None if the chunk belongs to no request."""
+        """Return the next chunk. After the last chunk of a request, send the next request first."""
         if self._kept:
             return self._known(parse_chunk(memoryview(self._kept.popleft())))
         if not self._is_waiting:
@@ -239,14 +239,17 @@ class _Read:
         return chunk
 
     def _ask_ahead(self, chunk: Chunk) -> None:
-        """Request the next chunk before this one is decoded, if all of its rows fit in this batch."""
+        """Request the next chunk before this one is decoded, if all rows of this one fit in the batch."""
         room = self._what.bulk_batch_rows - self._decoder.rows - chunk.messages
         is_followed = not chunk.flags & END and chunk.next < self._what.high
         if room > 0 and is_followed:
             self._ask(chunk.next, room)
 
     def _known(self, chunk: Chunk) -> Chunk:
-        """Check that a chunk begins where the previous one ended; count the sequences that it reports as lost."""
+        """Check that a chunk begins where the previous one ended.
+
+        Count the sequences that the chunk reports as lost.
+        """
         if chunk.first != self._next_seq:
             raise ConnectionLost(
                 f"{self._client.address}: a chunk begins at {chunk.first} where {self._next_seq} was expected"
@@ -261,7 +264,7 @@ class _Read:
         return chunk
 
     def _receive(self) -> memoryview:
-        """Return the payload of the next part of the answer; the next receive overwrites it."""
+        """Return the payload of the next part of the answer; it is valid until the next receive."""
         wait_s = self._client.settings.timeout_s
         reply = b"%b.%d" % (self._inbox, self._asked)
         while True:
@@ -279,7 +282,7 @@ class _Read:
             return payload
 
     def _keep(self, chunk: Chunk) -> None:
-        """Copy received and unused bytes, since other code may use the connection before the next call."""
+        """Copy received but unused bytes, since other code may use the connection before the next call."""
         self._chunk = chunk._replace(table=memoryview(bytes(chunk.table)), data=memoryview(bytes(chunk.data)))
         self._drain()
 
@@ -291,7 +294,7 @@ class _Read:
                 self._kept.append(payload)
                 self._is_waiting = not parse_chunk(memoryview(payload)).flags & LAST
         except ApiError:
-            return  # a repeated request will get the same error
+            return  # a repeated request will get the same error, which is then raised
         except SparkError as error:
             self._patience.bear(error)
             self._is_waiting = False
@@ -323,14 +326,14 @@ class _Read:
         )
 
     def _forget(self) -> None:
-        """Repeat the request after the last row, since the current answer is incomplete."""
+        """Discard the incomplete answer, so that the next request begins after the last row."""
         self._next_seq = max(self._next_seq, self._decoder.last_seq + 1)
         self._is_waiting = False
         self._chunk = None
         self._kept.clear()
 
     def _refused(self, error: ApiError) -> None:
-        """Classify an error of the server."""
+        """Raise the exception that corresponds to an error of the server."""
         self._forget()
         if error.err_code == REFUSED:
             raise refused(self._what.stream) from error

@@ -1,8 +1,8 @@
 """Messages of one range by direct get: for streams whose consumers remove the messages that they read.
 
 On a workqueue or interest stream, a consumer for the read would take messages away from other consumers, or
-would be refused. Getting a message by its sequence removes nothing. With `allow_direct`, one request gets
-many messages; without it, one (STREAM.MSG.GET). Messages of such a stream may be removed during the read, so
+would be refused. A direct get of a message by its sequence removes nothing. With `allow_direct`, one request gets
+many messages; otherwise, one (STREAM.MSG.GET). Messages of such a stream may be removed during the read, so
 only a re-created stream counts as data loss. A limits stream can be read by direct get too, with the same rules
 about losses as in pull.py.
 
@@ -34,11 +34,11 @@ from pyjs_spark.times import parse_rfc3339
 
 ANSWER_SIZE = 4 << 20  # bytes requested for one batched answer
 ANSWER_COUNT = 1000
-TRIES = 4  # attempts at a direct get that mirrors answer; then one message is requested from the leader
+TRIES = 4  # attempts at a direct get that mirrors answer; after that, the leader is asked for one message
 END_OF_BATCH = 204
 NOT_FOUND = 404
-NO_RESOURCES = 500  # status: pyjs-server lacks descriptors or memory for the read
-LATER = 503  # status of an error for which another attempt may help
+NO_RESOURCES = 500  # status: pyjs-server lacks file descriptors or memory for the read
+LATER = 503  # status of an error after which another attempt may succeed
 
 
 def read_range(client: Client, what: ReadRange, report: Report | None = None) -> Iterator[pa.RecordBatch]:
@@ -91,7 +91,7 @@ class _Read:
                     yield message
 
     def _get(self) -> tuple[bool, list[Stored]]:
-        """Return the next messages, and whether more may follow."""
+        """Return the next messages, and whether more may follow them."""
         info = stream_info(self._client, self._what.stream)
         if not self._is_same(info):
             return False, []
@@ -109,21 +109,21 @@ class _Read:
         return bool(some), some
 
     def _check_gaps(self, info: dict[str, Any] | None, seqs: list[int]) -> None:
-        """Check whether the sequences without a message were trimmed."""
+        """Check whether the sequences without a message were removed at the stream's beginning."""
         low, high = self._next_seq, min(seqs[-1] + 1 if seqs else self._what.high, self._what.high)
         missing = high - low - sum(seq < high for seq in seqs)
         if missing:
             self._losses.of_batch(info, low, high, missing)
 
     def _is_same(self, info: dict[str, Any] | None) -> bool:
-        """Return whether the planned stream still exists. If not, and failOnDataLoss is set, raise DataLoss."""
+        """Return whether the stream of the plan still exists. If not, raise DataLoss if failOnDataLoss is set."""
         created = self._what.created
         if info is not None and created in ("", info["created"]):
             return True
         return self._losses.of_stream(info, self._next_seq)
 
     def _many(self) -> list[Stored]:
-        """Return the messages of the next answer; none if only mirrors answer."""
+        """Return the messages of the next answer; none if only mirrors answered."""
         count = min(self._what.fetch_batch, ANSWER_COUNT, self._what.high - self._next_seq)
         body = {"seq": self._next_seq, "next_by_subj": self._filter, "batch": count, "max_bytes": ANSWER_SIZE}
         subject = f"{self._client.settings.api_prefix}.DIRECT.GET.{self._what.stream}"

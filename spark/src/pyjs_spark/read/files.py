@@ -1,7 +1,7 @@
 """Messages of one range of sequences from the files of a store directory, as Arrow batches.
 
-Segments are read one at a time. Their entries show which messages exist and are wanted; the records of these
-are read in pieces of about a megabyte, checked and decoded. If a record is invalid, the whole segment is
+Segments are read one at a time. Their entries show which messages exist and are wanted. The records of these
+messages are read in pieces of about a megabyte, checked and decoded. If a record is invalid, the whole segment is
 scanned: if the index file was wrong, it is ignored; if the segment is damaged, the read fails.
 """
 
@@ -75,10 +75,10 @@ class _Read:
             decoded_columns(what.columns), what.headers, what.bulk_batch_rows, BATCH_SIZE_MAX
         )
         self.decoder.listen(what.low, what.high)
-        self._is_deleted = False  # the stream was deleted since the read began
+        self._is_deleted = False  # whether the stream was deleted since the read began
 
     def batches(self) -> Iterator[None]:
-        """Yield each time a batch can be taken from the decoder."""
+        """Yield each time when the decoder has a complete batch."""
         what = self._what
         for segment in self._found.segments:
             if self._is_deleted:
@@ -89,7 +89,7 @@ class _Read:
             yield None
 
     def _segment(self, segment: Contents) -> Iterator[None]:
-        """Read the wanted part of one segment. After an invalid record, read it again by scanning its records."""
+        """Read the wanted part of one segment. After an invalid record, read it again without its index file."""
         path, problem = f"{self._found.stream.messages}/{segment.number:08d}.seg", ""
         for attempt in range(snapshot.TRIES):
             try:
@@ -102,7 +102,7 @@ class _Read:
                 break
             except Unusable as error:  # damaged, or changed during the read
                 problem = str(error)
-        self._removed(segment)  # the file may also belong to a stream that has replaced this one
+        self._removed(segment)  # a stream that replaced this one may have written the file
         if problem and not self._is_deleted:
             raise damaged_store(self._found.stream.messages, problem)
 
@@ -113,7 +113,7 @@ class _Read:
         return (yield from self._rows(self._wanted(contents, image), image))
 
     def _removed(self, segment: Contents) -> None:
-        """Handle a segment that has disappeared since the read began: its messages were removed, or are lost."""
+        """Handle a segment that has disappeared since the read began: its messages were removed, or they are lost."""
         low = max(segment.base_seq, self.decoder.last_seq + 1)
         again = snapshot_of(self._place, self._what.stream)
         created_ns = self._found.stream.metadata.created_ns
@@ -126,7 +126,7 @@ class _Read:
             self._losses.of_batch(info_of(again), low, high, segment.messages)
 
     def _wanted(self, contents: Contents, image: Image) -> Any:
-        """Return the entries of existing messages in the range with one of the requested subjects."""
+        """Return the entries of existing messages in the range whose subject was requested."""
         rows = self._found.live(contents.entries)
         bounds = np.array([max(self._what.low, self.decoder.last_seq + 1), self._what.high], np.uint64)
         first, last = np.searchsorted(rows["seq"], bounds)
@@ -161,7 +161,7 @@ class _Read:
         """Refuse messages that were overwritten without a recorded removal. Raises BadStore."""
         erased = contents.entries["seq"][contents.entries["flags"] & ERASED != 0]
         doubted = [seq for seq in erased.tolist() if not self._found.is_removed(seq)]
-        # The removal may have been recorded just now.
+        # The removal may have been recorded after the contents were read.
         again = snapshot_of(self._place, self._what.stream) if doubted else None
         for seq in doubted:
             if again is not None and not again.is_removed(seq):

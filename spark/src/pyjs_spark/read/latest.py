@@ -7,9 +7,9 @@ return last messages too (multi_last), but only for up to 1024 subjects, and onl
 Messages may be replaced during the read. For every subject that exists during the whole read, the result has
 one message, which was the subject's last message at some moment of the read. If a message is replaced before its
 delivery, the replacement is delivered later, since sequences rise. If it is replaced after its delivery, the
-replacement is recognised by the hash of its subject and dropped. The consumer's pending count is unreliable at
-the end: the read requests a message after the last delivered one, and starts again if the consumer has omitted
-one.
+replacement is recognised by the hash of its subject and dropped. At the end, the consumer's pending count is
+unreliable. So the read requests a message after the last delivered one, and starts again if the consumer has
+omitted one.
 
 Source: ADR-8 (watchers read buckets the same way); both servers' behaviour is checked in spark/tests/kv/test_kv.py.
 """
@@ -33,15 +33,16 @@ from pyjs_spark.read.plan import StreamState, state_of
 from pyjs_spark.read.ranges import ReadRange, Report
 from pyjs_spark.subjects import overlaps
 
-EMPTY_BEFORE_A_LOOK = 32  # requests without a message before the state of the stream is checked
+# number of requests without a message, after which the state of the stream is checked
+EMPTY_BEFORE_A_LOOK = 32
 ROUNDS_MAX = 5  # maximum number of passes, if consumers omit messages
 
 
 def read_latest(client: Client, what: ReadRange, report: Report | None = None) -> Iterator[pa.RecordBatch]:
     """Yield the last message of each subject that `what.subjects` match, in the order of the sequences.
 
-    Only stream, subjects and mode of the range are used. `subject` must be one of its columns. A message that
-    replaced an older one during the read may be after the end of the range. Each subject occurs once.
+    Only stream, subjects and mode of the range are used. `subject` must be one of its columns. The sequence of a
+    message that replaced an older one during the read may be after the end of the range. Each subject occurs once.
 
     Raises:
         StreamMissing: the stream does not exist.
@@ -57,7 +58,7 @@ def read_latest(client: Client, what: ReadRange, report: Report | None = None) -
 
 
 def apart(subjects: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Return the subjects in groups without overlaps: a server accepts only such filters for one consumer."""
+    """Return the subjects in groups without overlaps, since a server accepts only such filters for one consumer."""
     groups: list[tuple[str, ...]] = []
     for subject in subjects:
         fits = (group for group in groups if not any(overlaps(subject, other) for other in group))
@@ -94,15 +95,16 @@ class LatestRead(pull.PullRead):
         super().__init__(client, what, report)
         self.what = what
         self._seen = seen
-        # The first consumer delivers each subject once up to this sequence. -1: no consumer yet; 0: unknown.
+        # Up to this sequence, the first consumer delivers each subject once. -1: no consumer yet; 0: unknown.
         self._snapshot_seq = -1 if seen.is_empty else 0
-        self._created_seq = 0  # the stream's last sequence when the consumer was created, or a little later
-        self._empty = 0  # number of consecutive requests without a message, since the last message
-        self._empty_at = 0  # the sequence after that message
+        # the stream's last sequence, read when the consumer was created or a little later
+        self._created_seq = 0
+        self._empty = 0  # number of consecutive requests without a message
+        self._empty_at = 0  # the sequence after the last message before these requests
         self.last_seq = 0  # the last sequence that the consumer of this pass delivered
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the deliveries of one consumer after another until nothing is pending."""
+        """Yield the deliveries of one consumer after another, until no messages are pending."""
         self.close()
         has_more = True
         while has_more:
@@ -113,7 +115,7 @@ class LatestRead(pull.PullRead):
                 self._heard_at_s = time.monotonic()
 
     def unseen(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Yield the batch without the rows of subjects that were delivered before."""
+        """Yield the batch without rows of subjects that were delivered before."""
         is_first = self.last_seq <= self._snapshot_seq
         kept = self._seen.unseen(batch, is_new=is_first)
         if kept.num_rows:
@@ -121,7 +123,7 @@ class LatestRead(pull.PullRead):
             yield kept
 
     def end(self) -> int | None:
-        """Return the stream's last sequence if the consumer has delivered everything, otherwise None."""
+        """Return the stream's last sequence if the consumer has delivered all messages, otherwise None."""
         self._snapshot_seq = 0  # from now on, any subject may have been delivered before
         state = self._state()
         if state.last_seq <= self.last_seq:
@@ -142,10 +144,10 @@ class LatestRead(pull.PullRead):
         return made.pending > 0
 
     def _is_pending(self) -> bool:
-        """Return whether a message is left, after a request that found none.
+        """Return whether any message is left, after a request that found none.
 
         Each request makes nats-server (2.15.1) skip at most one message that was removed since the consumer
-        was created. So the request is repeated at once, as often as there may be such messages before the
+        was created. So the request is repeated at once, at most as often as there may be such messages before the
         next one.
         """
         at = self._decoder.last_seq + 1
@@ -159,7 +161,7 @@ class LatestRead(pull.PullRead):
         return self._empty < following - at + EMPTY_BEFORE_A_LOOK or self._has_pending()
 
     def _has_pending(self) -> bool:
-        """Return whether the consumer reports more messages; if so, the next request waits for them."""
+        """Return whether the consumer reports more messages; if it does, the next request waits for them."""
         assert self._consumer is not None
         try:
             info = self._client.api(f"CONSUMER.INFO.{self._what.stream}.{self._consumer.name}")
@@ -195,11 +197,11 @@ class Seen:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether no subject was seen yet."""
+        """Return whether no subject has been seen yet."""
         return not self._hashes
 
     def unseen(self, batch: pa.RecordBatch, *, is_new: bool) -> pa.RecordBatch:
-        """Return the rows whose subjects were not seen before; `is_new` means that the caller knows all to be new."""
+        """Return the rows whose subjects were not seen before. With `is_new`, the caller states that all are new."""
         hashes = [hash(subject) for subject in batch.column("subject").to_pylist()]
         if not is_new:
             known = pa.array(np.array(self._hashes))

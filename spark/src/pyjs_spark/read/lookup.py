@@ -18,7 +18,7 @@ from pyjs_spark.times import NS_PER_S, format_rfc3339
 
 STREAM_NOT_FOUND = 10059
 NO_MESSAGE = 10037
-LAST_NS = 253402300800 * NS_PER_S  # the year 10000, which servers do not accept
+LAST_NS = 253402300800 * NS_PER_S  # the year 10000, which no server accepts
 
 
 class Api(Protocol):
@@ -39,7 +39,7 @@ def fits(pattern: str, name: str) -> bool:
 
 
 def stream_names(client: Api, wanted: Iterable[str]) -> list[str]:
-    """Return the streams that are named, or match a pattern; sorted. A named stream may not exist."""
+    """Return, sorted, the named streams and those that match a pattern. A named stream may not exist."""
     wanted = tuple(wanted)
     patterns = [_regex(each) for each in wanted if is_pattern(each)]
     names = {each for each in wanted if not is_pattern(each)}
@@ -79,7 +79,10 @@ def stream_state(client: Api, name: str) -> StreamState | None:
 
 
 def missing(client: Api, name: str) -> StreamMissing:
-    """Return the error for a missing stream, with the most similar name; or for a pattern without a match."""
+    """Return the error for a missing stream, with the most similar name.
+
+    For a pattern, the error reports that no stream matches.
+    """
     if is_pattern(name):
         return StreamMissing(f"option stream={name}: no stream has such a name")
     hint = suggestion(name, _all_names(client), "create it, or name another")
@@ -87,23 +90,26 @@ def missing(client: Api, name: str) -> StreamMissing:
 
 
 def seq_at(client: Api, state: StreamState, at_ns: int) -> int:
-    """Return the sequence of the first message stored at `at_ns` or later; the stream's end if there is none."""
+    """Return the sequence of the first message stored at `at_ns` (ns since 1970) or later.
+
+    If there is none, return the stream's end.
+    """
     if not 0 < at_ns < LAST_NS:
         return state.first_seq if at_ns <= 0 else state.end
-    # Without a subject, nats-server reports no message if the message that it finds was deleted.
+    # Without a subject, nats-server finds no message if the first message after the time was deleted.
     found = _message_seq(client, state.name, {"start_time": format_rfc3339(at_ns), "next_by_subj": ">"})
     return state.end if found is None else min(found, state.end)
 
 
 def next_seq(client: Api, state: StreamState, seq: int, subjects: tuple[str, ...]) -> int:
-    """Return the sequence of the first message from `seq` on with one of the subjects; the end if there is none."""
+    """Return the sequence of the first message from `seq` on with one of the subjects; otherwise the stream's end."""
     requests = ({"seq": seq, "next_by_subj": subject} for subject in subjects or (">",))
     found = [at for at in (_message_seq(client, state.name, body) for body in requests) if at is not None]
     return min([*found, state.end])
 
 
 def has_message(client: Api, stream: str, low: int, high: int, subjects: tuple[str, ...]) -> bool:
-    """Return whether a stream has a message of [low, high) with one of the subjects."""
+    """Return whether a stream has a message in [low, high) with one of the subjects."""
     if len(subjects) > 1 and not has_message(client, stream, low, high, ()):
         return False  # the usual case, with one request
     requests = ({"seq": low, "next_by_subj": subject} for subject in subjects or (">",))
@@ -125,9 +131,10 @@ def _message_seq(client: Api, stream: str, body: Mapping[str, object]) -> int | 
 
 
 def api_of(options: Options) -> Api:
-    """Return the API for the requests of a plan: the server, or the files of a store directory."""
+    """Return the API that answers the requests of a plan: a server, or the files of a store directory."""
     if options.place is None:
         return PatientApi(options.connect, options.idle_timeout_s)
-    from pyjs_spark.store.api import StoreApi  # imported lazily: needs numpy and pyarrow, other plans do not
+    # imported lazily: needs numpy and pyarrow, which other plans do not need
+    from pyjs_spark.store.api import StoreApi
 
     return StoreApi(options.place)

@@ -1,8 +1,8 @@
-"""The mode in which a range is read: from files, in bulk, by a consumer or by direct get.
+"""The mode in which a range is read: from files, by bulk reads, by a consumer or by direct gets.
 
 `auto` uses bulk reads if the server offers them and the stream allows direct gets. Otherwise it uses direct
 gets for streams whose consumers remove messages, and an ephemeral consumer for all others. If the user has no
-permission for bulk reads, the read continues in another mode, so `auto` does not fail if any mode works.
+permission for bulk reads, the read uses another mode, so `auto` does not fail if any mode works.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def read_range(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the messages of the range in order, in its mode; see pull.read_range()."""
     if what.place is not None:
-        # Imported lazily: only reads of a store directory need it.
+        # Imported lazily, since only reads of a store directory need it.
         from pyjs_spark.read import files
 
         return files.read_range(what.place, what, report)

@@ -25,7 +25,7 @@ VERSION = 1
 class StreamOffset:
     """Read position in one stream."""
 
-    next: int  # >= 1; every seq below it was planned
+    next: int  # at least 1; a plan contained every sequence below it
     created: str  # of the stream, as the server wrote it
 
     def __post_init__(self) -> None:
@@ -45,7 +45,7 @@ Offsets = dict[str, StreamOffset]  # stream -> offset
 
 
 def to_json(offsets: Mapping[str, StreamOffset], cut: Cut | None = None) -> dict[str, object]:
-    """Return offsets as Spark stores them: plain values, always in the same order."""
+    """Return offsets in the form that Spark stores: plain values, always in the same order."""
     streams = {name: {"next": at.next, "created": at.created} for name, at in sorted(offsets.items())}
     return {"v": VERSION, **({} if cut is None else {"cut": asdict(cut)}), "streams": streams}
 
@@ -54,7 +54,7 @@ def from_json(said: Mapping[str, object]) -> Offsets:
     """Return the contents of a checkpoint.
 
     Raises:
-        SparkError: it was written by a newer version, or by another data source.
+        SparkError: a newer version, or another data source, wrote the checkpoint.
     """
     if said.get("v") != VERSION:
         raise SparkError(

@@ -1,8 +1,8 @@
 """Plans of a read: ranges of sequences, the next offset and lost messages, computed from the states of streams.
 
-Pure functions of counts and sequences; they send no requests. All ranges are [low, high). A range of n
-sequences has at most n messages, or fewer if some were deleted; so limits on rows are never exceeded, and a
-reader must not rely on counts of messages.
+Pure functions of counts and sequences; they send no requests. All ranges are [low, high). A range of n sequences
+has n messages, or fewer if some were deleted. So limits on rows are never exceeded, and a reader must not rely on
+counts of messages.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyjs_spark.options.values import SEQ_MAX, Position
 from pyjs_spark.read.offsets import Cut, Offsets, StreamOffset
 
 PARALLELISM = 8  # tasks of a read if neither minPartitions nor spark.default.parallelism is set
-# A smaller partition takes longer to start than to read; does not apply to minPartitions.
+# Starting a task for fewer rows takes longer than reading them; not used if minPartitions is set.
 WORTHWHILE_ROWS = 10_000
 # Sequences per message in a stream from which ranges may exceed maxRecordsPerPartition, since most tasks would
 # otherwise have no message.
@@ -29,7 +29,7 @@ class StreamState:
 
     name: str
     created: str
-    first_seq: int  # >= 1; of the next message if the stream is empty
+    first_seq: int  # at least 1; for an empty stream, the sequence of the next message
     last_seq: int  # 0 if there never was a message
     messages: int
     size: int  # bytes in the stream's store
@@ -42,13 +42,13 @@ class StreamState:
         return self.last_seq + 1
 
     def until(self, end: int) -> StreamState:
-        """Return the state as if there were no messages from sequence `end` on."""
+        """Return the state as if the stream had no messages from sequence `end` on."""
         return replace(self, first_seq=min(self.first_seq, end), last_seq=min(self.last_seq, end - 1))
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A range of sequences of one stream to read: [low, high)."""
+    """A range of one stream's sequences to read: [low, high)."""
 
     stream: str
     low: int
@@ -107,11 +107,11 @@ def _state_of(info: Mapping[str, object]) -> StreamState:
     return StreamState(name, str(info["created"]), first, last, messages, size, is_consumed)
 
 
-# -- where reading starts and ends ----------------------------------------------------------------------------------
+# -- start and end of a read ----------------------------------------------------------------------------------------
 
 
 def seq_of(position: Position, state: StreamState, option: str) -> int:
-    """Return the sequence in one stream that a position means.
+    """Return the sequence that a position denotes in one stream.
 
     Raises:
         OptionError: the position names other streams, but not this one.
@@ -128,7 +128,7 @@ def seq_of(position: Position, state: StreamState, option: str) -> int:
 
 
 def time_of(at_ns: int | None, times: Iterable[tuple[str, int]], name: str, option: str) -> int | None:
-    """Return the start or end time of a stream in ns: the common one, otherwise the stream's own; None if neither.
+    """Return the start or end time of a stream in ns: the common time, else the stream's own time, else None.
 
     Raises:
         OptionError: `times`, the value of `option`, has only times of other streams.
@@ -144,7 +144,7 @@ def time_of(at_ns: int | None, times: Iterable[tuple[str, int]], name: str, opti
 
 
 def check_named(position: Position, streams: Iterable[str], option: str) -> None:
-    """Refuse a position for a stream that is not read. Raises OptionError."""
+    """Raise OptionError if a position names a stream that is not read."""
     strangers = [name for name, _ in position.streams if name not in set(streams)]
     if strangers:
         raise OptionError(
@@ -156,7 +156,7 @@ def check_named(position: Position, streams: Iterable[str], option: str) -> None
 
 
 def clamp(span: Span, state: StreamState) -> tuple[Span, list[Gap]]:
-    """Split `span` into the part that is in the stream and the part that is not."""
+    """Split `span` into the part that the stream still has, and the ranges that it no longer has."""
     if span.created and span.created != state.created:
         gone = Gap(span.stream, span.low, span.high, recreated(span.created, state.created))
         return replace(span, high=span.low), [gone] if span.count else []
@@ -171,7 +171,7 @@ def clamp(span: Span, state: StreamState) -> tuple[Span, list[Gap]]:
 
 
 def recreated(then: str, now: str) -> str:
-    """Return the sentence about a stream that was deleted and re-created."""
+    """Return the sentence that a stream was deleted and re-created."""
     return f"the stream was deleted and re-created (planned was the one of {then}, there is the one of {now})"
 
 
@@ -181,7 +181,7 @@ def reconcile(
     """Return the position from which each existing stream continues, and the ranges lost since `start`.
 
     A new or re-created stream is read from its first message. The offset of a deleted stream is kept. An
-    offset decreases only if the stream was re-created, or has lost its end.
+    offset decreases only if the stream was re-created, or lost its end.
     """
     base: Offsets = {}
     gaps: list[Gap] = []
@@ -212,7 +212,7 @@ def _go_on(at: StreamOffset, state: StreamState) -> tuple[StreamOffset, list[Gap
     return at, []
 
 
-# -- how much at a time ---------------------------------------------------------------------------------------------
+# -- limits of a batch ----------------------------------------------------------------------------------------------
 
 
 def backlog(base: Mapping[str, StreamOffset], states: Mapping[str, StreamState]) -> dict[str, int]:
@@ -232,7 +232,7 @@ def rows_of_bytes(size_max: int, counts: Mapping[str, int], states: Mapping[str,
 
 
 def share(rows_max: int, counts: Mapping[str, int]) -> dict[str, int]:
-    """Divide `rows_max` rows among streams by their backlog; if possible, every stream gets at least one row."""
+    """Divide `rows_max` rows among streams in proportion to their backlog, but at least one row each if possible."""
     total = sum(counts.values())
     if total <= rows_max:
         return dict(counts)
@@ -251,7 +251,7 @@ def share(rows_max: int, counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def advance(base: Mapping[str, StreamOffset], rows: Mapping[str, int]) -> Offsets:
-    """Return the offsets, each advanced by the rows of its stream."""
+    """Return the offsets, each moved forward by the rows of its stream."""
     return {name: replace(at, next=at.next + rows.get(name, 0)) for name, at in base.items()}
 
 
@@ -264,7 +264,7 @@ def is_due(rows: int, rows_min: int | None, waited_s: float, delay_max_s: float)
 
 
 def between(start: Mapping[str, StreamOffset], end: Mapping[str, StreamOffset]) -> list[Span]:
-    """Return the ranges between two offsets. A stream without a start is read from 1, like a new one."""
+    """Return the ranges between two offsets. A stream without a start is new, and is read from sequence 1."""
     spans = []
     for name, at in sorted(end.items()):
         was = start.get(name)
@@ -278,8 +278,8 @@ def partitions(spans: Sequence[tuple[Span, StreamState]], cut: Cut) -> list[Span
     """Cut spans into the ranges of single tasks, in the order of streams and sequences.
 
     The number of ranges is that of `cut` if there are enough messages; no range is below the minimum. No range
-    has more than `rows_max` messages, unless most messages of a stream were deleted: the sequences of the
-    remaining messages are unknown, and a task for each empty range would cost more.
+    has more than `rows_max` messages, unless most messages of a stream were deleted. Then the sequences of the
+    remaining messages are unknown, and tasks for empty ranges would cost more than large tasks.
     """
     total = sum(span.count for span, _ in spans)
     pieces: list[Span] = []

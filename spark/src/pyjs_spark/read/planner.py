@@ -1,7 +1,7 @@
 """Plans of one read, from the server's answers, the options, and the pure rules of `plan.py`.
 
-Knows nothing of Spark: `readers.py` turns its spans into partitions. Between calls it keeps only the list of
-reported losses, so the same offsets give the same plan in every process.
+This module does not use Spark: `readers.py` turns its spans into partitions. Between calls, a planner keeps only the
+list of reported losses; so the same offsets give the same plan in every process.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ from pyjs_spark.read.pushdown import Bounds
 from pyjs_spark.times import NS_PER_S, format_rfc3339
 
 LOG = logging.getLogger("pyjs_spark")
-SKEW_NS = 60 * NS_PER_S  # a given time may come from a clock that is ahead by up to this
-SUBJECTS_MAX = 20  # maximum number of requests for the first message with any of the subjects
-TOLD_MAX = 1000  # maximum number of log lines: a query that runs for months may lose messages every second
+SKEW_NS = 60 * NS_PER_S  # a time in the options may come from a clock that is ahead by up to this
+# maximum number of subjects for which the first message is requested, with one request each
+SUBJECTS_MAX = 20
+# maximum number of log lines about losses: a query that runs for months may lose messages every second
+TOLD_MAX = 1000
 ADVICE = (
     "To go on without them set failOnDataLoss=false; to keep messages until they are read raise the stream's limits "
     "(max_age, max_bytes, max_msgs) or read more often; after a stream was re-created use a new checkpoint."
@@ -33,7 +35,7 @@ ADVICE = (
 
 
 class LossCount:
-    """Counts each lost sequence of a query once per stream, although the same gap is found several times."""
+    """Counts each lost sequence of a stream once in a query, although several plans find the same gap."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -47,7 +49,7 @@ class LossCount:
             self._ends[gap.stream] = gap.high
 
     def begin_again(self, stream: str) -> None:
-        """Forget the counted sequences of a re-created stream, whose sequences begin at 1 again."""
+        """Forget the counted sequences of a stream that was re-created, so that its sequences begin at 1 again."""
         self._ends.pop(stream, None)
 
 
@@ -112,7 +114,7 @@ class Planner:
         is_told = isinstance(dict(position.streams).get(state.name), int)
         if low == state.first_seq and not is_told:
             return self._first_of(state, subjects)
-        if low > state.end:  # the next message to arrive will have a lower sequence
+        if low > state.end:  # the next message will have a lower sequence
             raise OptionError(f"{self._not_there('startingOffsets', low, state)}, the one that comes next")
         return low
 
@@ -123,7 +125,7 @@ class Planner:
         return lookup.next_seq(self._api, state, first_seq, subjects) if is_useful else first_seq
 
     def _not_there(self, option: str, seq: int, state: StreamState) -> str:
-        """Return the beginning of the sentence about a position beyond the end of its stream."""
+        """Return the start of the error text for a position after the end of a stream."""
         name = state.name.removeprefix(buckets.KV_PREFIX) if self.options.buckets else state.name
         last = f"the last sequence of stream {state.name} is {state.last_seq}"
         return f'option {option}={{"{name}": {seq}}}: {last}; give at most {state.end}'
@@ -162,12 +164,12 @@ class Planner:
     ) -> Offsets:
         """Return the end of the next batch, or `start` if there are no messages, or too few.
 
-        `waited_s` is the time since the last batch. `target` is the end of a query that reads only messages
-        present at its start.
+        `waited_s` is the time since the last batch, in seconds. `target` is the end of a query that reads only
+        messages that were present when the query started.
 
         Raises:
             DataLoss: messages after `start` no longer exist, and failOnDataLoss is set.
-            OptionError, StreamMissing: the options name other streams than `start`, or a missing one.
+            OptionError, StreamMissing: the options select other streams than `start` has, or name a missing stream.
         """
         self._check_known(start)
         states = self._states(known=start)
@@ -203,14 +205,14 @@ class Planner:
         return plan.advance({**base, **near}, plan.share(rows_max, plan.backlog(near, states)))
 
     def _past_holes(self, at: StreamOffset, state: StreamState) -> StreamOffset:
-        """Return the offset of the next existing message: deleted and filtered messages count towards no limit."""
+        """Return the offset of the next existing message; deleted and filtered messages count towards no limit."""
         is_dense = state.messages >= state.end - state.first_seq and not self.options.subjects
         if is_dense or at.next >= state.end:
             return at
         return replace(at, next=lookup.next_seq(self._api, state, at.next, self.options.subjects))
 
     def between(self, start: Offsets, end: Offsets, cut: Cut | None = None) -> list[Span]:
-        """Return the ranges between two offsets, cut into tasks like a batch of this planner. Raises DataLoss."""
+        """Return the ranges between two offsets, cut into tasks as in a batch read. Raises DataLoss."""
         spans = plan.between(start, end)
         states = self._states_of(span.stream for span in spans)
         self._lost(
@@ -219,7 +221,7 @@ class Planner:
             if span.stream not in states
         )
         there = [span for span in spans if span.stream in states]
-        # Cut only by sequences: the number of messages changes, but a repeated batch must be cut in the same
+        # The cut uses only sequences. The number of messages changes, but a repeated batch must be cut in the same
         # way, since a sink recognises its rows by their partitions.
         full = {name: replace(state, messages=state.end) for name, state in states.items()}
         return self._partitions(
@@ -273,17 +275,17 @@ class Planner:
         return states
 
     def _check_there(self, states: Mapping[str, StreamState], known: Iterable[str] = ()) -> None:
-        """Refuse a name in the options that has no stream, unless it is in `known`. Raises StreamMissing."""
+        """Raise StreamMissing if the options name a stream that neither exists nor is in `known`."""
         for wanted in self.options.streams:
             if not lookup.is_pattern(wanted) and wanted not in states and wanted not in known:
                 raise self._missing(wanted)
 
     def _missing(self, name: str) -> StreamMissing:
-        """Return the error for an option's stream name or pattern that matches no stream."""
+        """Return the error for a stream name or pattern in the options that matches no stream."""
         return lookup.missing(self._api, name)
 
     def _check_known(self, start: Offsets) -> None:
-        """Refuse a checkpoint with streams that the options do not select. Raises OptionError."""
+        """Raise OptionError if a checkpoint has streams that the options do not select."""
         for name in start:
             if not any(lookup.fits(wanted, name) for wanted in self.options.streams):
                 option = "bucket" if self.options.buckets else "stream"
@@ -308,15 +310,15 @@ class Planner:
 def _until(state: StreamState, offsets: Iterable[StreamOffset | None]) -> StreamState:
     """Return the state as if the stream ended at the last of these offsets.
 
-    The offsets are the target and the start of a query. The start is after the target if the query starts at the
-    end of the stream and messages arrived in between. A stream that was re-created since then is not read.
+    The offsets are the target and the start of a query. The start is after the target if the query starts at the end
+    of the stream and messages arrived in between. A stream that was re-created since then has no messages to read.
     """
     ends = [at.next for at in offsets if at is not None and at.created == state.created]
     return state.until(max(ends, default=state.first_seq))
 
 
 def _from_first(span: Span, start: Offsets, state: StreamState) -> Span:
-    """Return the span of a stream that is new to this query, without messages removed earlier."""
+    """Return the span of a stream that is new to this query; it excludes messages that were removed earlier."""
     was = start.get(span.stream)
     if was is not None and was.created == span.created:
         return span
@@ -324,7 +326,10 @@ def _from_first(span: Span, start: Offsets, state: StreamState) -> Span:
 
 
 def spans_of(options: Options) -> list[Span]:
-    """Return the range of each stream that a batch read selects; a range may be empty. Raises the read's errors."""
+    """Return the range of each stream that a batch read selects; a range may be empty.
+
+    Raises the errors of the read.
+    """
     check_batch(options)
     api = api_of(options)
     found: dict[str, Span] = {}

@@ -1,9 +1,9 @@
 """Messages of one range of sequences as Arrow batches, read by a pull consumer that exists only for the read.
 
 The consumer is ephemeral, has ack policy none, and begins at the range's first sequence; so the read changes
-nothing on the server and can be repeated. At most one request is open, and none while the caller has a batch:
-even if a caller is slow for minutes, no bytes wait for it on the server, which otherwise would close the
-connection.
+The consumer is ephemeral, has ack policy none, and begins at the range's first sequence; so the read changes
+nothing on the server and can be repeated. At most one request is open, and none while the caller processes a batch.
+So even if a caller is slow for minutes, no bytes wait on the server, which would otherwise close the connection.
 
 The read ends at the last sequence of the range, or when the stream has no more messages in it. Messages are
 not counted, since some may be deleted. A consumer without pending messages does not prove the end of the range:
@@ -54,10 +54,10 @@ else:
 __all__ = ["PullRead", "ReadRange", "Report", "read_range"]
 
 INACTIVE_THRESHOLD_NS = 30_000_000_000
-CONSUMER_GONE = (10014, 10059)  # error codes: consumer or stream not found
-NO_CONSUMER = (10026, 10138)  # error codes: too many consumers; filters that partly overlap each other
-MESSAGE_SIZE_MAX = 1 << 30  # far above the limit of any server
-OVERHEAD = 1024  # maximum bytes that a server counts in addition to a message: its reply subject
+CONSUMER_GONE = (10014, 10059)  # error codes of the server: consumer or stream not found
+NO_CONSUMER = (10026, 10138)  # error codes of the server: too many consumers; filters that partly overlap
+MESSAGE_SIZE_MAX = 1 << 30  # bytes; far above the limit of any server
+OVERHEAD = 1024  # maximum bytes that a server counts for a message in addition to its size: the reply subject
 
 
 def read_range(client: Client, what: ReadRange, report: Report | None = None) -> Iterator[pa.RecordBatch]:
@@ -77,7 +77,7 @@ def read_range(client: Client, what: ReadRange, report: Report | None = None) ->
         return
     info = Patience(client, report).stream_info(what.stream)
     if info is not None and info["config"]["retention"] != "limits":
-        # The driver has refused such streams, but this stream may have been re-created since then.
+        # The driver has already refused such streams, but this one may have been re-created since then.
         if what.mode == "consumer":
             raise no_consumer(what.stream)
         yield from direct.read_range(client, what, report)
@@ -107,7 +107,7 @@ class _Consumer:
 
     def __init__(self, client: Client, name: str, pending: int) -> None:
         self.name = name
-        self.pending = pending  # number of messages to deliver when it was created
+        self.pending = pending  # number of messages to deliver when the consumer was created
         self._inbox = client.new_inbox()
         self.sid = client.subscribe(self._inbox + b".*")
         self.connection = client.connections  # number of the connection that has the subscription
@@ -138,12 +138,13 @@ class PullRead:
         self.next_seq = what.low  # the sequence after the last yielded row
         self._decoder.listen(0, what.high, what.low)
         self._consumer: _Consumer | None = None
-        self._waits = False  # the next request waits for messages, since the last one found none
-        self._oversize = 0  # bytes requested for a message that is larger than a batch
-        self._heard_at_s = time.monotonic()  # time of the last message, or of the caller's return
+        self._waits = False  # whether the next request waits for messages, since the last one found none
+        self._oversize = 0  # bytes to request for a message that is larger than a batch
+        # time of the last message, or of the moment when the caller asked for more
+        self._heard_at_s = time.monotonic()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield batch after batch."""
+        """Yield one batch after another."""
         has_more = True
         while has_more:
             has_more = self._fill()
@@ -154,7 +155,7 @@ class PullRead:
                 self._heard_at_s = time.monotonic()
 
     def close(self) -> None:
-        """Remove the consumer; if that fails, the server removes it after 30 s."""
+        """Delete the consumer; if that fails, the server deletes it after 30 s."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             with suppress(SparkError):
@@ -162,7 +163,7 @@ class PullRead:
                 self._client.api(f"CONSUMER.DELETE.{self._what.stream}.{consumer.name}")
 
     def _fill(self) -> bool:
-        """Read until the batch is full; return False at the end of the range."""
+        """Read until the batch is full; return False if the range ends first."""
         while True:
             before = self._decoder.last_seq
             try:
@@ -177,23 +178,23 @@ class PullRead:
                     self._patience.bear(ApiError(503, 0, f"stream {self._what.stream}: {error}"))
                 else:
                     self._patience.bear(error)
-                    self._consumer = None  # the consumer ended with the connection, or will expire
+                    self._consumer = None  # the consumer was lost with the connection, or will expire
             else:
                 self._patience.progress()
                 return has_more
 
     def _is_listening(self) -> bool:
-        """Return whether there is a consumer, and a subscription of this connection for it."""
+        """Return whether there is a consumer whose subscription belongs to the current connection."""
         return self._consumer is not None and self._consumer.connection == self._client.connections
 
     def _open(self) -> bool:
-        """Create a consumer that starts after the last row; return False if there is nothing to read."""
+        """Create a consumer that starts after the last row; return False if no messages are left to read."""
         what, next_seq = self._what, self._decoder.last_seq + 1
         made = self._create({"deliver_policy": "by_start_sequence", "opt_start_seq": next_seq})
         if made is None:
             return self._losses.of_stream(None, next_seq)
         self._decoder.listen(made.sid, what.high, next_seq)
-        # After the creation: if the stream is unchanged now, the consumer belongs to it.
+        # Requested after the creation: if the stream is unchanged now, the consumer belongs to it.
         is_there = self._losses.of_stream(lookup.stream_info(self._client, what.stream), next_seq)
         return is_there and (made.pending > 0 or self._is_pending())
 
@@ -224,7 +225,7 @@ class PullRead:
         return self._consumer
 
     def _pull(self) -> bool:
-        """Send requests until the batch is full; return False at the end of the range."""
+        """Send requests until the batch is full; return False if the range ends first."""
         while self._decoder.rows < self._what.batch_rows and self._decoder.size < BATCH_SIZE_MAX:
             before = self._decoder.delivered
             self._request()
@@ -254,7 +255,10 @@ class PullRead:
         self._client.publish(subject.encode(), json.dumps(request).encode(), consumer.next_reply())
 
     def _receive(self) -> int:
-        """Read until the request ends. Return DONE, FULL (batch is full), ENOUGH, or NEED_MORE (it ended early)."""
+        """Read until the request ends.
+
+        Return DONE, FULL (the batch), ENOUGH, or NEED_MORE (the request ended early).
+        """
         wait_s = self._client.settings.timeout_s + (self._what.fetch_expires_s if self._waits else 0)
         deadline_s, before = time.monotonic() + wait_s, self._progress()
         while True:
@@ -280,7 +284,7 @@ class PullRead:
         return self._decoder.delivered, self._client.begun
 
     def _failed(self, state: int, wait_s: float) -> None:
-        """Raise the error for a state of the decoder in which the read cannot continue."""
+        """Raise the error for a state in which the decoder cannot continue."""
         seq = self._decoder.last_seq
         if state == TOO_LARGE:
             text = f"stream {self._what.stream}: the sequence after {seq} is above 2^63-1, which Spark cannot hold"
@@ -290,11 +294,11 @@ class PullRead:
         raise ConnectionLost(f"{self._client.address}: nothing came for {wait_s:g} s, not even a status")
 
     def _ended(self, status: Reply) -> int | None:
-        """Return the state with which a status ends the request, or None if the request goes on."""
+        """Return the state of the read if a status ends the request; None if the request continues."""
         assert self._consumer is not None
         code, text = status.status, status.description
         if code and status.subject != self._consumer.reply:
-            return None  # ends an earlier request: with max_bytes, a server sends "409 Batch Completed"
+            return None  # the end of an earlier request: with max_bytes, a server sends "409 Batch Completed"
         if code == 100:  # a heartbeat, or a flow control message, which needs an answer
             if status.reply:
                 self._client.publish(status.reply)
@@ -309,7 +313,10 @@ class PullRead:
         raise ProtocolError(f"{self._client.address}: the server answered a pull request with {said}")
 
     def _at_size_limit(self) -> int:
-        """Handle a message that does not fit: the batch is full, or the message is larger than a batch."""
+        """Handle a message that does not fit in the batch, or is larger than any batch.
+
+        Return the state of the read.
+        """
         if self._decoder.rows:
             return FULL
         if self._oversize > MESSAGE_SIZE_MAX:
@@ -318,10 +325,10 @@ class PullRead:
         return ENOUGH
 
     def _is_reached(self) -> bool:
-        """Return whether the delivery at which the decoder stopped is the end of the range."""
+        """Return whether the delivery at which the decoder stopped ends the range."""
         last_seq = self._decoder.last_seq
         if last_seq >= self._what.high - 1 or self._decoder.pending:
-            return True  # the pending messages are after the range
+            return True  # all pending messages are after the range
         if self._is_pending():  # the request may still be open, but its deliveries are not read now
             raise Broken(f"the consumer ended after sequence {last_seq}, and the stream has more")
         return True
@@ -331,7 +338,8 @@ class PullRead:
         what, low = self._what, self._decoder.last_seq + 1
         try:
             is_left = lookup.has_message(self._client, what.stream, low, what.high, what.subjects)
-        except AccessDenied as error:  # without the permission, the consumer must be trusted
+        # without the permission for this request, the read relies on the consumer
+        except AccessDenied as error:
             LOG.warning("stream %s: its end is where the consumer says, since %s", what.stream, error)
             return False
         except ApiError as error:
@@ -344,7 +352,10 @@ class PullRead:
         return is_left
 
     def _check_idle(self, there: str) -> None:
-        """Raise ReadStalled if nothing arrived within the idle timeout; `there` is the reason to expect a message."""
+        """Raise ReadStalled if nothing arrived within the idle timeout.
+
+        `there` is the reason why a message is expected.
+        """
         idle_s = time.monotonic() - self._heard_at_s
         if idle_s > self._what.idle_timeout_s:
             raise ReadStalled(

@@ -1,11 +1,11 @@
 """Filters of a query that the plan of a batch can use: bounds of sequence and time, subjects, streams.
 
-A filter that the plan applies exactly is not returned to Spark. One that only narrows the read is returned,
-and Spark applies it again. Filters are pyspark's, recognised by the names of their classes, so that this
-module does not need pyspark.
+A filter that the plan applies exactly is not returned to Spark. A filter that only narrows the read is returned,
+so that Spark applies it again. The filters are pyspark's; they are recognised by the names of their classes, so that
+this module does not need pyspark.
 
-A filter on `ts` assumes that times ascend in the stream, as the server does for a start time: a message
-stored while the server's clock was behind may be missed. That is why pushdown is an option.
+A filter on `ts` assumes that times ascend in the stream; the server assumes the same for a start time. A message
+that was stored while the server's clock was behind may be missed. That is why pushdown is an option.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Bounds:
     low_ns: int | None = None
     high_ns: int | None = None  # exclusive
     subjects: tuple[str, ...] | None = None  # None: the subjects of the options
-    streams: frozenset[str] | None = None  # None: all
+    streams: frozenset[str] | None = None  # None: all streams
 
     @property
     def is_empty(self) -> bool:
@@ -96,7 +96,7 @@ def _time(span: tuple[int | None, int | None] | None, bounds: Bounds) -> Bounds:
 
 
 def _span(kind: str, value: int, unit: int) -> tuple[int | None, int | None] | None:
-    """Return the range [low, high) of the values that match the filter, or None if they are not a range.
+    """Return the range [low, high) of the values that match the filter, or None if they form no range.
 
     `unit` is the resolution of the column: its value v stands for [v, v + unit).
     """
@@ -119,9 +119,9 @@ def _stream(kind: str, value: Any, bounds: Bounds, _: tuple[str, ...]) -> tuple[
 
 
 def _subject(kind: str, value: Any, bounds: Bounds, subjects: tuple[str, ...]) -> tuple[Bounds, bool]:
-    """Narrow the server-side filter if it covers all requested subjects."""
+    """Return the bounds with a server-side filter on subjects, and whether Spark need not apply the given filter."""
     if bounds.subjects is not None:
-        return bounds, False  # Spark applies the second filter
+        return bounds, False  # Spark applies a second filter on subjects
     names = _names(kind, value)
     if names is not None:
         if not all(_is_literal(name) for name in names):

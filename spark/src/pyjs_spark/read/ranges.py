@@ -1,8 +1,8 @@
 """The range that a task reads, its losses, and its retries.
 
 A range is [low, high) of one stream's sequences, planned before the task runs. Messages may be removed
-meanwhile. Single deletions are allowed. Messages trimmed at the beginning of the stream are data loss, and so
-is a re-created stream, which has another creation time (`created`).
+between the plan and the read. Single deletions are allowed. Messages trimmed at the beginning of the stream are data
+loss, and so is a re-created stream, which has another creation time (`created`).
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from pyjs_spark.read.plan import Span
 from pyjs_spark.store.place import StoreDirectory
 
 LOG = logging.getLogger("pyjs_spark")
-BATCH_SIZE_MAX = 32 << 20  # bytes of subjects, headers and payloads in one batch
+BATCH_SIZE_MAX = 32 << 20  # maximum bytes of subjects, headers and payloads in one batch
 BATCH_ROWS, BULK_BATCH_ROWS = 10_000, 65_536
-FAILURES_MAX = 6  # consecutive failures without a message in between: about 17 s
+FAILURES_MAX = 6  # maximum number of consecutive failures without a message in between; they take about 17 s
 
 
 @dataclass(frozen=True)
 class ReadRange:
-    """One task: plain values, so that Spark can send it to a worker."""
+    """The range of one task. It has only plain values, so that Spark can send it to a worker."""
 
     stream: str
     low: int
-    high: int  # the first sequence that is not read
+    high: int  # the sequence after the last one to read
     subjects: tuple[str, ...] = ()  # filter; empty: all
-    created: str = ""  # creation time that the plan found; "": not checked
+    created: str = ""  # creation time of the stream in the plan; "": not checked
     columns: tuple[str, ...] = DEFAULT_COLUMNS  # the columns to fill, in this order
     headers: str = "map"  # map, raw or false
     mode: str = "auto"  # value of the option readMode
@@ -56,11 +56,12 @@ class ReadRange:
     fetch_expires_s: float = 5.0
     idle_timeout_s: float = 30.0
     fail_on_data_loss: bool = True
-    keeps_all: bool = True  # False: messages leave the stream's beginning by design (buckets): no loss
+    # False: the stream's first messages are removed by design (buckets), which is no loss
+    keeps_all: bool = True
     has_bodies: bool = True  # False: the server omits payloads; not allowed with the columns data and size
 
     def __post_init__(self) -> None:
-        """Refuse a range whose sequences do not fit into a column. Raises SeqTooLarge."""
+        """Raise SeqTooLarge if a sequence of the range does not fit into a column."""
         if self.high - 1 > SEQ_MAX:
             raise SeqTooLarge(
                 f"stream {self.stream}: sequence {self.high - 1} is above 2^63-1, the largest that Spark holds"
@@ -68,7 +69,7 @@ class ReadRange:
 
 
 def range_of(options: Options, span: Span, columns: tuple[str, ...], subjects: tuple[str, ...]) -> ReadRange:
-    """Return the task that reads some columns of a span, with these options."""
+    """Return the range for reading some columns of a span, with these options."""
     return ReadRange(
         stream=span.stream,
         low=span.low,
@@ -95,17 +96,17 @@ class Report:
     rows: int = 0
     # Maximum number of lost sequences: some may have had no message, or one that was not requested.
     lost: int = 0
-    failures: int = 0  # number of connections and consumers that were replaced
+    failures: int = 0  # number of times that a connection or consumer was replaced
 
 
 class Losses:
-    """Finds data loss in one range; raises or counts it."""
+    """Finds data loss in one range; raises DataLoss, or counts the lost messages."""
 
     def __init__(self, what: ReadRange, report: Report) -> None:
         self._what = what
         self._report = report
-        self._first_seq = 0  # the stream's first sequence; losses below it are counted
-        self._is_end_known = False  # whether a loss at the end of the range is counted
+        self._first_seq = 0  # the stream's first sequence; losses below it are already counted
+        self._is_end_known = False  # whether a loss at the end of the range is already counted
 
     def of_stream(self, info: dict[str, Any] | None, next_seq: int) -> bool:
         """Check the stream before the read continues at `next_seq`; return False if nothing is left to read.
@@ -128,7 +129,10 @@ class Losses:
         return True
 
     def of_batch(self, info: dict[str, Any] | None, low: int, high: int, missing: int) -> bool:
-        """Check the stream if `missing` sequences of [low, high) had no message; return False to end the read."""
+        """Check the stream if `missing` sequences of [low, high) had no message.
+
+        Return False if the read must end.
+        """
         if info is None or (self._what.created and info["created"] != self._what.created):
             return self.of_stream(info, high)
         self._trimmed(low, min(int(info["state"]["first_seq"]), high), missing)
@@ -151,7 +155,7 @@ class Losses:
             LOG.warning("stream %s: messages %d to %d: %s", self._what.stream, low, high - 1, why)
 
     def _trimmed(self, low: int, first_seq: int, missing: int) -> None:
-        """Count messages below `first_seq` as lost, at most `missing` from `low` on: the others were read."""
+        """Count messages below `first_seq` as lost, at most `missing` from `low` on, since the others were read."""
         if not self._what.keeps_all:
             return
         low, first_seq = max(low, self._first_seq), min(first_seq, self._what.high)
@@ -184,7 +188,7 @@ class Patience:
         self._failures = 0  # number of failures since the last progress
 
     def progress(self) -> None:
-        """Reset the count of failures, since a message was read."""
+        """Reset the count of failures, because a message was read."""
         self._failures = 0
 
     def api(self, name: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -202,7 +206,7 @@ class Patience:
         return stream_info(self, stream)
 
     def bear(self, error: SparkError) -> None:
-        """Wait, and connect again if necessary. Raise `error` if it is permanent, or there were too many."""
+        """Wait, and connect again if necessary. Raise `error` if it is permanent, or after too many failures."""
         self._failures += 1
         self._report.failures += 1
         if not is_passing(error) or self._failures > FAILURES_MAX:

@@ -1,4 +1,4 @@
-"""Answers to a plan's requests from a store directory; equal to those of a server.
+"""Answers to a plan's requests from the files of a store directory; they are equal to a server's answers.
 
 The requests are those of lookup.py: names of streams, state of a stream, first message after a time. So the same
 planner works with and without a server.
@@ -48,17 +48,18 @@ class StoreApi:
         return found
 
     def _seq_at(self, name: str, at_ns: int) -> int:
-        """Return the sequence of the first message stored at `at_ns` or later. Raises ApiError."""
+        """Return the sequence of the first message stored at `at_ns` (ns since 1970) or later. Raises ApiError."""
         for _ in range(snapshot.TRIES):
             try:
                 return first_since(self._snapshot(name), at_ns)
-            except (FileNotFoundError, Unusable):  # changed since it was listed; a snapshot refuses damage
+            # a file changed after it was listed; a snapshot refuses damage
+            except (FileNotFoundError, Unusable):
                 continue
         return first_since(self._snapshot(name), at_ns)
 
 
 def first_since(found: Snapshot, at_ns: int) -> int:
-    """Return the sequence of the first message stored at `at_ns` or later. Raises ApiError, FileNotFoundError."""
+    """Return the sequence of the first message stored at or after `at_ns`. Raises ApiError, FileNotFoundError."""
     for segment in found.segments:
         if segment.messages and segment.last_ts >= at_ns:
             rows = found.live(snapshot.load(found.stream, segment.number).entries)
@@ -69,7 +70,7 @@ def first_since(found: Snapshot, at_ns: int) -> int:
 
 
 def snapshot_of(place: StoreDirectory, name: str) -> Snapshot | None:
-    """Return the state of a stream of a store, or None if it does not exist. Raises BadStore, StoreKeyNeeded."""
+    """Return the contents of a stream of a store, or None if it does not exist. Raises BadStore, StoreKeyNeeded."""
     found = directory.stream(place, name)
     if found is None:
         return None
@@ -78,7 +79,7 @@ def snapshot_of(place: StoreDirectory, name: str) -> Snapshot | None:
     except FileNotFoundError:
         if os.path.isdir(found.messages):
             raise
-    if directory.stream(place, name) is None:  # the stream was deleted meanwhile
+    if directory.stream(place, name) is None:  # the stream was deleted during the read
         return None
     raise BadStore(
         f"{found.messages}: the directory of the stream's segments is missing; restore it from a backup"
@@ -99,7 +100,7 @@ def info_of(found: Snapshot) -> dict[str, Any]:
 
 
 def created_text(at_ns: int) -> str:
-    """Return a time as the server writes it, without trailing zeros of the fraction."""
+    """Return a time (ns since 1970) as the server writes it, without trailing zeros of the fraction."""
     whole, _, fraction = format_rfc3339(at_ns).removesuffix("Z").partition(".")
     fraction = fraction.rstrip("0")
     return f"{whole}.{fraction}Z" if fraction else f"{whole}Z"

@@ -9,7 +9,7 @@ import numpy as np
 
 from pyjs_spark.decode.entries import ENTRY
 
-STATE, DELETES, FOOTER, META = 2, 3, 4, 5  # kinds of records that are not messages
+STATE, DELETES, FOOTER, META = 2, 3, 4, 5  # kinds of records other than messages
 
 
 @dataclass(slots=True)
@@ -19,15 +19,15 @@ class Contents:
     number: int
     incarnation: int
     base_seq: int
-    next_seq: int  # the sequence after its last one
-    end: int  # size of header and records in the image
+    next_seq: int  # the sequence after the segment's last one
+    end: int  # size of header and records in the image, in bytes
     chain: int  # checksum of the last record
     is_sealed: bool
-    floor: int  # messages below it, in any segment, were removed; 0: none
+    floor: int  # messages with lower sequences, in any segment, were removed; 0: none
     last_ts: int
     messages: int
     message_bytes: int
-    entries: Any  # of its messages, ascending, as ENTRY
+    entries: Any  # entries of the segment's messages, ascending, as ENTRY
     removals: Any  # the sequences in its DELETES records, as uint64
     names: list[bytes] | None = None  # names by the entries' subject_id; None if entries have none
 

@@ -47,7 +47,7 @@ def stream(place: StoreDirectory, name: str) -> StreamPlace | None:
 
 
 def file_name(name: str) -> str:
-    """Return the directory name of an account or stream."""
+    """Return the name of the directory of an account or stream."""
     escaped = "".join(
         char if char in SAFE else "".join(f"%{byte:02X}" for byte in char.encode()) for char in name
     )
@@ -114,7 +114,7 @@ def _key_in(place: StoreDirectory) -> str:
 
 
 def _stream(directory: str, key: str) -> StreamPlace | None:
-    """Return the stream in a directory, or None if the creation of the stream was never acknowledged."""
+    """Return the stream in a directory, or None if the server never acknowledged its creation."""
     found: list[Metadata] = []
     for copy in ("a", "b"):
         path = f"{directory}/meta.{copy}"

@@ -30,22 +30,22 @@ FLAGS_AT = 11
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """The contents of the newest intact copy."""
+    """The contents of the newest intact copy of the metadata."""
 
     generation: int
     created_ns: int
     config: dict[str, Any]
-    key: StreamKey | None  # of an encrypted stream
+    key: StreamKey | None  # data key; None if the stream is not encrypted
 
 
 def metadata_in(data: bytes, path: str, key: str) -> Metadata | None:
-    """Return the metadata of a stream in an envelope, or None if it is damaged or of another kind.
+    """Return the metadata of a stream in an envelope, or None if the envelope is damaged or of another kind.
 
     `key` is the operator's key; "" means none.
 
     Raises:
-        BadStore: a newer version wrote it.
-        StoreKeyNeeded: it is encrypted, and not with `key`.
+        BadStore: a newer version wrote the envelope.
+        StoreKeyNeeded: the envelope is encrypted with another key than `key`.
     """
     if not _is_whole(data, STREAM, path):
         return None
@@ -58,13 +58,13 @@ def metadata_in(data: bytes, path: str, key: str) -> Metadata | None:
 
 
 def purge_in(data: bytes, path: str, key: StreamKey | None) -> tuple[str, int] | None:
-    """Return the filter of the purge in an envelope ("": all) and the sequence below which it removes messages.
+    """Return the filter ("": all) of the purge in an envelope, and the sequence below which messages are removed.
 
     Return None if the envelope is incomplete, of another kind, or has no filter.
 
     Raises:
-        BadStore: a newer version wrote it.
-        StoreKeyNeeded: it is encrypted, and not with the stream's `key`.
+        BadStore: a newer version wrote the envelope.
+        StoreKeyNeeded: the envelope is encrypted with another key than the stream's `key`.
     """
     if not _is_whole(data, PURGE, path):
         return None
@@ -79,7 +79,7 @@ def purge_in(data: bytes, path: str, key: StreamKey | None) -> tuple[str, int] |
 
 
 def _is_whole(data: bytes, wanted: int, path: str) -> bool:
-    """Return whether `data` is one complete envelope of the kind `wanted`. Raises BadStore if the format is newer."""
+    """Return whether `data` is one complete envelope of the kind `wanted`. Raises BadStore if its format is newer."""
     if len(data) < HEADER.size + CHECKSUM_SIZE or not data.startswith(MAGIC):
         return False
     _, version, kind, flags, *needs, size, _, _ = HEADER.unpack_from(data)

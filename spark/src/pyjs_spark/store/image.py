@@ -3,7 +3,7 @@
     file = header (64)  [META record]  body        with flags in the header; otherwise the file is the image
     body = image mark zeros*  |  table chunk* table table_at        encrypted if the flags name a cipher
 
-Knows nothing of records.
+This module knows nothing of records.
 
 Source: docs/storage-format.md, "Encodings of a segment".
 """
@@ -23,7 +23,7 @@ from pyjs_spark.store.packages import needed
 
 HEADER = struct.Struct("<8sHBBIQ8sIIQ8sQ")
 HEADER_SIZE = HEADER.size
-CHECKED = HEADER_SIZE - 8  # bytes of a header that its checksum covers
+CHECKED = HEADER_SIZE - 8  # number of bytes of a header that its checksum covers
 MAGIC = b"PYJSSEG\n"
 VERSION = 3  # the only version that can be read
 CIPHERS = 0xFF  # bits of the flags that name a cipher
@@ -36,7 +36,7 @@ TABLE = struct.Struct("<QII")
 ROW = struct.Struct("<IQ")
 PAGE_SIZE = 4096
 SECTOR_SIZE = 512
-ZEROS_KEPT = 16  # if the mark is missing, this many zeros after the last nonzero byte may belong to the image
+ZEROS_KEPT = 16  # without the mark, up to this many zeros after the last nonzero byte may belong to the image
 
 
 class Unusable(Exception):
@@ -48,7 +48,7 @@ class Header:
     """The header of a segment file."""
 
     version: int
-    needs: str  # the oldest version of the server that can read it
+    needs: str  # the oldest version of the server that can read the file
     flags: int
     base_seq: int
     number: int
@@ -59,12 +59,12 @@ class Header:
 
     @property
     def cipher(self) -> int:
-        """The algorithm that encrypts the body; 0 if it is not encrypted."""
+        """The algorithm that encrypts the body; 0: not encrypted."""
         return self.flags & CIPHERS
 
     @property
     def codec(self) -> int:
-        """The codec of the compression; 0 if it is uncompressed."""
+        """The codec that compresses the body; 0: not compressed."""
         return self.flags & CODECS
 
 
@@ -91,13 +91,13 @@ def unknown_format(header: Header, what: str) -> BadStore:
 
 
 class Image:
-    """The image of a plain file, which owns the descriptor. The other images have the same methods."""
+    """The image of a plain file; it owns the file descriptor. The other images have the same methods."""
 
     unit = "byte"  # the unit of offsets in error texts
 
     header: Header | None = None  # the outer header, if the file is not plain
-    shift = 0  # the offset of an uncompressed image in the file
-    marked = False  # the mark after the last written byte was found
+    shift = 0  # offset of the image's first byte in the file, if the file is not compressed
+    marked = False  # whether the mark after the last written byte was found
 
     def __init__(self, fd: int, path: str) -> None:
         self._fd = fd
@@ -109,7 +109,7 @@ class Image:
         return Unusable(f"{self.path} is damaged at {self.unit} {self.shift + at}: {what}")
 
     def read(self, at: int, size: int) -> bytes:
-        """Return up to `size` bytes of the image from `at`; fewer only at its end."""
+        """Return up to `size` bytes of the image from offset `at`; fewer only at the image's end."""
         return read_around(self._fd, self.path, at, max(0, min(size, self.size - at)))
 
     def close(self) -> None:
@@ -129,13 +129,13 @@ class EncryptedImage(Image):
         self.size = self._find_end() - self.shift
 
     def read(self, at: int, size: int) -> bytes:
-        """Return up to `size` bytes of the image from `at`, decrypted."""
+        """Return up to `size` decrypted bytes of the image from offset `at`."""
         assert self.header is not None
         data = read_around(self._fd, self.path, self.shift + at, max(0, min(size, self.size - at)))
         return self._key.decrypted(self.header.cipher, self.header.nonce, data, at)
 
     def _find_end(self) -> int:
-        """Return the offset of the mark; without a mark the last write is incomplete or damaged."""
+        """Return the offset of the mark; if the mark is missing, the last write is incomplete or damaged."""
         size = end = max(os.fstat(self._fd).st_size, self.shift)
         while end > self.shift:
             begin = max(end - CHUNK_SIZE, self.shift)
@@ -162,7 +162,8 @@ class PackedImage(Image):
         self.path = path
         self._key = key
         self.header = header
-        self._last = (-1, b"")  # the chunk that was read last: the next read often begins in it
+        # the chunk that was read last, since the next read often begins in the same chunk
+        self._last = (-1, b"")
         body_size = os.fstat(fd).st_size - header.body_at
         found = self._table_at(body_size, 0) or self._table_at(body_size, None)
         if found is None:
@@ -173,7 +174,7 @@ class PackedImage(Image):
         self._places = [(at, size, checksum) for at, (size, checksum) in zip(begins, rows, strict=False)]
 
     def read(self, at: int, size: int) -> bytes:
-        """Return up to `size` bytes of the image from `at`, decompressed."""
+        """Return up to `size` decompressed bytes of the image from offset `at`."""
         end = max(at, min(at + size, self.size))
         first = at // CHUNK_SIZE
         chunks = b"".join(self._chunk(number) for number in range(first, -(-end // CHUNK_SIZE)))
@@ -186,7 +187,10 @@ class PackedImage(Image):
         return self._key.decrypted(header.cipher, header.nonce, data, at) if self._key else data
 
     def _table_at(self, body_size: int, at: int | None) -> tuple[int, list[tuple[int, int]]] | None:
-        """Return image size and rows of the copy of the table at `at`, or of the copy at the end if that is None."""
+        """Return image size and table rows from the copy of the table at `at`.
+
+        If `at` is None, use the copy at the end.
+        """
         if at is None:
             at = int.from_bytes(self._body(body_size - 8, 8), "little") if body_size > 8 else body_size
         if not 0 <= at <= body_size - TABLE.size:
@@ -238,10 +242,10 @@ def open_image(path: str, key: StreamKey | None) -> Image:
     """Open a segment file and return its image; the caller closes it.
 
     Raises:
-        BadStore: another version wrote it.
-        StoreKeyNeeded: it is encrypted, and not with `key`.
-        Unusable: its header or table is damaged.
-        OSError: it cannot be opened.
+        BadStore: another version wrote the file.
+        StoreKeyNeeded: the file is encrypted with another key than `key`.
+        Unusable: the header or table of the file is damaged.
+        OSError: the file cannot be opened.
     """
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -279,10 +283,13 @@ def _key_for(header: Header, path: str, key: StreamKey | None) -> StreamKey | No
 
 
 def read_around(fd: int, path: str, at: int, size: int) -> bytes:
-    """Return bytes of a file; after its end, zeros. Raises Unusable if the disk cannot read them."""
+    """Return `size` bytes of a file, with zeros after the file's end.
+
+    Raises Unusable if the disk cannot read them.
+    """
     try:
         data = os.pread(fd, size, at)
-        while 0 < len(data) < size:  # a signal came, or one call did not return everything
+        while 0 < len(data) < size:  # a signal interrupted the call, or the call returned fewer bytes
             more = os.pread(fd, size - len(data), at + len(data))
             if not more:
                 break

@@ -1,4 +1,4 @@
-"""Index files: the entries of a segment, without payloads. A cache, used only if intact and matching the segment.
+"""Index files: the entries of a segment, without payloads. A cache, used only if it is intact and fits the segment.
 
     index = header (128)  entry* (40)  subject* (24)  removal* (8)  names  padding  checksum
 
@@ -31,15 +31,15 @@ from pyjs_spark.store.keys import BLOCK_SIZES, StreamKey
 HEADER = struct.Struct("<8sIIQIIQQQQqqQIIIIIIIIQ")
 MAGIC = b"PYJSIDX\n"
 VERSION = 1
-OUTER_SIZE = 32  # of the header of an encrypted file
+OUTER_SIZE = 32  # bytes of the header of an encrypted file
 SUBJECT = np.dtype([(name, "<u4") for name in ("count", "first", "last", "name_at", "name_size", "spare")])
 SUBJECT_SIZE = 24
 FOOTER_SIZE = RECORD_SIZE_MIN + 48
-REMOVED_SEQ = (1 << 63) - 1  # mask that clears the bit of an overwritten message
+REMOVED_SEQ = (1 << 63) - 1  # mask that clears the bit for an overwritten message
 
 
 def index_in(data: bytes, key: StreamKey | None) -> Contents | None:
-    """Return the contents of an index file; None if it is damaged, or of another version or key."""
+    """Return the contents of an index file; None if the file is damaged, or of another version or key."""
     plain = _decrypted(data, key)
     if len(plain) < HEADER.size + 8 or not plain.startswith(MAGIC):
         return None
@@ -78,7 +78,7 @@ def index_in(data: bytes, key: StreamKey | None) -> Contents | None:
 
 
 def fits(index: Contents, image: Image) -> bool:
-    """Return whether the index file matches the current segment."""
+    """Return whether the index file was written for the segment as it is now."""
     header = header_in(image.read(0, HEADER_SIZE))
     if header is None or not HEADER_SIZE <= index.end <= image.size:
         return False
@@ -96,7 +96,10 @@ def fits(index: Contents, image: Image) -> bool:
 
 
 def _is_confirmed(index: Contents, image: Image) -> bool:
-    """Return whether the index file has all removals that are recorded between the messages, as the server checks."""
+    """Return whether the index file has all removals that records between the messages state.
+
+    The server checks this too.
+    """
     rows = index.entries
     begins = np.append(rows["offset"].astype(np.int64), index.end)
     sizes = RECORD_SIZE_MIN + np.where(rows["flags"] & EXTENDED, 16, 0) + rows["subject_len"] + rows["size"]

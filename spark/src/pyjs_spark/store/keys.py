@@ -1,6 +1,6 @@
 """Keys of encrypted streams: the data key in the metadata, and decryption with keys derived from it.
 
-The operator's key decrypts only the data keys, one for each stream. Keys for each purpose and file are
+The operator's key decrypts only the data keys, one for each stream. The keys for each purpose and file are
 derived from the data key. No error or log line contains a key.
 
 Source: docs/storage-format.md, "Encryption".
@@ -15,7 +15,7 @@ from pyjs_spark.store.packages import needed
 
 CHACHA = 1
 AES = 2
-BLOCK_SIZES = {CHACHA: 64, AES: 16}  # of the key streams
+BLOCK_SIZES = {CHACHA: 64, AES: 16}  # block sizes of the ciphers' key streams, in bytes
 KEY_SIZE = 32
 NONCE_SIZE = 12
 CIPHERS = "cryptography.hazmat.primitives.ciphers"
@@ -41,7 +41,7 @@ class StreamKey:
         return unseal(algorithm, self._derive(b"meta"), sealed, frame)
 
     def decrypted(self, algorithm: int, nonce: bytes, data: bytes, at: int) -> bytes:
-        """Return decrypted bytes of a file; the first one is at offset `at` of its body."""
+        """Decrypt bytes of a file; the first one is at offset `at` of the file's body."""
         ciphers = needed(CIPHERS, WHAT)
         key = self._derive(b"file" + nonce)
         block, skip = divmod(at, BLOCK_SIZES[algorithm])
@@ -60,7 +60,7 @@ class StreamKey:
 
 
 def open_data_key(key: str, algorithm: int, wrapped: bytes) -> StreamKey:
-    """Return the data key in the metadata, unwrapped with the operator's key. Raises WrongKey."""
+    """Unwrap the data key in the metadata with the operator's key. Raises WrongKey."""
     kdf = needed("cryptography.hazmat.primitives.kdf.hkdf", WHAT)
     hashes = needed("cryptography.hazmat.primitives.hashes", WHAT)
     made = kdf.HKDF(hashes.SHA256(), KEY_SIZE, salt=None, info=b"pyjs-server data keys")
@@ -68,7 +68,7 @@ def open_data_key(key: str, algorithm: int, wrapped: bytes) -> StreamKey:
 
 
 def unseal(algorithm: int, key: bytes, sealed: bytes, about: bytes) -> bytes:
-    """Decrypt data that an AEAD encrypted: nonce, ciphertext, tag. Raises WrongKey."""
+    """Decrypt data from an AEAD: nonce, ciphertext, tag. `about` is the associated data. Raises WrongKey."""
     aead: Any = needed(f"{CIPHERS}.aead", WHAT)
     wrong = needed("cryptography.exceptions", WHAT).InvalidTag
     if algorithm not in BLOCK_SIZES:

@@ -9,7 +9,7 @@ from pyjs_spark.errors import SparkMissing
 
 
 def needed(name: str, what: str) -> Any:
-    """Import the module `name`, which is needed to read `what`. Raises SparkMissing."""
+    """Import the module `name`, which is needed to read `what`. Raises SparkMissing if it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError:

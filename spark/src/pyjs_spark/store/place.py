@@ -11,4 +11,5 @@ class StoreDirectory:
 
     path: str
     account: str = "$G"
-    key_file: str = ""  # file with the key of the server's configuration, on the machine that reads the store
+    # file with the key of the server's configuration, on each machine that reads the store
+    key_file: str = ""

@@ -1,4 +1,4 @@
-"""A purge in steps that a kill interrupted: readers treat the rest of its messages as removed, as a start does.
+"""A purge in steps that a kill interrupted. Readers ignore the messages that it still had to remove.
 
     <stream>/purge      one envelope of kind 5: {"subject": str, "before_seq": int}
 
@@ -36,9 +36,9 @@ def purge_of(stream: StreamPlace) -> Purge | None:
     """Return the unfinished purge that a killed server left behind, or None.
 
     Raises:
-        BadStore: a newer version wrote it.
-        StoreKeyNeeded: it is encrypted with another key than the stream.
-        Unusable: it is damaged or incomplete.
+        BadStore: a newer version wrote the file.
+        StoreKeyNeeded: the file is encrypted with another key than the stream's.
+        Unusable: the file is damaged or incomplete.
     """
     path = f"{os.path.dirname(stream.messages)}/{NAME}"
     try:
@@ -46,7 +46,7 @@ def purge_of(stream: StreamPlace) -> Purge | None:
     except FileNotFoundError:
         return None
     if not data.strip(b"\0"):
-        return None  # the file is new: its purge had not begun
+        return None  # the file is new, so the server had not begun the purge
     said = purge_in(data, path, stream.metadata.key)
     if said is None:
         raise Unusable(f"{path} is damaged or incomplete, from byte 0 on")

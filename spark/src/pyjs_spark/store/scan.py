@@ -1,11 +1,11 @@
 """Contents of a segment, from its records alone. A damaged segment is refused; the server's `fsck` can repair it.
 
 Every record is checked. After an invalid record, the rest of the file is either an interrupted last write,
-which was never acknowledged, or damage. It is damage if it contains a complete record, or ends at an offset
+which was never acknowledged, or damage. The rest is damage if it contains a complete record, or ends at an offset
 where a write cannot have been interrupted.
 
-`walk` of the compiled decoders handles runs of ordinary messages. All other records, or all if it is missing,
-are examined here.
+`walk` of the compiled decoders handles runs of ordinary messages. This module examines all other records; without the
+compiled decoders, it examines all records.
 
 Source: docs/storage-format.md, "Reading back".
 """
@@ -52,13 +52,14 @@ if fast.IS_THERE:
 else:
     walk = None  # type: ignore[assignment]
 
-IS_EXTENDED = 1  # flags of a record
+IS_EXTENDED = 1  # flags of a record's header
 IS_ERASED = 2
 FLAGS_ALL = 7
 RECORD_SIZE_MAX = 134_217_728
-GAP_MAX = 2_097_152  # sequences without a message in one segment; more are damage
-EFFORT = 64  # bytes that may be hashed to find a complete record, as a multiple of the file's size
-STEP = 65536  # offsets that are examined together
+# maximum number of consecutive sequences without a message in one segment; more are damage
+GAP_MAX = 2_097_152
+EFFORT = 64  # maximum bytes to hash in search of a complete record, as a multiple of the file's size
+STEP = 65536  # number of offsets that are examined together
 ROW = struct.Struct("<QqIIIHHII")
 NO_SUBJECT = 0xFFFFFFFF
 SEQ_MAX = 2**64 - 2  # no record has a higher sequence
@@ -78,7 +79,7 @@ class Head(NamedTuple):
 
     @property
     def fixed(self) -> int:
-        """The number of bytes of the record besides subject, headers and payload."""
+        """The number of bytes of the record without subject, headers and payload."""
         return RECORD_SIZE_MIN + (16 if self.flags & IS_EXTENDED else 0)
 
 
@@ -86,11 +87,11 @@ def scanned(image: Image, number: int) -> Contents:
     """Return the contents of segment `number` from its bytes.
 
     Raises:
-        BadStore: another version wrote it.
-        Unusable: it is damaged.
+        BadStore: another version wrote the file.
+        Unusable: the file is damaged.
     """
     scan = _Scan(image, image.size)
-    # The last message of the last batch is missing, so the whole batch is ignored.
+    # The last message of the last batch is missing, so the whole batch counts as absent.
     if scan.batch_at and not scan.is_sealed:
         scan = _Scan(image, scan.batch_at)
     return scan.contents(number)
@@ -114,14 +115,14 @@ class _Scan:
         self._messages = 0
         self._rows: list[bytes] = []
         self._removals: list[bytes] = []
-        self.is_sealed = False  # it ends with a FOOTER
+        self.is_sealed = False  # whether the segment ends with a FOOTER
         self._floor = 0
         self._last_ts = 0
         self.batch_at = 0  # offset of an unfinished batch; 0 if there is none
         self._end = self._run()
 
     def _run(self) -> int:
-        """Read record after record; return the end of the last one."""
+        """Read one record after another; return the end of the last one."""
         at, size = HEADER_SIZE, len(self._data)
         while at < size and not self.is_sealed:
             at = self._walk(at)
@@ -134,7 +135,7 @@ class _Scan:
         return at
 
     def contents(self, number: int) -> Contents:
-        """Return the contents."""
+        """Return the contents of the segment."""
         rows: Any = np.frombuffer(b"".join(self._rows), ENTRY) if self._rows else no_entries()
         sizes = rows["size"].astype(np.int64).sum() + rows["subject_len"].sum()
         return Contents(
@@ -156,7 +157,7 @@ class _Scan:
     # -- records ----------------------------------------------------------------------------------------------------
 
     def _walk(self, at: int) -> int:
-        """Read ordinary messages from `at` on; return the offset of the first other record."""
+        """Read ordinary messages from offset `at` on; return the offset of the first other record."""
         if walk is None:
             return at
         gaps = GAP_MAX - (self._next_seq - self._header.base_seq - self._messages)
@@ -171,7 +172,7 @@ class _Scan:
         return end
 
     def _is_accepted(self, at: int, head: Head) -> bool:
-        """Return whether the record at `at` is valid, or an erased one that the next record confirms."""
+        """Return whether the record at `at` is valid, or an erased message that the next record confirms."""
         is_erased = head.kind == KIND_MESSAGE and head.flags & IS_ERASED and self._goes_on(at, head)
         if not is_erased and not is_whole(self._view, at, head.length):
             return False
@@ -181,7 +182,10 @@ class _Scan:
         return True
 
     def _goes_on(self, at: int, head: Head) -> bool:
-        """Return whether the next record confirms length and sequence of an erased message, their only proof."""
+        """Return whether the next record confirms length and sequence of an erased message.
+
+        Nothing else can prove them.
+        """
         behind = at + head.length
         after = self._plausible(behind)
         if after is None:
@@ -189,7 +193,7 @@ class _Scan:
         return head.seq + (after.kind == KIND_MESSAGE) <= after.seq < head.seq + GAP_MAX
 
     def _plausible(self, at: int) -> Head | None:
-        """Return the header of the record at `at` if its sizes are consistent."""
+        """Return the header of the record at `at`, or None if its sizes are inconsistent."""
         left = len(self._data) - at
         if left < RECORD_SIZE_MIN:
             return None
@@ -228,9 +232,9 @@ class _Scan:
         return is_sound and checksum.startswith(self._data[begin:end])
 
     def _cut_at(self, used: int) -> int:
-        """Return the end of an interrupted write if its last nonzero byte is before `used`; 0 if it is damage.
+        """Return the end of an interrupted write whose last nonzero byte is before `used`; 0 if the rest is damage.
 
-        If the write itself ends with zeros, these reach to the end of the page, and reserved zeros follow.
+        If the data of the write ends with zeros, the zeros extend to the end of the page, and reserved zeros follow.
         """
         shift = self._image.shift
         if (used + shift) % SECTOR_SIZE == 0:
@@ -239,8 +243,8 @@ class _Scan:
         return page if page < len(self._data) else 0
 
     def _has_whole(self, at: int, used: int) -> bool:
-        """Return whether a complete record follows `at`, or the record at `at` has only a wrong length."""
-        for end in range(used, used + CHECKSUM_SIZE + 1):  # its checksum may end with zeros
+        """Return whether a complete record follows `at`, or only the length of the record at `at` is wrong."""
+        for end in range(used, used + CHECKSUM_SIZE + 1):  # the record's checksum may end with zeros
             length = end - at
             record = length.to_bytes(4, "little") + self._data[at + 4 : end]
             is_other = RECORD_SIZE_MIN <= length == len(record) and not self._data.startswith(record[:4], at)

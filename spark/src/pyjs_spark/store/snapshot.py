@@ -1,12 +1,12 @@
-"""All segments of a stream combined: their sequences and removals. A damaged stream is refused.
+"""All segments of a stream combined: their sequences and removals. A damaged stream raises an error.
 
 Records in one segment about other segments (removals, the first sequence, a missing end) are applied as at a
 start of the server. A directory in use changes during the read. A snapshot has each file as it was when
-opened, and files are opened in order; so it has everything that was written before the first one was opened,
-and a gapless part of later messages. If something looks damaged, it is read again before it is reported,
-since a write may be in progress.
+opened, and files are opened in order. So the snapshot has everything that was written before the first file was
+opened, and later messages up to some point without a gap. Files that look damaged are read again before an error is
+raised, since a write may be in progress.
 
-The contents of a segment are cached in this process for as long as its files do not change.
+This process caches the contents of a segment for as long as its files do not change.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pyjs_spark.store.tails import kept_index, kept_numbers, tails_signature
 from pyjs_spark.subjects import filters_of
 
 TRIES = 5  # attempts to read files that seem damaged, since a write may be in progress
-REMEMBERED_MAX = 100_000  # segments whose contents are cached
+REMEMBERED_MAX = 100_000  # maximum number of segments whose contents are cached
 
 Signature = tuple[int, ...]
 
@@ -39,15 +39,15 @@ Signature = tuple[int, ...]
 class _Segment:
     """The cached contents of a segment."""
 
-    contents: Contents | None  # None: the file is new, or was never used
-    is_ended: bool = True  # whether its end is known to be complete
+    contents: Contents | None  # None: the file is new, or no server has used it
+    is_ended: bool = True  # whether the file's end is known to be complete
 
 
 _remembered: dict[str, tuple[Signature, _Segment]] = {}
 
 
 class Snapshot:
-    """The contents of a stream at one moment, without entries; `load` returns a segment with its entries."""
+    """The contents of a stream at one moment, without entries; `load` reads a segment with its entries."""
 
     def __init__(self, stream: StreamPlace) -> None:
         """Read all segments. Raises Unusable, BadStore, StoreKeyNeeded, OSError."""
@@ -55,13 +55,13 @@ class Snapshot:
         self.segments: list[Contents] = []
         self.floor = 0
         self.last_seq = 0
-        self._cut = ""  # path of the previous segment, if its end is missing
+        self._cut = ""  # path of the previous segment, if the end of that segment is missing
         # Sequences of segments that are missing, and their paths.
         self._absent: list[tuple[int, int, str]] = []
         self._removals: list[Any] = []
         purges = {purge_of(stream)}
         self._build()
-        purges.add(purge_of(stream))  # compared, since a purge may have begun or ended during the read
+        purges.add(purge_of(stream))  # read twice, since a purge may have begun or ended during the read
         for purge in purges:
             if purge is not None:
                 self._end_purge(purge)
@@ -71,7 +71,7 @@ class Snapshot:
             low = max(low, self.floor)
             if low < high and len(self._removed_between(low, high)) < high - low:
                 raise Unusable(f"{path} is missing; its index file is there")
-        self.first_seq = self._first_live()  # of the next message if the stream is empty
+        self.first_seq = self._first_live()  # for an empty stream, the sequence of the next message
 
     def _first_live(self) -> int:
         for segment in self.segments:
@@ -83,17 +83,17 @@ class Snapshot:
 
     @property
     def is_consumed(self) -> bool:
-        """Whether consumers remove messages by reading them, which is not a loss."""
+        """Whether consumers remove messages by reading them, which is no loss."""
         return bool(self.stream.metadata.config.get("retention", "limits") != "limits")
 
     @property
     def messages(self) -> int:
-        """The approximate number of messages, exact if no sequence is missing."""
+        """The approximate number of messages; exact if no sequence is missing."""
         return sum(self._live_count(segment) for segment in self.segments)
 
     @property
     def size(self) -> int:
-        """The approximate bytes of these messages."""
+        """The approximate size of these messages in bytes."""
         return sum(
             segment.message_bytes * self._live_count(segment) // segment.messages
             for segment in self.segments
@@ -112,7 +112,7 @@ class Snapshot:
         return rows if keep.all() else rows[keep]
 
     def _removed_between(self, low: int, high: int) -> Any:
-        """Return the sequences of [low, high) that were removed individually."""
+        """Return the sequences in [low, high) that were removed one by one."""
         begin, end = np.searchsorted(self.removed, np.array([low, max(low, high)], np.uint64))
         return self.removed[begin:end]
 
@@ -120,7 +120,7 @@ class Snapshot:
         """Return whether it is known that the message with this sequence was removed."""
         return seq < self.floor or len(self._removed_between(seq, seq + 1)) > 0
 
-    # -- one segment after the other --------------------------------------------------------------------------------
+    # -- one segment after another ----------------------------------------------------------------------------------
 
     def _build(self) -> None:
         directory = self.stream.messages
@@ -137,7 +137,7 @@ class Snapshot:
         segment = _recalled(self.stream, number)
         found, path = segment.contents, _path(self.stream, number)
         if found is None or found.incarnation != self.stream.metadata.created_ns:
-            return  # an empty segment, or one of a deleted stream with the same name
+            return  # an empty segment, or a segment of a deleted stream with the same name
         if found.base_seq <= self.last_seq:
             raise Unusable(f"{path} is damaged at byte 0: it repeats sequences of the segment before")
         if self._cut and self.last_seq + 1 < found.base_seq:
@@ -159,7 +159,7 @@ class Snapshot:
         self.last_seq = known.next_seq - 1
 
     def _end_purge(self, purge: Purge) -> None:
-        """Treat the rest of an unfinished purge as removed, as a start of the server would remove it."""
+        """Treat messages that an unfinished purge had still to remove as removed, as a server does at its start."""
         end_seq = min(purge.before_seq, self.last_seq + 1)
         if not purge.subject:
             self.floor = max(self.floor, end_seq)
@@ -202,11 +202,11 @@ def take(stream: StreamPlace) -> Snapshot:
 
 
 def load(stream: StreamPlace, number: int) -> Contents:
-    """Return the contents of a segment, with its entries.
+    """Read the contents of a segment, with its entries.
 
     Raises:
-        FileNotFoundError: it was removed meanwhile, or the stream was re-created since.
-        Unusable: it is damaged.
+        FileNotFoundError: the segment was removed meanwhile, or the stream was re-created since.
+        Unusable: the segment is damaged.
     """
     with closing(_opened(stream, number)) as image:
         return contents_of(stream, image, number)
@@ -217,11 +217,11 @@ def _opened(stream: StreamPlace, number: int) -> Image:
 
 
 def contents_of(stream: StreamPlace, image: Image, number: int, is_doubted: bool = False) -> Contents:
-    """Return the contents of an open segment. If `is_doubted`, they come from its records, not from the index file.
+    """Return the contents of an open segment, without the index file if `is_doubted`.
 
     Raises:
         FileNotFoundError: the stream was re-created since.
-        Unusable: it is damaged.
+        Unusable: the segment is damaged.
     """
     known = None if is_doubted else _index_of(stream, number)
     found = known if known is not None and fits(known, image) else scanned(image, number)
@@ -231,7 +231,7 @@ def contents_of(stream: StreamPlace, image: Image, number: int, is_doubted: bool
 
 
 def _recalled(stream: StreamPlace, number: int) -> _Segment:
-    """Return the contents of a segment; cached until its files change. Raises Unusable."""
+    """Return the contents of a segment, cached until the segment's files change. Raises Unusable."""
     path = _path(stream, number)
     signature = (*_signature(path), *_signature(_index_path(path)), *tails_signature(stream.messages))
     kept = _remembered.get(path)
@@ -260,7 +260,8 @@ def _read(stream: StreamPlace, number: int) -> _Segment:
 def _is_cut_off(found: Contents, known: Contents) -> bool:
     said = (known.base_seq, known.number, known.incarnation)
     is_same = said == (found.base_seq, found.number, found.incarnation)
-    return is_same and not found.is_sealed and found.end < known.end  # maybe only removals are missing
+    # perhaps the cached contents lack only removals
+    return is_same and not found.is_sealed and found.end < known.end
 
 
 def _index_of(stream: StreamPlace, number: int) -> Contents | None:

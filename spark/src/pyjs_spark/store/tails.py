@@ -1,4 +1,4 @@
-"""The index files of open segments that an account stores together in one file.
+"""The index files of open segments that an account stores together in one file, `tails`.
 
     <account>/tails = envelope of kind 6 *, each of {"streams": {directory of a stream: [number, index file]}}
 
@@ -21,7 +21,10 @@ Tails = dict[str, tuple[int, bytes]]
 
 
 def tails_signature(messages: str) -> Signature:
-    """Return a value that changes with the account's common file; `messages` is one of the account's directories."""
+    """Return a value that changes when the account's `tails` changes.
+
+    `messages` is a directory of one of its streams.
+    """
     try:
         found = os.stat(_path_of(messages))
     except OSError:
@@ -30,13 +33,13 @@ def tails_signature(messages: str) -> Signature:
 
 
 def kept_index(messages: str, number: int) -> bytes | None:
-    """Return the index file of a segment from the common file, or None if that has none."""
+    """Return the index file of a segment from `tails`, or None if it is not there."""
     tail = _tail_of(messages)
     return tail[1] if tail is not None and tail[0] == number else None
 
 
 def kept_numbers(messages: str) -> set[int]:
-    """Return the numbers of this stream's segments that have an index file in the common file."""
+    """Return the numbers of this stream's segments that have an index file in `tails`."""
     tail = _tail_of(messages)
     return set() if tail is None else {tail[0]}
 
@@ -54,7 +57,7 @@ def _path_of(messages: str) -> str:
 
 @lru_cache(maxsize=1)
 def _read(path: str, signature: Signature) -> Tails:
-    """Return the complete records of the file; cached for its signature."""
+    """Return the complete records of the file; cached for as long as its signature is the same."""
     try:
         with open(path, "rb") as file:
             return {name: tail for body in _bodies(file.read()) for name, tail in _entries(body)}

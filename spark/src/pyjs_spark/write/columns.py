@@ -27,7 +27,7 @@ TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class RowPlan:
-    """The index of each column in a row, or -1 if it is missing."""
+    """The index of each column in a row; -1 if the column is missing."""
 
     data: int
     subject: int

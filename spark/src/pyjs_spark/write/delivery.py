@@ -2,9 +2,9 @@
 
 "Exactly once" has two parts. Each message has an id computed from its row alone, so the server drops
 repetitions within its duplicate window. Each partition has a marker (marker.py): a finished batch is never
-sent again, and of an unfinished batch only messages that are missing in the stream are sent (recovery.py).
+sent again, and of an unfinished batch only messages that the stream lacks are sent (recovery.py).
 
-Knows nothing of Spark: its input is Arrow batches, its result is the number of written messages.
+This module does not use Spark: its input is Arrow batches, and its result is the number of written messages.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ PIECE_SIZE = 1 << 20  # bytes that are sent at once
 PIECES_IN_WINDOW = 4
 NS_PER_S = 1_000_000_000
 WINDOW_MARGIN_NS = 10 * NS_PER_S
-LONG_AGO_NS = 2**62  # clock of a server that sends no time: every message is then older than any window
+# used as the clock of a server that sends no time: then every message is older than any window
+LONG_AGO_NS = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class SinkPart:
     sink_id: str
     batch: int
     part: int
-    run: str  # the same for all tasks of one run of a query
+    run: str  # a name, the same for all tasks of one run of a query
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class Delivered:
     part: int
     rows: int
     sent: int  # number of messages sent in this attempt
-    duplicates: int  # number of these that the stream already had
+    duplicates: int  # number of these messages that the stream already had
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +75,10 @@ class Target:
     last_seq: int
     subjects: tuple[str, ...]
     replicas: int
-    window_ns: int  # the duplicate window
-    now_ns: int  # the server's clock
-    seen_at_s: float  # our clock at that time
-    keeps_subjects: bool  # it stores messages under the subjects to which they were published
+    window_ns: int  # the duplicate window, in ns
+    now_ns: int  # the server's clock, in ns since 1970
+    seen_at_s: float  # this machine's monotonic clock at that time
+    keeps_subjects: bool  # whether the stream stores messages under the subjects to which they were published
 
     def age_ns(self, ts_ns: int) -> int:
         """Return the age of a time by the server's clock, in ns."""
@@ -85,7 +86,7 @@ class Target:
 
 
 def look_at_target(client: Client, options: SinkOptions) -> Target:
-    """Return the properties of the stream that a write needs.
+    """Return the properties of the target stream that a write needs.
 
     Raises:
         StreamMissing, OptionError: a write with these options is impossible.
@@ -122,10 +123,10 @@ def look_at_target(client: Client, options: SinkOptions) -> Target:
 
 
 class Digest:
-    """A checksum of rows, to compare those of a repeated partition.
+    """A checksum of rows, with which a repeated partition is compared.
 
-    If rows have no ids of their own, they are identified by position, so their order matters; otherwise it
-    does not.
+    If rows have no ids of their own, their position identifies them, so their order matters; otherwise the order does
+    not matter.
     """
 
     def __init__(self) -> None:
@@ -199,7 +200,7 @@ class Delivery:
         self._sent = 0
         self._sent_at_s = 0.0  # time at which the last piece was sent
         self._missing = 0  # messages that were removed from the stream since an earlier attempt began
-        self._begun_ns = 0  # time of the beginning of that attempt
+        self._begun_ns = 0  # time at which that attempt began, in ns since 1970
         self._subject = ""  # subject of the first row, which the stream accepts
         self._progress = Progress(client, options, place.sink_id)
         self._mine, self._newest = self._progress.read_own(place.part) if self._is_exact else (None, None)
@@ -259,10 +260,10 @@ class Delivery:
         progress.write(place.part, replace(done, duplicates=self._publisher.duplicates))
 
     def _before(self) -> list[Marker]:
-        """Begin the batch if necessary; return the markers of earlier attempts that matter.
+        """Begin the batch if necessary; return the markers of earlier attempts that the check needs.
 
-        If this run began the batch, only the marker of this partition matters. If another run began it, its
-        partitions may have been different, so all markers matter.
+        If this run began the batch, only the marker of this partition is needed. If another run began it, its
+        partitions may have been different, so all markers are needed.
         """
         place, newest = self._place, self._newest
         if newest is None or newest.batch < place.batch:
@@ -273,7 +274,7 @@ class Delivery:
         return [each for each in found if each is not None and each.batch == place.batch]
 
     def _check(self) -> None:
-        """Refuse to write if the stored markers belong to other rows."""
+        """Raise an error if the stored markers belong to other rows."""
         place = self._place
         known = [each for each in (self._mine, self._newest) if each is not None and each.batch >= 0]
         for marker in known:
@@ -292,7 +293,7 @@ class Delivery:
             )
 
     def _skip(self, batches: Iterator[tuple[Columns, int]], done: Marker) -> None:
-        """Compare the rows with those stored earlier, and send nothing."""
+        """Compare the rows with those stored earlier, without sending anything."""
         for _ in batches:
             pass
         if self._rows != done.rows or self._digest.text != done.digest:
@@ -307,7 +308,7 @@ class Delivery:
             raise ReplayDiffers(f"{self._what}: it was begun, and now has no rows. {ADVICE}")
 
     def _begun(self) -> Marker:
-        """Return the marker that starts this attempt, or replaces that of an earlier one."""
+        """Return the marker of this attempt, which replaces the marker of an earlier attempt."""
         place, target, mine = self._place, self._target, self._mine
         is_same = mine is not None and mine.batch == place.batch
         if mine is not None and is_same:
@@ -324,7 +325,7 @@ class Delivery:
         )
 
     def _replay(self, marker: Marker, before: list[Marker], mine: Marker | None) -> ReplayCheck | None:
-        """Return the check against messages of earlier attempts at the batch; None if none of them matters."""
+        """Return the check against messages of earlier attempts at the batch; None if no check is needed."""
         is_mine = mine is not None and mine.batch == self._place.batch
         earlier = [each for each in before if each.first_run != self._place.run]
         if not is_mine and not earlier:
@@ -363,7 +364,7 @@ class Delivery:
         )
 
     def _stored_of_mine(self, after: int, under_way: Iterable[Frames]) -> list[int]:
-        """Return the rows of `under_way` that the stream has; called after a lost connection."""
+        """Return the rows of `under_way` that the stream already has; called after a lost connection."""
         found: Found = self._recovery().find(max(after, self._publisher.last_seq))
         away_ns = int((time.monotonic() - self._sent_at_s) * NS_PER_S)
         if found.missing and not self._is_in_window(away_ns):
@@ -374,7 +375,7 @@ class Delivery:
         return [row for frames in under_way for row in found.rows_of(frames)]
 
     def _is_in_window(self, age_ns: int) -> bool:
-        """Return whether the server still remembers ids of messages of this age."""
+        """Return whether the server still remembers the ids of messages of this age."""
         return age_ns < self._target.window_ns - WINDOW_MARGIN_NS
 
     def _send(self, columns: Columns, first: int, replay: ReplayCheck | None) -> None:
@@ -391,7 +392,7 @@ class Delivery:
             self._sent_at_s = time.monotonic()
 
     def _pieces(self, columns: Columns) -> Iterator[tuple[int, int]]:
-        """Yield ranges of rows to send at once: at most a part of the window, and a limited size."""
+        """Yield ranges of rows to send at once, limited by a share of the window and by size."""
         most = max(1, self._options.max_in_flight // PIECES_IN_WINDOW)
         offsets, low = columns.data[0], 0
         while low < columns.rows:

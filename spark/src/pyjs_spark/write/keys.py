@@ -2,11 +2,11 @@
 
     bucket   pyjs-sinks (option progressBucket): the stream KV_pyjs-sinks, created by the first write that needs it
 
-If two writers read the same revision, only one of them succeeds. A write whose answer was lost is repeated,
-and may then conflict with itself; the caller compares the value to find out.
+If two writers read the same revision, only one of them succeeds. If the answer to a write is lost, the write is
+repeated, and may then conflict with itself; the caller finds out by comparing the value.
 
-Markers are not stored in the target, where its consumers would receive them. Their bucket is an ordinary one:
-progress can be read with `nats kv get pyjs-sinks <key>`, and reset with `nats kv del`.
+Markers are not stored in the target, where its consumers would receive them. Their bucket is an ordinary one: the
+command `nats kv get pyjs-sinks <key>` shows the progress, and `nats kv del` resets it.
 
 Source: ADR-8 (key-value buckets), ADR-31 (multi_last).
 """
@@ -31,7 +31,7 @@ from pyjs_spark.read.ranges import ReadRange
 from pyjs_spark.write.publish import WRONG_LAST_SEQ, patiently, publish_one
 
 VERSION = 1
-KEYS_MAX = 1024  # maximum number that a server returns in one answer
+KEYS_MAX = 1024  # maximum number of messages that a server returns in one answer
 TOO_MANY = 413
 
 
@@ -41,7 +41,7 @@ class KeyValue:
 
     value: Mapping[str, Any] | None  # None: the key was deleted
     revision: int
-    ts_ns: int  # time of the write
+    ts_ns: int  # time of the write, in ns since 1970
 
 
 class Keys:
@@ -55,7 +55,7 @@ class Keys:
         self._retries = options.retries
 
     def read(self, *keys: str) -> dict[str, KeyValue]:
-        """Return the values of some keys or patterns; a key that was never written has none."""
+        """Return the values of some keys or patterns; the result has no value for a key that was never written."""
         found = {}
         for message in self._last([self._prefix + key for key in keys]):
             key = message.subject.decode().removeprefix(self._prefix)
@@ -68,7 +68,7 @@ class Keys:
         return patiently(self._retries, lambda: self.read(*keys), self._client)
 
     def write(self, key: str, value: Mapping[str, Any], revision: int) -> int | None:
-        """Replace the value at a revision (0: the key is new). Return the new revision, or None after a conflict."""
+        """Replace the value at a revision (0: the key is new). Return the new revision, or None on a conflict."""
         payload = json.dumps({"v": VERSION, **value}).encode()
         headers = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: %d\r\n\r\n" % revision
         said = publish_one(self._client, self._prefix + key, payload, headers, self._retries)
@@ -81,7 +81,7 @@ class Keys:
         return said.seq
 
     def forget(self, pattern: str) -> None:
-        """Remove all keys that match."""
+        """Remove all keys that match a pattern."""
         if stream_info(self._client, self._stream) is not None:
             self._client.api(f"STREAM.PURGE.{self._stream}", {"filter": self._prefix + pattern})
 
@@ -99,7 +99,7 @@ class Keys:
             self._client.api(f"STREAM.CREATE.{self._stream}", config)
         except ApiError as error:
             if stream_info(self._client, self._stream) is not None:
-                return  # another task has created it, with another number of replicas
+                return  # another task has created the bucket, with another number of replicas
             raise PublishFailed(
                 f"progressBucket {self._bucket}: the bucket, in which a sink keeps its progress, is not there and "
                 f"cannot be made: {error}. Make it (nats kv add {self._bucket}), or set delivery=atLeastOnce"
@@ -118,11 +118,12 @@ class Keys:
         return self._read_long_way(subjects, end.status, end.description)
 
     def _read_long_way(self, subjects: list[str], status: int, why: str) -> list[Stored]:
-        """Read keys that do not fit in one answer, in several parts; return [] if the bucket is missing."""
+        """Read keys whose values do not fit in one answer, in several parts; return [] if the bucket is missing."""
         info = stream_info(self._client, self._stream)
         if info is None:
             return []
-        if status == NOBODY and info["config"].get("allow_direct"):  # another task has just created it
+        # another task has just created the bucket
+        if status == NOBODY and info["config"].get("allow_direct"):
             raise NoResponders(f"{self._client.address}: the bucket {self._bucket} answered not yet")
         if status != TOO_MANY and info["config"].get("allow_direct"):
             raise SparkError(f"{self._client.address}: the bucket {self._bucket} answered {status} {why}")
@@ -132,7 +133,7 @@ class Keys:
             int(info["state"]["last_seq"]) + 1,
             tuple(subjects),
             columns=("seq", "ts_ns", "subject", "data"),
-            fail_on_data_loss=False,  # a key that is written again gets a new sequence
+            fail_on_data_loss=False,  # a key that is written again during the read gets a new sequence
         )
         return [
             Stored(row["seq"], row["ts_ns"], row["subject"].encode(), b"", row["data"])
@@ -142,7 +143,7 @@ class Keys:
 
 
 def _value(key: str, payload: bytes) -> dict[str, Any]:
-    """Return the value of a key, without its version. Raises ReplayDiffers if it cannot be read."""
+    """Return the value of a key, without its format version. Raises ReplayDiffers if it cannot be parsed."""
     value = strict_json.an_object(payload)
     if value.pop("v", None) != VERSION:
         raise ReplayDiffers(f"{key} was written by another version of this package: {payload!r:.100}")

@@ -10,10 +10,10 @@
 
 The second key has the run of the query that began the newest batch. A task of that run reads only this key
 and the marker of its partition. A task of another run reads all markers, since the partitions may have been
-different.
+different in that run.
 
-`begun` is written before the first row of a batch, with the stream's last sequence at that time: all messages
-of the batch come after it. `done` is written after the last acknowledgement.
+The state `begun` is written before the first row of a batch, with the stream's last sequence at that time: all
+messages of the batch come after it. The state `done` is written after the last acknowledgement.
 """
 
 from __future__ import annotations
@@ -43,16 +43,17 @@ class Marker:
     after: int  # the stream's last sequence before the first attempt at this batch
     first_run: str  # the run of the query that began this batch
     attempt: str  # the attempt that wrote this marker
-    rows: int = 0  # if DONE: rows of the batch in this partition
-    digest: str = ""  # if DONE: digest of their content
-    duplicates: int = 0  # if DONE: rows that the last attempt sent although the stream already had them
+    rows: int = 0  # if DONE: number of the batch's rows in this partition
+    digest: str = ""  # if DONE: digest of the content of these rows
+    # if DONE: number of rows that the last attempt sent although the stream already had them
+    duplicates: int = 0
     revision: int = 0  # of the key; not part of the value
-    ts_ns: int = 0  # time at which it was written; not part of the value
+    ts_ns: int = 0  # time at which the marker was written, in ns since 1970; not part of the value
 
 
 @dataclass(frozen=True, slots=True)
 class BatchMark:
-    """The newest batch of a sink, and the attempt that began it."""
+    """The newest batch of a sink, and the run that began it."""
 
     batch: int
     run: str
@@ -61,7 +62,7 @@ class BatchMark:
 
 
 def new_attempt() -> str:
-    """Return a unique name for an attempt at a partition, or for a run."""
+    """Return a unique name for an attempt at a partition, or for a run of a query."""
     return f"{random.getrandbits(64):016x}"
 
 
@@ -72,30 +73,30 @@ class Progress:
         self.keys = Keys(client, options)
         self._sink_id = sink_id
         self._batch_key = f"{sink_id}.batch"
-        self._deleted: dict[int, int] = {}  # partitions whose key was deleted -> revision of the deletion
+        self._deleted: dict[int, int] = {}  # partition whose key was deleted -> revision of the deletion
 
     def read(self) -> dict[int, Marker]:
         """Return the marker of every partition that has one."""
         return self._markers(self.keys.read(f"{self._sink_id}.*"))
 
     def read_own(self, part: int) -> tuple[Marker | None, BatchMark | None]:
-        """Return the marker of a partition, and the mark of the newest batch."""
+        """Return the marker of a partition, and the mark of the newest batch; None if missing."""
         found = self.keys.read(f"{self._sink_id}.{part}", self._batch_key)
         return self._markers(found).get(part), self._batch_in(found)
 
     def begin(self, mark: BatchMark) -> BatchMark:
-        """Replace the mark of a batch at its revision; return the mark that is stored then."""
+        """Replace the mark of a batch at its revision; return the mark that is stored afterwards."""
         revision = self.keys.write(self._batch_key, _stored_part(mark), mark.revision)
         if revision is not None:
             return replace(mark, revision=revision)
-        # Another task was faster, or this write succeeded and was repeated.
+        # Another task was faster, or this write had succeeded and was repeated.
         return self._batch_in(self.keys.read_patiently(self._batch_key)) or mark
 
     def write(self, part: int, marker: Marker) -> Marker:
-        """Replace a marker at its revision; return it with the new revision.
+        """Replace a marker at its revision; return the marker with the new revision.
 
         Raises:
-            WriterReplaced: the key has a newer revision, which is not from this write itself.
+            WriterReplaced: the key has a newer revision, which this write did not create.
         """
         key = f"{self._sink_id}.{part}"
         revision = self.keys.write(key, _stored_part(marker), marker.revision or self._deleted.get(part, 0))
@@ -133,5 +134,5 @@ class Progress:
 
 
 def _stored_part(mark: Marker | BatchMark) -> dict[str, Any]:
-    """Return the value of the key of a mark."""
+    """Return the value to store for a mark."""
     return {name: value for name, value in asdict(mark).items() if name not in ("revision", "ts_ns")}

@@ -1,8 +1,8 @@
-"""Publishing many messages with acknowledgements: a window of them is in flight; each is identified by its row.
+"""Publishing with acknowledgements. A window of many messages is in flight; each is identified by its row.
 
 There is no thread: while the window has room, frames are sent; otherwise acknowledgements are read. If a row
-is not acknowledged in time, or before its connection ends, it is published again with its message id; if the
-server already has it, the answer is "duplicate". If the duplicate window may be too short for that, `stored`
+is not acknowledged in time, or before its connection ends, it is published again with its message id. If the
+server already has the message, the answer is "duplicate". If the duplicate window may be too short for that, `stored`
 first searches the stream. Messages are in the order of the rows, unless some have to be published again.
 
 Source: nats.docs "JetStream Publish"; the answers of both servers are checked in spark/tests/write/test_publish.py.
@@ -38,8 +38,9 @@ if fast.IS_THERE:
 else:
     from pyjs_spark.decode.frames import Acks  # type: ignore[assignment]
 
-WRONG_LAST_SEQ = 10071  # err_code
-SIZE_MAX = 64 << 20  # bytes without acknowledgement, which a worker holds to publish them again
+WRONG_LAST_SEQ = 10071  # err_code of the server
+# maximum bytes without acknowledgement, which a worker keeps in order to publish them again
+SIZE_MAX = 64 << 20
 PASSING = (429, 503)  # error codes of temporary refusals: overloaded, no leader
 CATCH_UP_S = 1.0  # seconds between two reads of acknowledgements while the window has room
 GLANCE_S = 0.01
@@ -52,7 +53,7 @@ ADVICE = {
     10023: "the store of the server is full",
 }
 
-# Returns which rows of unacknowledged frames the stream already has.
+# A function that returns which rows of unacknowledged frames the stream already has.
 Stored = Callable[[Iterable[Frames]], Iterable[int]]
 
 
@@ -61,7 +62,7 @@ class Publisher:
 
     def __init__(self, client: Client, options: SinkOptions) -> None:
         self.inbox = b"_INBOX.%016x." % random.getrandbits(64)
-        self.stored: Stored | None = None  # called after a lost connection; None: the ids are sufficient
+        self.stored: Stored | None = None  # called after a lost connection; None: message ids are sufficient
         self._client = client
         self._options = options
         self._failures = 0  # consecutive failures without an acknowledgement in between
@@ -69,7 +70,7 @@ class Publisher:
         self._under_way: deque[Frames] = deque()
         self._size = 0  # total bytes of the unacknowledged frames
         self._refused: set[int] = set()  # temporarily refused rows, which wait until the others are done
-        self._listening = 0  # number of the connection that has the subscription
+        self._listening = 0  # number of the connection that has the subscription; 0: none
         self._heard_at_s = time.monotonic()  # time at which input was last read
 
     @property
@@ -83,10 +84,10 @@ class Publisher:
         return self._acks.duplicates
 
     def publish(self, frames: Frames) -> None:
-        """Send frames as soon as the window has room. Their row numbers must be higher than all earlier ones.
+        """Send frames when the window has room. Their row numbers must be higher than all earlier ones.
 
         Raises:
-            PublishFailed, AccessDenied: a message of this call, or of an earlier one, was not stored.
+            PublishFailed, AccessDenied: a message of this or an earlier call was not stored.
         """
         count = len(frames.numbers)
         if not count:
@@ -138,7 +139,10 @@ class Publisher:
 
     @contextmanager
     def _enduring(self) -> Iterator[None]:
-        """Reset the count of failures when acknowledgements arrive; after a lost connection, publish again."""
+        """Reset the count of failures when acknowledgements arrive.
+
+        After a lost connection, publish the rest again.
+        """
         before = self._acks.waiting
         lost: SparkError | None = None
         try:
@@ -165,7 +169,7 @@ class Publisher:
         return any(self._acks.is_waiting(number) for number in reversed(frames.numbers))
 
     def _answered(self, answer: Reply) -> None:
-        """Handle an answer other than a plain acknowledgement."""
+        """Handle an answer other than an ordinary acknowledgement."""
         number = answer.subject[len(self.inbox) :]
         if not answer.subject.startswith(self.inbox) or not number.isdigit():
             raise ProtocolError(f"{self._client.address}: a message came on {answer.subject[:60]!r}")
@@ -205,7 +209,7 @@ class Publisher:
             self._why = why
 
     def _send_refused(self) -> None:
-        """Publish messages again after a temporary refusal."""
+        """Publish the temporarily refused messages again."""
         self._count_failure(self._why, PublishFailed)
         self._refused.clear()
         self._send_waiting()
@@ -227,7 +231,7 @@ class Publisher:
                 error = worse
 
     def _count_failure(self, why: str, failed: type[PublishFailed]) -> None:
-        """Wait longer than the last time; after too many failures, give up."""
+        """Wait longer than after the last failure; after too many failures, raise `failed`."""
         self._failures += 1
         if self._failures > self._options.retries:
             raise failed(
@@ -252,7 +256,7 @@ T = TypeVar("T")
 
 
 def patiently(retries: int, act: Callable[[], T], client: Client | None = None) -> T:
-    """Return the result of `act`. After a lost connection, `client` reconnects and `act` is repeated."""
+    """Return the result of `act`. After each lost connection, reconnect `client` and call `act` again."""
     failures = 0
     while True:
         try:
@@ -268,7 +272,7 @@ def patiently(retries: int, act: Callable[[], T], client: Client | None = None) 
 
 
 def publish_one(client: Client, subject: str, payload: bytes, headers: bytes, retries: int) -> PubAck:
-    """Publish one message; return the server's answer, which may be an error. The message may be stored twice.
+    """Publish one message; return the server's answer, which may be an error. Retries may store the message twice.
 
     Raises:
         PublishFailed: no answer after all retries.

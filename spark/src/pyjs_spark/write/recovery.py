@@ -1,12 +1,12 @@
-"""Finds messages of an earlier attempt at a batch in the stream, by the header that the sink adds to each message.
+"""Finds messages of an earlier attempt at a batch in the stream, by the header that the sink adds to every message.
 
-Only needed after a crash: the stream is read once, from the place where the batch began. Before that, a
+This is only needed after a crash: the stream is read once, from the place where the batch began. Before that, a
 message is published that the stream must refuse; the refusal proves that all earlier messages were handled.
 Bytes from the connection of a dead process may still arrive at the server, so the end of the stream is read
 until no new messages arrive.
 
-A repeated batch must be equal. If a stored row has other content, or another place, then the query returns
-other rows or partitions than before, and the write fails.
+A repeated batch must be equal to its first attempt. If a stored row has other content, or another place, then the
+query returned other rows or partitions than before, and the write fails.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ from pyjs_spark.read import pull
 from pyjs_spark.read.ranges import ReadRange, Report
 from pyjs_spark.write.publish import WRONG_LAST_SEQ, publish_one
 
-NEVER_LAST = 2**62  # a last sequence that no stream can have
+NEVER_LAST = 2**62  # sequence that no stream can have as its last one
 QUIET_S = 0.2
-OTHERS_WAIT_S = 5.0  # later rows of other partitions come from new attempts, which may take hours
-OTHERS_MAX = 200_000  # rows of other partitions whose content is compared: enough to notice changes
+# seconds to wait for other partitions; later rows of them come from new attempts, which may take hours
+OTHERS_WAIT_S = 5.0
+# maximum number of other partitions' rows whose content is compared: enough to notice changes
+OTHERS_MAX = 200_000
 LAST_SEQ = re.compile(r"wrong last sequence: (\d+)")
 OWN_LINE = re.compile(rb"(?i)(?:nats-msg-id: pyjs:|pyjs-sink:|nats-expected-stream:)[^\r\n]*\r\n")
 ID_LINE = re.compile(rb"(?i)\r\nnats-msg-id: ([^\r\n]*)")
@@ -41,19 +43,19 @@ ID_LINE = re.compile(rb"(?i)\r\nnats-msg-id: ([^\r\n]*)")
 class Found:
     """Rows of one batch that a partition has found in the stream."""
 
-    mine: dict[int, int] = field(default_factory=dict)  # row of this partition -> content
-    ids: set[bytes] = field(default_factory=set)  # own ids of rows, in all partitions
-    # Content of rows in other partitions, up to OTHERS_MAX.
+    mine: dict[int, int] = field(default_factory=dict)  # row of this partition -> hash of its content
+    ids: set[bytes] = field(default_factory=set)  # users' ids of rows, in all partitions
+    # Hashes of the content of rows in other partitions, up to OTHERS_MAX.
     others: Counter[int] = field(default_factory=Counter)
-    missing: int = 0  # sequences of the range without a message
+    missing: int = 0  # number of sequences in the range without a message
 
     def rows_of(self, frames: Frames) -> list[int]:
-        """Return the rows of these publishes that are in the stream, found by id or by place."""
+        """Return the rows of these publishes that were found in the stream, by id or by place."""
         return [row for row, own, _ in sent(frames) if (own in self.ids if own else row in self.mine)]
 
 
 def content(subject: bytes, headers: bytes, data: bytes) -> int:
-    """Return a hash of a message's content; a stored and a new message with equal content have equal hashes."""
+    """Return a hash of a message's content; it is equal for a stored and a new message with equal content."""
     lines = OWN_LINE.sub(b"", headers.removeprefix(HEAD))
     return zlib.crc32(data, zlib.crc32(lines, zlib.crc32(subject)))
 
@@ -66,7 +68,7 @@ class Recovery:
     stream: str
     created: str
     subject: str  # a subject that the stream accepts
-    batch_mark: bytes  # the mark of a framing without the partition
+    batch_mark: bytes  # the mark of the framing, without the partition
     part: int
     retries: int
     keeps_subjects: bool  # whether the stream stores messages under the subjects to which they were published
@@ -85,7 +87,7 @@ class Recovery:
             time.sleep(QUIET_S)
 
     def _last_seq(self) -> int:
-        """Return a last sequence that is not lower than that of any message stored before this call."""
+        """Return a sequence at least as high as that of any message stored before this call."""
         headers = b"%bNats-Expected-Last-Sequence: %d\r\n\r\n" % (HEAD, NEVER_LAST)
         said = publish_one(self.client, self.subject, b"", headers, self.retries)
         last = LAST_SEQ.search(said.text)
@@ -94,7 +96,7 @@ class Recovery:
         return int(last[1])
 
     def _scan(self, low: int, high: int, found: Found) -> bool:
-        """Read [low, high); return whether there was a row of the batch."""
+        """Read [low, high); return whether this range had a row of the batch."""
         if low >= high:
             return False
         what = ReadRange(
@@ -113,7 +115,7 @@ class Recovery:
         return count > 0
 
     def _take(self, batch: pa.RecordBatch, found: Found) -> int:
-        """Store the rows of the batch among these messages; return their number."""
+        """Add the rows of the batch among these messages to `found`; return their number."""
         mark = re.escape(self.batch_mark)
         of_row = re.compile(rb"(?i)\r\n(nats-msg-id|pyjs-sink): %b(\d+):(\d+)\r\n" % mark)
         headers = batch.column(1)
@@ -140,7 +142,7 @@ def _own_id(block: bytes) -> bytes:
 
 
 def sent(frames: Frames, *, with_subjects: bool = True) -> Iterator[tuple[int, bytes, int]]:
-    """Yield row, own message id and content of each publish."""
+    """Yield row number, the user's message id and content hash of each publish."""
     start, view = 0, memoryview(frames.data)
     for number, end in zip(frames.numbers, frames.ends, strict=True):
         frame = bytes(view[start:end])
@@ -155,7 +157,7 @@ def sent(frames: Frames, *, with_subjects: bool = True) -> Iterator[tuple[int, b
 
 @dataclass(frozen=True, slots=True)
 class ReplayCheck:
-    """Compares the rows of a repeated batch with the messages found; selects the rows that must still be sent."""
+    """Compares the rows of a repeated batch with the messages found; returns the rows that need not be sent again."""
 
     found: Found
     what: str  # describes the batch in errors

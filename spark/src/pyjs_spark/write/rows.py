@@ -1,11 +1,11 @@
-"""Rows of a user as cells of messages, and the checks of their values.
+"""Rows of a user as cells of messages, and checks of their values.
 
 A whole batch is checked before any part of it is sent, using its buffers and its distinct subjects; so a
-valid batch needs no Python per row. Only if there is an error is the row searched, because the error shows
-its number and content.
+valid batch needs no Python per row. Only after an error are single rows examined, because the error shows
+the number and content of the row.
 
 Headers that were instructions for an earlier publish of the same message are left out, since the sink sets
-its own: `Nats-Expected-*`, `Nats-Batch-*`, `Pyjs-Sink`, and message ids that a sink created.
+new ones: `Nats-Expected-*`, `Nats-Batch-*`, `Pyjs-Sink`, and message ids that a sink created.
 
 Source: ADR-4 (headers: names of printable ASCII without colon), nats.docs "Subject-Based Messaging".
 """
@@ -32,7 +32,7 @@ MADE = "pyjs:"  # prefix of ids that a sink creates
 LEFT_OUT = re.compile(r"(?i)nats-(?:expected|batch)-.*|pyjs-sink")
 SUBJECTS_KEPT = 100_000
 SHOWN = 60
-HEADERS_MAX = (1 << 16) - 1  # bytes of headers that a stream stores
+HEADERS_MAX = (1 << 16) - 1  # maximum bytes of headers that a stream stores
 
 
 class RowReader:
@@ -48,7 +48,10 @@ class RowReader:
         size_max: int,
         own_size: int,
     ) -> None:
-        """`size_max` is the server's maximum size of a message, of which the sink's headers use `own_size` bytes."""
+        """`size_max` is the server's maximum size of a message in bytes.
+
+        `own_size` of these are for the sink's headers.
+        """
         self._plan = plan
         self._options = options
         self._part = part
@@ -63,7 +66,7 @@ class RowReader:
         """Return the cells of a batch whose first row is row `first` of the partition.
 
         Raises:
-            RowRefused: one of its rows cannot be a message; the text names it.
+            RowRefused: a row cannot be a message; the text has its number and content.
         """
         plan = self._plan
         data = self._full(batch, plan.data, "data", first)
@@ -92,7 +95,7 @@ class RowReader:
         return RowRefused(f"row {row} of partition {self._part}: {why}")
 
     def _full(self, batch: pa.RecordBatch, place: int, name: str, first: int) -> pa.Array:
-        """Return a column, in which null is not allowed."""
+        """Return a column. Raises RowRefused if a cell is null."""
         array = _plain(batch.column(place))
         if array.null_count:
             row = first + pc.index(pc.is_null(array), True).as_py()
@@ -121,7 +124,7 @@ class RowReader:
         return f"is none of the stream {self._options.stream}, which takes {self._stream_subjects}"
 
     def _ids(self, column: pa.Array, first: int) -> tuple[pa.Array, bytes]:
-        """Return the ids, and one byte for each row: 1 if it has one."""
+        """Return the ids, and for each row one byte: 1 if the row has an id."""
         own = pc.is_valid(column).cast(pa.uint8())
         ids = pc.fill_null(_plain(column), "")
         empty = pc.and_(pc.is_valid(column), pc.equal(pc.binary_length(ids), 0))
@@ -132,7 +135,7 @@ class RowReader:
         return ids, bytes(memoryview(own.buffers()[1])[own.offset : own.offset + len(own)])
 
     def _header_map(self, column: pa.MapArray, first: int) -> pa.MapArray:
-        """Return the headers as a map of lists, after checking all of them."""
+        """Return the headers as a map of lists. Raises RowRefused for an invalid header."""
         column = _with_lists(column)
         names, lists = column.keys, column.items
         self._check_names(column, names, first)
@@ -166,7 +169,7 @@ class RowReader:
                 self._good_names.add(name)
 
     def _check_values(self, values: pa.Array, row_of: Callable[[int], int], what: str, first: int) -> None:
-        """Refuse line ends, which would begin another header."""
+        """Raise RowRefused for a value with a line end, which would begin another header."""
         held = values.buffers()[2]
         text = held.to_pybytes() if held is not None else b""
         if b"\r" not in text and b"\n" not in text:
@@ -213,7 +216,7 @@ class RowReader:
     def _check_sizes(
         self, data: pa.Array, headers: pa.MapArray | None, ids: pa.Array | None, first: int
     ) -> None:
-        """Refuse messages for which the server would close the connection."""
+        """Raise RowRefused for a message that is too large, for which the server would close the connection."""
         sizes = pc.binary_length(data).cast(pa.int64())
         total = _header_sizes(headers) if headers is not None else None
         if ids is not None:
@@ -237,7 +240,7 @@ class RowReader:
 
 
 def size_max(info: Mapping[str, Any]) -> int:
-    """Return the server's maximum size of a message, from its INFO."""
+    """Return the server's maximum size of a message in bytes, from its INFO."""
     return int(info.get("max_payload") or 1 << 20)
 
 
@@ -259,7 +262,7 @@ def _plain(array: pa.Array) -> pa.Array:
 
 
 def _with_lists(column: pa.MapArray) -> pa.MapArray:
-    """Return maps of lists whose entries begin with those of the first row; null rows have no entries."""
+    """Return maps of lists whose entries begin with those of the first row; null rows become empty maps."""
     kind = column.type.item_type
     is_listed = pa.types.is_list(kind) or pa.types.is_large_list(kind)
     plain = column.cast(HEADERS if is_listed else TEXTS).take(pa.array(range(len(column)), pa.int64()))
@@ -271,7 +274,7 @@ def _with_lists(column: pa.MapArray) -> pa.MapArray:
 
 
 def _owner(offsets: pa.Array) -> Callable[[int], int]:
-    """Return a function that maps an entry to its row."""
+    """Return a function that returns the row of an entry."""
 
     def owner(at: int) -> int:
         begins: list[int] = offsets.to_pylist()

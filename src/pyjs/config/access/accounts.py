@@ -205,7 +205,7 @@ ACCOUNT = Table(
 
 
 def read_accounts(reading: Reading, key: Key, value: Value, target: object) -> dict[str, AccountOptions]:
-    """Read the accounts block: a map of accounts, or a list of names."""
+    """Read the block: a map of accounts, or a list of account names."""
     assert isinstance(target, Options)
     accounts: dict[str, AccountOptions] = {}
     if isinstance(value.data, list):

@@ -1,6 +1,6 @@
-"""The block `authorization`: one user or a list, default permissions, and the service that authenticates clients.
+"""The block `authorization`: one user or a list, default permissions, and the authorization callout.
 
-A single user and a list exclude each other; users without permissions get the defaults.
+A block has a single user or a list of users, not both; users without permissions get the defaults.
 
 Source: nats.docs "Authorization", "Auth Callout"; behaviour of nats-server 2.15.1.
 """
@@ -19,7 +19,10 @@ from pyjs.wire.nkeys import CURVE, public_key
 
 
 def read_auth_timeout(reading: Reading, key: Key, value: Value, target: object) -> int:
-    """Read a duration or a number of seconds; unlike elsewhere, a number without a unit causes no warning."""
+    """Read a duration or a number of seconds.
+
+    In contrast to other keys, a number without a unit causes no warning.
+    """
     data = value.data
     if isinstance(data, int | float) and not isinstance(data, bool):
         timeout_ns = int(data * NS_PER_S)
@@ -36,7 +39,7 @@ def read_auth_timeout(reading: Reading, key: Key, value: Value, target: object) 
 
 
 def _read_key(reading: Reading, key: Key, value: Value, target: object) -> str:
-    """Read the public key of an account, or an xkey."""
+    """Read a public key: that of an account, or an xkey."""
     text = str(STRING.read(reading, key, value, target))
     kind, name = (CURVE, "callout xkey") if key.name == "xkey" else (NKEY_ACCOUNT, "callout user")
     if public_key(text, kind) is None:
@@ -85,7 +88,7 @@ def _read_callout(reading: Reading, key: Key, value: Value, target: object) -> C
 
 
 def single_login_keys(*, reloadable: bool) -> tuple[Key, ...]:
-    """Return the keys of the single user or token (user, password, token, timeout), of all clients or of one port."""
+    """Return the keys of a single user or token (user, password, token, timeout), for all clients or for one port."""
     return (
         Key("user", STRING, "The name of the single user.", ("username",), reloadable=reloadable),
         Key(

@@ -1,7 +1,7 @@
-"""Tokens in the configuration of operator mode, and rules over several of its options.
+"""Tokens in the configuration of operator mode, and rules that combine several of its options.
 
-Checks the signatures of tokens; their expiry is checked when they are used. Only a configuration with
-operators imports this module and the claims: importing them takes a tenth of the start-up time.
+Checks the signatures of tokens; the expiry of a token is checked when it is used. This module and the claims are
+imported only for a configuration with operators, since importing them takes a tenth of the start-up time.
 
 Source: nats.docs "JWT Authentication"; texts of nats-server 2.15.1, tests/conformance/test_jwt_config.py.
 """
@@ -76,7 +76,7 @@ def read_preload(reading: Reading, key: Key, value: Value, target: object) -> di
 
 
 def check_operators(options: Options, with_system: bool, at: Callable[[str], Place]) -> list[Problem]:
-    """Return the first violated rule, in a list; if an operator names a system account, set that option."""
+    """Return the first violated rule in a list, or []; if an operator names a system account, set that option."""
     fault = _operator_fault(options, with_system) if options.operators else _fault_without(options)
     if fault is not None:
         attr, cause, fix = fault

@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 
 
 def _read_operators(reading: Reading, key: Key, value: Value, target: object) -> tuple[OperatorOptions, ...]:
-    from pyjs.config.access.operator_tokens import read_operators  # few servers are in operator mode
+    # imported lazily: few servers are in operator mode
+    from pyjs.config.access.operator_tokens import read_operators
 
     return read_operators(reading, key, value, target)
 
 
 def _read_preload(reading: Reading, key: Key, value: Value, target: object) -> dict[str, str]:
-    from pyjs.config.access.operator_tokens import read_preload  # few servers are in operator mode
+    # imported lazily: few servers are in operator mode
+    from pyjs.config.access.operator_tokens import read_preload
 
     return read_preload(reading, key, value, target)
 

@@ -45,7 +45,7 @@ def _read_subjects(
 def _read_list(
     reading: Reading, key: Key, value: Value, target: object, with_queue: bool
 ) -> tuple[str, ...] | None:
-    """Read subjects; an empty list counts as missing, as in nats-server, and causes a warning."""
+    """Read subjects; as in nats-server, an empty list counts as missing, and causes a warning."""
     elements = value.data if isinstance(value.data, list) else [value]
     for element in elements:
         _check_subject(key, element, with_queue)
@@ -133,7 +133,7 @@ PERMISSIONS = Table(
 def _read_permissions(reading: Reading, key: Key, value: Value, target: object) -> PermissionOptions:
     permissions = fill(reading, PERMISSIONS, key, value, "publish: a, subscribe: b", PermissionOptions())
     if permissions.allow_responses is not None:
-        # allow_responses alone denies all other publishes.
+        # With allow_responses and no allow list, all other publishes are denied.
         publish = permissions.publish = permissions.publish or SubjectPermissions()
         publish.allow = publish.allow or ()
     return permissions

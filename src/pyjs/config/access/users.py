@@ -1,4 +1,4 @@
-"""The users of the authorization block and of accounts. A name belongs to one account.
+"""The users of the authorization block and of accounts. A user name belongs to only one account.
 
 Source: nats.docs "Authorization"; behaviour of nats-server 2.15.1.
 """

@@ -1,6 +1,6 @@
-"""The rules of exports and imports over all accounts: which account may import which subjects.
+"""The rules for exports and imports across all accounts: which account may import which subjects.
 
-An import needs an export that covers it, and a chain of imports must not lead back to an account in it.
+An import needs an export that covers its subject, and a chain of imports must not lead back to an account in it.
 
 Source: rules, their order and texts of nats-server 2.15.1 (tests/conformance/test_account_exchange.py).
 """
@@ -34,17 +34,17 @@ class ExchangeProblem:
     """An invalid declaration."""
 
     account: str
-    kind: str  # exports or imports
+    kind: str  # "exports" or "imports"
     index: int
     cause: str
 
 
 @dataclass(slots=True)
 class Check:
-    """A check of the declarations of all accounts together; a single account can be checked again."""
+    """A check of the declarations of all accounts together; afterwards, single accounts can be checked again."""
 
     declared: Mapping[str, Exchange]
-    now_s: int = 0  # time at which activations must be valid
+    now_s: int = 0  # time at which activation tokens must be valid, in seconds since the epoch
     # Accepted imports by account, in the order of the check; the search for cycles uses these.
     streams: dict[str, list[StreamImport]] = field(default_factory=dict)
     services: dict[str, list[ServiceImport]] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Check:
         self.services.pop(name, None)
 
     def export_fault(self, name: str, export: Export) -> str:
-        """Return why an account's export is invalid, or ""."""
+        """Return the reason why an account's export is invalid, or "" if it is valid."""
         kind = "stream" if isinstance(export, StreamExport) else "service"
         for account in export.accounts:
             if account not in self.declared:
@@ -82,7 +82,7 @@ class Check:
         return ""
 
     def latency_fault(self, name: str, export: ServiceExport, latency: Latency) -> str:
-        """Return why the latency options of a service are invalid, or ""."""
+        """Return the reason why the latency options of a service are invalid, or "" if they are valid."""
         results = latency.subject.encode()
         own = [each for each in self.declared[name].exports if isinstance(each, ServiceExport)]
         looped = any(is_subset(results, each.subject.encode()) for each in own)
@@ -92,7 +92,7 @@ class Check:
         return "" if export.response_type == SINGLETON else f"{start}: bad service response type"
 
     def accept(self, name: str, wanted: Import) -> str:
-        """Accept an account's import and return "", or return the reason for a refusal."""
+        """Accept an account's import and return "", or return the reason for refusing it."""
         kind = "stream" if isinstance(wanted, StreamImport) else "service"
         exporter = self.declared.get(wanted.account)
         if exporter is None:
@@ -181,7 +181,7 @@ def authorized(exporter: Exchange, export: Export | None, importer: str, wanted:
 
 
 def _is_active(exporter: Exchange, export: Export, importer: str, wanted: Import, now_s: int) -> bool:
-    """Return whether the activation of an import is for this import, rightly signed, valid now and not revoked."""
+    """Return whether the activation token is for this import, has the right signer, is valid now and not revoked."""
     given = wanted.activation
     assert given is not None
     signed = given.issuer == wanted.account if not given.issuer_account else given.issuer in exporter.signers
@@ -198,7 +198,7 @@ def _problems(name: str, kind: str, faults: list[str]) -> list[ExchangeProblem]:
 
 
 def _met(imports: list[StreamImport], subject: str) -> Iterator[tuple[StreamImport, str]]:
-    """Yield the imports whose local subjects overlap with `subject`, each with the narrower of the two subjects."""
+    """Yield each import whose local subject overlaps with `subject`, with the narrower of the two subjects."""
     for each in imports:
         local = each.local().pattern
         if _collide(subject, local):
@@ -210,7 +210,7 @@ def _collide(subject: str, other: str) -> bool:
 
 
 def _with(visited: set[str], name: str) -> set[str]:
-    """Add `name` to `visited` and return the same set, not a copy: a search visits each account once."""
+    """Add `name` to `visited` and return the same set, not a copy, so that a search visits each account only once."""
     visited.add(name)
     return visited
 

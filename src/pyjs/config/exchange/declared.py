@@ -1,7 +1,7 @@
 """Exports, imports and mappings of accounts as declarations.
 
-A declaration is plain data, whether it was read from the configuration file or from the token of an account. Knows
-nothing of running accounts: core.exchange applies declarations.
+A declaration is plain data, which was read from the configuration file or from the token of an account. Knows
+nothing of running accounts; core.exchange applies declarations to them.
 
 Source: nats.docs "Accounts".
 """
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 NS_PER_S = 1_000_000_000
 THRESHOLD_NS = 120 * NS_PER_S  # default time limit of a response
-ANY = "*"  # in revocations: every importer
+ANY = "*"  # in revocations: stands for every importer
 SINGLETON, STREAM, CHUNKED = "Singleton", "Stream", "Chunked"  # response types
 
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """The permission to import a private export, signed by a key of the exporting account; times in seconds."""
+    """The permission to import a private export, signed by a key of the exporting account; times are in seconds."""
 
     importer: str
     issuer: str
@@ -44,10 +44,10 @@ class StreamExport:
     """Subjects whose messages other accounts may receive."""
 
     subject: str
-    accounts: tuple[str, ...] = ()  # accounts that may import it; empty: every account
+    accounts: tuple[str, ...] = ()  # accounts that may import the subjects; empty: every account
     account_token_position: int = 0  # position of the importer's name in the subject, from 1; 0: none
-    activation_required: bool = False  # an importer needs an activation
-    # Importer or ANY: activations issued up to this time are revoked.
+    activation_required: bool = False  # importers need an activation token
+    # By importer or ANY: the time in seconds up to which issued activation tokens are revoked.
     revocations: tuple[tuple[str, int], ...] = ()
 
 
@@ -55,7 +55,7 @@ class StreamExport:
 class Latency:
     """The latency measurement of a service."""
 
-    subject: str  # of the samples, in the exporting account
+    subject: str  # subject of the samples, in the exporting account
     sampling: int = 100  # percent of the requests; 0: only requests with a tracing header
 
 
@@ -69,7 +69,7 @@ class ServiceExport:
     response_type: str = SINGLETON
     response_threshold_ns: int = THRESHOLD_NS
     latency: Latency | None = None
-    allow_trace: bool = False  # a trace continues into the exporting account
+    allow_trace: bool = False  # traces continue into the exporting account
     activation_required: bool = False
     revocations: tuple[tuple[str, int], ...] = ()
 
@@ -81,7 +81,7 @@ class StreamImport:
     account: str
     subject: str
     to: str = ""  # the subject in this account, with $1 for the first `*` of `subject`; "": the same
-    allow_trace: bool = False  # a trace continues into this account
+    allow_trace: bool = False  # traces continue into this account
     activation: Activation | None = None
 
     def local(self) -> LocalSubject:
@@ -96,7 +96,7 @@ class ServiceImport:
     account: str
     subject: str
     to: str = ""  # the subject in this account; "": the same
-    share: bool = False  # the service gets the user and address of the client
+    share: bool = False  # the service gets the client's user and address
     activation: Activation | None = None
 
     def local(self) -> LocalSubject:
@@ -114,7 +114,7 @@ class MapDestination:
 
 @dataclass(frozen=True, slots=True)
 class SubjectMapping:
-    """A mapping of the subject of published messages; if the weights sum to less than 100, some are not mapped."""
+    """A mapping of the subject of published messages; if the weights sum to less than 100, the rest is not mapped."""
 
     source: str
     destinations: tuple[MapDestination, ...]
@@ -132,7 +132,7 @@ Declared = TypeVar("Declared", "StreamExport", "ServiceExport", "StreamImport", 
 
 
 def without_rules(declared: Declared) -> Declared:
-    """Return an export or import without the fields that only its check uses, for comparison."""
+    """Return an export or import without the fields that only Check uses, for comparison."""
     if isinstance(declared, StreamImport | ServiceImport):
         return replace(declared, activation=None)
     return replace(declared, accounts=(), account_token_position=0, activation_required=False, revocations=())
@@ -149,7 +149,8 @@ class Exchange:
     exports: tuple[Export, ...] = ()
     imports: tuple[Import, ...] = ()
     mappings: tuple[SubjectMapping, ...] = ()
-    signers: frozenset[str] = frozenset()  # the keys that may sign its activations in addition to its own
+    # the keys, in addition to the account's own, that may sign its activation tokens
+    signers: frozenset[str] = frozenset()
 
     def stream_imports(self) -> list[StreamImport]:
         """Return the imports of streams."""
@@ -160,7 +161,7 @@ class Exchange:
         return [each for each in self.imports if isinstance(each, ServiceImport)]
 
     def export_of(self, wanted: Import) -> Export | None:
-        """Return the export that covers an import: one with the same subject, or the first that includes it."""
+        """Return the export that covers an import: the one with an equal subject, else the first that includes it."""
         kind = StreamExport if isinstance(wanted, StreamImport) else ServiceExport
         exports = [each for each in self.exports if isinstance(each, kind)]
         for export in exports:

@@ -1,7 +1,7 @@
 """The blocks `exports`, `imports` and `mappings` of a file, read into declarations.
 
-Where nats-server refuses the same declaration, the cause has its text. Checks over all accounts are in
-check.py.
+A refused declaration has nats-server's text as its cause, if nats-server refuses it too. Checks across accounts are
+in check.py.
 
 Source: nats.docs "Accounts"; behaviour of nats-server 2.15.1.
 """
@@ -60,7 +60,7 @@ class ExportBlock:
 
 @dataclass(slots=True)
 class LatencyBlock:
-    """The block latency."""
+    """The block `latency`."""
 
     subject: str = ""
     sampling: int = 100
@@ -228,7 +228,7 @@ def _read_export(reading: Reading, key: Key, value: Value) -> Export:
 
 
 def _no_single_kind(reading: Reading, place: Place, stream: object, before: int) -> None:
-    """Refuse an entry with both or neither of stream and service, unless another problem explains it."""
+    """Refuse an entry with both or neither of stream and service, unless another problem already explains it."""
     if stream:
         raise Refused(place, "this entry has a stream and a service", "make two entries of it")
     if len(reading.problems) == before:
@@ -388,9 +388,9 @@ MAPPINGS = Kind("map of subjects", _read_mappings, "Mapping[str, str | {} | Sequ
 
 
 def check_exchanges(reading: Reading, declared: dict[str, Exchange]) -> None:
-    """Add the problems of exports and imports that are valid individually, but not together."""
+    """Add the problems of exports and imports that are valid by themselves, but not together."""
     if reading.problems:
-        return  # nats-server does not check them either
+        return  # nats-server does not check them in this case either
     for problem in Check(declared).run():
         place = reading.places[f"{problem.account}.{problem.kind}.{problem.index}"]
         fix = "see docs/security.md, Sharing subjects between accounts"

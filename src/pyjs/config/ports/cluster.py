@@ -25,7 +25,7 @@ _TWO_CONNECTIONS = "between two servers, small messages have one connection and 
 
 
 class BadRoute(ValueError):
-    """A text is not the address of a route; the message has the reason."""
+    """A text is not the address of a route; the exception's text has the reason."""
 
 
 def read_route(text: str) -> RouteUrl:
@@ -156,7 +156,7 @@ CLUSTER = Table(
 
 
 def read_cluster(reading: Reading, key: Key, value: Value, target: object) -> ClusterOptions:
-    """Read the block."""
+    """Read the `cluster` block."""
     assert isinstance(target, Options)
     options = target.cluster
     return fill(reading, CLUSTER, key, value, "name: EAST, port: 6222, routes: [...]", options)

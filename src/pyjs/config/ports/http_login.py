@@ -1,4 +1,4 @@
-"""The block `http_authorization`: the login of the monitoring port. nats-server has none."""
+"""The block `http_authorization`: the login of the monitoring port. nats-server has no such login."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The rules for JetStream in the configuration of a server in a cluster.
 
-Streams with replicas need the consensus engine, a separate package. These rules check whether it is installed, so
-`pyjs-server -t` checks it too; only the start shows whether it can be loaded.
+Streams with replicas need the consensus engine, a separate package. These rules, which `pyjs-server -t` also checks,
+test only whether it is installed; whether it can be loaded turns out when the server starts.
 
 Source: nats-server 2.15.1 refuses to start with the same causes, tests/unit/config/ports/test_replicated.py.
 """
@@ -44,6 +44,6 @@ def check_replicated(options: Options, at: Callable[[str], Place]) -> list[Probl
 def expected_servers(options: Options, own_routes: int) -> int:
     """Return the number of servers that the routes name, including this one.
 
-    `own_routes` of the addresses lead to this server itself, since all servers may have the same list.
+    All servers may have the same list of routes; `own_routes` of its addresses lead to this server itself.
     """
     return 1 + len(set(options.cluster.routes)) - own_routes

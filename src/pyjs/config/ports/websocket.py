@@ -34,7 +34,7 @@ RESERVED_PREFIX = "sec-websocket-"
 
 
 def _read_handshake_timeout(reading: Reading, key: Key, value: Value, target: object) -> object:
-    """Read a duration, or a number of seconds, which causes no warning here."""
+    """Read a duration, or a number of seconds; for this key, such a number causes no warning."""
     if isinstance(value.data, int) and not isinstance(value.data, bool):
         return value.data * NS_PER_S
     return DURATION.read(reading, key, value, target)
@@ -48,7 +48,7 @@ def _read_logins(reading: Reading, key: Key, value: Value, target: object) -> We
 
 
 def _is_sendable(text: str) -> bool:
-    """Return whether an HTTP header can have this value: one line of Latin-1."""
+    """Return whether `text` can be the value of an HTTP header: one line of Latin-1."""
     return text.isprintable() and all(ord(char) < 256 for char in text)
 
 
@@ -121,7 +121,7 @@ WEBSOCKET = Table(
 
 
 def read_websocket(reading: Reading, key: Key, value: Value, target: object) -> WebSocketOptions:
-    """Read the block."""
+    """Read the `websocket` block."""
     assert isinstance(target, Options)
     options = target.websocket
     options.place = str(value.place)
@@ -129,7 +129,7 @@ def read_websocket(reading: Reading, key: Key, value: Value, target: object) -> 
 
 
 def origin_of(text: str) -> tuple[str, str, int]:
-    """Return scheme, host in lower case and port of an origin.
+    """Return (scheme, host in lower case, port) of an origin.
 
     Raises:
         ValueError: `text` is not an absolute URL; the message has the reason.
@@ -148,7 +148,10 @@ def origin_of(text: str) -> tuple[str, str, int]:
 def check_websocket(
     options: Options, at: Callable[[str], Place], no_auth_user: Callable[[str, Place], list[Problem]]
 ) -> list[Problem]:
-    """Return the problems of the block in combination with other options; `no_auth_user` checks that key."""
+    """Return the problems of the block in combination with other options.
+
+    `no_auth_user` checks the key of that name.
+    """
     block = options.websocket
     if not block.port:
         return []

@@ -1,7 +1,7 @@
-"""The key `workers`: the keys that it excludes, and the options of one worker.
+"""The key `workers`: the keys that exclude it, and the options of one worker.
 
-A worker reads the same file and flags as its server; `place_worker` then removes the options that the server
-itself applies (files, log, pages) and adds the paths of the sockets between workers.
+A worker reads the same file and flags as its server. `place_worker` then removes the options that the main process
+applies itself (files, log, pages) and adds the paths of the sockets between workers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 from pyjs.config.errors import Place, Problem
 from pyjs.config.options import ClusterOptions, MonitoringOptions, Options, RouteUrl, Worker
 
-WORKERS_MAX = 64  # Msg.told has 64 bits: one for each other worker, and one that is unused
+WORKERS_MAX = 64  # Msg.told has 64 bits: one for each other worker, and one unused
 RANGE_FIX = f"use a number from 1 to {WORKERS_MAX}"
 
 
@@ -47,7 +47,7 @@ def check_workers(options: Options, at: Callable[[str], Place]) -> list[Problem]
 
 
 def place_worker(options: Options, worker: Worker) -> Options:
-    """Return the options of one worker; those of its server are not changed."""
+    """Return the options of one worker, as a copy; `options` do not change."""
     placed = replace(options)
     placed.worker = worker
     placed.server_name = f"{options.server_name or worker.name}-{worker.number}"
@@ -69,5 +69,5 @@ def place_worker(options: Options, worker: Worker) -> Options:
 
 
 def socket_path(worker: Worker, number: int) -> str:
-    """Return the path of the socket on which a worker of the same server listens for the other workers."""
+    """Return the path of the socket on which worker `number` listens for the other workers of its server."""
     return f"{worker.directory}/{number}"

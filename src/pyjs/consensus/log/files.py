@@ -1,4 +1,4 @@
-"""Files of the node log: names, headers, seals.
+"""Files of the node log: names, headers and seals.
 
     file   = header | record* | unused | seal | header
     header = "PYJSRLOG" | version u16 | needs u8 u8 | machine u32 | size u64 | id u64 | number u64 | boot u64
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 MAGIC = b"PYJSRLOG"
 SEAL_MAGIC = b"PYJSSEAL"
 VERSION = 1
-NEEDS = (0, 1)  # the first pyjs-server that reads VERSION
+NEEDS = (0, 1)  # the first version of pyjs-server that reads VERSION
 HEADER = Struct("<8sHBBI7Q")
 SEAL = Struct("<8s6Q")
-FIRST_AT = HEADER.size  # of the first record
+FIRST_AT = HEADER.size  # offset of the first record
 TAIL_SIZE = 128  # the seal and the second header, at the end of the file
 GUARD_SIZE = 512  # bytes between records and seal, so that no sector contains both
 LOG, SPARE, FRESH, TEMPORARY = ".log", ".spare", "fresh.spare", "fresh.tmp"
-UNKNOWN_MACHINE = 1  # stands for a start of a machine that cannot be identified; never equal to another start
+UNKNOWN_MACHINE = 1  # used for the start of a machine that cannot be identified; never equal to another start
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 DIRECTORY = ".raft"  # in the store directory; no account's directory: dots in account names are escaped
 
 
 class UnknownLog(PyjsError):
-    """The log has another format."""
+    """The log has another format than this server can read."""
 
     def __init__(self, path: str, version: int, needs: str) -> None:
         super().__init__(
@@ -46,27 +46,27 @@ class UnknownLog(PyjsError):
 
 
 class Header(NamedTuple):
-    """The header of a file."""
+    """The header of a log file."""
 
-    size: int  # of the file
+    size: int  # size of the file in bytes
     id: int  # seed of every check in the file
-    number: int  # as in the file name
+    number: int  # number in the name of the file
     boot: int  # number of starts of the node
     first: int  # number of the first record
-    synced: int  # records up to this number are durable
+    synced: int  # records up to this number were durable when the header was written
     machine: int = (
         0  # boot of the machine in whose memory unsynced records are safe; 0: no node relies on them
     )
 
     def encode(self) -> bytes:
-        """Return the bytes."""
+        """Return the bytes of the header."""
         *fields, machine = self
         data = HEADER.pack(MAGIC, VERSION, *NEEDS, machine, *fields, 0)[: -CHECK.size]
         return data + CHECK.pack(hash_of(data))
 
 
 class Seal(NamedTuple):
-    """The end of a file, written once it is durable that the next file exists, or when the log is closed."""
+    """The end of a file; written when it is durable that the next file exists, or when the log is closed."""
 
     last: int  # number of the last record
     end: int  # offset after the last record
@@ -75,7 +75,7 @@ class Seal(NamedTuple):
     boot: int  # of the next file; of this file if the log was closed
 
     def encode(self, file_id: int) -> bytes:
-        """Return the bytes."""
+        """Return the bytes of the seal."""
         data = SEAL.pack(SEAL_MAGIC, *self, 0)[: -CHECK.size]
         return data + CHECK.pack(hash_of(data, file_id))
 
@@ -94,7 +94,8 @@ class LogFile:
         self.groups: set[int] = set()  # groups that may have needed records in this file
         self.crowded: set[int] = set()  # groups that have too many records here to copy them
         self.written = 0  # offset after the last written record
-        self.free_at = 0  # once the record with this number is durable, the file is not needed; 0: needed
+        # when the record with this number is durable, the file becomes free; 0: the file is needed
+        self.free_at = 0
 
 
 def machine_of(disk: Disk) -> int:
@@ -125,7 +126,7 @@ def header_in(data: bytes, path: str) -> Header | None:
     """Return the header in `data`, or None if these bytes are not an intact header.
 
     Raises:
-        UnknownLog: another version wrote it.
+        UnknownLog: another version wrote the file.
     """
     if len(data) < HEADER.size or CHECK.unpack_from(data, HEADER.size - CHECK.size)[0] != hash_of(
         data[: HEADER.size - CHECK.size]
@@ -148,6 +149,6 @@ def seal_in(data: bytes, file_id: int) -> Seal | None:
 
 
 def is_nothing(data: bytes, number: int, path: str) -> bool:
-    """Return whether these bytes are not yet a header of this file: zeros, or the header of an older file."""
+    """Return whether these bytes show that the file has no header yet: zeros, or the header of an older file."""
     old = header_in(data, path)
     return not data.strip(b"\0") or (old is not None and old.number != number)

@@ -18,7 +18,7 @@ from pyjs.consensus.log.records import Membership
 if TYPE_CHECKING:
     from pyjs.consensus.log.records import Base
 
-FILE_SHIFT = 40  # a place is the number of the file, shifted by this, and the offset in the file
+FILE_SHIFT = 40  # a place is (number of the file << FILE_SHIFT) + offset in the file
 
 
 class StoredGroup:
@@ -59,11 +59,11 @@ class StoredGroup:
         self.written_commit = 0  # the commit index in its last record
         self.damage = ""  # a description of the loss; "": the group is intact
         self.seq = 0  # number of records that the group has had
-        self.seen = 0  # while a log is read: number of the last record that proves `seq`
+        self.seen = 0  # used while a log is read: number of the last record that proves `seq`
         self.base_place = 0  # place of its GROUP record
         self.size = 0  # bytes of its GROUP record and of its entries
         self._base_size = 0
-        self._is_based = False  # damaged, but `start` and the membership are newer than the loss
+        self._is_based = False  # if damaged: whether `start` and the membership are newer than the loss
         self._first = 1  # index of the first stored entry; start + 1 if intact
         self._terms = array("Q")
         self._places = array("Q")
@@ -96,7 +96,7 @@ class StoredGroup:
         """Return place and size of the record of an entry.
 
         Raises:
-            KeyError: there is no such entry.
+            KeyError: the log has no such entry.
         """
         at = index - self._first
         if not 0 <= at < len(self._terms):
@@ -137,7 +137,7 @@ class StoredGroup:
             self._is_based = True
 
     def lose(self, damage: str) -> None:
-        """Record a loss: records before it are no longer used."""
+        """Mark the group as damaged: records before the loss are no longer used."""
         self.damage = self.damage or damage
         self._is_based = False
         self._clear(0)

@@ -65,19 +65,21 @@ if TYPE_CHECKING:
     from pyjs.consensus.log.sync_job import FreshFileJob, SyncJob
 
 FILE_SIZE = 64 << 20
-FILES_FEW = 2  # the oldest file is emptied if there are more than twice the needed files, plus this
-CARRY_SHARE = 64  # a flush copies at most this part of a file,
-CARRY_RECORDS = 512  # at most this many records, and at least one group
-CARRY_GROUP_SHARE = 4  # a group with more than this part of a file or its records is compacted, not copied
+# the oldest file is emptied if there are more files than twice the needed ones plus this number
+FILES_FEW = 2
+CARRY_SHARE = 64  # a flush copies at most a file's size divided by this,
+CARRY_RECORDS = 512  # at most this many records, but at least one group
+# a group with more records than that, or more bytes than a file's size divided by this, is compacted, not copied
+CARRY_GROUP_SHARE = 4
 STEP_SIZE = 1 << 20
-BODY_SIZE = 4096  # bytes read at once for an entry without its payload
+BODY_SIZE = 4096  # bytes that are read at once for an entry without its payload
 BOOT_JUMP = 1024  # added to the boot number after damage that may have hidden starts
 BOOTS_MAX = 1 << 24
 OFFSET_BITS = (1 << FILE_SHIFT) - 1
 
 
 class Write(Protocol):
-    """The changes of a group that the engine wants to store."""
+    """The changes of a group that the engine needs to store."""
 
     @property
     def group(self) -> int:
@@ -118,14 +120,16 @@ class NodeLog:
         self._directory = directory
         self._file_size = file_size
         self.groups: dict[int, StoredGroup] = {}
-        self.is_doubtful = False  # a power failure since the last start may have lost acknowledged records
+        # whether a power failure since the last start may have lost acknowledged records
+        self.is_doubtful = False
         self._machine = machine_of(disk) if machine is None else machine
-        self.damages = 0  # damaged places found since the start
+        self.damages = 0  # number of damaged places found since the start
         self.error: StoreFailed | None = None  # the reason why the log accepts no more writes
         self._shelf = Shelf(disk, directory, file_size)
         self._end = Staging(self._shelf, self.groups, incarnation, file_size)
         self._files_max = FILES_FEW
-        self._late_commits: set[int] = set()  # groups whose commit index is newer than in their last record
+        # groups whose commit index is newer than the one in their last record
+        self._late_commits: set[int] = set()
         self._counted_at = 0  # number of the newest file when this was computed
         self._written = 0
         self._job: SyncJob | None = None
@@ -220,7 +224,7 @@ class NodeLog:
         self.finish_sync(job, job())
         if self.error is not None:
             raise self.error
-        for path in replay.broken:  # not earlier: until this start has a file, only these files show the loss
+        for path in replay.broken:  # not earlier: until this boot has a file, only these files show the loss
             self._log.error(f"  {path} is set aside as {set_aside(self._disk, path)}")
         for path, size in replay.stale:
             self._shelf.retire(path, size)
@@ -243,7 +247,8 @@ class NodeLog:
         new.name, new.peer, new.conf, new.state = name, peer, Membership.of(conf), state
         new.start, new.start_term = start, start_term
         self._stage_base(new, RESET, start)
-        self.groups[group] = new  # a census that precedes its record must list the state before it
+        # a census that precedes the record of the group must list the state before this change
+        self.groups[group] = new
 
     def remove(self, group: int) -> None:
         """Stage the removal of a group."""
@@ -257,8 +262,8 @@ class NodeLog:
     def write(self, write: Write, payloads: Sequence[bytes] = ()) -> bool:
         """Stage the hard state and entries of a write, with a payload for each entry (b"": no payload).
 
-        Return whether a record was staged. A commit index alone is not staged: it becomes part of the next record, or
-        of `stage_commits`. A snapshot in the write is not staged: the caller must call `point` when its data is
+        Return whether a record was staged. A commit index alone is not staged: it is staged with the next record, or
+        by `stage_commits`. A snapshot in the write is not staged: the caller must call `point` when its data is
         durable.
 
         Raises:
@@ -289,7 +294,7 @@ class NodeLog:
         return True
 
     def stage_commits(self) -> bool:
-        """Stage the commit indexes that are in no record; return whether there are any.
+        """Stage the commit indexes that no record has; return whether there are any.
 
         A restart works without them, but then applies the last entries only when a leader reports them as
         committed.
@@ -340,7 +345,7 @@ class NodeLog:
     def _stage_base(
         self, group: StoredGroup, flags: int, last: int, base: Base | None = None, room: int = 0
     ) -> LogFile:
-        """Stage a GROUP record, with room for more records, and return its file; `last` is the index after it."""
+        """Stage a GROUP record, with room for more records; return its file. `last` is the new last index."""
         if base is None:
             base = Base(group.peer, group.start, group.start_term, group.conf, group.name)
         body = encode_base(base)
@@ -440,7 +445,7 @@ class NodeLog:
         return [file.path.rpartition("/")[2] for file in self._shelf.files.values()]
 
     def trust(self) -> None:
-        """Begin a new file that ends the doubt about the log, because the log has every acknowledged entry."""
+        """Begin a new file, which ends the doubt about the log, because the log has every acknowledged entry."""
         self._check_working()
         self.is_doubtful = False
         self._end.machine = self._machine
@@ -452,7 +457,7 @@ class NodeLog:
         one.hard = (*one.hard[:2], one.start)
 
     def end_doubt(self) -> None:
-        """Record that all groups are known: groups that may be lost were replaced or removed."""
+        """Record that all groups are known, because groups that may have been lost were replaced or removed."""
         self._check_working()
         self._end.end_doubt()
 
@@ -470,9 +475,9 @@ class NodeLog:
             self.flush()
 
     def begin_fresh_file(self) -> FreshFileJob | None:
-        """Return a job that creates a file in advance, or None if there is one; `finish_fresh_file` needs its result.
+        """Return a job that creates a file in advance, or None if a spare file exists.
 
-        Otherwise the log creates a file when it needs one, and the first syncs of that file are slower.
+        Without such a file, the log creates one when it needs it, and the first syncs of that file are slower.
         """
         self._check_working()
         return self._shelf.fresh_job()
@@ -545,7 +550,10 @@ class NodeLog:
         return found
 
     def _read(self, group: StoredGroup, index: int, *, whole: bool) -> tuple[memoryview, Head]:
-        """Return bytes and head of the record of an entry; if `whole`, its payload is included and checked."""
+        """Return bytes and head of the record of an entry.
+
+        If `whole`, the bytes include the payload, which is checked.
+        """
         place, size = group.place_of(index)
         file, at = self._shelf.files[place >> FILE_SHIFT], place & OFFSET_BITS
         if at + size > file.written:
@@ -576,7 +584,7 @@ class NodeLog:
         group.lose(str(error))
         return error
 
-    # -- files to use again --------------------------------------------------------------------------------
+    # -- reuse of files ------------------------------------------------------------------------------------
 
     def crowding(self) -> list[int]:
         """Return the groups that have too many records in the oldest file to copy them; they must be compacted."""
@@ -610,7 +618,7 @@ class NodeLog:
             left -= group.size
             try:
                 self._carry_group(group)
-            except NotNow:  # memory is short: a later write tries again
+            except NotNow:  # memory is short: a later write repeats the attempt
                 oldest.groups.add(number)
                 return
         for number in list(oldest.crowded):

@@ -39,7 +39,8 @@ BASE = Struct(
 PAIR = Struct("<QQ")
 RECORD_SIZE_MIN = HEAD.size + CHECK.size
 MARK_BITS = 0xFFFFFFFF
-MARK_SET = 0x80808080  # no byte of a mark is zero, so that a search can skip zeros quickly
+# a set bit in each byte of a mark, so that no byte is zero, and a search can skip zeros quickly
+MARK_SET = 0x80808080
 NAME_SIZE_MAX = 0xFFFF
 
 hash_of = xxhash.xxh3_64_intdigest

@@ -56,12 +56,12 @@ if TYPE_CHECKING:
 
     from pyjs.base.disk import Disk
 
-STEP_SIZE = 1 << 20  # bytes that are read at a step
-UNREADABLE = b"\xff" * HEADER.size  # stands for an unreadable header: not a header, and not unwritten space
+STEP_SIZE = 1 << 20  # bytes that are read in one step
+UNREADABLE = b"\xff" * HEADER.size  # in place of an unreadable header: neither a header nor unwritten space
 NO_BEGINNING = "the beginning of its log is missing"
 NO_RECORD = "a record of it is missing"
 SET_APART = "it lost a part of its log earlier"
-UNKNOWN_MANY = 1 << 62  # an unknown number of lost records
+UNKNOWN_MANY = 1 << 62  # stands for an unknown number of lost records
 
 
 @dataclass(eq=False, slots=True)
@@ -92,18 +92,18 @@ class Change:
 
 
 class Replay:
-    """One reading of the log files in a directory."""
+    """Reads the log files of a directory once."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self._directory = directory
         self.groups: dict[int, StoredGroup] = {}
         self.losses: list[Loss] = []
-        self.notes: list[Loss] = []  # damage by which nothing is lost
+        self.notes: list[Loss] = []  # damage that has lost no records
         self.files: list[LogFile] = []  # files with records that are used, oldest first
-        self.stale: list[tuple[str, int]] = []  # path and size of files that have no records that are used
+        self.stale: list[tuple[str, int]] = []  # path and size of files without any record that is used
         self.broken: list[str] = []  # paths of files without a readable header
-        self.ends: dict[int, int] = {}  # by number of the file: the offset after its last record
+        self.ends: dict[int, int] = {}  # number of a file -> offset after its last record
         self.next_number = 1  # number of the next record
         self.last_group = 0  # group of the last record; 0: that record is a census
         self.last_file = 0  # the highest number in a file name
@@ -111,7 +111,7 @@ class Replay:
         self.machine = 0  # machine in the header of the newest file; 0 if the log was closed
         self.synced = 0  # records up to this number are known to be durable
         self.records = 0
-        self.is_in_doubt = False  # an earlier start found that groups may be missing
+        self.is_in_doubt = False  # whether an earlier start found that groups may be missing
         self.unsynced: deque[tuple[int, int, int]] = deque()  # number, file, offset of records after `synced`
         self._headers: list[LogFile] = []
         self._changes: list[Change] = []
@@ -218,7 +218,7 @@ class Replay:
         self.ends[file.number] = at
 
     def _search(self, data: bytes, at: int, file: LogFile, limit: int) -> tuple[int, Head] | None:
-        """Return place and head of the next valid record."""
+        """Return offset and head of the next valid record."""
         for place, head in _heads_after(data, at, file):
             if self.next_number <= head.number < limit:
                 return place, head
@@ -252,7 +252,7 @@ class Replay:
         return True
 
     def _lose_one(self, number: int) -> None:
-        """Record the group of the last loss, which is a single record; 0: that record is a census."""
+        """Record the group of the single record that the last loss consists of; 0: that record is a census."""
         loss = self.losses[-1]
         loss.left = 0
         if number:
@@ -464,7 +464,7 @@ class Replay:
 
 
 def _follows(group: StoredGroup, change: Change) -> bool:
-    """Return whether a record can be the next one of its group, according to the invariants of the writer."""
+    """Return whether the invariants of the writer allow a record as the next one of its group."""
     head, base = change.head, change.base
     if base is not None and head.flags & RESET:
         return base.start <= head.last

@@ -43,7 +43,7 @@ class Shelf:
         return next(iter(self.files.values()))
 
     def add(self, file: LogFile, seal: Seal | None) -> None:
-        """Add the next file, which its first write creates; `seal` is for the file before it."""
+        """Add the next file, which its first write creates. `seal` is the seal of the preceding file, or None."""
         if seal is not None:
             self._unsealed.append((self.newest, seal))
         self.files[file.number] = self.newest = file
@@ -78,7 +78,7 @@ class Shelf:
         self._dirty[file.number] = file
 
     def write_again(self, file: LogFile, size: int, offset: int) -> None:
-        """Rewrite bytes of the file: that they are readable does not prove that they are on the disk."""
+        """Rewrite bytes of the file, since readable bytes are not necessarily on the disk."""
         self._disk.write_at(file.fd, self._disk.read_at(file.fd, size, offset), offset)
         self._dirty[file.number] = file
 
@@ -138,7 +138,10 @@ class Shelf:
     # -- files in advance ----------------------------------------------------------------------------------
 
     def fresh_job(self) -> FreshFileJob | None:
-        """Return a job that creates a spare; None if there is one, a job is running, or it failed for this file."""
+        """Return a job that creates a spare.
+
+        Return None if a spare exists, or a job is running or failed for this file.
+        """
         if self._spares or self._renamed or self._making is not None:
             return None
         if self._failed_at == self.newest.number:
@@ -160,5 +163,5 @@ class Shelf:
         for file in self.files.values():
             fd, file.fd = file.fd, -1
             if fd >= 0:
-                with suppress(OSError):  # a sync has already reported any error
+                with suppress(OSError):  # a failed sync has already reported any error
                     self._disk.close_file(fd)

@@ -41,17 +41,18 @@ class Staging:
         self._incarnation = incarnation
         self._file_size = file_size
         self.boot = 0
-        self.machine = 0  # for the headers of new files, see Header
-        self.is_in_doubt = False  # groups that are not in the log may have been lost
-        self.number = 1  # of the next record
+        self.machine = 0  # machine for the headers of new files, see Header
+        self.is_in_doubt = False  # whether groups that are not in the log may have been lost
+        self.number = 1  # number of the next record
         self.synced = 0  # records up to this number are durable
-        self.claimed = 0  # `synced` in the last staged record
+        self.claimed = 0  # the value of `synced` in the last staged record
         self.before = 0  # group of the last record; 0: that record is a census
         self.at = 0  # offset of the next record in the newest file
         self._chunks: list[tuple[LogFile, int, list[bytes]]] = []  # file, offset, parts
         self._parts: list[bytes] = []  # parts of the last chunk
-        self._touched: dict[int, int] = {}  # seq of the groups with records since the last census; 0: removed
-        self._census_number = 0  # number of the record of that census
+        # group -> seq, of groups with records since the last census; 0: removed
+        self._touched: dict[int, int] = {}
+        self._census_number = 0  # number of the record with the last census
         self._census_due_at = 0  # offset in the file at which the next census is due
 
     @property
@@ -112,7 +113,10 @@ class Staging:
         return Seal(self.number - 1, self.at, self.before, next_file, self.boot)
 
     def stage_census(self) -> None:
-        """Stage a list of the groups with records since the last census; it also has the last durable record."""
+        """Stage a list of the groups with records since the last census.
+
+        Its record has the last durable number too.
+        """
         size = RECORD_SIZE_MIN + CHECK.size + PAIR.size * len(self._touched)
         if self.at + size > self._shelf.newest.end:
             self.begin_file(0, self._shelf.newest.number + 1)

@@ -21,7 +21,7 @@ class SyncJob:
 
     def __init__(self, disk: Disk, files: list[LogFile], directory: str, mark: int) -> None:
         self.disk = disk
-        self.files = files  # in the order of their records
+        self.files = files  # files to sync, in the order of their records
         self.directory = directory  # "": no names changed
         self.mark = mark  # records up to this number are durable after the job
         self.seals: list[tuple[LogFile, bytes]] = []  # seals of files, written when the next file is durable
@@ -50,7 +50,7 @@ class FreshFileJob:
         self._directory = directory
         self.size = size
         self.path = f"{directory}/{FRESH}"
-        self.has_failed_sync = False  # the sync failed: a later sync would not report data that were lost
+        self.has_failed_sync = False  # whether the sync failed; a later sync would not report lost data
 
     def __call__(self) -> Exception | None:
         """Write the file; return the error, or None if the file is durable."""

@@ -1,7 +1,7 @@
 """Cached decisions about whether a user may publish to a subject, from the user's permission lists.
 
-All sessions of the user share the decisions. A full table is emptied; the subjects in use are soon in it again. Knows
-nothing of the lists.
+All sessions of the user share the decisions. When the table is full, it is emptied; decisions about subjects in use
+are soon added again. Knows nothing of the permission lists.
 
 Compiled: runs for every publish of a user with lists (benchmarks/: 1-1-perm, jspub-perm).
 """

@@ -41,7 +41,7 @@ class Attempt(Protocol):
 
 
 class Started(Attempt, Protocol):
-    """An attempt that has not begun yet; `begin` starts it."""
+    """An attempt that is started with `begin`."""
 
     def begin(self) -> None:
         """Start the work; its callback may be called at once."""
@@ -73,10 +73,10 @@ class Login:
         self._log_in()
 
     def default_user(self) -> User | None:
-        """Return the user of a client that sends other operations before CONNECT, or None if it must not."""
+        """Return the user of a client that sends another operation before CONNECT, or None if CONNECT is required."""
         session, callouts = self._session, self._session.host.callouts
         user = self._entrance().default_user(TYPES[session.peer.kind])
-        # A service that decides about clients is requested only after CONNECT.
+        # A service that decides about clients is asked only after CONNECT.
         return None if callouts is not None and callouts.rules_for(session, user) is not None else user
 
     def cancel(self) -> None:
@@ -101,7 +101,10 @@ class Login:
                 self._decide(claim, self._welcome)
 
     def _take_proxy(self, authenticator: Authenticator) -> bool:
-        """Set the session's proxy to the trusted proxy that signed the nonce; return False if there is none."""
+        """Set the session's proxy to the trusted proxy that signed the nonce.
+
+        Return False if none of them signed it.
+        """
         session = self._session
         if signature_bytes(session.options.proxy_sig) is None:
             session.host.log.debug(f"{session} - Proxy signature not valid base64")
@@ -124,7 +127,10 @@ class Login:
         return self._entrance().claim(session.options, session.link.tls, session.nonce, kind)
 
     def _welcome(self, user: User | None) -> None:
-        """Admit the user found in the configuration file, or request a decision from the service that makes them."""
+        """Admit `user`, found in the configuration file.
+
+        If an authorization service decides, ask the service first.
+        """
         session, callouts = self._session, self._session.host.callouts
         rules = None if callouts is None else callouts.rules_for(session, user)
         if callouts is None or rules is None:
@@ -133,7 +139,7 @@ class Login:
             self._wait_for(callouts.ask(session, rules, None, self._answered))
 
     def _wait_for(self, attempt: Started) -> None:
-        """Start the attempt; parse no more input until `_answered`."""
+        """Start the attempt, and parse no more input until its result arrives."""
         self._session.await_verdict()
         self._attempt = attempt
         attempt.begin()
@@ -142,7 +148,7 @@ class Login:
         self._attempt = None
         if not self._session.closed_reason:
             self._session.have_verdict()
-            # A reload may have removed the client's proxy meanwhile.
+            # A reload during the check may have removed the client's proxy.
             self._finish(user if self._has_proxy() else NOT_TRUSTED)
 
     def _finish(self, user: User | ProxyFault | None) -> None:
@@ -219,7 +225,7 @@ class Login:
         if self._entrance() is self._authenticator:
             then(claim.user if holds else None)
         elif then == self._welcome:
-            self._log_in()  # a reload changed the users meanwhile: check again
+            self._log_in()  # a reload changed the users during the check: check again
         else:
             self.reauthorize()
 

@@ -39,7 +39,7 @@ def _plain(entries: Iterable[str]) -> list[tuple[bytes, bytes]]:
 
 
 class Filters:
-    """One list of allowed or denied subjects: up to FEW entries are compared one by one, more use a trie."""
+    """One list of allowed or denied subjects. Up to FEW entries are compared one by one; longer lists use a trie."""
 
     __slots__ = ("_trie", "entries")
 
@@ -60,13 +60,13 @@ class Filters:
         return any(not found.sid for found in self._trie.match(subject))
 
     def queues_matching(self, subject: bytes) -> list[bytes]:
-        """Return the queues of the entries that match `subject` as a literal: the entry `a.*` matches `a.>`."""
+        """Return the queues of the entries that match `subject`; its wildcards count as text: `a.*` matches `a.>`."""
         if self._trie is None:
             return [queue for entry, queue in self.entries if subject_matches(subject, entry)]
         return [found.sid for found in self._trie.match(subject)]
 
     def queues_holding(self, subject: bytes) -> list[bytes]:
-        """Return the queues of the entries that cover `subject`; b"" stands for an entry without a queue."""
+        """Return the queue of each entry that covers `subject`, or b"" for an entry without a queue."""
         if self._trie is None:
             return [queue for entry, queue in self.entries if is_subset(subject, entry)]
         return [found.sid for found in self._trie.covering(subject)]
@@ -80,7 +80,7 @@ def _queue_matches(queue: bytes, patterns: list[bytes]) -> bool:
 
 
 def _sorted(queues: list[bytes]) -> tuple[bool, list[bytes]]:
-    """Return whether `queues` has the empty name, and the other names, sorted."""
+    """Return (whether `queues` has the empty name, the other names)."""
     return any(not queue for queue in queues), [queue for queue in queues if queue]
 
 
@@ -100,7 +100,7 @@ class Permissions:
         self.subscribe_allow = Filters([_split(entry) for entry in subscribe_allow or ()])
         self.subscribe_deny = Filters([_split(entry) for entry in subscribe_deny])
         self.responses = responses
-        self.decisions = Decisions()  # about publishing
+        self.decisions = Decisions()  # cached decisions about publishing
 
     def denying(self, subject: str) -> Permissions:
         """Return these permissions, without permission to publish to `subject`."""
@@ -140,7 +140,8 @@ class Permissions:
     def may_subscribe(self, subject: bytes, queue: bytes) -> bool:
         """Return whether a SUB of `subject` in group `queue` (b"" for none) is allowed."""
         allowed = True
-        if not all(subject.split(b".")):  # no entry matches an empty token; refused later, as invalid
+        # no entry matches an empty token; the session refuses such a subject later, as invalid
+        if not all(subject.split(b".")):
             return not self.subscribe_allow.entries
         if self.subscribe_allow.entries:
             plain, queues = _sorted(self.subscribe_allow.queues_holding(subject))

@@ -38,7 +38,8 @@ class Replies:
         leaves[reply] = [0, now_ns + self._limits.expires_ns]
         while self.size > SIZE_MAX:
             self._forget(next(iter(leaves)))
-        for _ in range(2):  # remove more entries than are added, so that expired ones do not accumulate
+        # remove up to two expired entries for each new one, so that expired entries do not accumulate
+        for _ in range(2):
             oldest = next(iter(leaves), None)
             if oldest is None or not self._expired(leaves[oldest], now_ns):
                 return

@@ -1,12 +1,12 @@
 """Users: their passwords or tokens, accounts and permissions.
 
 A secret is plain or bcrypt (`$2a$…`), distinguished by its prefix as in nats-server. A bcrypt check takes
-longer than a turn, so it is a Job. Verified pairs of secret and password are cached, as keyed hashes and only
-in memory, until the users are read again.
+longer than a turn, so it is a Job. Verified pairs of secret and password are cached in memory only, as keyed hashes,
+until the users are read again.
 
 A refusal takes the same time whether or not the user exists, whatever the kind and cost of the secret: if any
-secret is bcrypt, each refusal does the work of the most expensive one. Knows nothing of the wire: a session
-passes the options of CONNECT.
+secret is bcrypt, each refusal does the work of the most expensive one. Knows nothing of the wire: the session
+passes the options of CONNECT as arguments.
 
 Source: nats.docs "Authentication"; tests/conformance/scenarios/auth.
 """
@@ -40,7 +40,7 @@ class UserToken:
     """The claims of a user's token that the server uses. -1 means no limit."""
 
     subject: str  # its public key
-    issued_at: int  # in seconds
+    issued_at: int  # seconds since the epoch
     issuer: str  # the key that signed the token
     signing_key: str  # the issuer, if that is not the account itself
     expires_at_ns: int  # of the monotonic clock; 0: never
@@ -57,7 +57,7 @@ class UserToken:
 class User:
     """One identity. `secret` is its password, or the token of the server."""
 
-    name: str  # or the public nkey
+    name: str  # the user name, or the public nkey
     secret: str
     account: str = GLOBAL_ACCOUNT
     permissions: Permissions | None = None
@@ -123,7 +123,7 @@ class PasswordCheck(Job):
                 own = 0
         if self.matches:
             return
-        # The checks of these costs, together with the first one, take 2^cost rounds:
+        # The checks with these costs and the first check together take 2^cost rounds:
         # 2^own + 2^own + 2^(own+1) + ... + 2^(cost-1).
         for cost in range(own, self._cost) if own else (self._cost,):
             bcrypt.hashpw(given.replace(b"\0", b"."), f"$2b${cost:02d}${SALT}".encode())
@@ -134,7 +134,7 @@ class PasswordCheck(Job):
 
 
 class CertificateUsers:
-    """The users of a server that finds the user of a client by its certificate."""
+    """The users of a server that identifies clients by their certificates."""
 
     def __init__(self, users: list[User]) -> None:
         from pyjs.core.auth.certificates import name_key  # imported lazily: only verify_and_map needs it
@@ -145,7 +145,7 @@ class CertificateUsers:
         self._by_key = {key: user for key, user in keys if key is not None}
 
     def find(self, tls: TlsPeer | None) -> User | None:
-        """Return the user of a checked certificate: that of its first name that belongs to a user."""
+        """Return the user of a verified certificate: the first name in it that belongs to a user decides."""
         for name in () if tls is None else tls.shown.names:
             user = self._by_name.get(name) or self._by_key.get(self._name_key(name) or ())
             if user is not None:
@@ -213,7 +213,7 @@ class Authenticator:
             return Claim(self._mapped.find(tls), free=True)
         if connect.nkey:
             user = self.nkeys.get(connect.nkey)
-            # The identity of a user that anyone may use needs no proof.
+            # A user that anyone may be needs no proof.
             holds = user is not None and (
                 user is self.no_auth_user or is_signed(nonce, connect.sig, user.nkey)
             )

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from pyjs.core.account import Account
     from pyjs.core.host import Host
 
-MEASURED_MAX = 65536  # measured requests that end when their client stops waiting; others end by threshold
+# requests noted here, which end when their client stops waiting; others end at the threshold
+MEASURED_MAX = 65536
 
 
 class AccountExchange:
@@ -53,7 +54,7 @@ class AccountExchange:
             self._lose(sub.subject)
 
     def note_measured(self, reply: bytes, calls: ServiceCalls, token: bytes, tracked: Tracked) -> None:
-        """Note a measured request, so that its measurement ends if the client stops waiting for the response."""
+        """Note a measured request, so that the measurement ends if the client stops waiting for the response."""
         if len(self._measured) >= MEASURED_MAX:
             self._measured = {key: each for key, each in self._measured.items() if not each[2].done}
         if len(self._measured) < MEASURED_MAX:
@@ -85,7 +86,7 @@ class AccountExchange:
         """Subscribe a service import."""
         responses = responses_of(exporter, host.rng)
         responses.subscribe()
-        responses_of(self.account, host.rng)  # needed for responses with a reply subject of their own
+        responses_of(self.account, host.rng)  # needed for responses that have a reply subject of their own
         local = wanted.local()
         describer = Describer(host.server_name, wanted.share, exporter is host.system_account)
         latency = export.latency

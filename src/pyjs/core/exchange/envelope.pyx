@@ -20,7 +20,7 @@ cdef const char* FIRST = b"NATS/1.0\r\n"
 
 cdef void envelope_open(Envelope* e, Msg* m) noexcept nogil:
     e.m = m[0]
-    e.m.told = 0                # in this account, no other server has the message yet
+    e.m.told = 0                # no server has this message yet: in this account it is a new one
     e.subject = e.body = e.tail = NULL
 
 
@@ -48,7 +48,7 @@ cdef int set_reply(Envelope* e, const char* reply, uint32_t n) noexcept nogil:
 
 
 cdef inline const char* line_end(const char* at, const char* end) noexcept nogil:
-    """Return the position after the line at `at`."""
+    """Return the position after the line that starts at `at`."""
     cdef const char* found = <const char*> memchr(at, c'\n', end - at)
     return end if found == NULL else found + 1
 

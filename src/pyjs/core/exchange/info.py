@@ -40,13 +40,13 @@ class Describer:
         return compact(self.fields(session))
 
     def own_text(self, importer: str) -> bytes:
-        """Return the header's value for a message that a stream of `importer` sends."""
+        """Return the header's value for a message that a stream of the account `importer` sends."""
         every = {"acc": importer, "server": self._server, "kind": "JetStream"}
         known = every if self._share else ("acc", "server") if self._to_system else ("acc",)
         return compact({name: every[name] for name in known})
 
     def extended(self, before: bytes, importer: Account, add_server: bool) -> bytes:
-        """Return `before`, the value set by an earlier import of the request, extended by the account `importer`."""
+        """Return `before`, the header's value from an earlier import, extended by the account `importer`."""
         try:
             fields = json.loads(before)
         except ValueError:
@@ -59,7 +59,7 @@ class Describer:
 
 
 def request_headers(block: bytes, session: object, server: str) -> bytes:
-    """Return `block` with a line that describes the client; a line with that name sent by the client is replaced."""
+    """Return `block` with a line that describes the client; a line of that name from the client is replaced."""
     from pyjs.core.session import ClientSession
 
     lines = [line for line in block.split(b"\r\n") if line and not line.startswith(NAME)] or [b"NATS/1.0"]
@@ -70,9 +70,9 @@ def request_headers(block: bytes, session: object, server: str) -> bytes:
 
 _ORDER = (
     "start host id acc svc user name lang ver rtt server cluster jwt issuer_key name_tag tags kind client_type"
-).split()  # of the fields in the header
+).split()  # order of the fields in the header
 
 
 def compact(fields: dict[str, object]) -> bytes:
-    """Return JSON without blanks."""
+    """Return `fields` as JSON without blanks."""
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogateescape")

@@ -31,7 +31,7 @@ STATUS = {
     503: "Service Unavailable",
     504: "Service Timeout",
 }
-HEADERS_MAX = 64  # header fields that are read; more are ignored
+HEADERS_MAX = 64  # header fields that are read; the rest are ignored
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ class Meter:
         )
 
     def ended(self, tracked: Tracked, status: int) -> None:
-        """Send the sample of a request without a response; send none if `status` is 0."""
+        """Send the sample of a request that ended without a response; send none if `status` is 0."""
         if status and not tracked.done:
             self._send(tracked, status)
 
@@ -113,7 +113,7 @@ class Meter:
         if tracked.headers:
             event["header"] = tracked.headers
         payload = compact(event | {"start": time_text(start_ns)} | times)
-        # Sent in the turn, since this runs in the middle of a delivery.
+        # Sent later in the turn, since this code runs in the middle of a delivery.
         subject = self._declared.subject.encode()
         turn.requests.append(Request(partial(self._deliver, subject, payload), subject))
 

@@ -6,7 +6,7 @@ cdef enum:
     TOKEN_SIZE_MAX = 64
 
 cdef struct Pending:
-    Pending* newer              # neighbours in the list of the import
+    Pending* newer              # neighbours in the import's list
     Pending* older
     PyObject* table             # the Responses object that has this entry; borrowed
     PyObject* calls             # ServiceCalls of the import, borrowed
@@ -30,7 +30,8 @@ cdef class PendingList:
     cdef Pending* new(self, const char* reply, uint32_t reply_len) noexcept nogil   # NULL: no memory; not linked
     cdef void link(self, Pending* p) noexcept nogil             # as the newest
     cdef void unlink(self, Pending* p) noexcept nogil
-    cdef void release(self, Pending* p) noexcept nogil    # unlink and free; if it is busy, `forget` frees it later
-    cdef void forget(self, Pending* p) noexcept nogil           # free a released entry if it is no longer busy
+    # unlink and free; if deliveries use it, `forget` frees it later
+    cdef void release(self, Pending* p) noexcept nogil
+    cdef void forget(self, Pending* p) noexcept nogil           # free a released entry once no delivery uses it
 
 cdef void pending_free(Pending* p) noexcept nogil

@@ -1,4 +1,4 @@
-"""The list of requests across accounts that wait for their responses, in the order of their time limits.
+"""The list of requests across accounts that wait for their responses, in the order in which they time out.
 
 An entry is freed once no delivery uses it.
 

@@ -11,7 +11,7 @@ from pyjs.wire.ops cimport Msg
 
 cdef struct Hop:                # a service import that a message passed; on the stack of the delivery
     Hop* previous
-    void* export                # identity of the export: a message does not pass it twice
+    void* export                # identity of the export: a message passes no export twice
     uint32_t depth
     bint share
 
@@ -44,7 +44,8 @@ cdef class ServiceCalls:
 
 cdef class Responses(Sink):
     cdef readonly Account account       # of the services
-    cdef readonly dict exports    # ServiceExport -> one object for all equal ones, since imports compare by identity
+    # ServiceExport -> the one object used for all equal exports, since imports compare by identity
+    cdef readonly dict exports
     cdef readonly bint internal
     cdef bint subscribed
     cdef readonly bytes prefix          # of the tokens: _R_.XXXXXX.

@@ -35,7 +35,7 @@ cdef const char* DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 
 
 cdef bint may_hop(Msg* m, void* export) noexcept nogil:
-    """Return whether a message may pass an export: it has passed neither this one nor HOPS_MAX others."""
+    """Return whether a message may pass `export`: not twice, and not after HOPS_MAX other exports."""
     cdef Hop* hop = <Hop*> m.via
     if hop != NULL and hop.depth >= HOPS_MAX:
         return False
@@ -47,7 +47,7 @@ cdef bint may_hop(Msg* m, void* export) noexcept nogil:
 
 
 cdef void hop_on(Hop* hop, Msg* m, void* export, bint share) noexcept nogil:
-    """Fill `hop`, which follows the earlier hops of `m`."""
+    """Fill `hop`, and link it to the hops that `m` has already passed."""
     hop.previous = <Hop*> m.via
     hop.export = export
     hop.depth = 1 if hop.previous == NULL else hop.previous.depth + 1
@@ -55,7 +55,7 @@ cdef void hop_on(Hop* hop, Msg* m, void* export, bint share) noexcept nogil:
 
 
 cdef bint is_ack(const char* reply, uint32_t n) noexcept nogil:
-    """Return whether a reply subject is an ack subject, which is not changed."""
+    """Return whether a reply subject is an ack subject; these are forwarded unchanged."""
     return n >= ACK_SIZE and memcmp(reply, ACK, ACK_SIZE) == 0
 
 
@@ -114,7 +114,7 @@ cdef class ServiceCalls:
             self.host.timers.at(self.waiting.oldest.at_ns + self.export.response_threshold_ns, self.expire)
             self.armed = True
         except MemoryError:
-            pass                    # no memory: the next request tries again
+            pass                    # no memory: the next request tries to set the timer again
 
     def expire(self) -> None:
         """End the requests whose time has expired."""
@@ -189,11 +189,14 @@ cdef class Responses(Sink):
             self.account.add_plain(Subscription(self, self.prefix + b">"))
 
     cdef void subscribe_later(self) noexcept:
-        """Subscribe in this turn, after the commits; that is early enough, since a client answers in a later turn."""
+        """Subscribe later in this turn, after the commits.
+
+        That is early enough, since a client answers in a later turn.
+        """
         try:
             self.account.turn.requests.append(Request(self.subscribe, self.prefix))
         except MemoryError:
-            pass                    # no memory: the next request tries again
+            pass                    # no memory: the next request tries to subscribe again
 
     cdef void refill(self) noexcept:
         try:
@@ -203,7 +206,7 @@ cdef class Responses(Sink):
             self.account.turn.faulted.append((self, error))
 
     cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1:
-        # The trace ends here; a trace-only message goes no further.
+        # The trace ends here; a trace-only message is not forwarded.
         return 1 if trace.only else self.deliver(m, t)
 
     cdef int deliver(self, Msg* m, Target* t) noexcept nogil:
@@ -222,7 +225,7 @@ cdef class Responses(Sink):
         return 1                    # nats-server counts the message as received even if no client waits for it
 
     cdef void pass_back(self, Msg* m, Pending* p, ServiceCalls calls) noexcept nogil:
-        """Deliver a response; end the request after its last one."""
+        """Forward a response to the client, and end the request unless more responses may follow."""
         cdef Hop hop
         cdef int receivers
         if p.tracked != NULL and not p.answered:

@@ -17,7 +17,7 @@ cdef class ServiceSink(Sink):
     cdef readonly bint internal
     cdef readonly bint stays_here       # every server handles these requests itself
     cdef Infos infos
-    cdef bytes own    # the header's value for a message of the server itself (republished messages, PubAcks)
+    cdef bytes own    # the header's value for a message that the server itself sends (republished messages, PubAcks)
     cdef const char* own_text
     cdef uint32_t own_len
     cdef object extend    # callable(text, importer, add_server) -> text, for a request that passed another import

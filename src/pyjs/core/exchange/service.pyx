@@ -73,7 +73,7 @@ cdef class ServiceSink(Sink):
         return receivers > 0
 
     cdef int set_subject(self, Msg* m, Envelope* e) noexcept nogil:
-        """Set the subject in the exporting account; return -1 if there is none."""
+        """Set the subject in the exporting account; return -1 if the import's rewrite yields no subject."""
         cdef uint32_t n = 0
         if self.rewrite is not None:
             e.subject = self.rewrite.apply(m.subject, m.subject_len, &n)
@@ -94,13 +94,13 @@ cdef class ServiceSink(Sink):
         if before != NULL:
             with gil:
                 return self.describe_again(m, e, before, n)
-        if m.origin == NULL:        # from a stream: a header that the publisher sent must not count
+        if m.origin == NULL:        # from a stream: the header of the original publisher must not be trusted
             return set_info(e, self.own_text, self.own_len)
         info = self.infos.of(m.origin, self.importer.turn.now)
         return -1 if info == NULL else set_info(e, info.text, info.size)
 
     cdef int describe_again(self, Msg* m, Envelope* e, const char* info, uint32_t n) noexcept:
-        """Add the header like `describe`, for a request that passed another import."""
+        """Add the header as `describe` does, for a request that has passed another import."""
         cdef bytes text
         try:
             text = self.extend(info[:n], self.importer, self.share and not (<Hop*> m.via).share)
@@ -145,7 +145,10 @@ cdef class ServiceSink(Sink):
         return receivers
 
     cdef int publish_traced(self, Msg* m, Msg* sent) noexcept nogil:
-        """Like Account.publish, for a traced message; end the trace if the exporting account does not allow it."""
+        """Publish as Account.publish does, for a traced message.
+
+        End the trace if the exporting account forbids it.
+        """
         with gil:
             try:
                 self.trace.imported(self.exporter.name, m.subject[:m.subject_len], sent.subject[:sent.subject_len])
@@ -163,7 +166,10 @@ cdef class ServiceSink(Sink):
                 self.calls.end(p, 0)
 
     cdef Pending* add_measured(self, Msg* m) noexcept:
-        """Add a measured request like ServiceCalls.add; return NULL if it is not measured or has no reply subject."""
+        """Add a measured request as ServiceCalls.add does.
+
+        Return NULL if it is not measured or has no reply subject.
+        """
         cdef object tracked
         try:
             tracked = self.measure(m)

@@ -1,9 +1,9 @@
-"""The delivery of a traced message."""
+"""Delivery of a traced message."""
 from pyjs.core.account cimport Account
 from pyjs.wire.ops cimport Msg
 
 cdef enum:
-    TRACE_WORK = 512            # added to Turn.extra_work: reading headers in Python, events, and the trace message
+    TRACE_WORK = 512  # added to Turn.extra_work for the header scan in Python, the events and the trace message
 
 # Publish like Account.publish, and add the result of each subscription to `trace`; return the number of
 # receivers.

@@ -1,7 +1,7 @@
-"""The delivery of a traced message, subscription by subscription.
+"""Delivery of a traced message, subscription by subscription.
 
-Prebuilt routes leave out subscriptions whose deny list refuses the message, but a trace names them. So a
-traced message does not use a route: traces are rare, and routes remain fast for all other messages. The members
+Prebuilt routes leave out subscriptions whose deny list refuses the message, but a trace names those too. A traced
+message therefore uses no route; traces are rare, and routes remain fast for all other messages. The members
 of queue groups are chosen as in Account.deliver_group.
 
 Compiled because receivers need a Msg; benchmarks/ measures only the untraced publish.
@@ -39,7 +39,7 @@ cdef int fan_out_to(Account account, Msg* m, object trace, bint plain, object qu
 
 
 cdef int deliver_group(Account account, list members, Msg* m, object trace) except -1:
-    """Deliver to one member: at this server if any member here accepts, otherwise at another server."""
+    """Deliver to one member of a queue group: a local one if any accepts, otherwise one at another server."""
     cdef list here = [each for each in members if (<Subscription> each).state.weight == 0]
     cdef list away = [each for each in members if (<Subscription> each).state.weight != 0]
     if here and first_taking(here, account.chance(<uint32_t> len(here)), ANY, m, trace):

@@ -6,8 +6,8 @@ from pyjs.wire.ops cimport Msg
 cdef class TracedPublish:
     cdef Turn turn
     cdef object session
-    cdef Msg sent               # the message, perhaps with other headers
-    cdef bytes body, tail       # of `sent`, if it has other headers
+    cdef Msg sent               # the message to deliver, whose headers may differ from the client's
+    cdef bytes body, tail       # own the bytes of `sent`, if its headers differ
     cdef object trace           # None: the message is not traced
 
     cdef bint begin(self, Msg* m) noexcept          # False: the message must not be delivered

@@ -1,7 +1,7 @@
 """One publish whose headers request a trace: the decision, the delivery, the trace itself.
 
-The session calls `begin`; then it checks permissions and stores the result in `Turn.trace`; then it calls
-`deliver` and `end`. An unexpected error is logged; the message or its trace is then lost.
+The session calls `begin`, checks permissions, stores the result in `Turn.trace`, and then calls `deliver` and `end`.
+After an unexpected error, which is logged, the message or its trace is lost.
 
 Compiled because it needs a Msg; benchmarks/ measures only the untraced publish.
 """
@@ -17,7 +17,7 @@ DENIED = "Not delivered because subscription denies this subject"
 
 
 cdef class TracedPublish:
-    """One publish."""
+    """One publish, from the decision whether to trace it to the end of its trace."""
 
     def __cinit__(self, object session, Turn turn):
         self.session = session

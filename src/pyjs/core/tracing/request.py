@@ -16,7 +16,7 @@ DEST = "Nats-Trace-Dest"
 ONLY = "Nats-Trace-Only"
 HOP = "Nats-Trace-Hop"  # the path of a message through servers
 ORIGIN_ACCOUNT = "Nats-Trace-Origin-Account"  # between servers: the publisher's account, if it differs
-DISABLED = "trace disabled"  # a destination that is not a subject: an earlier server decided against a trace
+DISABLED = "trace disabled"  # in place of a destination: an earlier server decided against a trace
 FIRST_LINE = b"NATS/1.0\r\n"
 SAMPLED = re.compile(r"[+-]?[0-9a-f]{1,2}", re.IGNORECASE | re.ASCII)
 
@@ -26,7 +26,8 @@ class TraceRequest:
     """The headers of a message that request a trace."""
 
     headers: dict[str, list[str]] = field(default_factory=dict)
-    external: bool = False  # requested only by `traceparent`; the account sets the destination
+    # only a `traceparent` requests the trace; the account's options name the destination
+    external: bool = False
 
     def first(self, name: str) -> str:
         """Return the first value of `name`, or "" if there is none."""
@@ -34,7 +35,7 @@ class TraceRequest:
 
     @property
     def only(self) -> bool:
-        """Whether the message must not be delivered."""
+        """Whether the message is only traced, and not delivered."""
         return not self.external and self.first(ONLY).lower() in ("1", "true", "on")
 
 
@@ -78,7 +79,7 @@ def _is_sampled(parent: str) -> bool:
 
 
 def with_hop(block: bytes, hop: str, origin: str = "") -> bytes:
-    """Return a header block for another server; `origin` is the publisher's account, if that is another account."""
+    """Return a header block for another server; `origin` names the publisher's account if it differs, else ""."""
     kept = [line for line in block[:-4].split(b"\r\n") if not line.startswith(HOP.encode() + b":")]
     added = [f"{ORIGIN_ACCOUNT}: {origin}".encode()] if origin else []
     return b"\r\n".join([*kept, *added, f"{HOP}: {hop}".encode(), b"", b""])
@@ -91,7 +92,7 @@ def without_trace(block: bytes) -> bytes:
 
 
 def disabled_in_place(block: bytes) -> bytes:
-    """Return a header block to store, changed so that a later delivery starts no trace."""
+    """Return the header block for a stored message, changed so that a later delivery starts no trace."""
     start = block.find(f"\r\n{DEST}:".encode())
     if start < 0:
         return without_trace(block)

@@ -35,5 +35,5 @@ cdef bint asks_for_trace(const char* h, size_t n) noexcept nogil:
 
 
 def asks(bytes headers) -> bool:
-    """Return the result of asks_for_trace; for tests."""
+    """Return the result of asks_for_trace, for tests."""
     return asks_for_trace(headers, len(headers))

@@ -58,7 +58,7 @@ class Trace:
         self.encoding = request.first("Accept-Encoding")
         self.headers = request.headers
         self.hop = ""  # the hop of this server; "": the publisher is connected to this server
-        self.hops = 0  # number of servers that the message was sent on to
+        self.hops = 0  # number of servers to which this server sent the message
         self.size = size
         self.stream: dict[str, object] | None = None  # the event of the stream that stores the message
         self.later: Callable[[bytes, bytes, bytes], None] | None = (
@@ -83,7 +83,7 @@ class Trace:
         self.events[0]["error"] = error
 
     def egress(self, session: ClientSession, sub: Subscription, error: str = "") -> None:
-        """Record the delivery to a client's subscription or, with `error`, the reason why there was none."""
+        """Record the delivery to a client's subscription or, with `error`, the reason for not delivering."""
         fields: dict[str, object] = {"kind": CLIENT, "cid": session.cid, **_named(session)}
         if session.account is not self.ingress:
             fields["acc"] = session.account.name
@@ -117,7 +117,10 @@ class Trace:
             self.stream["nointerest"] = True
 
     def refused(self, error: str, subject: bytes = b"") -> None:
-        """Record that the stream refused the message; `subject` is shown, as nats-server does for some errors."""
+        """Record that the stream refused the message.
+
+        `subject` is set for those errors with which nats-server shows it.
+        """
         assert self.stream is not None
         if subject:
             self.stream["subject"] = _text(subject)
@@ -140,11 +143,11 @@ class Decision:
 
     trace: Trace | None = None
     dropped: bool = False  # the message is not delivered
-    headers: bytes = b""  # replaces its header block, unless b""
+    headers: bytes = b""  # replaces the header block of the message, unless b""
 
 
 def decide(session: ClientSession, subject: bytes, block: bytes, size: int) -> Decision:
-    """Decide whether a message of `session` is traced; may send the client a permissions violation."""
+    """Decide whether to trace a message of `session`; may send the client a permissions violation."""
     request = read_request(block)
     if request is None:
         return Decision()

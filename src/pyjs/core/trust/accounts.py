@@ -2,9 +2,9 @@
 
 An account is usable once its token was fetched and verified: an operator key must have signed it, and its
 claims must be valid. A new token of a known account is applied to its connected clients. Fetching and
-decoding run in a thread (AccountFetch); several logins that need the same account share a fetch. The number
-of fetches is bounded, and a queued fetch is skipped if no login waits for it. Otherwise clients with
-tokens of unknown accounts would fill the queue of a slow account server.
+decoding run in a thread (AccountFetch); several logins that need the same account share one fetch. The number
+of fetches is bounded, and a queued fetch is skipped if no login waits for it any more. Otherwise clients with
+tokens of unknown accounts could fill the queue of a slow account server.
 
 Source: behaviour of nats-server 2.15.1, tests/conformance/test_jwt_claims.py.
 """
@@ -66,7 +66,7 @@ class TrustedAccount:
     default_permissions: Permissions | None = None
     is_expired: bool = False
     updated_ns: int = 0
-    timer: Timer | None = None  # of the expiry
+    timer: Timer | None = None  # fires when the account expires
     exporters: tuple[str, ...] = ()  # the accounts from which this account imports
     gathering: Gathering | None = None  # the running fetch of the exporters
     is_gathered: bool = True
@@ -92,7 +92,7 @@ class AccountFetch(Job):
         self._name = name
         self._now_s = trust.now_s
         self._token: AccountToken | None = None
-        self.wanted = True  # False: no login waits, so `run` does nothing if it has not begun
+        self.wanted = True  # False: no login waits, so a `run` that has not begun does nothing
 
     def run(self) -> None:
         """Fetch and decode the token; an error is passed to `finish`."""
@@ -106,7 +106,7 @@ class AccountFetch(Job):
 
 
 class DirectoryLook(Job):
-    """Looks for files of the directory that another program changed."""
+    """Finds the files of the directory that another program changed."""
 
     queue = JobQueue.ACCOUNTS
 
@@ -132,10 +132,11 @@ class TrustedAccounts:
         self.options = options
         self.resolver = resolver
         self.accounts: dict[str, TrustedAccount] = {}
-        self.pinned_failures = 0  # logins to accounts that are not pinned
-        # The callbacks for each account that is being fetched, and the time limit.
+        self.pinned_failures = 0  # number of logins refused because their account is not pinned
+        # For each account that is being fetched: the callbacks, and the timer that limits the fetch.
         self._waiting: dict[str, tuple[list[Known], Timer]] = {}
-        self._fetches: dict[str, AccountFetch] = {}  # for logins, until `finish`, even if abandoned
+        # for logins, until `finish`; also those for which no login waits any more
+        self._fetches: dict[str, AccountFetch] = {}
         self._exchanges = TokenExchanges(host)
 
     def log_in(
@@ -157,7 +158,7 @@ class TrustedAccounts:
         return not pinned or name in pinned or name == self.options.system_account
 
     def find(self, name: str, then: Known) -> None:
-        """Like `fetch`, but also try to fetch the accounts that the account imports from, before calling `then`."""
+        """Fetch the account as `fetch` does, and the accounts that it imports from; then call `then`."""
         self.fetch(name, lambda account: self._gather_for(account, then))
 
     def _gather_for(self, account: TrustedAccount | None, then: Known) -> None:
@@ -185,7 +186,7 @@ class TrustedAccounts:
             then(None if account.is_expired else account)
 
     def fetch(self, name: str, then: Known) -> None:
-        """Call `then`, now or in a later turn, with the account, or with None if there is none or it has expired."""
+        """Call `then`, now or in a later turn, with the account, or with None if it is missing or has expired."""
         account = self.accounts.get(name)
         if account is not None and not account.is_expired:
             then(account)
@@ -210,7 +211,7 @@ class TrustedAccounts:
             self._begin_fetch(name)
 
     def _begin_fetch(self, name: str) -> None:
-        """Queue a fetch of the account, unless an earlier login's fetch is still queued or running."""
+        """Queue a fetch of the account, unless the fetch for an earlier login is still queued or running."""
         if name in self._fetches:
             self._fetches[name].wanted = True
         else:
@@ -218,7 +219,7 @@ class TrustedAccounts:
             self._host.turn_state.jobs.append(self._fetches[name])
 
     def _give_up(self, name: str) -> None:
-        """Refuse the logins that wait for a slow fetch; its result is used for later logins."""
+        """Refuse the logins that wait for a slow fetch; later logins may still use its result."""
         self._host.log.warn("Account fetch failed: fetching jwt timed out")
         self._fetches[name].wanted = False
         for then in self._waiting.pop(name)[0]:
@@ -246,7 +247,7 @@ class TrustedAccounts:
             del self._fetches[name]
         if token is None and name not in self._waiting and not fetch.wanted:
             return
-        if fetch.resolver is not self.resolver:  # a reload since the start may have removed the account
+        if fetch.resolver is not self.resolver:  # a reload during the fetch may have removed the account
             if name in self._waiting:
                 self._begin_fetch(name)
             return
@@ -267,7 +268,7 @@ class TrustedAccounts:
                 then(found)
 
     def load(self, name: str) -> TrustedAccount | None:
-        """Fetch an account in this call, which may block; only used at the start of the server and in reloads."""
+        """Fetch an account before returning, which may block; for the start of the server and for reloads only."""
         try:
             text, before = self.resolver.fetch(name), self.accounts.get(name)
             if before is not None and before.text == text:
@@ -281,7 +282,7 @@ class TrustedAccounts:
             return None
 
     def start(self) -> None:
-        """Load the system account. If the resolver does not have it yet, accept users signed with the account's key.
+        """Load the system account; if the resolver does not have it yet, accept users that its own key has signed.
 
         Raises:
             TokenFault: the account is missing, and the resolver is the configuration itself (MEMORY).
@@ -306,7 +307,7 @@ class TrustedAccounts:
 
     # -- changes -----------------------------------------------------------------------------------------------
     def apply_options(self, options: Options) -> None:
-        """Apply reloaded options: apply new tokens in the file, close clients of accounts no longer allowed."""
+        """Apply reloaded options: apply the file's new tokens, and close clients of accounts that may not connect."""
         self.options = options
         if isinstance(self.resolver, MemoryResolver):
             self.resolver = MemoryResolver(options.resolver_preload)
@@ -323,7 +324,7 @@ class TrustedAccounts:
         """Verify claims, and apply them to the account, its clients and the accounts that import from it.
 
         Raises:
-            TokenFault: no operator signed them, or they are invalid.
+            TokenFault: no operator signed the claims, or they are invalid.
         """
         before, claims = self.accounts.get(name), token.claims
         if before is not None and before.text == token.text:
@@ -351,7 +352,7 @@ class TrustedAccounts:
         return account
 
     def _keys_of(self, claims: AccountClaims) -> dict[str, UserScope | None]:
-        """Return the keys that may sign users: those in the claims, and, if the operator allows it, the account's."""
+        """Return the keys that may sign users: those in the claims and, if the operator allows it, the account's."""
         keys = dict(claims.signing_keys)
         issuer = claims.head.issuer
         strict = any(

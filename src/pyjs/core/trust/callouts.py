@@ -1,8 +1,8 @@
-"""The authorization callout: a service in an account decides the user of a client.
+"""The authorization callout: a service in an account decides which user a client is.
 
-The server publishes a request, which is a token that it signed, in the account of the service. It waits for
-the answer until the authentication timeout. The answer is a token signed by the service, which contains the
-user's token or an error. With an xkey both are encrypted. No content from a client or from the service is
+The server publishes a request, a token that the server has signed, in the account of the service. It waits for the
+answer until the authentication timeout. The answer is a token that the service has signed, with the user's token or
+an error in it. With an xkey, request and answer are encrypted. No content from a client or from the service is
 logged, since it may contain passwords.
 
 Source: nats.docs "Auth Callout"; tests/conformance/test_auth_callout.py.
@@ -57,7 +57,7 @@ class Rules:
     """The service that decides about a client."""
 
     account: str  # of the service
-    issuer: str  # the subject of the requests' claims; without operators, also the signer of the users
+    issuer: str  # the subject in the claims of requests; without operators, also the key that signs users
     xkey: str
     trusted: TrustedAccount | None  # in operator mode: the account of the service
 
@@ -90,14 +90,14 @@ class Callouts:
         return Rules(options.account, options.issuer, options.xkey, None)
 
     def rules_of(self, account: TrustedAccount, session: ClientSession, user: User | None) -> Rules | None:
-        """Return the service that decides about a user of `account`, or None if the user's token is sufficient."""
+        """Return the service that decides about a user of `account`, or None if the user's token decides."""
         external = account.claims.authorization
         if not external.users or _name_of(session, user) in external.users:
             return None
         return Rules(account.name, account.name, external.xkey, account)
 
     def guarded(self, user: User) -> User:
-        """Return `user`, without the permission to publish requests if it belongs to the account of the service."""
+        """Return `user` without the permission to publish callout requests, if it is in the service's account."""
         trusted = None if self.trust is None else self.trust.accounts.get(user.account)
         if trusted is not None:
             is_service = bool(trusted.claims.authorization.users)
@@ -110,12 +110,15 @@ class Callouts:
 
     # -- requests ------------------------------------------------------------------------------------------------
     def ask(self, session: ClientSession, rules: Rules, user: User | None, decided: Decided) -> Callout:
-        """Return the request about a client; `user` is the client's user according to the configuration alone."""
+        """Return the request about a client.
+
+        `user` is the client's user according to the configuration file alone.
+        """
         return Callout(self, session, rules, None if user is None else user.token, decided)
 
 
 class Callout:
-    """One request, until its answer, its timeout or the end of the session."""
+    """One request, which ends with the answer, the timeout or the session."""
 
     def __init__(
         self,
@@ -131,7 +134,7 @@ class Callout:
         self._decided = decided
         self.cancelled = False
         self._token = token  # the user's token, if the account accepted it
-        self._user = KeyPair(callouts.host.rng.randbytes(32), USER).public  # the answer must be for this user
+        self._user = KeyPair(callouts.host.rng.randbytes(32), USER).public  # the answer must name this user
         self._timer: Timer | None = None
         self._subscription: Subscription | None = None
         self._account = callouts.host.accounts.get(rules.account)
@@ -306,14 +309,15 @@ class Callout:
         return response.jwt
 
     def _bound(self, claims: UserClaims, target: str, account: TrustedAccount | None) -> User:
-        """Return the user for the claims given by the service."""
+        """Return the user that the claims in the service's answer describe."""
         session, grant = self._session, claims.grant
         if account is not None:
             grant = granted(claims, account)
         elif self._rules.trusted is not None or target not in self._callouts.host.accounts:
             raise Refused(self._no_account(target))
         check_proxy(grant, session)
-        if known_types(grant.connection_types) is None:  # as in nats-server, known types are not compared
+        # like nats-server, do not compare known types with the session's
+        if known_types(grant.connection_types) is None:
             raise Refused(f"authorized user on account {quoted(target)} using invalid connection type")
         user = replace(user_from(session, claims, grant, account, ""), account=target)
         if claims.head.name:
@@ -327,7 +331,7 @@ class Callout:
         return f"no valid account {quoted(target)} for auth callout response on account {on}: account missing"
 
     def _target(self, claims: UserClaims) -> str:
-        """Return the account of the user, if the signer may decide about users of that account."""
+        """Return the account of the user, if the signer of the claims may decide about users of that account."""
         rules, name = self._rules, quoted(self._rules.account)
         if rules.trusted is None:
             if claims.issuer_account:
@@ -345,10 +349,10 @@ class Callout:
 
 
 def _name_of(session: ClientSession, user: User | None) -> str:
-    """Return the name to look up in `auth_users`: that of the verified user, otherwise the name in CONNECT.
+    """Return the name to look up in `auth_users`: the verified user's or, without one, the name in CONNECT.
 
-    A client that is identified by a token or a certificate may send any user in CONNECT; that name must not
-    let it bypass the service.
+    A client that is identified by a token or a certificate may send any name in CONNECT; that name must not
+    let the client bypass the service.
     """
     if user is not None and user.name:
         return user.name

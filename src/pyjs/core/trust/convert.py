@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyjs.claims.exchange import Export, Import, MappedTo
     from pyjs.claims.user import PermissionLists
 
-TIER = "R1"  # the tier of streams with one replica, the only tier that is used
+TIER = "R1"  # the tier of streams with one replica; no other tier is used
 RESPONSES_MAX, RESPONSES_NS = 1, 120 * NS_PER_S  # used where the claims have 0
 INT32_MAX = (1 << 31) - 1
 
@@ -54,14 +54,14 @@ class AccountToken:
     text: str
     claims: AccountClaims
     options: AccountOptions
-    is_valid: bool  # at the time of the decoding
+    is_valid: bool  # at the time of decoding
 
 
 def account_token(text: str, now_s: int) -> AccountToken:
-    """Decode and check the token of an account. Takes half a millisecond, and as much for each activation in it.
+    """Decode and check the token of an account. Takes 0.5 ms, and another 0.5 ms for each activation token in it.
 
     Raises:
-        TokenFault: the token is not that of an account.
+        TokenFault: `text` is not the token of an account.
     """
     claims = account_of(decode(text))
     is_valid = not are_blocking(account_issues(claims, now_s), times=True)
@@ -77,7 +77,7 @@ def permissions_of(lists: PermissionLists) -> Permissions | None:
         most, lifetime_ns = lists.responses
         responses = ResponsePermission(most or RESPONSES_MAX, lifetime_ns or RESPONSES_NS)
     return Permissions(
-        # A user that may answer requests may not publish to other subjects, unless they are listed.
+        # A user with permission to answer requests may not publish other subjects, unless they are listed.
         publish_allow=lists.publish_allow or (None if responses is None else ()),
         publish_deny=lists.publish_deny,
         subscribe_allow=lists.subscribe_allow or None,
@@ -87,7 +87,7 @@ def permissions_of(lists: PermissionLists) -> Permissions | None:
 
 
 def limit_of(claimed: int) -> int:
-    """Return a limit of 32 bits, or -1 if there is none."""
+    """Return a claimed limit, capped at INT32_MAX, or -1 for no limit."""
     return max(-1, min(claimed, INT32_MAX))
 
 

@@ -1,9 +1,9 @@
 """A directory with the token of each account in a file, `<public key>.jwt`.
 
 A file is written under another name, synced and renamed, so that it is either complete or absent. A file
-without a token of its account is reported in the log and not used. A cache has a maximum number of files,
-beyond which the least recently used file is removed; it may also have a time after which an unused file is
-removed.
+without a token of its account is reported in the log and not used. A directory used as a cache has a maximum number
+of files, beyond which the least recently used file is removed, and may have a maximum time (ttl) after which an
+unused file is removed.
 
 Called by one thread at a time. Knows nothing of its callers.
 Source: nats-server 2.15.1, tests/conformance/test_jwt_claims.py.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ENDING = ".jwt"
 DELETED = ".deleted"
-CACHE_MAX = 1000  # files of a cache without a limit
+CACHE_MAX = 1000  # the maximum number of files of a cache, unless the options set one
 HASH_SIZE = 32
 
 
@@ -153,14 +153,14 @@ class TokenDirectory:
         return True
 
     def digest(self) -> bytes:
-        """Return a digest of all files, independent of their order."""
+        """Return a digest of all files; the order of the files does not matter."""
         sums = 0
         for each in self._digests.values():
             sums ^= int.from_bytes(each, "big")
         return sums.to_bytes(HASH_SIZE, "big")
 
     def drop_unused(self) -> None:
-        """Remove the files of a cache that have been unused for longer than its ttl."""
+        """Remove the files of a cache that were not used for longer than the cache's ttl."""
         if not self._ttl_ns:
             return
         due_ns = self._clock.now_ns() - self._ttl_ns

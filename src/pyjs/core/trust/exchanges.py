@@ -1,8 +1,8 @@
 """Exports and imports of the accounts of operator mode, checked again whenever a token changes.
 
-A changed account is checked, and so are the accounts that import from it. An import that is not allowed, or whose
+A changed account and the accounts that import from it are checked again. An import that is not allowed, or whose
 exporting account is missing, has no effect until one of the two accounts changes, as in nats-server. An import ends
-when its activation expires.
+when its activation token expires.
 
 Checks run at once up to a limit of work, and continue in later turns.
 
@@ -34,16 +34,17 @@ class TokenExchanges:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._check = Check({})
-        self._declared: dict[str, Exchange] = {}  # only the exports without a fault
+        self._declared: dict[str, Exchange] = {}  # by account; without invalid exports
         self._check.declared = self._declared
         self._given: dict[str, Exchange] = {}  # of accounts to be checked, including invalid exports
         self._importers: dict[str, dict[str, None]] = {}  # the importing accounts of each exporting account
-        self._due: dict[str, None] = {}  # accounts to check, in this order
+        self._due: dict[str, None] = {}  # accounts to check, in order
         self._steps: Iterator[None] | None = None  # the running check; None: none
-        self._expiries: dict[str, Timer] = {}  # of the activation that expires first, by account
+        # one timer for each account, for its activation token that expires first
+        self._expiries: dict[str, Timer] = {}
 
     def change(self, name: str, exchange: Exchange) -> None:
-        """Set the exports and imports of an account's current token."""
+        """Replace the exports and imports of an account with those of its new token."""
         before = self._given.get(name) or self._declared.get(name, Exchange())
         for exporter in {each.account for each in before.imports} - {
             each.account for each in exchange.imports
@@ -106,7 +107,7 @@ class TokenExchanges:
         self._host.share(name, replace(exchange, imports=tuple(accepted)))
 
     def _check_exports(self, name: str, given: Exchange, exports: list[Export]) -> Iterator[None]:
-        """Add the valid exports to `exports`; if only latency options are invalid, add the export without them."""
+        """Append the valid exports to `exports`. If only the latency options are invalid, drop just these options."""
         check, work = Check({name: given}), 0
         for export in given.exports:
             cause = check.export_fault(name, export)

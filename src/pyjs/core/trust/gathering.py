@@ -1,4 +1,4 @@
-"""The fetch of all accounts that one account imports from, directly or through others.
+"""The fetch of all accounts from which one account imports, directly or through other accounts.
 
 A client is admitted only after the fetch, so that its first message finds the imports of its account. The number
 of accounts is bounded. If an account cannot be fetched, the imports from it have no effect.
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from pyjs.core.trust.accounts import TrustedAccount, TrustedAccounts
 
-GATHERED_MAX = 1024  # accounts
+GATHERED_MAX = 1024  # maximum number of accounts in one gathering
 
 
 class Gathering:
@@ -23,8 +23,8 @@ class Gathering:
         self._trust = trust
         self._seen = {account.name}
         self._found = [account]  # accounts whose exporters must still be fetched
-        self._num_open = 0  # running fetches
-        self._is_busy = False  # `_go_on` is running, and must not be called again
+        self._num_open = 0  # number of running fetches
+        self._is_busy = False  # `_go_on` is running and must not be entered again
         self._done = done
 
     def begin(self) -> None:
@@ -32,7 +32,7 @@ class Gathering:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Fetch the exporters of the accounts found so far; accounts that are already known need no fetch."""
+        """Fetch the exporters of all accounts found so far, except accounts that are already known."""
         if self._is_busy:
             return
         self._is_busy = True

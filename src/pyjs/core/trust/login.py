@@ -58,7 +58,7 @@ class TokenCheck(Job):
         signature: str,
         done: Callable[[TokenCheck], None],
     ) -> None:
-        self._texts = texts  # candidates; the first token of a user among them is used
+        self._texts = texts  # candidates; the first one that is the token of a user is used
         self._nonce = nonce
         self._signature = signature
         self._done = done
@@ -113,7 +113,7 @@ class TokenLogin:
     callout: Callout | None = None
 
     def cancel(self) -> None:
-        """Forget the login: its session has ended."""
+        """Forget the login, since its session has ended."""
         self.cancelled = True
         if self.check is not None:
             self.check.cancelled = True
@@ -163,7 +163,8 @@ class TokenLogin:
         if account is None:
             self._refuse("Account JWT lookup error: account missing or expired")
             return
-        if not self._may_come_from(claims.account):  # a reload may have changed the pinned accounts meanwhile
+        # a reload during the check may have changed the pinned accounts
+        if not self._may_come_from(claims.account):
             return
         user: User | None = None
         try:
@@ -249,7 +250,7 @@ def check_connection_type(grant: Grant, session: ClientSession) -> None:
 def user_from(
     session: ClientSession, claims: UserClaims, grant: Grant, account: TrustedAccount | None, text: str
 ) -> User:
-    """Return the user for a session. If `account` is None, the audience of the claims is the account's name.
+    """Return the user for a session. If `account` is None, the audience in the claims names the account.
 
     Raises:
         Refused: the user may not be connected at this time of the day.

@@ -24,10 +24,10 @@ class ResolverFault(Exception):
 
 
 class Resolver(ABC):
-    """A source of account tokens."""
+    """A source of account tokens, such as a directory or an account server."""
 
     queue = JobQueue.ACCOUNTS  # the queue for its calls
-    bootstraps = True  # if the token of the system account is missing, the account's own key is trusted
+    bootstraps = True  # if the token of the system account is missing, trust the account's own key
 
     @abstractmethod
     def fetch(self, name: str) -> str:
@@ -86,7 +86,7 @@ class UrlResolver(Resolver):
 
 
 def resolver_from(options: Options, disk: Disk, clock: Clock, log: Log) -> Resolver:
-    """Return the resolver of the options; creates a missing directory.
+    """Return the resolver that the options describe; create its directory if it is missing.
 
     Raises:
         OSError: the directory cannot be used.

@@ -1,8 +1,8 @@
-"""$JS.API.PYJS.BULK.*: ranges of a stream as raw records, for programs that read all of it.
+"""$JS.API.PYJS.BULK.*: ranges of a stream as raw records, for programs that read a whole stream.
 
-An extension of pyjs-server: nats-server does not answer these subjects. A stream serves bulk reads if it allows
+An extension of pyjs-server: nats-server does not answer these subjects. A stream allows bulk reads if it allows
 direct gets, which reveal the same data. Each request does a bounded amount of work and leaves no state: the reader
-asks again for the next range. docs/bulk-read.md specifies both requests and the chunks, with an example.
+requests the next range. docs/bulk-read.md specifies both requests and the chunks, with an example.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 TYPE_PREFIX = "io.pyjs.api.v1."
-LIST_PAGE = 1024  # segments
+LIST_PAGE = 1024  # number of segments in one answer
 SIZE_DEFAULT = 1024 * 1024  # bytes of all chunks that answer one request
 SIZE_MAX = 2 * 1024 * 1024  # bytes; more would delay other clients by over two milliseconds
 CHUNK_DEFAULT = 256 * 1024
 CHUNK_MIN, CHUNK_MAX = 4 * 1024, 1024 * 1024
-FILTERS_MAX = 1000  # each is matched with each subject
+FILTERS_MAX = 1000  # maximum number of filters, each of which is compared with each subject
 
 
 def list_segments(call: ApiCall) -> JsonDict:
@@ -115,7 +115,10 @@ def _size(given: dict[str, Any], name: str, default: int, low: int, high: int) -
 
 
 def _fitting(size: int, room: int) -> int:
-    """Return the number of bytes to send; `room` bytes may still queue before the client counts as slow."""
+    """Return the number of bytes to send.
+
+    `room` is the number of bytes that the client's output may still grow by.
+    """
     return min(size, room // 2) if room // 2 >= CHUNK_MIN else 0
 
 

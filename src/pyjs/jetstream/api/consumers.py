@@ -1,6 +1,6 @@
-"""$JS.API.CONSUMER.*: create, update, report, pause, unpin and delete consumers.
+"""$JS.API.CONSUMER.*: create, update, report, pause, reset, unpin and delete consumers.
 
-Pull requests are not here: each consumer subscribes to its own MSG.NEXT subject.
+Pull requests are not handled here: each consumer subscribes to its own MSG.NEXT subject.
 
 Source: nats.docs "JetStream wire API Reference"; order of checks, texts and extra fields probed on
 nats-server 2.15.1.
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 NAMES_PAGE = 1024
 LIST_PAGE = 256
 IDENTITY = b"Nats-Stream-Identity"
-LIST_STEP = 16  # consumers reported in one turn: half a millisecond
+LIST_STEP = 16  # number of consumers reported in one turn: half a millisecond
 
 
 def create(call: ApiCall) -> Steps:
@@ -98,7 +98,7 @@ def names(call: ApiCall) -> JsonDict | Steps:
 
 
 def _when_current(call: ApiCall, report: Callable[[], JsonDict]) -> JsonDict | Steps:
-    """Return a report; for a replicated stream, first apply all entries committed before the request."""
+    """Return a report. For a replicated stream, first apply all entries that were committed before the request."""
     if not call.is_replicated:
         return report()
 
@@ -133,7 +133,7 @@ def delete(call: ApiCall) -> Steps:
 
 
 def pause(call: ApiCall) -> Steps:
-    """Pause deliveries until a time, or resume them."""
+    """Pause deliveries until a given time, or resume them."""
     text = call.read_optional(PAUSE_REQUEST).get("pause_until", ZERO_TIME)
     until_ns = None if text == ZERO_TIME else parse_time_ns(text)
     consumer = _consumer(call)
@@ -164,7 +164,7 @@ def unpin(call: ApiCall) -> JsonDict:
 
 
 def reset(call: ApiCall) -> MaybeSteps:
-    """Reset a consumer to a sequence. Like nats-server, send no answer if the consumer does not exist."""
+    """Reset a consumer to a sequence. If the consumer does not exist, send no answer, as nats-server does."""
     stream = call.js.streams.get(call.args[0])
     consumer = None if stream is None else stream.consumers.get(call.args[1])
     if stream is None or consumer is None:
@@ -187,7 +187,7 @@ def reset(call: ApiCall) -> MaybeSteps:
 
 
 def _report(call: ApiCall, consumer: Consumer, *, listed: bool = False) -> JsonDict:
-    """Return the info of a consumer; in a cluster it has the field `cluster`."""
+    """Return the info of a consumer; in a cluster, it has the additional field `cluster`."""
     js = call.js
     cluster = None if js.shared.member is None else js.shared.member.reports.consumer(js, consumer)
     return consumer_info(consumer, js.shared.clock.now_ns(), listed=listed, cluster=cluster)
@@ -199,7 +199,7 @@ def _check_names(call: ApiCall, request: CreateRequest, name: str) -> None:
 
 
 def _alone(call: ApiCall, request: CreateRequest) -> Steps:
-    """Create or update a consumer with exclusive access to its name; generate a name if the request has none."""
+    """Create or update a consumer with exclusive access to its name; if the request has no name, generate one."""
     name = request.config.durable_name or request.config.name
     if not name:
         return (yield from _answer(call, request))
@@ -224,7 +224,7 @@ def _answer(call: ApiCall, request: CreateRequest) -> Steps:
 
 
 def _check_identity(call: ApiCall) -> None:
-    """Refuse a request of another server that expects an earlier stream of this name."""
+    """Refuse a request from another server that expects an earlier stream of this name."""
     expected, actual = value_of(call.request.headers, IDENTITY), identity(call.stream().created_ns)
     if expected and expected != actual:
         raise errcodes.CONSUMER_STREAM_IDENTITY_MISMATCH.error(msg=actual.decode())
@@ -239,7 +239,7 @@ def _consumer(call: ApiCall) -> Consumer:
     consumer = call.stream().consumers.get(call.args[1])
     if consumer is None:
         raise errcodes.CONSUMER_NOT_FOUND.error()
-    if not isinstance(consumer, Consumer):  # it is not open yet
+    if not isinstance(consumer, Consumer):  # the consumer is not open yet
         raise errcodes.LeaderChanged
     return consumer
 
@@ -265,7 +265,7 @@ ENDPOINTS = (
     Endpoint("CONSUMER.DELETE", delete, 2, 2, of_consumer=True),
     Endpoint("CONSUMER.PAUSE", pause, 2, 2, on_error=_NOT_PAUSED, of_consumer=True),
     Endpoint("CONSUMER.UNPIN", unpin, 2, 2, of_consumer=True),
-    Endpoint(  # on nats-server the consumer answers it, so it is not counted
+    Endpoint(  # on nats-server, the consumer itself answers, so the request is not counted
         "CONSUMER.RESET",
         reset,
         2,

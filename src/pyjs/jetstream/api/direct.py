@@ -1,6 +1,6 @@
 """$JS.API.DIRECT.GET.*: stored messages with their own headers and payload, without a JSON envelope.
 
-Imported by the first request; the subscriptions are in direct_subscriptions.py.
+The first request imports this module; the subscriptions are in direct_subscriptions.py.
 
 Source: ADR-31; statuses and headers probed on nats-server 2.15.1.
 """
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from typing import Any
 
 MULTI_SUBJECTS_MAX = 1024
-BATCH_MAX = 100_000  # messages of one batch
-NOT_NOW = "500 Insufficient Resources"  # not 503, which clients read as "no responders"
-REPLY_BYTES_MAX = 64 * 1024 * 1024  # of one batch, unless the request sets a limit
-STEP_SIZE = 256 * 1024  # bytes sent in one step; each message also costs MESSAGE_COST
-MESSAGE_COST = 1500  # in bytes: a message costs as much time as sending these, five microseconds
+BATCH_MAX = 100_000  # maximum number of messages in one batch
+NOT_NOW = "500 Insufficient Resources"  # not 503, which clients take for "no responders"
+REPLY_BYTES_MAX = 64 * 1024 * 1024  # maximum bytes of one batch, unless the request sets a limit
+STEP_SIZE = 256 * 1024  # bytes sent in one step, where each message counts as MESSAGE_COST more
+MESSAGE_COST = 1500  # bytes: to send a message takes as long as to send this many bytes, five microseconds
 # Each of these fields selects one message, or the first message of a batch.
 MESSAGE_FIELDS = ("seq", "last_by_subj", "next_by_subj", "multi_last", "start_time")
 
 
 def _is_contradiction(given: dict[str, Any]) -> bool:
-    """Return whether a request selects its messages in two ways."""
+    """Return whether a request selects its messages in two different ways."""
     last, following = given.get("last_by_subj"), given.get("next_by_subj")
     several = given.get("multi_last")
     if (given.get("up_to_seq") and "up_to_time" in given) or (several and (last or following)):
@@ -57,10 +57,10 @@ class DirectGet:
         self._account = account
         self._stream = stream
         self._answers = DirectAnswers(stream.name.encode())
-        self._prefixes = prefixes  # each ends before the subject of the wanted message
+        self._prefixes = prefixes  # subject prefixes; the rest of a subject is that of the wanted message
 
     def get(self, request: Request) -> Iterator[None] | None:
-        """Answer a request that selects its message in the body; send a batch in steps."""
+        """Answer a request that selects its messages in the body; a batch is sent in steps."""
         given = self._read(request)
         if given is None:
             return None
@@ -93,7 +93,7 @@ class DirectGet:
         return None
 
     def get_last(self, request: Request) -> None:
-        """Answer with the last message of the subject after the prefix."""
+        """Answer with the last message of the subject that follows the prefix."""
         no_hdr = False
         if request.headers and request.reply and needs_higher_level(request.headers):
             self._status(request, "412 Required Api Level")
@@ -116,7 +116,7 @@ class DirectGet:
         self._reply_found(request, lambda: self._stream.store.get_last(subject), no_hdr)
 
     def _read(self, request: Request) -> dict[str, Any] | None:
-        """Return the fields of a request, or None if it was refused and answered."""
+        """Return the fields of a request, or None if the request was refused and answered with an error."""
         if not request.reply:
             return None
         if needs_higher_level(request.headers):
@@ -143,7 +143,7 @@ class DirectGet:
             self._send(request, message, no_hdr)
 
     def _send(self, request: Request, message: StoredMessage, no_hdr: bool, more: bytes = b"") -> int:
-        """Send one stored message; return its stored size, which `max_bytes` limits."""
+        """Send one stored message; return the size in the store, which counts towards `max_bytes`."""
         headers = b"" if no_hdr else self._headers(message, more)
         self._account.send(request.reply, message.payload, headers)
         return len(message.subject) + len(message.headers) + len(message.payload)
@@ -215,9 +215,9 @@ class DirectGet:
     def _send_each(
         self, request: Request, given: dict[str, Any], seqs: Iterator[int], pending: int, up_to: int
     ) -> Iterator[None]:
-        """Send messages until `batch` or `max_bytes` is used up, then the end-of-batch status.
+        """Send messages until `batch` or `max_bytes` is reached, then the status that ends a batch.
 
-        Messages of a request with `multi_last` always have headers, which carry `up_to`. Yields between steps.
+        Messages for a request with `multi_last` always have headers, with `up_to` among them. Yields between steps.
         """
         size_left = given.get("max_bytes", 0) or REPLY_BYTES_MAX
         bare = given.get("no_hdr", False) and not up_to
@@ -235,7 +235,7 @@ class DirectGet:
                 return
             if message is None:
                 continue
-            pending -= not bare  # nats-server does not count messages that it sends without headers
+            pending -= not bare  # nats-server does not subtract messages that it sends without headers
             more = b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n" % (pending, last)
             size = self._send(request, message, bare, more)
             size_left -= size

@@ -1,7 +1,7 @@
 """Direct gets of the last message of a subject, sent without a Python object per message.
 
 Every read of a key-value bucket is such a request. All other cases (no message, a wildcard, damage) are left to
-api/direct.py, which handles every request and sends the same answers.
+api/direct.py, which handles every request, with the same answers.
 
 Source: ADR-31. Compiled because a client waits for each of these answers (benchmarks/: direct-1, direct-16).
 """
@@ -21,8 +21,8 @@ from pyjs.wire.ops cimport Msg
 from pyjs.base.gotext import time_text
 
 cdef enum:
-    FIELDS_SIZE_MAX = 128               # sequence, time and the names of the header fields
-    KEEP_MAX = 1048576                  # a larger buffer is freed after use
+    FIELDS_SIZE_MAX = 128               # bytes of sequence, time and the names of the header fields
+    KEEP_MAX = 1048576                  # bytes; a larger buffer is freed after use
 cdef int64_t NS_PER_S = 1000000000
 cdef int64_t S_PER_DAY = 86400
 cdef bytes FIRST_LINE = b"NATS/1.0\r\n"
@@ -47,10 +47,10 @@ cdef class DirectAnswers:
     """The answers of one stream."""
 
     cdef bytes name_line                # "Nats-Stream: <name>\r\nNats-Subject: "
-    cdef char* buffer                   # one answer: headers, then payload
+    cdef char* buffer                   # one answer: headers, followed by payload
     cdef size_t room
-    cdef int64_t day                    # since 1970, of `date`
-    cdef char[10] date                  # 2026-11-21
+    cdef int64_t day                    # days since 1970 of `date`
+    cdef char[10] date                  # as text, such as 2026-11-21
 
     def __init__(self, bytes name) -> None:
         self.name_line = b"Nats-Stream: " + name + b"\r\nNats-Subject: "
@@ -97,7 +97,7 @@ cdef class DirectAnswers:
         return True
 
     cdef size_t compose_time(self, char* out, int64_t ts) except 0:
-        """Write `ts` as RFC 3339 in UTC, without zeros at the end of the fraction; return the size."""
+        """Write `ts` as RFC 3339 in UTC, without trailing zeros in the fraction; return the size in bytes."""
         cdef int64_t second = ts // NS_PER_S
         cdef int64_t day = second // S_PER_DAY
         cdef int rest = <int> (ts - second * NS_PER_S)

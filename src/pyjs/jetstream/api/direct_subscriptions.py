@@ -1,8 +1,8 @@
 """The subscriptions of one stream's direct gets.
 
 A stream that does not allow direct gets has no such subscription, so a client gets status 503 (no responders). A
-mirror may also subscribe to the subjects of its origin; the two then share the requests. The first request imports
-the module that reads requests (direct.py).
+mirror may also subscribe to the subjects of its origin, and then shares the requests with it. The first request
+imports the module that reads requests (direct.py).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class DirectSubscriptions:
     """The subscriptions for direct gets of one stream."""
 
     def __init__(self, js: JetStream, stream: Stream, name: str) -> None:
-        """Subscribe to direct gets of the stream `name`, which is `stream` or the origin of the mirror `stream`."""
+        """Subscribe to direct gets of the stream `name`: `stream` itself, or the origin of the mirror `stream`."""
         self._js = js
         self._account = js.account
         self._stream = stream
@@ -48,7 +48,8 @@ class DirectSubscriptions:
 
     def close(self) -> None:
         """Remove the subscriptions."""
-        subscriptions, self._subscriptions = self._subscriptions, []  # break the cycle: sinks hold self
+        # break the cycle: the subscriptions refer to this object
+        subscriptions, self._subscriptions = self._subscriptions, []
         for subscription in subscriptions:
             self._account.unsubscribe(subscription)
 
@@ -59,7 +60,7 @@ class DirectSubscriptions:
         return self._answer(request, self._loaded().get_last)
 
     def _answer(self, request: Request, get: Get) -> Iterator[Step] | None:
-        """Answer a request, in steps if it must wait for earlier work or if one turn is too short."""
+        """Answer a request; in steps, if it must wait for earlier work or takes longer than a turn."""
         replicated = self._js.shared.replicated
         is_settled = replicated is None or replicated.is_settled(self._stream)
         if not is_settled or self._js.gates.is_busy(self._stream.name):
@@ -72,7 +73,7 @@ class DirectSubscriptions:
         return None if steps is None else self._in_order(request, lambda _: steps)
 
     def _in_order(self, request: Request, get: Get) -> Iterator[Step]:
-        """Answer a request after earlier work on its stream and after the entries acknowledged before it."""
+        """Answer a request after earlier work on its stream, and after entries acknowledged before the request."""
         gates, name = self._js.gates, self._stream.name
         yield from gates.enter(name, alone=False)
         try:
@@ -88,7 +89,7 @@ class DirectSubscriptions:
             gates.leave(name)
 
     def _failed(self, request: Request, error: Exception) -> None:
-        """Report an unexpected exception, and answer status 500."""
+        """Report an unexpected exception, and answer with status 500."""
         shared = self._js.shared
         shared.faults.report("request", f"a direct get of {self._stream}", error, shared.clock.now_ns())
         if request.reply:

@@ -2,7 +2,7 @@
 
 Each module of this package lists its endpoints in ENDPOINTS; router.py finds them by subject and adds the envelope. A
 handler returns the fields of the response after `type`, raises ApiError to refuse, or returns None for no answer. A
-handler whose work may not fit into one turn is a generator: it yields when the turn is used up, and returns the same
+handler whose work may not fit into one turn is a generator: it yields between turns and finally returns the same
 values. Later requests for the same stream wait until it is done.
 
 Source: nats.docs "JetStream wire API Reference"; empty-body rules probed on nats-server 2.15.1.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.stream.stream import Stream
 
 TYPE_PREFIX = "io.nats.jetstream.api.v1."
-HEADERS = "headers"  # key under which a handler may return a header block, in addition to the fields
+HEADERS = "headers"  # key under which a handler may return a header block along with the fields
 JsonDict: TypeAlias = "dict[str, Any]"
 Steps: TypeAlias = "Generator[Step, None, JsonDict]"
 MaybeSteps: TypeAlias = "Generator[Step, None, JsonDict | None]"  # None: no answer
@@ -38,7 +38,7 @@ MaybeSteps: TypeAlias = "Generator[Step, None, JsonDict | None]"  # None: no ans
 
 @dataclass(eq=False, repr=False, slots=True)
 class ApiCall:
-    """One request: the account's engine, the tokens after the endpoint's words, and the message."""
+    """One request: the account's engine, the subject's tokens after the words of the endpoint, and the message."""
 
     js: JetStream
     args: tuple[str, ...]
@@ -50,7 +50,7 @@ class ApiCall:
         return self.request.payload
 
     def stream(self) -> Stream:
-        """Return the stream of the first argument.
+        """Return the stream named by the first argument.
 
         Raises:
             ApiError: 10059, there is no such stream; 10194 or 10195, the stream or one of its consumers is offline.
@@ -61,10 +61,10 @@ class ApiCall:
         return self.js.stream(self.args[0])
 
     def current_stream(self) -> Generator[Step, None, Stream]:
-        """Return the stream of the first argument; a replicated stream first applies all entries committed before.
+        """Return the stream of the first argument; a replicated stream first applies all entries committed so far.
 
         Raises:
-            ApiError: as `stream`; 10008, this server may not lead the stream any more.
+            ApiError: as for `stream`; 10008, this server may no longer lead the stream.
         """
         stream, replicated = self.stream(), self.js.shared.replicated
         if replicated is None or not replicated.is_replica(stream):
@@ -74,7 +74,10 @@ class ApiCall:
 
     @property
     def is_replicated(self) -> bool:
-        """Whether the stream of the first argument has replicas on other servers. Raises ApiError: as `stream`."""
+        """Whether the stream of the first argument has replicas on other servers.
+
+        Raises ApiError, as `stream` does.
+        """
         replicated = self.js.shared.replicated
         return replicated is not None and replicated.is_replica(self.stream())
 
@@ -95,18 +98,18 @@ class ApiCall:
         return read(self.body, fields, self.js.options.strict)
 
     def read_optional(self, fields: Struct) -> JsonDict:
-        """Like `read`, but ignore a payload that does not look like JSON."""
+        """Return the decoded fields as `read` does, but ignore a payload that does not look like JSON."""
         body = self.body if looks_like_json(self.body) else b""
         return read(body, fields, self.js.options.strict)
 
     def read_required(self, fields: Struct) -> JsonDict:
-        """Like `read`, but refuse an empty payload. Raises ApiError: 10003."""
+        """Return the decoded fields as `read` does, but refuse an empty payload. Raises ApiError: 10003."""
         errcodes.BAD_REQUEST.raise_if(is_empty(self.body))
         return self.read(fields)
 
 
 class Counted(Enum):
-    """Which answers of an endpoint count in `api.total` and are audited."""
+    """The answers of an endpoint that count in `api.total` and are audited."""
 
     ALL = 1
     ERRORS = 2
@@ -117,20 +120,21 @@ class Counted(Enum):
 class Endpoint:
     """One API subject, with its handler and its rules."""
 
-    words: str  # of the subject, after "$JS.API."
+    words: str  # the words of its subject after "$JS.API."
     handle: Callable[[ApiCall], JsonDict | MaybeSteps | None]
-    min_args: int = 1  # tokens after the words
+    min_args: int = 1  # minimum number of tokens after the words
     max_args: int = 1
     on_error: JsonDict = field(default_factory=dict)  # extra fields of an error response
-    # If set, the answer waits until the change is durable; after a failed sync it is this error.
+    # If set, the answer waits until the change is durable; if the sync fails, this error is the answer.
     unsynced: ErrorCode | None = None
-    type_prefix: str = TYPE_PREFIX  # of the response's `type`
-    response: str = ""  # the rest of `type`; by default derived from the words: "stream_info_response"
+    type_prefix: str = TYPE_PREFIX  # prefix of the response's `type`
+    # the rest of `type`; by default, it is made from the words, such as "stream_info_response"
+    response: str = ""
     counted: Counted = Counted.ALL
-    changes: bool = True  # whether the handler has exclusive access to the stream between two steps
-    # Other consumers of the stream may change meanwhile; the handler checks for that.
+    changes: bool = True  # whether the handler has exclusive access to the stream, also between two steps
+    # The handler checks whether other consumers of the stream have changed between two steps.
     beside: bool = False
-    # Like `beside`, with exclusive access to the consumer of the second argument.
+    # As `beside`, but with exclusive access to the consumer named by the second argument.
     of_consumer: bool = False
     in_steps: bool = field(init=False)  # whether the handler is a generator
 
@@ -146,12 +150,12 @@ def is_empty(body: bytes) -> bool:
 
 
 def looks_like_json(body: bytes) -> bool:
-    """Return whether a payload begins like an object or a list."""
+    """Return whether a payload begins like a JSON object or list."""
     return body.lstrip(b" \t\r\n")[:1] in (b"{", b"[")
 
 
 def needs_cluster(call: ApiCall) -> JsonDict:
-    """Refuse an endpoint that needs a cluster."""
+    """Refuse a request that only a server in a cluster can answer."""
     raise errcodes.CLUSTER_REQUIRED.error()
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def get(call: ApiCall) -> JsonDict | Steps:
-    """Return the message for a sequence, subject or time, in steps if the store must index its subjects first."""
+    """Return the message for a sequence, subject or time; in steps, if the store must index its subjects first."""
     given = call.read_required(stream_requests.GET_MSG_REQUEST)
     if given.get("batch", 0) > 0 or given.get("max_bytes", 0) > 0 or is_conflicting(given):
         raise errcodes.BAD_REQUEST.error()
@@ -81,16 +81,16 @@ def is_conflicting(given: dict[str, Any]) -> bool:
 
 
 def subjects_of(given: dict[str, Any]) -> tuple[bytes, ...]:
-    """Return the subjects of a request."""
+    """Return the subjects that a request selects."""
     names = [given.get("last_by_subj"), given.get("next_by_subj"), *(given.get("multi_last") or ())]
     return tuple(name.encode() for name in names if name)
 
 
 def find(store: StreamStore, given: dict[str, Any]) -> StoredMessage | None:
-    """Return the message of a request without conflicts, or None if there is no such message.
+    """Return the message that a request without conflicts selects, or None if there is no such message.
 
     Raises:
-        NotNow: the message cannot be read at present.
+        NotNow: the message cannot be read for the moment.
     """
     if given.get("last_by_subj"):
         return store.get_last(given["last_by_subj"].encode())
@@ -107,7 +107,7 @@ def find(store: StreamStore, given: dict[str, Any]) -> StoredMessage | None:
 
 
 def delete(call: ApiCall) -> JsonDict | Steps:
-    """Remove one message, and erase its bytes unless the request has `no_erase`."""
+    """Remove one message and, unless the request has `no_erase`, overwrite its bytes."""
     given = call.read_required(stream_requests.DELETE_MSG_REQUEST)
     stream = call.stream()
     errcodes.STREAM_SEALED.raise_if(stream.config.sealed)
@@ -132,7 +132,7 @@ def _removed(failure: ApiError | None) -> JsonDict:
 
 
 def _not_there(stream: Stream, seq: int) -> ApiError | None:
-    """Return nats-server's error for a sequence outside of the stream; None: `seq` is inside.
+    """Return nats-server's error for a sequence outside the stream, or None for one inside.
 
     Source: tests/conformance/scenarios/stream/message_delete_not_there.txt.
     """
@@ -159,6 +159,6 @@ def _remove(stream: Stream, seq: int, erase: bool) -> ApiError | None:
 ENDPOINTS = (
     Endpoint(
         "STREAM.MSG.GET", get, counted=Counted.ERRORS, changes=False
-    ),  # nats-server does not count it either
+    ),  # nats-server does not count this error either
     Endpoint("STREAM.MSG.DELETE", delete, unsynced=errcodes.STREAM_MSG_DELETE_FAILED),
 )

@@ -1,7 +1,7 @@
 """The router of $JS.API.> requests: finds the endpoint, calls it, counts the call and sends the answer.
 
-Each account has one router, made by the first request (subscriptions.py), since this module imports everything that
-reads requests and serves streams. A subject without an endpoint gets no answer, as on nats-server.
+Each account has one router, which the first request creates (subscriptions.py), since this module imports everything
+needed to read requests and serve streams. A subject without an endpoint gets no answer, as on nats-server.
 
 Source: nats.docs "JetStream wire API Reference", probed on nats-server 2.15.1.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pyjs.core.chore import Step
 
-INTERNAL_ERROR = "internal error"  # the log has the rest
+INTERNAL_ERROR = "internal error"  # the log has the details
 ENDPOINT_BY_WORDS = {tuple(each.words.split(".")): each for each in ENDPOINTS}
 
 
@@ -50,9 +50,9 @@ class Router:
         return None
 
     def handle(self, request: Request, depth: int) -> Iterator[Step] | None:
-        """Answer a request, in steps; `depth` is the number of tokens before the endpoint's words.
+        """Answer a request, in steps; `depth` is the number of subject tokens before the endpoint's words.
 
-        Return None if no server answers, or another server of the cluster does.
+        Return None if no server answers, or if another server of the cluster answers.
         """
         tokens = tuple(request.subject.decode("utf-8", "replace").split(".")[depth:])
         found = self.find(tokens)
@@ -62,7 +62,10 @@ class Router:
         return self.work(request, *found) if part is None else part.desk.handle(self, request, *found)
 
     def work(self, request: Request, endpoint: Endpoint, args: tuple[str, ...]) -> Iterator[Step]:
-        """Answer a request, in steps if its handler is a generator; answer an unexpected exception with an error."""
+        """Answer a request, in steps if its handler is a generator.
+
+        An unexpected exception becomes an error answer.
+        """
         try:
             fields = yield from self._ordered(endpoint, args, request)
             if endpoint.unsynced is not None and self.js is not None:
@@ -89,7 +92,7 @@ class Router:
     def _ordered(
         self, endpoint: Endpoint, args: tuple[str, ...], request: Request
     ) -> Generator[Step, None, JsonDict | None]:
-        """Call the handler after earlier work on its stream."""
+        """Call the handler once earlier work on its stream is done."""
         if self.js is None or not args or not (endpoint.in_steps or self.js.gates.is_busy(args[0])):
             return (yield from self._steps(endpoint, args, request))
         gates, gate = self.js.gates, consumer_gate(*args[:2])
@@ -115,7 +118,7 @@ class Router:
     def _done(
         self, request: Request, endpoint: Endpoint, fields: JsonDict | None, failure: Exception | None = None
     ) -> None:
-        """Answer a request that succeeded, or refuse it if `failure` shows that its change may not be durable."""
+        """Answer a request that succeeded; if `failure` shows that its change may not be durable, refuse it."""
         if failure is not None and endpoint.unsynced is not None:
             self.refuse(request, endpoint, endpoint.unsynced.error(err=failure))
             return
@@ -154,7 +157,7 @@ class Router:
             audit.send(self.account, self._shared, request, body)
 
     def _count(self, failed: bool) -> None:
-        if self.js is None:  # an account without JetStream; nats-server does not count it either
+        if self.js is None:  # an account without JetStream; nats-server does not count the request either
             return
         for counts in (self._shared, self.js):
             counts.api_total += 1

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 NAMES_PAGE = 1024
 LIST_PAGE = 256
-LIST_STEP = 16  # streams reported in one turn: half a millisecond
+LIST_STEP = 16  # number of streams reported in one turn: half a millisecond
 
 
 def create(call: ApiCall) -> Steps:
-    """Create a stream, or confirm an existing stream with the same configuration."""
+    """Create a stream, or confirm that it exists with the same configuration."""
     request = stream_requests.read_stream(call.body, call.js.options.strict)
     errcodes.STREAM_MISMATCH.raise_if(request.config.name != call.args[0])
     verdict = yield from streams.judge_subjects(call.js, request.config)
@@ -61,7 +61,7 @@ def update(call: ApiCall) -> Steps:
 
 
 def info(call: ApiCall) -> Steps:
-    """Return the info of one stream, with its subjects and deleted sequences on request."""
+    """Return the info of one stream; on request, with its subjects and its deleted sequences."""
     given = call.read_optional(stream_requests.INFO_REQUEST)
     stream = yield from call.current_stream()
     subjects, deleted, total, offset = None, None, 0, 0
@@ -77,7 +77,7 @@ def info(call: ApiCall) -> Steps:
 
 
 def names(call: ApiCall) -> JsonDict:
-    """Return one page of stream names; the request may give an offset and a subject filter."""
+    """Return one page of stream names; the request may have an offset and a subject filter."""
     given = call.read_optional(stream_requests.NAMES_REQUEST)
     found = [config.name for config in _matching(call.js, given.get("subject", ""))]
     page, offset = page_of(found, given.get("offset", 0), NAMES_PAGE)
@@ -85,7 +85,7 @@ def names(call: ApiCall) -> JsonDict:
 
 
 def list_streams(call: ApiCall) -> Steps:
-    """Return one page of stream infos; the request may give an offset and a subject filter."""
+    """Return one page of stream infos; the request may have an offset and a subject filter."""
     given = call.read_optional(stream_requests.LIST_REQUEST)
     found = _matching(call.js, given.get("subject", ""))
     page, offset = page_of(found, given.get("offset", 0), LIST_PAGE)
@@ -168,7 +168,7 @@ def restore(call: ApiCall) -> Steps:
 
 
 def _matching(js: JetStream, subject: str) -> list[StreamConfig]:
-    """Return the configurations of streams that match `subject` ("": all), sorted by name, with offline ones."""
+    """Return the configurations of all streams, offline ones included, that match `subject` ("": all), by name."""
     configs = [*(each.config for each in js.streams.values()), *(each.config for each in js.offline.values())]
     return [each for each in sorted(configs, key=lambda config: config.name) if matches(each, subject)]
 
@@ -180,7 +180,7 @@ def matches(config: StreamConfig, subject: str) -> bool:
 
 
 def page_of(items: list[Any], offset: int, limit: int) -> tuple[list[Any], int]:
-    """Return the page of a list that begins at `offset`, and the offset in effect."""
+    """Return the page of `items` that begins at `offset`, and the offset after clamping."""
     offset = min(max(offset, 0), len(items))
     return items[offset : offset + limit], offset
 

@@ -1,9 +1,9 @@
 """The subscriptions of one account's API: $JS.API.> under each prefix, and direct gets of streams that allow them.
 
-`$JS.API.>` leaves out pull requests and direct gets. Those subjects have their own subscriptions, so that a client
-gets status 503 if no consumer or stream answers. The router imports everything that reads requests and serves
-streams, which takes a tenth of a second. A thread imports it soon after the start, or at the first request, which
-then waits for it.
+`$JS.API.>` here leaves out pull requests and direct gets. Those subjects have their own subscriptions, so that a
+client gets status 503 if no consumer or stream answers. Importing the router, which imports everything needed to read
+requests and serve streams, takes a tenth of a second. A thread imports it soon after the start, or at the first
+request, which then waits.
 
 Source: nats.docs "JetStream wire API Reference", probed on nats-server 2.15.1.
 """
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from pyjs.jetstream.config.stream import StreamConfig
     from pyjs.jetstream.stream.stream import Stream
 
-DOMAIN_DEPTH = 3  # tokens of "$JS.<domain>.API"
+DOMAIN_DEPTH = 3  # number of tokens in "$JS.<domain>.API"
 ROUTER = "pyjs.jetstream.api.router"
 ELSEWHERE = (b"CONSUMER.MSG.NEXT.", b"DIRECT.GET.")  # answered by consumers and streams
-# All that the router answers: other servers cannot ask `ApiSink.accepts`.
+# All subjects that the router answers: other servers cannot call `ApiSink.accepts`.
 ANSWERED = (
     b"INFO",
     b"STREAM.>",
@@ -43,7 +43,7 @@ ANSWERED = (
     ),
     b"PYJS.>",
 )
-MAPPED = (b"$KV.>", b"$OBJ.>")  # below the prefix of a domain, see `mapped`
+MAPPED = (b"$KV.>", b"$OBJ.>")  # may follow the prefix of a domain, see `mapped`
 
 
 def mapped(subject: bytes) -> bytes:
@@ -57,7 +57,7 @@ class ApiSink(PySink):
 
     def __init__(self, turn: object, handler: object) -> None:
         self.skipped: tuple[bytes, ...] = ()
-        self.told_as: tuple[bytes, ...] = ()  # the subjects reported to other servers
+        self.told_as: tuple[bytes, ...] = ()  # the subjects that other servers know
 
     def accepts(self, subject: bytes, queue: bytes) -> bool:
         """Return whether the router answers `subject`."""
@@ -82,7 +82,10 @@ class Loading(Job):
         import_module(ROUTER)
 
     def finish(self, failure: Exception | None) -> None:
-        """Continue the waiting requests; if the import failed, each tries again and reports the exception."""
+        """Continue the waiting requests.
+
+        If the import failed, each of them tries it again and reports the exception.
+        """
         self._subscriptions.loaded()
 
 
@@ -103,8 +106,8 @@ class ApiSubscriptions:
         self._router: Router | None = None
         self._loading = False  # a job imports the router
         self._parked: list[Chore] = []  # requests that wait for the import, oldest first
-        self._late = 0  # requests that wait for the import or for earlier requests
-        # By the stream that answers and the stream named in the requests: a mirror may answer for its origin.
+        self._late = 0  # number of requests that wait for the import or for earlier requests
+        # Key: (the stream that answers, the stream named in the requests); a mirror may answer for its origin.
         self._direct: dict[tuple[str, str], DirectSubscriptions] = {}
         self._subscriptions: list[Subscription] = []
         domain = shared.options.domain
@@ -139,7 +142,7 @@ class ApiSubscriptions:
             return None
         system = self._find_system()
         if system is self._account and not request.reply:
-            return None  # a copy of another account's request, or a request that nobody could answer
+            return None  # a copy of another account's request, or a request that no server could answer
         if self._shared.member is not None and request.session is None:
             pass  # the server of the client sends the copy
         elif spread is not None and not spread.directs:
@@ -151,7 +154,7 @@ class ApiSubscriptions:
         return self._route(request, depth)
 
     def _show(self, request: Request, system: Account, subject: bytes) -> None:
-        """Send a copy without reply subject to the clients of the system account that watch requests."""
+        """Send a copy, without reply subject, to the clients of the system account that watch requests."""
         if not any(isinstance(sub.sink, ClientSession) for sub in system.subs.match(subject)):
             return
         from pyjs.core.exchange.info import request_headers  # imported lazily: few servers are watched
@@ -167,7 +170,7 @@ class ApiSubscriptions:
         return self._router.handle(request, depth)
 
     def _handle_later(self, request: Request, depth: int) -> Iterator[Step]:
-        """Answer a request when the router is imported, after earlier requests of its connection."""
+        """Answer a request once the router is imported, after earlier requests of the same connection."""
         self._late += 1
         yield self._park
         self._late -= 1
@@ -183,7 +186,7 @@ class ApiSubscriptions:
         self._parked.append(chore)
 
     def load(self) -> None:
-        """Start a job that imports the router, if it is neither imported nor being imported."""
+        """Start a job that imports the router, unless it is imported or being imported."""
         if not (self._loading or is_loaded()):
             self._loading = True
             self._account.turn.jobs.append(Loading(self))
@@ -229,7 +232,7 @@ class ApiSubscriptions:
                 self._direct.pop(key).close()
 
     def _offer(self, stream: Stream, name: str, allowed: bool) -> None:
-        """Add the subscriptions by which `stream` answers direct gets of the stream `name`, or remove them."""
+        """Add or remove the subscriptions by which `stream` answers direct gets of the stream `name`."""
         key = (stream.name, name)
         assert self._js is not None
         if allowed and key not in self._direct:

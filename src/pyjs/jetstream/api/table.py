@@ -1,7 +1,7 @@
 """The table of all endpoints of the API.
 
-Imported by the first request, not at the start: it imports every reader of JSON requests, which neither recovery nor
-publishing needs.
+The first request imports this module, not the start: it imports every reader of JSON requests, which neither recovery
+nor publishing needs.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ TYPE_PREFIX = "io.pyjs.api.v1."
 
 
 def why(call: ApiCall) -> Steps:
-    """Return the report about a stream or one of its consumers."""
+    """Return, in steps, the report about a stream or one of its consumers."""
     call.require_empty()
     stream = yield from call.current_stream()
     is_own = _is_own(call)

@@ -21,8 +21,9 @@ class AccountStreams:
 
     def __init__(self) -> None:
         self._streams: dict[str, Assignment] = {}
-        self._subjects = SubjectTree()  # an owner is a name
-        self._mirrors: dict[str, set[str]] = {}  # by their origin
+        # subjects of the streams; the owner of a subject is the name of its stream
+        self._subjects = SubjectTree()
+        self._mirrors: dict[str, set[str]] = {}  # names of mirrors, by origin
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -35,7 +36,7 @@ class AccountStreams:
         return self._streams.get(name)
 
     def has_taker(self, subject: str, counts: Callable[[Assignment], bool]) -> bool:
-        """Return whether a stream for which `counts` is true takes the messages of a subject."""
+        """Return whether any stream for which `counts` returns true stores the messages of a subject."""
         if not at_once(self._subjects.overlapping(subject)):
             return False
         for each in self:
@@ -48,7 +49,7 @@ class AccountStreams:
         return False
 
     def put(self, assignment: Assignment) -> None:
-        """Add a stream, or replace the one of its name."""
+        """Add a stream, or replace the stream of the same name."""
         old = self._streams.get(assignment.name)
         known = set(old.config.subjects) if old is not None else set()
         wanted = set(assignment.config.subjects)
@@ -91,7 +92,7 @@ class AccountStreams:
         self._check_bytes([each for each in others if each.storage == config.storage], config, bounds)
 
     def check_subjects(self, config: StreamConfig) -> None:
-        """Refuse a stream whose subjects overlap with those of another. Raises ApiError."""
+        """Refuse a stream whose subjects overlap with those of another stream. Raises ApiError."""
         if any(at_once(self._subjects.overlapping(subject, config.name)) for subject in config.subjects):
             raise errcodes.STREAM_SUBJECT_OVERLAP.error()
 

@@ -1,4 +1,4 @@
-"""The advisories of groups: a new leader, a lost majority, a removed server.
+"""The advisories about groups: a new leader, a lost majority, a removed server.
 
 Source: nats.docs "JetStream advisories"; subjects, fields and their order probed on three nats-servers 2.15.1,
 tests/conformance/test_cluster_jetstream.py.
@@ -20,7 +20,7 @@ KIND = "advisory.v1"
 
 
 class Advisory(NamedTuple):
-    """One advisory, without the fields common to all (jetstream/advisories.publish)."""
+    """One advisory, without the fields common to all advisories (jetstream/advisories.publish)."""
 
     subject: str
     kind: str
@@ -28,9 +28,9 @@ class Advisory(NamedTuple):
 
 
 def stream_leader(stream: str, leader: str, replicas: Rows, account: str = "") -> Advisory:
-    """Return the advisory of a stream's new leader, which is one of the replicas.
+    """Return the advisory about the new leader of a stream; the leader is one of the replicas.
 
-    Without `account`, the advisory is for the account of the stream; with it, for the system account.
+    Without `account`, the advisory is for the account of the stream; with `account`, for the system account.
     """
     fields = {"stream": stream, "leader": leader, "replicas": replicas}
     subject = f"{PREFIX}.STREAM.LEADER_ELECTED.{stream}"
@@ -38,35 +38,35 @@ def stream_leader(stream: str, leader: str, replicas: Rows, account: str = "") -
 
 
 def stream_quorum_lost(stream: str, replicas: Rows, account: str = "") -> Advisory:
-    """Return the advisory of a stream whose leader has lost its majority; arguments as for `stream_leader`."""
+    """Return the advisory about a stream whose leader has lost its majority; arguments as in `stream_leader`."""
     fields = {"stream": stream, "replicas": replicas}
     subject = f"{PREFIX}.STREAM.QUORUM_LOST.{stream}"
     return Advisory(subject, f"{KIND}.stream_quorum_lost", _for(account) | fields)
 
 
 def consumer_leader(stream: str, consumer: str, leader: str, replicas: Rows, account: str = "") -> Advisory:
-    """Return the advisory of a consumer's new leader, which is that of its stream; see `stream_leader`."""
+    """Return the advisory about a consumer's new leader, which is that of its stream; see `stream_leader`."""
     fields = {"stream": stream, "consumer": consumer, "leader": leader, "replicas": replicas}
     subject = f"{PREFIX}.CONSUMER.LEADER_ELECTED.{stream}.{consumer}"
     return Advisory(subject, f"{KIND}.consumer_leader_elected", _for(account) | fields)
 
 
 def consumer_quorum_lost(stream: str, consumer: str, replicas: Rows, account: str = "") -> Advisory:
-    """Return the advisory of a consumer whose stream has lost its majority; arguments as for `stream_leader`."""
+    """Return the advisory about a consumer whose stream has lost its majority; arguments as in `stream_leader`."""
     fields = {"stream": stream, "consumer": consumer, "replicas": replicas}
     subject = f"{PREFIX}.CONSUMER.QUORUM_LOST.{stream}.{consumer}"
     return Advisory(subject, f"{KIND}.consumer_quorum_lost", _for(account) | fields)
 
 
 def meta_leader(leader: str, replicas: Rows, cluster: str) -> Advisory:
-    """Return the advisory of the metadata's new leader, for the system account."""
-    # nats-server shows the digest of the leader's name here, and its name in the advisories of streams.
+    """Return the advisory about the new leader of the metadata group, for the system account."""
+    # nats-server shows the digest of the leader's name here, but the name itself in the advisories of streams.
     fields = {"leader": short_hash(leader), "replicas": replicas, "cluster": cluster}
     return Advisory(f"{PREFIX}.DOMAIN.LEADER_ELECTED", f"{KIND}.domain_leader_elected", fields)
 
 
 def server_removed(server: str, server_id: str, cluster: str) -> Advisory:
-    """Return the advisory of a removed server, for the system account."""
+    """Return the advisory about a removed server, for the system account."""
     fields = {"server": server, "server_id": server_id, "cluster": cluster}
     return Advisory(f"{PREFIX}.SERVER.REMOVED", f"{KIND}.server_removed", fields)
 

@@ -1,6 +1,6 @@
-"""Answers of the API from the metadata, and the servers to ask for the rest.
+"""Answers of the API from the metadata, and the servers that must be asked for the rest.
 
-Names come from the metadata. A list needs the state of each stream, which the leader of the stream has: the plan
+Names come from the metadata. A list needs the state of each stream, which only the leader of the stream has: the plan
 lists the streams reported here, those to request from another server, and those that cannot be reported now.
 
 Source: order and pages as nats-server 2.15.1 answers, tests/conformance/test_cluster_jetstream.py.
@@ -26,16 +26,18 @@ class ListPlan:
     """The plan for one page of a list; every name of the page is in exactly one of its fields."""
 
     here: list[str] = field(default_factory=list)
-    elsewhere: dict[int, list[str]] = field(default_factory=dict)  # names by the server that can report them
-    missing: list[str] = field(default_factory=list)  # no leader, or its server cannot be reached
+    # by server: names that this server can report
+    elsewhere: dict[int, list[str]] = field(default_factory=dict)
+    # no server can report these: no leader, or the leader is unreachable
+    missing: list[str] = field(default_factory=list)
     offline: dict[str, str] = field(default_factory=dict)  # streams that this cluster cannot serve -> reason
 
 
 def require_leader(leader: int) -> None:
     """Refuse a request if the metadata has no leader: creates, deletes, names, lists and the info of an account.
 
-    nats-server refuses these requests from about ten seconds after the leader was lost, and leaves earlier ones
-    unanswered. A replica answers the info of a stream without a leader.
+    nats-server refuses these requests from about ten seconds after the leader was lost, and does not answer earlier
+    ones. A replica answers the info of a stream without a leader.
 
     Raises:
         ApiError: 10008.
@@ -55,9 +57,9 @@ def matching(state: MetaState, account: str, subject: str) -> list[Assignment]:
 def list_plan(
     streams: list[Assignment], me: int, leaders: Mapping[int, int], online: Collection[int]
 ) -> ListPlan:
-    """Return the plan to report `streams`; `leaders` maps groups to their leaders, as far as known here.
+    """Return the plan to report `streams`; `leaders` has the leader of each group, as far as known here.
 
-    A stream with one replica has no group; its server counts as the leader.
+    A stream with one replica has no group; the server that holds it counts as its leader.
     """
     plan = ListPlan()
     for stream in streams:

@@ -30,23 +30,24 @@ INDEX_MAX = (1 << 64) - 1
 CONFIG_ERROR = (
     "decoding error: json",
     "unsupported - config error",
-)  # of one nats-server, and of those of a cluster
+)  # options of one nats-server, and options of a cluster
 
 
 class Replica(NamedTuple):
-    """One copy of a stream."""
+    """One copy of a stream, on one server."""
 
     node: int
-    incarnation: int  # higher for replicas that are added later, so that each peer of a group is unique
+    incarnation: int  # each replica added later has a higher one, so that every peer of a group is unique
 
 
 @dataclass(frozen=True, slots=True)
 class StoredConfig:
     """A stored configuration, with the options that this server knows."""
 
-    values: dict[str, Any]  # never changed
+    values: dict[str, Any]  # must not be changed
     config: StreamConfig = field(compare=False)  # the options that this server knows
-    offline: str = field(compare=False, default="")  # why this server cannot serve the stream; "": it can
+    # the reason why this server cannot serve the stream; "": it can
+    offline: str = field(compare=False, default="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,32 +55,32 @@ class Assignment:
     """A stream and its servers."""
 
     account: str
-    # Unique: a re-created stream gets another number; so does a stream whose replicas were reduced to one, as soon as
-    # the old group has ended.
+    # Unique: a stream that is created again gets another number. So does a stream that was reduced to one replica,
+    # when its old group has ended.
     group: int
-    revision: int  # index of the entry that last changed the stream
+    revision: int  # index of the log entry that last changed the stream
     created_ns: int
-    replicas: tuple[Replica, ...]  # the first one should be the first leader
-    newest: int  # the highest incarnation so far of a replica of the stream
+    replicas: tuple[Replica, ...]  # the first one should become the first leader
+    newest: int  # the highest incarnation that any replica of the stream has had
     stored: StoredConfig
-    # The former group, whose only member was the only replica; the stream continues with its messages. 0: none.
+    # The former group, of which the only replica was the only member; the stream keeps its messages. 0: none.
     ended: int = 0
-    # The server of the first replica has built the stream from an archive, and has not opened it yet.
+    # The server of the first replica has built the stream from an archive, but has not opened it yet.
     is_built: bool = False
-    # The server to which a stream of one replica moves; the stream has two replicas until the copy is complete. 0: it
-    # does not move.
+    # The server to which a stream with one replica moves; until the copy is complete, the stream has two replicas. 0:
+    # it does not move.
     target: int = 0
     # While the stream moves: its placement before that, as stored, for a move that is cancelled.
     placed: Mapping[str, Any] | None = None
 
     @property
     def config(self) -> StreamConfig:
-        """The known options."""
+        """The options that this server knows."""
         return self.stored.config
 
     @property
     def shown_config(self) -> StreamConfig:
-        """The options as clients see them: a stream that moves has one replica."""
+        """The options as clients see them: a stream that moves still has one replica."""
         return replace(self.config, num_replicas=1) if self.target else self.config
 
     @property
@@ -94,12 +95,15 @@ class Assignment:
 
     @property
     def raft_group(self) -> str:
-        """The name of its group in reports."""
+        """The name of the stream's group in reports."""
         return group_name(self.group, self.config)
 
     @property
     def first_node(self) -> int:
-        """The server of the only replica with which the group began, or 0 if it began with several or with none."""
+        """The server of the only replica with which the group began.
+
+        0 means that the group began with several replicas or with none.
+        """
         found = [each.node for each in self.replicas if each.incarnation == 1]
         return found[0] if len(found) == 1 else 0
 
@@ -108,16 +112,16 @@ class Assignment:
         return next((each.incarnation for each in self.replicas if each.node == node), 0)
 
     def regrouped(self, nodes: tuple[int, ...], lost: int = 0) -> Assignment:
-        """Return the stream on other servers; the replica on server `lost` gets a new incarnation."""
+        """Return the assignment with other servers; the replica on server `lost` gets a new incarnation."""
         stay = {each.node: each for each in self.replicas if each.node != lost}
         newest = self.newest + any(node not in stay for node in nodes)
         replicas = tuple(stay.get(node) or Replica(node, newest) for node in nodes)
         return replace(self, replicas=replicas, newest=newest)
 
     def moving(self, nodes: tuple[int, ...], target: int) -> Assignment:
-        """Return the assignment of a single-replica stream that moves to `target`.
+        """Return the assignment of a stream with one replica while it moves to `target`.
 
-        Until it has moved, it has replicas on all `nodes`.
+        Until the move is complete, the stream has replicas on all `nodes`.
         """
         return self.updated(nodes, with_replicas(self.stored, len(nodes)), target)
 
@@ -164,7 +168,7 @@ class Assignment:
 
 
 def add_load(load: dict[int, Load], config: StreamConfig, nodes: Iterable[int], count: int = 1) -> None:
-    """Add a stream to the load of servers; a `count` of -1 subtracts it."""
+    """Add `count` times a stream to the load of servers; with -1, subtract it."""
     size = count * max(config.max_bytes, 0)
     for node in nodes:
         there = load.setdefault(node, Load())
@@ -189,7 +193,7 @@ def group_name(group: int, config: StreamConfig) -> str:
 
 
 def take_assignment(row: Row, *, may_be_short: bool = False) -> Assignment:
-    """Return the assigned stream in a row; a short one lacks the values that were added later. Raises BadRow."""
+    """Return the assignment in a row; if `may_be_short`, the row may lack the values added later. Raises BadRow."""
     account, group = row.text("account"), row.number("group", 1, GROUP_MAX)
     revision, created_ns = row.number("revision", 1, INDEX_MAX), row.signed("created")
     replicas = tuple(_take_replica(each) for each in row.rows("replicas", REPLICAS_MAX))
@@ -210,7 +214,7 @@ def take_assignment(row: Row, *, may_be_short: bool = False) -> Assignment:
 
 
 def check_target(row: Row, target: int, nodes: Collection[int]) -> None:
-    """Refuse a move to a server that is not one of two servers of its stream. Raises BadRow."""
+    """Refuse a move unless its target is one of exactly two servers of the stream. Raises BadRow."""
     if target and (target not in nodes or len(nodes) != 2):
         raise BadRow(f"target of {row.what} is not one of two servers of the stream")
 

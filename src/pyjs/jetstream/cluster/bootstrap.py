@@ -8,9 +8,9 @@ expected servers as pairs (number, store). The rules:
 2. A server adopts a membership only after it has a word of every expected server, and only if all memberships in
    these words are equal; if there is none, it creates one from the servers that sent words. The membership must
    contain the server itself, by number and store.
-3. A server starts the group (it votes) only when words of more than half of the expected servers, itself included,
-   have the membership that it adopted, or when a word says that the group is running.
-4. A server that learns of a running group which it cannot start joins it as a learner with a new incarnation.
+3. A server starts the group, and votes, only when words of more than half of the expected servers, itself included,
+   have the membership that it adopted, or when a word reports that the group is running.
+4. A server that learns of a running group but cannot start it joins this group as a learner with a new incarnation.
 
 Claim: two memberships M and M' never both elect a leader, as long as all servers name the same servers and fewer than
 half of the stores are lost. Both majorities of voters are of the same servers, so some server x voted in both. By
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 WORD_VERSION = 1
-WORD_SIZE_MAX = 64 << 10  # bytes
+WORD_SIZE_MAX = 64 << 10  # maximum bytes of an encoded word
 VOTERS_MAX = 5
 
 
 class Member(NamedTuple):
-    """A server with its store."""
+    """A server, together with its store."""
 
     node: int
     store: int
@@ -59,7 +59,7 @@ class Membership:
 
     @property
     def voters(self) -> tuple[int, ...]:
-        """The servers that are voters at first; the others are learners."""
+        """The servers that vote at first; the rest are learners."""
         return tuple(member.node for member in self.members[:VOTERS_MAX])
 
     @property
@@ -69,7 +69,7 @@ class Membership:
 
     @property
     def identity(self) -> int:
-        """A number that differs between memberships."""
+        """A number that is different for different memberships."""
         digest: int = xxhash.xxh64_intdigest(pack(self.to_row()))
         return digest
 
@@ -80,13 +80,14 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A message that a server sends to the others: its number, store, configuration and adopted membership."""
+    """A message between servers: the sender's number, store and configuration, and the membership it adopted."""
 
     node: int
     store: int
-    expected: int  # number of servers in its configuration, including itself
+    expected: int  # number of servers in the sender's configuration, including itself
     adopted: Membership | None = None
-    is_running: bool = False  # its group has had a leader; `adopted` is the group's first membership
+    # the sender's group has had a leader; `adopted` is then the group's first membership
+    is_running: bool = False
 
     def encode(self) -> bytes:
         """Return the bytes to send."""
@@ -119,13 +120,14 @@ class Do(Enum):
     """The next action of a server."""
 
     WAIT = "wait"  # wait for more words; `reason` names the missing ones
-    ADOPT = "adopt"  # make `membership` durable, then call `adopt`
-    START = "start"  # open the group of `membership`; call `step` again until it has had a leader
-    JOIN = "join"  # close a group that was started; ask the running group of `membership` to add this server
+    ADOPT = "adopt"  # make `membership` durable, then call `Bootstrap.adopt`
+    START = "start"  # open the group of `membership`; call `step` again until the group has had a leader
+    # close a group that was started, and ask the running group of `membership` to add this server
+    JOIN = "join"
 
 
 class Step(NamedTuple):
-    """The next step."""
+    """The next action of a server, with its details."""
 
     do: Do
     membership: Membership | None = None
@@ -133,15 +135,15 @@ class Step(NamedTuple):
 
 
 class Bootstrap:
-    """The bootstrap of one server, until its group runs. A server whose group has a log needs none."""
+    """The bootstrap of one server, until its group runs. A server whose group has a log needs no bootstrap."""
 
     def __init__(self, node: int, store: int, expected: int, adopted: Membership | None = None) -> None:
         self._me = Member(node, store)
-        self.expected = expected  # may change while the routes are being resolved
-        self._adopted = adopted  # durable
+        self.expected = expected  # may change while the addresses of routes are being resolved
+        self._adopted = adopted  # the adopted membership, which is durable
         self._words: dict[
             int, Word
-        ] = {}  # the last word of each other server since the start of this process
+        ] = {}  # the last word that each other server has sent since this process started
 
     @property
     def word(self) -> Word:
@@ -154,13 +156,13 @@ class Bootstrap:
             self._words[word.node] = word
 
     def adopt(self, membership: Membership) -> None:
-        """Record that `membership` is durable here."""
+        """Record that this server has made `membership` durable."""
         assert self._adopted is None
         assert self._me in membership.members
         self._adopted = membership
 
     def step(self) -> Step:
-        """Return the next action; call again after each word."""
+        """Return the next action; must be called again after each word."""
         running = next((word.adopted for word in self._words.values() if word.is_running), None)
         if running is not None:
             is_mine = running == self._adopted and self._me in running.members
@@ -200,7 +202,7 @@ class Bootstrap:
         return Step(Do.ADOPT, membership)
 
     def _disagreement(self) -> str:
-        """Return the reason why no membership can be adopted yet, or ""."""
+        """Return the reason why no membership can be adopted yet, or "" if one can."""
         remedy = "name all servers in the routes of each"
         for node, word in sorted(self._words.items()):
             if word.expected != self.expected:

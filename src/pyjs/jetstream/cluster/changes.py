@@ -1,4 +1,4 @@
-"""The changes made by an applied entry, or between two states, for a server that has received a snapshot.
+"""The changes that an applied entry makes, or, after a snapshot was received, those between two states.
 
 Changes are the same on every server.
 """
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class ServerChange(NamedTuple):
-    """A server that joined (no `old`), was removed (no `new`), or has another description."""
+    """A server that joined (no `old`), was removed (no `new`), or has a new description."""
 
     old: Server | None
     new: Server | None
 
 
 class StreamChange(NamedTuple):
-    """A stream that was created (no `old`), deleted (no `new`) or changed, for example from one group to another."""
+    """A stream that was created (no `old`), deleted (no `new`), or changed, for example from one group to another."""
 
     old: Assignment | None
     new: Assignment | None

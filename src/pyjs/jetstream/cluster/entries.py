@@ -2,12 +2,13 @@
 
     entry = msgpack list: version u8, kind u8, the fields of its kind
 
-An entry has the wanted change and the state that it is based on; every server decides alike, when it applies the
-entry, whether the change is made. A committed entry that this server does not understand cannot be skipped, since the
-server would then differ from the others: decoding raises UnknownEntry or BadRow, and the group stops here.
+An entry has the requested change, and the state that it is based on. When a server applies the entry, it decides
+whether to make the change; every server decides in the same way. A server cannot skip a committed entry that it does
+not understand, since it would then differ from the others: decoding raises UnknownEntry or BadRow, and the group
+stops here.
 
-`Bounds` are the limits of the account on the proposer. They come from configuration and tokens, which may differ
-between servers; in the entry they are the same for all.
+`Bounds` are the limits of the account at the server that proposes. They come from configuration and tokens, which may
+differ between servers; all servers apply those in the entry.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
 VERSION = 1
-ENTRY_SIZE_MAX = 16 << 20  # bytes
+ENTRY_SIZE_MAX = 16 << 20  # maximum bytes of an entry
 
 
 class Kind(IntEnum):
-    """The kinds of entries; a number is never reused."""
+    """The kinds of entries; the number of a kind is never used again for another kind."""
 
     SERVER_DESCRIBED = 1
     SERVER_REMOVED = 2
@@ -54,7 +55,7 @@ class Kind(IntEnum):
 
 
 class UnknownEntry(PyjsError):
-    """A newer server proposed the entry: this server must be updated first."""
+    """A newer server proposed the entry; this server must be updated first."""
 
     def __init__(self, version: int, kind: int) -> None:
         super().__init__(
@@ -65,11 +66,12 @@ class UnknownEntry(PyjsError):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits of an account for a stream; -1 means no limit."""
+    """Limits of an account that apply to a new stream; -1 means no limit."""
 
     max_streams: int = -1
-    max_bytes: int = -1  # of all streams of the account with the same storage
-    is_tier: bool = False  # count only streams with as many replicas, and one replica's bytes of each
+    max_bytes: int = -1  # maximum bytes of all streams of the account with the same storage
+    # count only streams with the same number of replicas, and of each only the bytes of one replica
+    is_tier: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ class ServerDescribed:
 
 @dataclass(frozen=True, slots=True)
 class ServerRemoved:
-    """An operator removes a server for good."""
+    """An operator removes a server permanently."""
 
     node: int
 
@@ -106,7 +108,7 @@ class ServerRemoved:
 
 @dataclass(frozen=True, slots=True)
 class ServerEvacuating:
-    """An operator moves all streams of a server to others, or cancels that."""
+    """An operator starts to move all streams of a server to other servers, or cancels this."""
 
     node: int
     on: bool
@@ -123,7 +125,7 @@ class ServerEvacuating:
 
 @dataclass(frozen=True, slots=True)
 class StreamCreated:
-    """A client creates a stream; the proposer has checked its configuration and chosen its servers."""
+    """A client creates a stream; the proposer has checked the configuration and chosen the servers."""
 
     account: str
     stored: StoredConfig
@@ -145,7 +147,7 @@ class StreamCreated:
 
 @dataclass(frozen=True, slots=True)
 class StreamRestored:
-    """A server has built a stream from an archive; other replicas copy it."""
+    """A server has built a stream from an archive; the other replicas will copy it."""
 
     account: str
     stored: StoredConfig
@@ -172,7 +174,7 @@ class StreamRestored:
 
 @dataclass(frozen=True, slots=True)
 class StreamOpened:
-    """The server that built a stream from an archive has opened it, or cannot open it: the stream is removed."""
+    """The server that built a stream from an archive has opened it; or it cannot, and the stream is removed."""
 
     account: str
     name: str
@@ -192,7 +194,7 @@ class StreamOpened:
 
 @dataclass(frozen=True, slots=True)
 class StreamUpdated:
-    """A client updates a stream; the proposer has compared the new configuration with that of `revision`."""
+    """A client updates a stream; the proposer compared the new configuration with the one of `revision`."""
 
     account: str
     group: int
@@ -224,7 +226,7 @@ class StreamUpdated:
 
 @dataclass(frozen=True, slots=True)
 class StreamMoved:
-    """Other servers hold a stream from now on.
+    """A stream is assigned to other servers.
 
     With a `target`, the only replica begins to move there. The end of that move names the target as the only server,
     a cancelled one the server from which it moves.
@@ -250,7 +252,7 @@ class StreamMoved:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLost:
-    """The replica of a stream on one server has lost its log; it starts again as a new peer."""
+    """The replica of a stream on one server has lost its log; it begins again as a new peer."""
 
     account: str
     name: str
@@ -270,7 +272,7 @@ class ReplicaLost:
 
 @dataclass(frozen=True, slots=True)
 class GroupEnded:
-    """The only wanted replica of a stream is the only member of its group; it can continue without the group."""
+    """The only remaining replica of a stream is the only member of its group, and continues without a group."""
 
     account: str
     name: str
@@ -359,7 +361,7 @@ def encode(entry: Entry) -> bytes:
     """Return the bytes of an entry.
 
     Raises:
-        BadRow: no server would accept the entry; the text names the field. It must not be proposed.
+        BadRow: no server would accept the entry, so it must not be proposed; the text names the field.
     """
     data = pack([VERSION, int(KINDS[type(entry)]), *entry.fields()])
     decode(data)
@@ -371,7 +373,7 @@ def decode(data: bytes) -> Entry:
 
     Raises:
         UnknownEntry: a newer server wrote it.
-        BadRow: it is damaged.
+        BadRow: the entry is damaged.
     """
     row = unpack(data, "an entry of the metadata", ENTRY_SIZE_MAX)
     version, kind = row.number("version"), row.number("kind")

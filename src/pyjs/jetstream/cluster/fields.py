@@ -1,9 +1,9 @@
-"""Packed lists whose values are taken in order, each checked against its kind and its bounds.
+"""Packed lists whose values are read in order, each checked against its kind and its bounds.
 
     row = msgpack list; its values are whole numbers, texts, booleans, lists of texts, lists of rows, or a map
 
-A packed row comes from another server or from a disk. For any bytes the result is the values, or a BadRow that names
-the first wrong field. Knows nothing of the meaning of the values.
+A packed row comes from another server or from a disk. Any bytes lead either to values or to a BadRow that names the
+first wrong field. Knows nothing of the meaning of the values.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pyjs.base.errors import PyjsError
 if TYPE_CHECKING:
     from typing import Any
 
-TEXT_SIZE_MAX = 4096  # bytes of one text in UTF-8
-TEXTS_MAX = 1024  # of one list
+TEXT_SIZE_MAX = 4096  # maximum bytes of one text in UTF-8
+TEXTS_MAX = 1024  # maximum number of texts in one list
 
 
 class BadRow(PyjsError):
@@ -38,38 +38,38 @@ class Row:
 
     @property
     def left(self) -> int:
-        """The number of values that were not taken yet."""
+        """The number of values that were not read yet."""
         return len(self._values) - self._at
 
     def number(self, name: str, low: int = 0, high: int = UINT64.high) -> int:
-        """Take an integer in [low, high]."""
+        """Read an integer in [low, high]."""
         value = self._take(name)
         if type(value) is not int or not low <= value <= high:
             raise self.wrong(name, value, f"a number from {low} to {high}")
         return value
 
     def signed(self, name: str) -> int:
-        """Take a signed 64-bit integer."""
+        """Read a signed 64-bit integer."""
         return self.number(name, INT64.low, INT64.high)
 
     def text(self, name: str, *, may_be_empty: bool = False) -> str:
-        """Take a string."""
+        """Read a string."""
         return self._checked_text(name, self._take(name), may_be_empty)
 
     def data(self, name: str, most: int) -> bytes:
-        """Take up to `most` bytes."""
+        """Read up to `most` bytes."""
         value = self._take(name)
         if not isinstance(value, bytes) or len(value) > most:
             raise self.wrong(name, value, f"up to {most} bytes")
         return value
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """Take a list of strings."""
+        """Read a list of strings."""
         values = self._list(name, TEXTS_MAX)
         return tuple(self._checked_text(name, each, False) for each in values)
 
     def numbers(self, name: str, most: int, low: int, high: int) -> tuple[int, ...]:
-        """Take a list of 1 to `most` distinct integers in [low, high]."""
+        """Read a list of 1 to `most` distinct integers in [low, high]."""
         values = self._list(name, most)
         is_good = all(type(each) is int and low <= each <= high for each in values)
         if not values or not is_good or len(set(values)) < len(values):
@@ -77,34 +77,34 @@ class Row:
         return tuple(values)
 
     def flag(self, name: str) -> bool:
-        """Take a boolean."""
+        """Read a boolean."""
         value = self._take(name)
         if not isinstance(value, bool):
             raise self.wrong(name, value, "true or false")
         return value
 
     def values(self, name: str) -> dict[str, Any]:
-        """Take a map with strings as keys."""
+        """Read a map whose keys are strings."""
         value = self._take(name)
         if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
             raise self.wrong(name, value, "a map")
         return value
 
     def row(self, name: str) -> Row:
-        """Take a row."""
+        """Read a row."""
         return Row(self._take(name), f"{name} of {self.what}")
 
     def rows(self, name: str, most: int) -> list[Row]:
-        """Take a list of up to `most` rows."""
+        """Read a list of up to `most` rows."""
         return [Row(each, f"{name} of {self.what}") for each in self._list(name, most)]
 
     def end(self) -> None:
-        """Refuse remaining values."""
+        """Raise BadRow if values are left."""
         if self.left:
             raise BadRow(f"{self.what} has {self.left} values too many")
 
     def wrong(self, name: str, value: object, wanted: str) -> BadRow:
-        """Return the error for a field."""
+        """Return the error for a field whose value is wrong."""
         return BadRow(f"{name} of {self.what} is {_kind(value)}, not {wanted}")
 
     def _take(self, name: str) -> object:
@@ -128,14 +128,14 @@ class Row:
 
 
 def _kind(value: object) -> str:
-    """Return a short description of a value of any size."""
+    """Return a short description of a value, however large it is."""
     if isinstance(value, bool) or (isinstance(value, int) and abs(value) <= UINT64.high):
         return repr(value)
     return f"a {type(value).__name__}"
 
 
 def pack(values: list[Any]) -> bytes:
-    """Return the bytes of a row."""
+    """Return a row as bytes."""
     packed: bytes = msgpack.packb(values)
     return packed
 

@@ -1,8 +1,8 @@
-"""The membership of the metadata group, adapted to the servers of the cluster: learners, voters, removals.
+"""The membership of the metadata group, which follows the servers of the cluster: learners, voters, removals.
 
-New servers learn first, and vote once they have caught up, up to five voters. A server that was removed, or that came
-back with an empty store, loses its old peer. One change at a time: the next one is proposed after the last one was
-applied.
+New servers learn first, and vote once they have caught up, up to five voters. If a server was removed, or came back
+with an empty store, its old peer is removed. Changes are made one at a time: the next one is proposed when the last
+one was applied.
 
 Source: rules of nats-server 2.15.1 for peers of its meta group, and Raft's thesis, sections 4.2.1 and 4.3.
 """
@@ -27,10 +27,10 @@ class Peer(NamedTuple):
 
 
 class Move(Enum):
-    """One change of the membership."""
+    """The kinds of changes to the membership."""
 
     ADD_LEARNER = "add learner"
-    ADD_VOTER = "add voter"  # of a learner
+    ADD_VOTER = "add voter"  # a learner becomes a voter
     DEMOTE = "demote"  # a voter becomes a learner
     REMOVE = "remove"
 
@@ -49,20 +49,20 @@ class Members:
     voters: frozenset[Peer]
     learners: frozenset[Peer]
     leader: Peer
-    current: Collection[Peer]  # peers that are online and have caught up, including the leader
+    current: Collection[Peer]  # peers that are online and have all entries, including the leader
 
 
 def voters_wanted(servers: int) -> int:
-    """Return the number of voters for `servers`: at most five; three of four tolerate as many failures as four."""
+    """Return the number of voters: at most five; three for four servers, since a fourth would add no tolerance."""
     if servers == 4:
         return 3
     return min(servers, 5)
 
 
 def next_change(members: Members, servers: Mapping[int, Server]) -> MemberChange | None:
-    """Return the next change that adapts the group to `servers`, or None if the group is right.
+    """Return the next change that adapts the group to `servers`, or None if no change is needed.
 
-    The leader is never removed: it transfers its leadership first.
+    The leader is never removed; it must first transfer the leadership.
     """
     wanted = {Peer(server.node, server.incarnation) for server in servers.values()}
     for peer in sorted(members.learners - wanted):

@@ -1,7 +1,7 @@
-"""Chooses other servers for existing streams: after an update, when a replica is removed, when a server leaves.
+"""The choice of other servers for existing streams: after an update, a removed replica, or a leaving server.
 
-Pure: returns servers and entries to propose. The metadata names the servers that should hold a stream; the leader of
-the stream's group carries out the move, new replicas first.
+Pure: returns servers, and entries to propose. The metadata names the servers that should hold a stream; the leader of
+the stream's group carries out the move, in which new replicas are added first.
 
 Source: nats-server 2.15.1, compared in tests/conformance/test_cluster_jetstream.py.
 """
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from pyjs.jetstream.cluster.state import MetaState
     from pyjs.jetstream.config.stream import StreamConfig
 
-SINGLES_MAX = 16  # streams of one replica that are copied at once
+SINGLES_MAX = 16  # maximum number of streams with one replica that are copied at the same time
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """The input of a choice: the metadata, the load of the servers, and the rules of the deciding server."""
+    """The input for choosing servers: the metadata, the load of the servers, and the rules of the deciding server."""
 
     state: MetaState
     cluster: str
@@ -42,24 +42,24 @@ class Field:
     def place(
         self, config: StreamConfig, kept: tuple[int, ...] = (), avoided: Collection[int] = ()
     ) -> tuple[int, ...]:
-        """Return servers for a stream. Raises ApiError: 10005."""
+        """Return servers for a stream. Raises ApiError: 10005, not enough servers fit."""
         servers = self.state.servers.values()
         return place(servers, config, self.cluster, self.load, self.rules, kept, avoided)
 
     def is_full(self, node: int) -> bool:
-        """Return whether a server has as many replicated streams as it may."""
+        """Return whether a server has the maximum number of replicated streams already."""
         return self.rules.is_full(self.load.get(node, Load()))
 
 
 def updated_nodes(field: Field, old: Assignment, config: StreamConfig, leader: int) -> tuple[int, ...]:
     """Return the servers of a stream whose configuration becomes `config`.
 
-    Additional replicas are added to the old ones. If the number is reduced, replicas that are online stay, first of
-    them the leader. A new placement keeps the servers that it allows.
+    Further replicas are added to the old ones. If the number is reduced, replicas that are online stay, the leader
+    first. A new placement keeps those servers that it allows.
 
     Raises:
-        ApiError: 10005; 10123 for a new placement with another number of replicas; 10023 if the server of a single
-            replica has as many replicated streams as it may.
+        ApiError: 10005: too few servers fit; 10123: a new placement changes the number of replicas; 10023: the only
+            server has as many replicated streams as it may.
     """
     wanted, before = config.num_replicas, old.config.num_replicas
     if config.placement != old.config.placement and config.placement is not None:
@@ -77,10 +77,10 @@ def updated_nodes(field: Field, old: Assignment, config: StreamConfig, leader: i
 
 
 def without_replica(field: Field, stream: Assignment, node: int) -> StreamMoved:
-    """Return the entry that moves a stream's replica away from a server, for an operator.
+    """Return the entry that moves a stream's replica away from server `node`, as an operator requested.
 
     Raises:
-        ApiError: 10040, the server has no replica; 10075, no other server fits; 10124, its only replica moves.
+        ApiError: 10040, the server has no replica; 10075, no other server fits; 10124, the only replica moves.
     """
     errcodes.CLUSTER_PEER_NOT_MEMBER.raise_if(node not in stream.nodes)
     errcodes.STREAM_MOVE_IN_PROGRESS.raise_if(stream.target)
@@ -93,23 +93,23 @@ def without_replica(field: Field, stream: Assignment, node: int) -> StreamMoved:
 
 
 def may_move(state: MetaState) -> bool:
-    """Return whether a stream is on a removed or evacuated server, or lacks a replica."""
+    """Return whether any stream is on a removed or evacuated server, or lacks a replica."""
     return bool(state.uneven) or any(node in state.load for node in _going(state))
 
 
 def _going(state: MetaState) -> set[int]:
-    """Return the servers that streams move away from."""
+    """Return the servers from which streams move away."""
     return {server.node for server in state.servers.values() if server.evacuating} | state.removed.keys()
 
 
 def moves(field: Field, streams: Iterable[Assignment] | None = None) -> Iterator[StreamMoved]:
-    """Yield the entries that move streams, all or some, away from removed or evacuated servers.
+    """Yield the entries that move streams away from removed or evacuated servers; `streams` selects some of them.
 
-    If no other server fits, a replicated stream loses the replica, as on nats-server, and gets a new one once a
-    server fits. It keeps at least two replicas. A single replica on an evacuated server is copied to another server
-    first, up to SINGLES_MAX at once; it stays if its server is away, or none fits. If the server of a single replica
-    was removed and another server fits, the stream starts there without messages. The load of `field` includes the
-    moves so far, so that not all streams go to one server.
+    If no other server fits, a replicated stream loses the replica, as on nats-server, and gets a new one when a
+    server fits. At least two replicas remain. A single replica on an evacuated server is first copied to another
+    server, up to SINGLES_MAX at the same time; it stays if its server is away or no server fits. If the server of a
+    single replica was removed and another server fits, the stream begins there without messages. The load in `field`
+    includes the moves so far, so that not all streams go to one server.
     """
     state = field.state
     going, singles = _going(state), len(state.moving)
@@ -134,7 +134,7 @@ def moves(field: Field, streams: Iterable[Assignment] | None = None) -> Iterator
 
 
 def _single_move(field: Field, stream: Assignment, going: set[int]) -> StreamMoved | None:
-    """Return the entry that begins to move the only replica of a stream, or moves it to another server instead."""
+    """Return the entry that begins to move the only replica of a stream, or that assigns it anew without a copy."""
     first = next(node for node in stream.nodes if node != stream.target)
     if first not in field.rules.online or stream.target not in {0, *going}:
         return None
@@ -148,10 +148,10 @@ def _single_move(field: Field, stream: Assignment, going: set[int]) -> StreamMov
 
 
 def by_group(state: MetaState) -> list[Assignment]:
-    """Return all streams, the oldest first."""
+    """Return all streams, oldest first."""
     return sorted(state.streams(), key=attrgetter("group"))
 
 
 def field_of(state: MetaState, cluster: str, rules: Rules) -> Field:
-    """Return the field with the load of all assigned streams; the load is a copy."""
+    """Return the input for choosing servers; its load, a copy, is that of all assigned streams."""
     return Field(state, cluster, {node: replace(load) for node, load in state.load.items()}, rules)

@@ -1,10 +1,10 @@
-"""Placement: the servers that hold a stream, as a function of the servers, the configuration and the load.
+"""Placement: the choice of the servers that hold a stream, by the servers, the configuration and the load.
 
-A server fits if it is in the wanted cluster, online, has all wanted tags and none of the unwanted ones (`!tag`), and
-has room for `max_bytes`; for a replicated stream it must be below `max_ha_assets` too. With a `unique_tag` two
-replicas never share a tag of that prefix. Of the servers that fit, the least loaded come first: by replicated streams
-if the stream is replicated, then by free bytes, by streams, and by number, so that equal input gives equal results
-(nats-server chooses at random among equals).
+A server fits if it is in the requested cluster, is online, has all requested tags and none of the unwanted ones
+(`!tag`), and has room for `max_bytes`; for a replicated stream, it must also be below `max_ha_assets`. With a
+`unique_tag`, two replicas never share a tag with this prefix. Of the servers that fit, the least loaded come first:
+by replicated streams if the stream is replicated, then by free bytes, by streams, and by number, so that equal input
+gives equal results (nats-server chooses at random among equals).
 
 Source: rules and texts of nats-server 2.15.1, compared in tests/conformance/test_cluster_jetstream.py.
 """
@@ -33,14 +33,14 @@ UNLIMITED = 1 << 63  # free bytes of a server without a limit
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The options of the deciding server, and the servers that are online."""
+    """The options of the server that decides, and the servers that are online."""
 
     online: Collection[int]
     unique_tag: str = ""  # a prefix in lower case; "": none
     max_ha_assets: int = 0  # 0: no limit
 
     def is_full(self, load: Load) -> bool:
-        """Return whether a server with this load may get no other replicated stream."""
+        """Return whether a server with this load may not get another replicated stream."""
         return 0 < self.max_ha_assets <= load.ha_assets
 
 
@@ -57,7 +57,7 @@ class Misfits:
     unwanted_tags: set[str] = field(default_factory=set)
 
     def wrong_tag(self, tag: str) -> None:
-        """Add a tag that is missing, or that is present and unwanted; errors show it as in the request."""
+        """Add a tag that is missing, or that is unwanted and present; error texts show it as in the request."""
         (self.unwanted_tags if tag.startswith(NOT) else self.missing_tags).add(tag.removeprefix(NOT))
 
     def error(self) -> ApiError:
@@ -89,12 +89,12 @@ def place(
     kept: tuple[int, ...] = (),
     avoided: Collection[int] = (),
 ) -> tuple[int, ...]:
-    """Return the servers of a stream: `kept` first, then new ones, none of them in `avoided`.
+    """Return the servers for a stream: those in `kept` first, then new ones, but none in `avoided`.
 
-    `cluster` applies if the configuration names none. `load` is at least that of the state.
+    `cluster` is used if the configuration names none. `load` must be the current load of all streams or more.
 
     Raises:
-        ApiError: 10005, with the reasons why the other servers do not fit.
+        ApiError: 10005, too few servers fit; the text has the reasons.
     """
     wanted = config.num_replicas
     if len(kept) >= wanted:
@@ -116,10 +116,10 @@ def successor(
     placement: Placement | None,
     online: Collection[int],
 ) -> int:
-    """Return the server in `nodes` that will lead after `leader`, by the operator's request; 0: any.
+    """Return the server in `nodes` that should lead after `leader`, as an operator requested; 0: any server.
 
     Raises:
-        ApiError: 10005, there is none.
+        ApiError: 10005, no server fits.
     """
     others = [node for node in sorted(nodes) if node != leader and node in online]
     if placement is None or len(nodes) == 1:
@@ -133,7 +133,7 @@ def successor(
     elif placement.cluster or placement.tags:
         known = [servers[node] for node in others if node in servers]
         known = [each for each in known if placement.cluster in ("", each.cluster)]
-        # Here nats-server treats `!tag` as the name of a tag.
+        # Unlike in placements, nats-server takes `!tag` for the name of a tag here.
         others = [each.node for each in known if all(tag.lower() in each.tags for tag in placement.tags)]
     else:
         return 0
@@ -142,7 +142,7 @@ def successor(
 
 
 def wrong_tag(tags: Iterable[str], server: Server) -> str | None:
-    """Return the first tag in `tags`, wanted or unwanted, that a server does not fit, or None if it fits all."""
+    """Return the first tag in `tags`, wanted or unwanted, that rules a server out, or None if the server fits all."""
     for tag in tags:
         if (tag.removeprefix(NOT).lower() in server.tags) == tag.startswith(NOT):
             return tag
@@ -157,7 +157,7 @@ def fitting(
     rules: Rules,
     nodes: Collection[int],
 ) -> tuple[int, ...]:
-    """Return those of `nodes` that `place` would keep for a stream that is on them."""
+    """Return the servers in `nodes` that `place` would keep for a stream that is on them."""
     search = _Search(replace(config, max_bytes=-1), cluster, load, replace(rules, max_ha_assets=0), [])
     known = {server.node: server for server in servers}
     stay = [known[node] for node in nodes if node in known and search.fits(known[node])]
@@ -183,7 +183,7 @@ class _Search:
         self.misfits = Misfits()
 
     def fits(self, server: Server) -> bool:
-        """Return whether a server could hold the stream; record the reason if not."""
+        """Return whether a server may hold the stream; if not, record the reason."""
         misfits, load = self.misfits, self._load.get(server.node, Load())
         if server.cluster != self._cluster:
             return False
@@ -202,13 +202,13 @@ class _Search:
         return False
 
     def rank(self, server: Server) -> tuple[int, int, int, int]:
-        """Return the sort key of a server among those that fit; the smallest is the best."""
+        """Return the sort key of a server that fits; the best server has the smallest key."""
         load = self._load.get(server.node, Load())
         ha_assets = load.ha_assets if self._config.num_replicas > 1 else 0
         return ha_assets, -self._free(server), load.streams, server.node
 
     def unique(self, servers: list[Server], count: int) -> list[Server]:
-        """Return the first `count` servers, at most one for each unique tag."""
+        """Return the first `count` servers that do not share a unique tag."""
         chosen: list[Server] = []
         for server in servers:
             if len(chosen) == count:

@@ -22,46 +22,47 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PeerStatus:
-    """Another member of a group, from the point of view of this server."""
+    """Another member of a group, as this server sees it."""
 
     node: int
     is_current: bool  # the peer has all committed entries
-    active_ns: int  # time since the last message from the peer
+    active_ns: int  # ns since the last message from the peer
     is_offline: bool = False
-    lag: int = 0  # number of entries that the peer has not confirmed
+    lag: int = 0  # number of entries that the peer has not confirmed yet
 
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """A group, from the point of view of this server."""
+    """A group, as this server sees it."""
 
-    leader: int = 0  # number of the server; 0: none is known
+    leader: int = 0  # number of the leader's server; 0: no leader is known
     leader_since_ns: int = 0  # on the wall clock; 0: unknown
-    peers: tuple[PeerStatus, ...] = ()  # of streams: all but the leader; of the metadata: all but this server
+    # of a stream: all peers but the leader; of the metadata group: all peers but this server
+    peers: tuple[PeerStatus, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """The backlog of the metadata group on this server."""
+    """The work of the metadata group that this server has still to do."""
 
     voters: int
-    requests: int = 0  # proposed and not yet applied
-    entries: int = 0  # applied since the last snapshot
-    size: int = 0  # their bytes
-    snapshot_ns: int = 0  # time of the last snapshot, on the wall clock; 0: no snapshot so far
+    requests: int = 0  # number of proposals that are not applied yet
+    entries: int = 0  # number of entries applied since the last snapshot
+    size: int = 0  # bytes of these entries
+    snapshot_ns: int = 0  # time of the last snapshot, on the wall clock; 0: there is none
 
 
 class ConsumerName(NamedTuple):
     """The name of a consumer, and the number of its replicas, for its report."""
 
     name: str
-    replicas: int = 0  # as configured; 0: as many as its stream
+    replicas: int = 0  # as configured; 0: as many as the stream has
 
 
 def stream_cluster(
     state: MetaState, cluster: str, stream: Assignment, status: GroupStatus, account: str
 ) -> dict[str, Any]:
-    """Return the `cluster` object of a stream's info; `account` carries the traffic of its group."""
+    """Return the field `cluster` of a stream's info; `account` carries the traffic of its group."""
     group = stream.raft_group if len(stream.replicas) > 1 else ""
     return _group(state, cluster, group, status, account)
 
@@ -74,9 +75,9 @@ def consumer_cluster(
     status: GroupStatus,
     account: str,
 ) -> dict[str, Any]:
-    """Return the `cluster` object of a consumer's info from the `status` of its stream's group.
+    """Return the field `cluster` of a consumer's info; `status` is that of its stream's group.
 
-    A consumer is in the group of its stream; the shown name is that of a separate group, as on nats-server.
+    A consumer belongs to the group of its stream; the name shown is that of a group of its own, as on nats-server.
     """
     replicas = consumer.replicas or len(stream.replicas)
     kind = stream.raft_group.split("-")[1][-1]
@@ -85,7 +86,7 @@ def consumer_cluster(
 
 
 def _group(state: MetaState, cluster: str, group: str, status: GroupStatus, account: str) -> dict[str, Any]:
-    """Return the report of a group; a single replica has no group, and its report has only the leader."""
+    """Return the report of a group; for a single replica, which has no group, it has only the leader."""
     out: dict[str, Any] = {"name": cluster}
     if group:
         out["raft_group"] = group
@@ -101,13 +102,13 @@ def _group(state: MetaState, cluster: str, group: str, status: GroupStatus, acco
 
 
 def away_cluster(state: MetaState, cluster: str, stream: Assignment) -> dict[str, Any]:
-    """Return the `cluster` object of a stream whose servers are all away, as lists have it."""
+    """Return the field `cluster` for a stream in a list whose servers are all away."""
     peers = [PeerStatus(node, False, 0, is_offline=True) for node in stream.nodes]
     return {"name": cluster, "raft_group": stream.raft_group, "replicas": replica_rows(state, peers)}
 
 
 def replica_rows(state: MetaState, peers: Iterable[PeerStatus]) -> list[dict[str, Any]]:
-    """Return the `replicas` of a report, in the order of the names."""
+    """Return the field `replicas` of a report, in the order of server names."""
     rows = [_replica_row(name_of(state, peer.node), peer) for peer in peers]
     return sorted(rows, key=lambda row: str(row["name"]))
 
@@ -123,7 +124,7 @@ def _replica_row(name: str, peer: PeerStatus) -> dict[str, Any]:
 
 
 def meta_cluster(state: MetaState, cluster: str, status: GroupStatus, backlog: Backlog) -> dict[str, Any]:
-    """Return the `meta_cluster` of /jsz, the same on leaders and followers: `status` has all peers but this one."""
+    """Return `meta_cluster` of /jsz, equal on leaders and followers: `status` has all peers except this one."""
     out: dict[str, Any] = {"name": cluster}
     if status.leader:
         leader = name_of(state, status.leader)
@@ -135,7 +136,7 @@ def meta_cluster(state: MetaState, cluster: str, status: GroupStatus, backlog: B
         "quorum_needed": backlog.voters // 2 + 1,
         "pending": backlog.requests,
         "pending_requests": backlog.requests,
-        "pending_infos": 0,  # requests for infos are answered when they are read
+        "pending_infos": 0,  # requests for infos are answered as soon as they are read
         "snapshot": {
             "pending_entries": backlog.entries,
             "pending_size": backlog.size,
@@ -145,6 +146,6 @@ def meta_cluster(state: MetaState, cluster: str, status: GroupStatus, backlog: B
 
 
 def name_of(state: MetaState, node: int) -> str:
-    """Return the name of a server, which may have been removed."""
+    """Return the name of a server, even of a removed one."""
     known = state.servers.get(node) or state.removed.get(node)
     return known.name if known is not None else ""

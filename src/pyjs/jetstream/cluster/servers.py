@@ -1,6 +1,6 @@
-"""The servers of a cluster as its metadata knows them.
+"""The servers of a cluster, as its metadata describes them.
 
-Reachability is not part of the metadata: each server observes it separately.
+The metadata does not say which servers are reachable: each server observes this for itself.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class Server:
     name: str
     cluster: str
     tags: tuple[str, ...]  # in lower case
-    store: int  # random number of its store directory; a different number means that its files were lost
+    store: int  # random number of its store directory; if it changes, the files were lost
     version: str  # version of its software, shown to users
     level: int  # the newest version of entries that it applies
     max_memory: int  # bytes for memory streams; -1: no limit
     max_storage: int  # bytes for file streams; -1: no limit
-    # Given by the metadata, not by the server:
-    incarnation: int = 1  # incarnation of its peer in the metadata group; one more for each new store
-    evacuating: bool = False  # gets no more streams, and its streams move away
+    # Set by the metadata, not by the server:
+    incarnation: int = 1  # of its peer in the metadata group; each new store has a higher one
+    evacuating: bool = False  # the server gets no more streams, and its streams move away
 
     def to_row(self) -> list[Any]:
         """Return the values to pack."""
@@ -76,15 +76,15 @@ def take_server(row: Row) -> Server:
 class Load:
     """The load of a server."""
 
-    memory: int = 0  # bytes that its streams may use
+    memory: int = 0  # bytes that memory streams on the server may use
     storage: int = 0
     streams: int = 0
-    ha_assets: int = 0  # streams with several replicas
+    ha_assets: int = 0  # number of streams with several replicas
 
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """A removed server, which may come back only with an empty store."""
+    """A removed server, which may join again only with an empty store."""
 
     node: int
     name: str

@@ -3,8 +3,8 @@
     snapshot = msgpack list: version u8 (2), index, next group, servers, removed servers, streams
     servers and removed servers in the order of their numbers, streams in the order of their groups
 
-A snapshot comes from another server or from this server's disk, in a container with a checksum. Invalid values are
-refused with the name of the field, and no partial state is returned.
+A snapshot comes from another server or from this server's disk, in a container with a checksum. Decoding refuses
+invalid values, with the name of the field, and never returns a partial state.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 VERSION = 2
-OLD_VERSION = 1  # its streams may lack `ended`, or `is_built` too
-STEP = 64  # streams between two yields: a few milliseconds
+OLD_VERSION = 1  # a version whose streams may lack `ended`, or `is_built` too
+STEP = 64  # number of streams between two yields: a few milliseconds
 SNAPSHOT_SIZE_MAX = 1 << 30  # bytes
-ROWS_MAX = SNAPSHOT_SIZE_MAX  # of streams and of removed servers: a row has more than a byte
+ROWS_MAX = SNAPSHOT_SIZE_MAX  # maximum number of streams and of removed servers: each takes more than a byte
 
 
 class UnknownSnapshot(PyjsError):
-    """A newer server wrote the snapshot: this server must be updated first."""
+    """A newer server wrote the snapshot; this server must be updated first."""
 
 
 def encode_snapshot(state: MetaState) -> bytes:
@@ -49,16 +49,16 @@ def encode_snapshot(state: MetaState) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> MetaState:
-    """Return the state in `data` in one call; see `decoding`."""
+    """Return the state in `data`, in a single step; see `decoding`."""
     return at_once(decoding(data))
 
 
 def decoding(data: bytes) -> Generator[None, None, MetaState]:
-    """Return the state in `data`, in steps: ten thousand streams take most of a second.
+    """Return the state in `data`, in steps: to decode ten thousand streams takes most of a second.
 
     Raises:
-        UnknownSnapshot: a newer server wrote it.
-        BadRow: it is not a snapshot.
+        UnknownSnapshot: a newer server wrote `data`.
+        BadRow: `data` is not a snapshot.
     """
     row = unpack(data, "a snapshot of the metadata", SNAPSHOT_SIZE_MAX)
     version = row.number("version")

@@ -1,13 +1,14 @@
-"""The metadata of a cluster: its servers, and the assigned streams of all accounts.
+"""The metadata of a cluster: its servers, and the streams of all accounts with their assignments.
 
 A machine driven by committed entries: equal entries lead to equal states and equal answers on every server. Conflicts
-are decided only here, so two conflicting requests in flight cannot both succeed. The proposer may ask `check_create`
-and `check_update` before it chooses servers, but only the result of `apply` counts.
+are decided only here, so of two conflicting requests in flight only one can succeed. The proposer may call
+`check_create` and `check_update` before it chooses servers, but only the result of `apply` counts.
 
-The state that an entry is based on may have changed before the entry is applied: a server was removed, the stream has
-another revision. Then nothing is changed and the result is STALE: the proposer must propose again from the new state.
+The state on which an entry is based may have changed before the entry is applied: a server was removed, or the stream
+has another revision. Nothing is then changed, and the result is STALE: the proposer must propose again, from the new
+state.
 
-Source: cases and errors as three nats-servers 2.15.1 answer them, tests/conformance/test_cluster_jetstream.py.
+Source: cases and errors as a cluster of nats-server 2.15.1 answers, tests/conformance/test_cluster_jetstream.py.
 """
 
 from __future__ import annotations
@@ -53,47 +54,49 @@ class Outcome(Enum):
 
     DONE = "done"
     EXISTS = "exists"  # the stream already exists with the same configuration
-    STALE = "stale"  # the entry is based on an old state: propose again
+    STALE = "stale"  # the entry is based on an old state: it must be proposed again
     REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The result of an entry: the answer for its proposer, the changes for every server."""
+    """The result of an entry: the answer for its proposer, and the changes for every server."""
 
     outcome: Outcome
     changes: tuple[Change, ...] = ()
-    error: ApiError | None = None  # if the request of a client is refused
-    reason: str = ""  # if the request of a server or an operator is refused
+    error: ApiError | None = None  # set if the request of a client is refused
+    reason: str = ""  # set if the request of a server or an operator is refused
     stream: Assignment | None = None  # the created, updated, moved, deleted or existing stream
 
 
 class Seen(NamedTuple):
-    """The stream that an entry changes, as known to its proposer."""
+    """The stream that an entry changes, as its proposer has seen it."""
 
     account: str
     name: str
     group: int
-    revision: int = 0  # 0: any
+    revision: int = 0  # 0: any revision
 
 
 STALE = Applied(Outcome.STALE)
 
 
 class MetaState:
-    """The state of the metadata, equal on all servers of the cluster."""
+    """The state of the metadata, which is equal on all servers of the cluster."""
 
     def __init__(self) -> None:
-        self.index = 0  # of the last applied entry
-        self.next_group = 1  # higher than the group of any stream so far
+        self.index = 0  # index of the last applied entry
+        self.next_group = 1  # higher than the group number of any stream so far
         self.servers: dict[int, Server] = {}
-        self.removed: dict[int, Removed] = {}  # never in `servers` too
-        self.accounts: dict[str, AccountStreams] = {}  # only those that have streams
-        self.load: dict[int, Load] = {}  # of all streams, by server; only servers that hold one
-        self.uneven: set[int] = set()  # groups of streams with fewer or more servers than replicas
+        self.removed: dict[int, Removed] = {}  # none of them is in `servers` too
+        self.accounts: dict[str, AccountStreams] = {}  # only accounts that have streams
+        # by server: the load of all its streams; only servers that hold a stream
+        self.load: dict[int, Load] = {}
+        # groups of streams that have fewer or more servers than configured replicas
+        self.uneven: set[int] = set()
         self.moving: dict[
             int, Assignment
-        ] = {}  # by group: streams of one replica on their way to another server
+        ] = {}  # by group: streams with one replica that move to another server
 
     def streams(self) -> Iterator[Assignment]:
         """Yield all streams."""
@@ -106,11 +109,11 @@ class MetaState:
         return streams.get(name) if streams is not None else None
 
     def level(self) -> int:
-        """Return the newest version of entries that every server can apply; newer ones may not be proposed."""
+        """Return the newest version of entries that every server can apply; newer ones must not be proposed."""
         return min((server.level for server in self.servers.values()), default=1)
 
     def apply(self, index: int, time_ns: int, payload: bytes) -> Applied:
-        """Apply a committed entry; an empty one changes nothing.
+        """Apply a committed entry; an empty payload changes nothing.
 
         Raises:
             UnknownEntry, BadRow: nothing was changed, and no later entry may be applied.
@@ -127,10 +130,10 @@ class MetaState:
             return Applied(Outcome.REFUSED, error=error)
 
     def check_create(self, account: str, stored: StoredConfig, bounds: Bounds) -> Assignment | None:
-        """Return the existing equal stream, or None if the stream can be created.
+        """Return an existing stream with the same configuration, or None if the stream can be created.
 
         Raises:
-            ApiError: it cannot be created.
+            ApiError: the stream cannot be created.
         """
         config = stored.config
         streams = self.accounts.get(account) or AccountStreams()
@@ -145,7 +148,7 @@ class MetaState:
         return None
 
     def check_update(self, account: str, stored: StoredConfig, bounds: Bounds) -> None:
-        """Refuse an update of a missing stream, or one that conflicts with other streams. Raises ApiError."""
+        """Refuse an update if the stream is missing, or would conflict with other streams. Raises ApiError."""
         streams = self.accounts.get(account)
         if streams is None or streams.get(stored.config.name) is None:
             raise errcodes.STREAM_NOT_FOUND.error()
@@ -264,7 +267,7 @@ class MetaState:
         return Applied(Outcome.DONE, (self.put(new, old),), stream=new)
 
     def _on(self, nodes: tuple[int, ...], old: Assignment, lost: int = 0) -> Assignment:
-        """Return a stream on other servers, or with a new replica on server `lost`."""
+        """Return the assignment with other servers, or with a new replica on server `lost`."""
         if old.config.num_replicas > 1:
             return old.regrouped(nodes, lost)
         if nodes == old.nodes and not lost:
@@ -272,7 +275,7 @@ class MetaState:
         return self._without_group(old, nodes[0])
 
     def _without_group(self, old: Assignment, node: int) -> Assignment:
-        """Return a stream of one replica without a group, with a number for a later group."""
+        """Return the assignment of a stream with one replica and no group, with a number for a later group."""
         group, self.next_group = self.next_group, self.next_group + 1
         return replace(old, group=group, replicas=(Replica(node, 1),), newest=1, ended=0, is_built=False)
 
@@ -283,7 +286,7 @@ class MetaState:
         return Applied(Outcome.DONE, (self._put_or_drop(new, old),), stream=new)
 
     def _put_or_drop(self, new: Assignment, old: Assignment) -> StreamChange:
-        """Replace a stream; remove it if it was built on a server that does not keep it."""
+        """Replace a stream; if it was built on a server that does not keep it, remove it."""
         is_lost = old.is_built and not (new.is_built and new.incarnation_on(old.first_node) == 1)
         return self._drop(old) if is_lost else self.put(new, old)
 
@@ -298,7 +301,7 @@ class MetaState:
         return Applied(Outcome.DONE, tuple(self._drop(each) for each in streams))
 
     def _as_seen(self, seen: Seen) -> Assignment | None:
-        """Return the stream, or None if it has changed since its proposer read it.
+        """Return the stream, or None if it has changed since its proposer saw it.
 
         Raises:
             ApiError: there is no stream with this name.
@@ -310,12 +313,12 @@ class MetaState:
         return found if is_same else None
 
     def _are_there(self, nodes: tuple[int, ...], old: Assignment | None = None) -> bool:
-        """Return whether all servers are known; a replica on a removed server may stay there."""
+        """Return whether all servers in `nodes` are known; replicas of `old` may stay on removed servers."""
         stay = old.nodes if old is not None else ()
         return all(node in self.servers or node in stay for node in nodes)
 
     def put(self, new: Assignment, old: Assignment | None = None) -> StreamChange:
-        """Add a stream, or replace `old`; for `apply` and for snapshots."""
+        """Add a stream, or replace `old`; used by `apply` and by the decoder of snapshots."""
         if old is not None:
             add_load(self.load, old.config, old.nodes, -1)
         add_load(self.load, new.config, new.nodes)

@@ -1,6 +1,6 @@
-"""The words that options of a stream accept; jetstream/config/stream.py declares the words of each option.
+"""The words accepted by options of a stream; jetstream/config/stream.py declares the words of each option.
 
-A start without streams needs these words, but not the declarations. Source: nats.docs "Streams".
+A server without streams needs these words, but not the declarations. Source: nats.docs "Streams".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The configuration of a consumer: its options, each declared once, in the field order of nats-server.
 
 Knows nothing of checks (jetstream/rules/consumer.py) or requests (jetstream/config/consumer_requests.py). The
-JSON leaves out unset options, exactly as nats-server does; the same JSON is stored.
+JSON omits unset options, exactly as nats-server does; the same JSON is stored.
 
 Source: nats.docs "Consumer configuration"; field order and omissions probed on nats-server 2.15.1.
 """
@@ -101,22 +101,22 @@ class ConsumerConfig:
 
     @property
     def durable(self) -> bool:
-        """Whether the consumer is durable: it exists until it is deleted, or unused for inactive_threshold."""
+        """Whether the consumer is durable: it exists until it is deleted, or was unused for inactive_threshold."""
         return bool(self.durable_name)
 
     @property
     def push(self) -> bool:
-        """Whether it is a push consumer, with a deliver subject."""
+        """Whether this is a push consumer, which has a deliver subject."""
         return bool(self.deliver_subject)
 
     @property
     def filters(self) -> tuple[str, ...]:
-        """The subject filters; empty: every message."""
+        """The subject filters; empty: the consumer gets every message."""
         return (self.filter_subject,) if self.filter_subject else self.filter_subjects
 
 
 def from_json(given: Mapping[str, Any]) -> ConsumerConfig:
-    """Return the configuration in checked JSON; a missing option is unset."""
+    """Return the configuration in `given`, checked JSON; missing options are unset."""
     if given.get("deliver_policy", "undefined") == "undefined":
         given = {**given, "deliver_policy": "all"}
     return declared.from_json(ConsumerConfig, given)

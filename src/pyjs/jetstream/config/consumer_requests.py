@@ -1,4 +1,4 @@
-"""Consumer requests: the table of fields for the strict decoder, and the decoded request.
+"""Consumer requests: tables of their fields for the strict decoder, and the decoded request.
 
 Knows nothing of limits and conflicts (jetstream/rules/consumer.py).
 
@@ -49,7 +49,7 @@ PRIORITY_FIELDS = {
     "priority": INT,
 }
 NEXT_REQUEST = Struct(
-    "",  # as nats-server writes it: "Go struct field .batch"
+    "",  # as in nats-server's text: "Go struct field .batch"
     {
         "expires": DURATION,
         "batch": INT,

@@ -1,8 +1,9 @@
 """Options of streams and consumers, each declared once as a field of a dataclass.
 
 `option` states the kind (JSON type, unit and nats-server's name of the type), one line of documentation, the default,
-the first API level and whether an update may change it. Request decoding, answers in JSON, stored configurations, and
-the tables and schemas in docs/ are derived from it. The JSON name is the name of the field without `_ns`.
+the first API level, and whether an update may change the option. The decoding of requests, answers in JSON, stored
+configurations, and the tables and schemas in docs/ are derived from it. The JSON name is the name of the field
+without `_ns`.
 
 Knows nothing of single options (stream.py, consumer.py) or of their limits (jetstream/rules).
 """
@@ -38,18 +39,18 @@ class Option(NamedTuple):
     kind: Kind
     doc: str
     default: Any
-    level: int  # first API level that knows it
-    always: bool  # whether answers show it even if it is zero
+    level: int  # the first API level that has the option
+    always: bool  # answers show it even if it is zero
     updatable: bool
 
     @property
     def zero(self) -> Any:
-        """The value of an option that a request does not set."""
+        """The value of the option if a request does not set it."""
         return zero_of(self.kind)
 
 
 def zero_of(kind: Kind) -> Any:
-    """Return the unset value of a kind."""
+    """Return the value of an unset option of this kind."""
     if kind.name == "enum":
         return kind.words[0]
     return {} if kind.name == "map" else _ZERO.get(kind.name, 0)
@@ -64,7 +65,7 @@ def option(
     always: bool = False,
     updatable: bool = True,
 ) -> Any:
-    """Declare an option as a field of a dataclass; without `default`, the default is the zero of its kind."""
+    """Declare an option as a field of a dataclass. Without `default`, its default is the zero value of its kind."""
     told = {"kind": kind, "doc": doc, "level": level, "always": always, "updatable": updatable}
     start = zero_of(kind) if default is _KIND_DEFAULT else default
     if kind.name == "map" or (kind.name == "struct" and start is not None):
@@ -81,17 +82,17 @@ def options_of(of: type[DataclassInstance]) -> tuple[Option, ...]:
 
 
 def struct_of(of: type[DataclassInstance], go_name: str = "") -> Struct:
-    """Return the fields for the decoder; `go_name` is nats-server's name of the type, if it differs."""
+    """Return the fields for the decoder; `go_name` is nats-server's name of the type, if it has another one."""
     return Struct(go_name or of.__name__, {each.name: each.kind for each in options_of(of)}, of)
 
 
 def part(of: type[DataclassInstance], go_name: str = "") -> Kind:
-    """Return the kind of an option that is itself an object of options."""
+    """Return the kind of an option whose value is an object with options of its own."""
     return struct(struct_of(of, go_name))
 
 
 class _Shape:
-    """The options of one dataclass, prepared for the conversions of this module."""
+    """The options of one dataclass, in the form that the conversions of this module use."""
 
     def __init__(self, of: type[DataclassInstance]) -> None:
         self.options = options_of(of)
@@ -111,18 +112,19 @@ class _Shape:
 
 @cache
 def shape_of(of: type[DataclassInstance]) -> _Shape:
-    """Return the prepared options of a dataclass; cached."""
+    """Return the options of a dataclass as a _Shape; cached."""
     return _Shape(of)
 
 
 def changed(config: T, **values: Any) -> T:
-    """Return a copy of a configuration with other values; half the time of `dataclasses.replace`.
+    """Return a copy of a configuration with changed values; takes half the time of `dataclasses.replace`.
 
     Raises:
         AttributeError: there is no such option.
     """
     shape = shape_of(type(config))
-    made, assign = object.__new__(type(config)), object.__setattr__  # a consumer's configuration is frozen
+    # the configuration of a consumer is frozen
+    made, assign = object.__new__(type(config)), object.__setattr__
     for attribute, value in zip(shape.attributes, shape.values(config), strict=True):
         assign(made, attribute, value)
     for attribute, value in values.items():
@@ -153,7 +155,7 @@ _WRITERS: dict[str, Callable[[Any], object]] = {
 
 
 def from_json(of: type[T], given: Mapping[str, Any]) -> T:
-    """Return the configuration in checked JSON; a missing option keeps its default."""
+    """Return the configuration in `given`, checked JSON; missing options keep their defaults."""
     shape = shape_of(of)
     values = {each.attribute: given[each.name] for each in shape.options if each.name in given}
     return of(**_with_parts(shape, values, from_json))
@@ -167,7 +169,7 @@ def _with_parts(shape: _Shape, values: dict[str, Any], read: Callable[..., Any])
 
 
 def _made(kind: Kind, value: Any, read: Callable[..., Any]) -> Any:
-    """Return the converted value of a field; return a value of a wrong kind unchanged."""
+    """Return the value of a field, converted; a value of a wrong kind is returned unchanged."""
     if kind.name == "list" and isinstance(value, list):
         assert kind.item is not None
         return tuple(_made(kind.item, each, read) for each in value)
@@ -180,7 +182,7 @@ def _made(kind: Kind, value: Any, read: Callable[..., Any]) -> Any:
 
 
 def to_meta(config: DataclassInstance) -> dict[str, Any]:
-    """Return a configuration as plain values to store, under the names of its attributes."""
+    """Return a configuration as plain values to store, by the names of its attributes."""
     shape = shape_of(type(config))
     pairs = zip(shape.options, shape.values(config), strict=True)
     return {each.attribute: _stored(each.kind, value) for each, value in pairs}
@@ -191,12 +193,12 @@ def _stored(kind: Kind, value: Any) -> Any:
         assert kind.item is not None
         return [_stored(kind.item, each) for each in value]
     if kind.name == "time.Time" and value is not None and wrapped_ns(value) != value:
-        return moment_text(value)  # as text: a stored number cannot hold it
+        return moment_text(value)  # as text: the time does not fit in a stored number
     return to_meta(value) if kind.name == "struct" and value is not None else value
 
 
 def from_meta(of: type[T], meta: Mapping[str, Any]) -> T:
-    """Return a configuration from the values that `to_meta` returned.
+    """Return the configuration that `to_meta` converted to plain values.
 
     Raises:
         ValueError: an option is unknown (a newer version wrote it), or a value has the wrong kind.
@@ -207,7 +209,8 @@ def from_meta(of: type[T], meta: Mapping[str, Any]) -> T:
     made = of(**_with_parts(shape, dict(meta), from_meta))
     for each, value in zip(shape.options, shape.values(made), strict=True):
         if value == each.default and type(value) is type(each.default):
-            continue  # the usual case; a start reads thousands of configurations
+            # the usual case, without a conversion: a starting server reads thousands of configurations
+            continue
         if not (value is None and each.default is None) and not _fits(each.kind, value):
             raise ValueError(f"{each.attribute} of the stream configuration is {value!r}")
     return made
@@ -233,5 +236,5 @@ def _fits(kind: Kind, value: Any) -> bool:
 def _is_text(value: object) -> bool:
     if type(value) is not str:
         return False
-    value.encode()  # raises ValueError (UnicodeEncodeError) for half a surrogate pair
+    value.encode()  # raises UnicodeEncodeError, a ValueError, for half a surrogate pair
     return True

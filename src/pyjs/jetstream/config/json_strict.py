@@ -1,12 +1,12 @@
 """Strict JSON: request bodies decoded against a table of fields, with nats-server's error texts.
 
-A request is decoded as in nats-server: unknown fields are refused, names match without regard to case, null leaves a
-field unset, several objects in a row are merged, and the first error in document order is reported. Knows nothing of
-the meaning of fields: a `Struct` names fields and their kinds, written by hand or derived from declared options
-(jetstream/config/declared.py).
+A request is decoded as nats-server does it: unknown fields are refused, names match regardless of case, null leaves a
+field unset, several objects one after another are merged, and the first error in document order is reported. Knows
+nothing of the meaning of fields: a `Struct` lists fields and their kinds; it is written by hand or derived from
+declared options (jetstream/config/declared.py).
 
-A valid request costs one orjson call and a walk. Text positions and raw number texts are looked up only after a
-fault, by the scanner in base/json_scan.pyx.
+A valid request takes one orjson call and a walk. Only after a fault does the scanner in base/json_scan.pyx look up
+text positions and the raw text of numbers.
 
 Source: error texts probed on nats-server 2.15.1, see tests/unit/jetstream/config/test_json_strict.py.
 """
@@ -51,10 +51,10 @@ class Kind:
 
     name: str
     shown: str = ""
-    item: Kind | None = None  # of list and map
+    item: Kind | None = None  # for a list and a map
     struct: Struct | None = None
-    words: tuple[str, ...] = ()  # of enum
-    unknown_text: str = ""  # enum: the whole error text for an unknown word; "" is the default text
+    words: tuple[str, ...] = ()  # for an enum: its words
+    unknown_text: str = ""  # for an enum: the whole error text for an unknown word; "": the default text
 
     def title(self) -> str:
         """Return the kind's name in error texts."""
@@ -75,27 +75,27 @@ STRING_MAP = Kind("map", "map[string]string", STRING)
 
 
 def enum(*words: str, unknown_text: str = "") -> Kind:
-    """Return the kind of a field that accepts one of `words`."""
+    """Return the kind of a field whose value is one of `words`."""
     return Kind("enum", words=words, unknown_text=unknown_text)
 
 
 def struct(fields: Struct) -> Kind:
-    """Return the kind of a field that holds an object."""
+    """Return the kind of a field whose value is an object."""
     return Kind("struct", f"server.{fields.name}", struct=fields)
 
 
 def structs(fields: Struct, shown: str = "") -> Kind:
-    """Return the kind of a field that holds a list of objects."""
+    """Return the kind of a field whose value is a list of objects."""
     return Kind("list", shown or f"[]*server.{fields.name}", struct(fields))
 
 
 def decode(body: bytes, root: Struct, strict: bool = True) -> JsonObject:
-    """Return the fields of `body` under their exact names, with values checked against `root`.
+    """Return the fields in `body` by their exact names, with values checked against `root`.
 
-    With `strict` false unknown fields are left out instead of refused. An empty body sets nothing.
+    If `strict` is false, unknown fields are omitted instead of refused. An empty body sets no fields.
 
     Raises:
-        JsonFault: with the text that follows "invalid JSON: ".
+        JsonFault: `body` is invalid; the exception's text follows "invalid JSON: " in answers.
     """
     reader = _Reader(body, root, strict)
     try:
@@ -109,13 +109,13 @@ def decode(body: bytes, root: Struct, strict: bool = True) -> JsonObject:
 
 
 class _Reader:
-    """One call of `decode`: checks values, and composes the error text of the first invalid one."""
+    """One call of `decode`, which checks values and composes the error text for the first invalid one."""
 
     def __init__(self, body: bytes, root: Struct, strict: bool) -> None:
         self._body = body
         self._root = root
         self._strict = strict
-        self._minus_zero = b"-0" in body  # no unsigned field accepts -0
+        self._minus_zero = b"-0" in body  # -0 is not a valid value of an unsigned field
 
     def root_fields(self, document: object) -> JsonObject:
         if document is None:
@@ -229,7 +229,7 @@ def _checked_time(text: str) -> str:
 
 
 def _go_text(text: str) -> str:
-    """Quote a text as Go's time errors do, with each byte beyond ASCII in hex."""
+    """Quote a text as Go's time errors do, with hex for each byte that is not ASCII."""
     shown = "".join(chr(c) if 32 <= c < 127 else f"\\x{c:02x}" for c in text.encode())
     return '"' + shown.replace('"', '\\"') + '"'
 
@@ -273,12 +273,12 @@ def _time_fault(text: str) -> str:
 
 
 def parse_time_ns(text: str) -> int:
-    """Return an RFC 3339 time as nanoseconds since the epoch; digits after the ninth of a fraction are ignored.
+    """Return an RFC 3339 time in nanoseconds since the epoch; digits after the ninth of the fraction are ignored.
 
-    A time outside the years 0 to 9999 in UTC is clamped to them, since RFC 3339 has no other years.
+    A time before year 0 or after year 9999 in UTC is clamped, since RFC 3339 has no other years.
 
     Raises:
-        ValueError: it is not an RFC 3339 time.
+        ValueError: `text` is not an RFC 3339 time.
     """
     found = _TIME.fullmatch(text)
     if found is None:

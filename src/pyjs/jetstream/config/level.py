@@ -1,6 +1,6 @@
 """API levels: the Nats-Required-Api-Level header of requests, and the level in the metadata of streams and consumers.
 
-A stream or consumer that needs a higher level than this server's is offline (jetstream/config/offline.py).
+A stream or consumer that needs a higher level than this server has is offline (jetstream/config/offline.py).
 
 Source: ADR-44, and nats-server's jetstream_versioning.go.
 """
@@ -21,7 +21,7 @@ _NUMBER = re.compile(rb"[+-]?[0-9]{1,18}")
 
 
 def needs_higher_level(headers: bytes) -> bool:
-    """Return whether a request needs a higher API level than this server's; text counts as a higher level."""
+    """Return whether a request needs a higher API level than this server has; text counts as a higher level."""
     at = headers.find(_HEADER)
     value = headers[at + len(_HEADER) :].partition(b"\r\n")[0].strip(b" ") if at >= 0 else b""
     return bool(value) and _is_higher(value)
@@ -32,7 +32,7 @@ def _is_higher(level: bytes) -> bool:
 
 
 def level_problem(metadata: Mapping[str, str]) -> str:
-    """Return the reason why a stored stream or consumer is offline, or "" if it is not."""
+    """Return the reason why a stored stream or consumer with this metadata is offline, or "" if it is not."""
     level = metadata.get(META_REQUIRED_LEVEL, "")
     if not level or not _is_higher(level.encode()):
         return ""

@@ -1,6 +1,7 @@
-"""Stored streams that this server cannot serve, since a newer server stored them.
+"""Stored streams that this server cannot serve, because a newer server stored them.
 
-Such a stream is offline: its files remain, requests get the reason as an error, and it can only be deleted.
+Such a stream is offline: its files stay, requests get the reason as an error, and the only possible change is
+deletion.
 
 Source: ADR-44, and nats-server's jetstream_versioning.go.
 """
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 class Offline(NamedTuple):
     """A stored stream that this server cannot serve."""
 
-    config: StreamConfig  # the options that are known
+    config: StreamConfig  # the options that this server knows
     reason: str
-    consumer: str = ""  # the consumer that makes it offline
+    consumer: str = ""  # name of the consumer that makes the stream offline; "": none does
     consumer_reason: str = ""
 
 

@@ -1,6 +1,6 @@
 """The configuration of a stream: its options, each declared once.
 
-A StreamConfig never changes after its creation: the compiled Stream copies the options it needs when it is
+A StreamConfig never changes after its creation: the compiled Stream copies the options it needs when the stream is
 created and updated. (It is not frozen, because `same_as` edits its own copies.) Knows nothing of limits and conflicts
 (jetstream/rules/stream.py) or of request bodies (jetstream/config/stream_requests.py).
 
@@ -205,7 +205,7 @@ class StreamConfig:
         BOOL, "Messages may be published later, or repeatedly; cannot be turned off.", level=2
     )
     persist_mode: str = option(
-        enum(DEFAULT, ASYNC, ""),  # empty in a request: the default
+        enum(DEFAULT, ASYNC, ""),  # an empty word in a request means the default
         "`async`: acknowledgements do not wait for a sync, even with `sync_interval: always`.",
         level=2,
         updatable=False,
@@ -214,7 +214,7 @@ class StreamConfig:
     metadata: Mapping[str, str] = option(STRING_MAP, "Names and values for applications.")
 
     def with_required_level(self) -> StreamConfig:
-        """Return the configuration to store: with the required API level, without the metadata of responses."""
+        """Return the configuration to store: with the required API level, without metadata made for responses."""
         kept = {key: value for key, value in self.metadata.items() if key not in (META_VERSION, META_LEVEL)}
         shape = shape_of(StreamConfig)
         pairs = zip(shape.options, shape.values(self), strict=True)
@@ -229,7 +229,7 @@ class StreamConfig:
         return replace(self, metadata=shown)
 
     def same_as(self, other: StreamConfig) -> bool:
-        """Return whether both are equal, apart from the metadata that servers add."""
+        """Return whether both configurations are equal, apart from the metadata that servers add."""
         level = {META_REQUIRED_LEVEL: ""}
         mine, theirs = self.with_required_level(), other.with_required_level()
         mine.metadata, theirs.metadata = {**mine.metadata, **level}, {**theirs.metadata, **level}

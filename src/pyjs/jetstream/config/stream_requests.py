@@ -105,7 +105,7 @@ _ZERO = {
 class StreamRequest:
     """A decoded STREAM.CREATE or STREAM.UPDATE body."""
 
-    config: StreamConfig  # as requested: unchecked, limits not normalized
+    config: StreamConfig  # as requested: not checked, limits not normalized
     pedantic: bool
 
 
@@ -134,7 +134,7 @@ def read_stream(body: bytes, strict: bool) -> StreamRequest:
 
 
 def read_restore(body: bytes, name: str, strict: bool) -> StreamRequest:
-    """Decode a request to restore the stream `name`; the configuration in it may omit the name.
+    """Decode a request to restore the stream `name`; the configuration in it may lack the name.
 
     Raises:
         ApiError: 10025, the body is not JSON or has an invalid field.

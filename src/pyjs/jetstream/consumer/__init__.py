@@ -1,1 +1,1 @@
-"""Consumers and their parts."""
+"""Consumers, and the parts that each of them consists of."""

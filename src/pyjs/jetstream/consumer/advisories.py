@@ -1,6 +1,6 @@
 """Advisories and metrics of consumers, as JSON.
 
-An advisory without a subscriber is not built. Knows consumers only by name.
+An advisory without a subscriber is not built. Knows nothing of consumers but their names.
 
 Source: ADR-22 and the schemas of nats.docs "JetStream advisories"; fields probed on nats-server 2.15.1.
 """
@@ -16,7 +16,8 @@ from pyjs.jetstream import advisories
 if TYPE_CHECKING:
     from typing import Any
 
-_EVENTS = {  # kind: subject between "$JS.EVENT." and ".<stream>.<consumer>", type after "io.nats.jetstream."
+# kind -> (subject between "$JS.EVENT." and ".<stream>.<consumer>", type after "io.nats.jetstream.")
+_EVENTS = {
     "max_deliver": ("ADVISORY.CONSUMER.MAX_DELIVERIES", "advisory.v1.max_deliver"),
     "nak": ("ADVISORY.CONSUMER.MSG_NAKED", "advisory.v1.nak"),
     "terminated": ("ADVISORY.CONSUMER.MSG_TERMINATED", "advisory.v1.terminated"),
@@ -37,14 +38,14 @@ class ConsumerEvents:
         self._rng = rng
         self._names = {"stream": stream, "consumer": consumer}
         self._domain = domain
-        self.queued: list[tuple[str, dict[str, Any]]] = []  # of this turn: (kind, fields)
+        self.queued: list[tuple[str, dict[str, Any]]] = []  # (kind, fields) of the advisories of this turn
 
     def note(self, kind: str, **fields: Any) -> None:
-        """Queue an advisory of `kind`, for `send_queued`."""
+        """Queue an advisory of `kind` for `send_queued`."""
         self.queued.append((kind, fields))
 
     def note_terminated(self, stream_seq: int, consumer_seq: int, deliveries: int, reason: str) -> None:
-        """Queue the advisory that a message will not be delivered again."""
+        """Queue the advisory that a message was terminated, so it will not be delivered again."""
         fields = {"consumer_seq": consumer_seq, "stream_seq": stream_seq, "deliveries": deliveries}
         self.note("terminated", **fields, **({"reason": reason} if reason else {}))
 

@@ -9,10 +9,10 @@ from pyjs.base.units import parse_duration_ns
 
 
 def read_delay_ns(argument: bytes) -> int:
-    """Return the delay in ns that follows "-NAK" as JSON or as a duration, or -1 if there is none.
+    """Return the delay in ns that follows "-NAK", given as JSON or as a duration, or -1 if there is none.
 
     Raises:
-        ValueError: the argument is neither.
+        ValueError: the argument is neither JSON nor a duration.
     """
     text = argument.strip()
     if not text:
@@ -33,5 +33,5 @@ def _taken(delay_ns: int) -> int:
 
 
 def read_percent(sample_freq: str) -> int:
-    """Return the percentage of acks to sample, 0 to 100; `sample_freq` was checked."""
+    """Return the percentage of acks to sample, 0 to 100; `sample_freq` must be valid."""
     return min(int(sample_freq.removesuffix("%") or 0), 100)

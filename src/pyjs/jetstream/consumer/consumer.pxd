@@ -1,4 +1,4 @@
-"""A consumer: delivers the messages of a stream, and stores which of them are acknowledged."""
+"""A consumer: delivers the messages of a stream, and stores which of them were acknowledged."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.core.account cimport Account
@@ -18,7 +18,7 @@ from pyjs.store.store cimport Record, StreamStore
 from pyjs.wire.ops cimport Msg
 
 cdef enum Life:
-    LIVE                        # since its creation
+    LIVE                        # from its creation on
     CLOSED                      # does no more work; `stop` must follow
     STOPPED                     # has no subscriptions and no timer
 
@@ -26,10 +26,10 @@ cdef enum AckPolicy:
     ACK_NONE
     ACK_ALL
     ACK_EXPLICIT
-    ACK_FLOW                    # an answer to flow control acknowledges the sequences in it
+    ACK_FLOW                    # the answer to a flow control request acknowledges the sequences in it
 
 cdef class Consumer(StreamConsumer):
-    # constructor arguments
+    # the constructor's arguments
     cdef readonly str stream_name
     cdef readonly int64_t created_ns
     cdef readonly Account account
@@ -41,7 +41,7 @@ cdef class Consumer(StreamConsumer):
     cdef readonly object events         # consumer_advisories.ConsumerEvents
     cdef WakeTimer timer
 
-    # its parts
+    # the parts of the consumer
     cdef readonly StateKeeper keeper
     cdef readonly DeliveryCursor cursor
     cdef readonly AckState acks
@@ -50,23 +50,23 @@ cdef class Consumer(StreamConsumer):
     cdef readonly PushSubject push      # None: pull
     cdef readonly PullRequests requests     # None: push
     cdef DeliveryWriter writer
-    cdef AckReplies replies             # answers to acks, sent in the turn
-    cdef AcknowledgedQueue acknowledged     # sequences that the stream has not read yet
-    cdef list orders                    # (reply, body): pull requests in acks, handled in the turn
+    cdef AckReplies replies             # answers to acks, which are sent in the turn
+    cdef AcknowledgedQueue acknowledged     # acknowledged sequences that the stream has not read yet
+    cdef list orders                    # (reply, body) of pull requests that were sent in acks; handled in the turn
 
     # copies of the configuration
     cdef AckPolicy ack_policy
     cdef int64_t max_ack_pending        # <= 0: unlimited
     cdef uint32_t max_deliver           # 0: unlimited
     cdef uint32_t sample_percent        # percentage of acks for which a metric is sent
-    cdef int64_t threshold              # ns: inactive_threshold with its jitter; 0: never removed
+    cdef int64_t threshold  # ns: inactive_threshold, made longer by a random time; 0: the consumer is never removed
 
-    # activity, ns since the epoch, 0: never
+    # times of activity, ns since the epoch; 0: never
     cdef readonly int64_t delivered_at, acked_at
-    cdef readonly int64_t active_at     # last request, delivery or ack
+    cdef readonly int64_t active_at     # of the last request, delivery or ack
     cdef readonly int64_t paused_until
     cdef Life life
-    cdef bint dirty                     # in Turn.consumers
+    cdef bint dirty                     # the consumer is in Turn.consumers
 
     cdef void mark_dirty(self) noexcept nogil
 

@@ -1,14 +1,14 @@
-"""A consumer: delivers the messages of a stream, and stores which of them are acknowledged.
+"""A consumer: delivers the messages of a stream, and stores which of them were acknowledged.
 
 `deliver` handles an incoming ack: it acknowledges the delivery at once, in memory. `pump`, called in the turn, has
 one order of effects: deliver, write the changes with one small write, then answer acks, pass acknowledged sequences
-to the stream and publish advisories. `deliver_some` first sends due redeliveries, in sequence order, then the next
+to the stream, and publish advisories. `deliver_some` first sends due redeliveries, in sequence order, then the next
 matches of the filter. It sends to the waiting requests, round robin, or to the deliver subject, as long as a receiver
 is ready and max_ack_pending allows it.
 
 The parts hold the state: `cursor` the next message, `acks` pending deliveries and the ack floor, `requests` the pull
 requests and the pin, `push` the deliver subject, `flow` and `pacing` the limits of the rate, `keeper` the file. This
-module combines the parts. Knows the store, not the stream; nothing of API calls and files.
+module combines them. Knows the store, but not the stream; nothing of API calls and files.
 
 Invariants, asserted before each write of the state and checked after each read (replay.pyx):
 every pending sequence <= delivered_seq < next_seq.
@@ -52,11 +52,11 @@ from pyjs.jetstream.config.level import needs_higher_level
 from pyjs.jetstream.consumer.delivery.pull_request import RefusedPull, check_pull, read_pull
 
 cdef enum:
-    PUMP_SIZE = 262144              # bytes of one pump; each message counts as 64 bytes more
-    JAMMED_NS = 1000000             # wait of deliveries while much output is queued for another server
-    CROWDED_NS = 10000000           # wait of redeliveries while much output is queued for their receiver
-    RETRY_NS = 100000000            # wait before a message is read again, when file descriptors are short
-    SLACK_NS = 1000000              # deadlines this close to each other expire together
+    PUMP_SIZE = 262144              # maximum bytes of one pump, in which each message counts as 64 bytes more
+    JAMMED_NS = 1000000             # ns that deliveries wait while much output is queued for another server
+    CROWDED_NS = 10000000           # ns that redeliveries wait while much output is queued for their receiver
+    RETRY_NS = 100000000            # ns until a message is read again after file descriptors were short
+    SLACK_NS = 1000000              # ns: deadlines this close together expire together
     JITTER_NS = 100000000
 
 POLICIES = {"none": ACK_NONE, "all": ACK_ALL, "explicit": ACK_EXPLICIT, "flow_control": ACK_FLOW}
@@ -70,7 +70,7 @@ cdef inline void wake_by(int64_t* best, int64_t at) noexcept nogil:
 
 
 cdef class Consumer(StreamConsumer):
-    """One consumer; see the header of the module."""
+    """One consumer; see the header of this module."""
 
     def __init__(self, resources, config, str name, int64_t created_ns, file=None):
         changes = StateLog(file is not None)
@@ -108,7 +108,7 @@ cdef class Consumer(StreamConsumer):
 
     @property
     def closed(self) -> bool:
-        """Return whether the consumer is closed."""
+        """Whether the consumer is closed."""
         return self.life != LIVE
 
     # -- configuration ---------------------------------------------------------------------------------------------
@@ -175,24 +175,24 @@ cdef class Consumer(StreamConsumer):
         self.paused_until = until - self.turn.skew if 0 < until < NEVER_NS else until
 
     def clock_stepped(self) -> None:
-        """Recompute the end of a pause after the wall clock was set."""
+        """Compute the end of a pause again, after the wall clock was set."""
         if self.paused_until:
             self.set_pause()
             self.arm_timer()
             self.mark_dirty()
 
     def tell_pause(self) -> None:
-        """Publish the advisory of the start or end of a pause."""
+        """Publish the advisory about the begin or the end of a pause."""
         until = as_json(self.config).get("pause_until", ZERO_TIME)
         self.events.note("pause", paused=self.paused_until > self.turn.now, pause_until=until)
 
     # -- life ------------------------------------------------------------------------------------------------------
 
     def begin(self, start, bint written=False) -> None:
-        """Set the cursor of a new consumer; with `written`, its file already has this state.
+        """Set the cursor of a new consumer; with `written`, the consumer's file already has this state.
 
         Raises:
-            OSError, StoreFailed: its file could not be written.
+            OSError, StoreFailed: the file could not be written.
         """
         self.cursor.begin(start.seq, Skips(start.skips), start.skips_end)
         self.acks.begin(start.seq)
@@ -225,7 +225,7 @@ cdef class Consumer(StreamConsumer):
     def stop(self, str reason) -> None:
         """Stop: answer waiting requests, remove all subscriptions.
 
-        `reason` is "deleted", "shutdown", "leadership" or "fault"; the state is written only at a shutdown.
+        `reason` is "deleted", "shutdown", "leadership" or "fault"; the state is written only for "shutdown".
         """
         if self.life == STOPPED:
             return
@@ -295,7 +295,7 @@ cdef class Consumer(StreamConsumer):
             self.refuse(reply, "409 Exceeded MaxWaiting")
 
     def serves_at_once(self, bytes reply, request) -> bool:
-        """Return whether there are messages for a request that does not wait; if not, answer it with a status."""
+        """Return whether messages are available for a request that does not wait; if not, answer it with a status."""
         cdef uint64_t ready = self.cursor.num_pending() + self.acks.pending.n_queued
         if self.paused_until > self.turn.now:
             ready = 0
@@ -310,32 +310,32 @@ cdef class Consumer(StreamConsumer):
         return True
 
     def unpin(self, str group, str reason) -> None:
-        """Give the pin of `group` to another client; `reason` is "admin" or "timeout"."""
+        """End the pin of `group`, so that another client can get it; `reason` is "admin" or "timeout"."""
         if self.requests is not None:
             self.requests.unpin(group, reason)
             self.mark_dirty()
 
     def refuse(self, bytes reply, str text) -> None:
-        """Answer a request with a status at once."""
+        """Answer a request at once with a status."""
         self.account.send(reply, b"", consumer_status.status(text))
 
     def sweep_waiting(self, bint at_end=False) -> None:
-        """End pull requests that expired or lost interest; with `at_end` also those that do not wait for messages."""
+        """End requests that expired or lost interest; with `at_end`, also those that do not wait for messages."""
         self.requests.sweep(self.turn.now, at_end, self.heartbeat)
 
     def heartbeat(self) -> bytes:
-        """Return the heartbeat status, with the last delivered sequences."""
+        """Return a heartbeat status, with the last delivered sequences in it."""
         return consumer_status.idle_heartbeat(self.acks.delivered_cseq, self.cursor.next_seq - 1, self.flow.reply)
 
     # -- push ------------------------------------------------------------------------------------------------------
 
     def note_interest(self) -> None:
-        """Note that subscriptions to the deliver subject have changed; called by SUB and UNSUB."""
+        """Note that subscriptions to the deliver subject may have changed; called by SUB and UNSUB."""
         self.push.changed = True
         self.mark_dirty()
 
     cdef void ask_flow(self) noexcept:
-        """Request a confirmation from the subscriber, so that at most one window of bytes is unconfirmed."""
+        """Ask the subscriber for a confirmation, so that at most one window of bytes is unconfirmed."""
         self.flow.ask(self.subjects.flow(random_token(self.rng, 4)))
         self.account.send(self.push.subject, b"", consumer_status.FLOW_CONTROL_REQUEST, self.flow.reply)
 
@@ -375,7 +375,7 @@ cdef class Consumer(StreamConsumer):
         return 1
 
     cdef bint take_ack(self, AckToken* token) noexcept nogil:
-        """Acknowledge a delivery; return whether the ack may be answered."""
+        """Acknowledge a delivery; return whether the ack should be answered."""
         if token.seq >= self.cursor.next_seq and self.flow.state == FLOW_OFF:
             return False
         self.acked_at = self.turn.now
@@ -388,7 +388,7 @@ cdef class Consumer(StreamConsumer):
     cdef void ack(self, AckToken* token) noexcept nogil:
         if self.ack_policy == ACK_ALL:
             self.ack_all(token.seq, token.cseq)
-        elif self.acks.ack(token.seq) or self.cursor.covers(token.seq):     # a reset may have skipped it
+        elif self.acks.ack(token.seq) or self.cursor.covers(token.seq):     # a reset may have skipped the message
             self.note_acknowledged(token.seq)
 
     cdef void ack_all(self, uint64_t seq, uint64_t cseq) noexcept nogil:
@@ -403,7 +403,7 @@ cdef class Consumer(StreamConsumer):
                     self.note_acknowledged(each)
 
     cdef bint rare_ack(self, Msg* m, Verb verb, AckToken* token, bytes argument) noexcept:
-        """Handle an ack with an argument; return whether it may be answered."""
+        """Handle an ack with an argument; return whether it should be answered."""
         try:
             if verb == VERB_NEXT:
                 self.take_ack(token)
@@ -436,7 +436,7 @@ cdef class Consumer(StreamConsumer):
         self.acks.nak(seq, self.turn.now + delay_ns if delay_ns >= 0 else 0)
 
     cdef void sample(self, AckToken* token) noexcept:
-        """Queue the metric of an ack, for the configured percentage of acks."""
+        """Queue the metric of an ack, for the configured percentage of all acks."""
         cdef uint32_t i = self.acks.pending.find(token.seq)
         if i == 0 or (self.sample_percent < 100 and self.rng.below(100) >= self.sample_percent):
             return
@@ -445,12 +445,12 @@ cdef class Consumer(StreamConsumer):
                          deliveries=token.count)
 
     cdef void note_acknowledged(self, uint64_t seq) noexcept nogil:
-        """Queue `seq` for the stream, which may remove the message."""
+        """Queue the acknowledged `seq` for the stream, which may remove the message."""
         if self.is_asked():
             self.acknowledged.add(seq)
 
     cdef bint is_asked(self) noexcept nogil:
-        """Return whether the stream needs acknowledged sequences; never during a replay."""
+        """Return whether the stream needs the acknowledged sequences; never during a replay."""
         return self.inbox is not None and self.inbox.asks
 
     cpdef list take_acknowledged(self, size_t most):
@@ -469,7 +469,7 @@ cdef class Consumer(StreamConsumer):
         return self.push.bound and self.flow.has_room()
 
     cdef Outcome deliver_some(self) noexcept nogil:
-        """Deliver up to the limits of one pump; return the reason for its end."""
+        """Deliver up to the limits of one pump; return the reason why it ended."""
         cdef int64_t budget = PUMP_SIZE
         cdef Outcome outcome
         cdef uint32_t i
@@ -494,7 +494,7 @@ cdef class Consumer(StreamConsumer):
         return NO_DEMAND
 
     cdef Outcome deliver_again(self, uint32_t i, int64_t* budget) noexcept nogil:
-        """Redeliver a due message; acknowledge it instead if it was removed."""
+        """Redeliver a due message; if it was removed, acknowledge it instead."""
         cdef Entry* e = &self.acks.pending.entries[i]
         cdef Outcome outcome
         cdef Record r
@@ -519,7 +519,7 @@ cdef class Consumer(StreamConsumer):
         return outcome
 
     cdef Outcome deliver_new(self, int64_t* budget) noexcept nogil:
-        """Deliver the next match."""
+        """Deliver the next message that matches the filters."""
         cdef Record r
         cdef Outcome outcome
         cdef uint64_t seq, unread
@@ -586,7 +586,7 @@ cdef class Consumer(StreamConsumer):
         return SENT
 
     cdef void give_up(self, uint32_t i) noexcept:
-        """Give up a delivery after max_deliver attempts; it remains unacknowledged."""
+        """Give up a delivery after max_deliver attempts; the message stays unacknowledged."""
         seq = self.acks.pending.entries[i].seq
         count = self.acks.give_up(seq)
         self.events.note("max_deliver", stream_seq=seq, deliveries=count)
@@ -603,7 +603,7 @@ cdef class Consumer(StreamConsumer):
     # -- the turn --------------------------------------------------------------------------------------------------
 
     cpdef void wake(self, uint64_t seq) noexcept:
-        """Queue the consumer for new messages; none between its last search and `seq` matches (0: unknown)."""
+        """Queue the consumer for new messages; before `seq` (0: unknown), none since its last search matches."""
         self.mark_dirty()
         self.cursor.woken(seq)
 
@@ -611,7 +611,7 @@ cdef class Consumer(StreamConsumer):
         """Do all work of this consumer in a turn: deliver messages, write the state, send answers."""
         cdef Outcome outcome
         self.dirty = False
-        if self.life != LIVE or self.keeper.state == REWRITING:     # `resume` follows
+        if self.life != LIVE or self.keeper.state == REWRITING:     # `resume` will be called later
             return
         if self.keeper.wants_rewrite():
             self.keeper.rewrite_later(self)
@@ -622,7 +622,7 @@ cdef class Consumer(StreamConsumer):
                 return
         if self.push is not None and self.push.changed:
             self.push.update_bound(self.account, self.turn.now)
-        if self.store.changing:                 # a purge is running; purged messages must not be delivered
+        if self.store.changing:                 # a purge is running, and purged messages must not be delivered
             self.dirty = True
             self.turn.held.append(self)
             return
@@ -638,7 +638,7 @@ cdef class Consumer(StreamConsumer):
         self.finish_turn()
 
     def caught_up(self) -> None:
-        """Handle the end of the stream: end requests that do not wait, and wait for new messages."""
+        """Handle the end of the stream: end requests that do not wait, then wait for new messages."""
         if self.requests is not None and self.requests.queue.no_wait:
             self.sweep_waiting(True)
         if self.inbox is not None and self.has_demand():
@@ -663,14 +663,14 @@ cdef class Consumer(StreamConsumer):
             self.arm_timer()
 
     def send_replies(self) -> None:
-        """Answer the acks with a reply subject; with sync_always, only after the sync."""
+        """Answer the acks that have a reply subject; with sync_always, only after the sync."""
         if self.replies.size and self.keeper.sync_always:
             self.keeper.file.when_synced(partial(self.confirm, self.replies.take()))
         elif self.replies.size:
             self.replies.send(self.account)
 
     def confirm(self, bytes replies, error) -> None:
-        """Answer acks after their sync; after an error the clients send them again."""
+        """Answer acks after their sync; after an error there is no answer, so clients send them again."""
         if error is None:
             send_ack_replies(self.account, replies, len(replies))
             return
@@ -681,7 +681,7 @@ cdef class Consumer(StreamConsumer):
     # -- deadlines -------------------------------------------------------------------------------------------------
 
     def arm_timer(self) -> None:
-        """Set the timer to the next deadline, unless it fires early enough."""
+        """Set the timer to the next deadline, unless it already fires early enough."""
         cdef int64_t now = self.turn.now, best = 0, due = self.acks.pending.next_due()
         wake_by(&best, due + SLACK_NS if due else 0)
         if self.push is None:
@@ -722,19 +722,19 @@ cdef class Consumer(StreamConsumer):
         self.mark_dirty()
 
     def end_waits(self, int64_t now) -> None:
-        """End expired pull requests, and the pin of a client that sent no request in time."""
+        """End expired pull requests, and the pin of a client that did not send a request in time."""
         if self.requests.queue.wake_at and self.requests.queue.wake_at <= now:
             self.sweep_waiting(True)
         if self.requests.pin.number and self.requests.pin.until <= now:
             self.unpin(self.requests.pin.group, "timeout")
 
     def give_up_expired(self) -> None:
-        """Give up deliveries that reached max_deliver."""
+        """Give up deliveries that have reached max_deliver."""
         while self.acks.pending.lists[<uint32_t> IN_EXHAUSTED].head:
             self.give_up(self.acks.pending.lists[<uint32_t> IN_EXHAUSTED].head)
 
     def is_abandoned(self) -> bool:
-        """Return whether the consumer was unused for inactive_threshold, with no delivery pending."""
+        """Return whether the consumer was unused for inactive_threshold and no delivery is pending."""
         cdef int64_t now = self.turn.now, busy_until
         if self.push is not None:
             return not self.push.bound and now - self.push.unbound_at >= self.threshold
@@ -769,15 +769,15 @@ cdef class Consumer(StreamConsumer):
         if self.acks.purge(first_seq, self.store.catalogue):
             self.acked_at = self.turn.now
         if self.keeper.file is not None and before != self.summary():
-            self.acks.changes.lost = True       # no delta can express a purge: the next pump writes a snapshot
+            self.acks.changes.lost = True  # a delta cannot express a purge, so the next pump must write a snapshot
         self.mark_dirty()
 
     def summary(self) -> tuple:
-        """Return the parts of the state that a purge may change."""
+        """Return those parts of the state that a purge may change."""
         return self.cursor.next_seq, self.acks.floor_seq, self.acks.pending.count, self.acks.n_exhausted
 
     cpdef bint needs(self, uint64_t seq) noexcept:
-        """Return whether the message matches the filters and is not acknowledged yet."""
+        """Return whether a message matches the filters and is not acknowledged yet."""
         if not self.cursor.covers(seq):
             return False
         if seq >= self.cursor.next_seq or self.acks.is_unacknowledged(seq):
@@ -787,7 +787,7 @@ cdef class Consumer(StreamConsumer):
     # -- state -----------------------------------------------------------------------------------------------------
 
     def dump_state(self, pending=None) -> dict:
-        """Return the state that replay.pyx restores; `pending` replaces the list of pending deliveries."""
+        """Return the state for replay.pyx to restore; `pending`, if given, replaces the pending deliveries."""
         return {
             "next_seq": self.cursor.next_seq,
             "delivered": [self.acks.delivered_cseq, self.acks.delivered_seq],

@@ -27,11 +27,11 @@ def consumer_info(
     config: bool = True,
     cluster: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the ConsumerInfo; `listed` omits the server's version from its metadata."""
+    """Return the ConsumerInfo; with `listed`, its metadata lacks the server's version."""
     acks, requests = consumer.acks, consumer.requests
     if requests is not None:
         consumer.sweep_waiting()
-    skew = consumer.account.turn.skew  # ns to add to a time to show it by the current wall clock
+    skew = consumer.account.turn.skew  # ns to add to a time so that it agrees with the current wall clock
     redelivered = acks.pending.redelivered + len(acks.exhausted)
     out: dict[str, Any] = {
         "stream_name": consumer.stream_name,
@@ -67,7 +67,7 @@ def _config(consumer: Consumer, listed: bool) -> dict[str, Any]:
 
 
 def _group_state(consumer: Consumer) -> dict[str, Any]:
-    """Return the state of the consumer's active priority group."""
+    """Return the state of the consumer's priority group."""
     out = {"group": consumer.config.priority_groups[0]}
     assert consumer.requests is not None
     pin = consumer.requests.pin

@@ -1,12 +1,12 @@
 """The stored state of a consumer: a snapshot, followed by the changes of each turn (deltas).
 
 A snapshot is a JSON object (see `Consumer.dump_state`) with a version; jetstream/consumer/acks/log.pyx writes the
-deltas. Replaying a delta runs the same code as the first time. A `StateFile` stores both with checksums and cuts off
-a torn end. That loses at most the last turn, whose messages are then delivered again.
+deltas. Replaying a delta runs the code that made the changes. A `StateFile` stores both with checksums, and cuts off
+a torn end; this loses at most the last turn, whose messages are then delivered again.
 
-The metadata thread writes a snapshot of a running consumer. The old state stays valid until the new one is durable:
-both files of the new generation are written under other names, synced, and renamed together. Meanwhile the consumer
-neither delivers nor answers, so no change can be missing from both states.
+The metadata thread writes the snapshot of a running consumer. The old state stays valid until the new one is durable:
+both files of the new generation are written under temporary names, synced, and renamed together. Until then, the
+consumer neither delivers nor answers, so no change can be missing from both states.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ if TYPE_CHECKING:
             """Return the size of the snapshot in bytes."""
 
         def snapshot(self, data: bytes) -> None:
-            """Replace snapshot and deltas with a new snapshot, in this call."""
+            """Replace snapshot and deltas by a new snapshot, before returning."""
 
         def when_synced(self, done: Callable[[Exception | None], None]) -> None:
-            """Call `done` with None once everything written so far is durable, or with the error."""
+            """Call `done` with None when everything written so far is durable, or with the error."""
 
 
 VERSION = 1
-DELTAS_SIZE_MIN = 64 * 1024  # bytes of deltas below which no new snapshot is written
-DELTAS_PER_SNAPSHOT = 8  # maximum size of the deltas, as a multiple of the snapshot's
-KINDS = ("log", "snap")  # files of a state
+DELTAS_SIZE_MIN = 64 * 1024  # no new snapshot is written if the deltas have fewer bytes
+DELTAS_PER_SNAPSHOT = 8  # maximum size of the deltas, in multiples of the snapshot's size
+KINDS = ("log", "snap")  # the files of a state
 
 
 class BadState(PyjsError):
@@ -62,7 +62,7 @@ class BadState(PyjsError):
 
 
 class NewerState(PyjsError):
-    """A newer version wrote the consumer state; the files stay unchanged."""
+    """A newer version wrote the consumer state, whose files must not change."""
 
 
 def first_state(start: Start) -> bytes:
@@ -81,12 +81,13 @@ def first_state(start: Start) -> bytes:
 
 def snapshot_of(consumer: Consumer) -> bytes:
     """Return the snapshot of a consumer."""
-    pending = orjson.Fragment(consumer.acks.pending.dump_json())  # as text, since there may be many
+    # as text, since there may be many deliveries
+    pending = orjson.Fragment(consumer.acks.pending.dump_json())
     return orjson.dumps({"version": VERSION, **consumer.dump_state(pending)})
 
 
 def is_log_long(file: StateFile, pending: int) -> bool:
-    """Return whether the deltas of a state with `pending` deliveries are large enough for a new snapshot."""
+    """Return whether the deltas of a state with `pending` deliveries are large enough to justify a new snapshot."""
     pending_size = DELTAS_PER_SNAPSHOT * 24 * pending
     return file.deltas_size > max(DELTAS_SIZE_MIN, pending_size, file.snapshot_size)
 
@@ -103,12 +104,12 @@ class StateChange(Change):
         return f"{self.path}/{kind}.tmp"
 
     def write(self, disk: Disk, dirty: SyncSet) -> None:
-        """Write both files under names that recovery ignores."""
+        """Write both files, under names that recovery ignores."""
         parent = self.path.rpartition("/")[0]
         if not disk.exists(self.path) and disk.exists(parent):  # otherwise the stream was deleted
             disk.make_dirs(self.path)
         if disk.exists(self.path):
-            # The directory's name is synced with its first log; this file may be written before that.
+            # The first log syncs the name of its directory; this file may be written before the first log.
             dirty.add_directory(parent)
         try:
             for kind in KINDS:
@@ -131,7 +132,7 @@ class StateChange(Change):
         dirty.add_directory(self.path)
 
     def undo(self, disk: Disk) -> None:
-        """Remove the new files; while one of them is missing, the old generation counts."""
+        """Remove the new files; the old generation counts as long as one of them is missing."""
         for path in (*self._published, *map(self._temporary, KINDS)):
             with suppress(OSError):
                 disk.unlink(path)

@@ -1,10 +1,10 @@
-"""Restore a consumer's state: load the snapshot, then replay the deltas with the code that wrote them.
+"""Restores a consumer's state: loads the snapshot, then replays the deltas with the code that made the changes.
 
-The checksums of the files are valid, but the contents may still be invalid. Deliveries are in stream order, so a
-valid log tracks and acknowledges each message at most once. A log that does more is refused, so the cost of a replay
-is bounded by the sizes of stream and snapshot, whatever numbers the log contains.
+The checksums of the files are valid, but their contents may still be invalid. Deliveries are in stream order, so a
+valid log tracks and acknowledges each message at most once. A log with more is refused, so the sizes of stream and
+snapshot limit the work of a replay, whatever numbers the log has.
 
-Knows nothing of files. Compiled: a start replays every log (benchmarks/scaling.py recovery).
+Knows nothing of files. Compiled: a starting server replays every log (benchmarks/scaling.py recovery).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -20,12 +20,12 @@ from pyjs.jetstream.consumer.acks.log import decode
 from pyjs.jetstream.consumer.record import VERSION, BadState, NewerState
 
 cdef enum:
-    STEPS_MIN = 4096            # steps that any log may take
+    STEPS_MIN = 4096            # number of steps allowed for any log
 cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no message has a higher sequence
 
 
 def restore(Consumer consumer not None, bytes snapshot, deltas) -> bool:
-    """Restore the state of `consumer`; return whether it was ahead of its stream and must be rewritten.
+    """Restore the state of `consumer`; return whether it was ahead of its stream and must be written again.
 
     Raises:
         BadState: the state is invalid.
@@ -40,7 +40,7 @@ def restore(Consumer consumer not None, bytes snapshot, deltas) -> bool:
         replay = Replay(consumer)
         for delta in deltas:
             replay.take(delta)
-        consumer.acks.changes.take()            # the replayed changes are in the file already
+        consumer.acks.changes.take()            # the file already has the replayed changes
         ahead = clamp(consumer)
     except NONSENSE as error:
         raise BadState(f"the consumer state is damaged: {error}") from error
@@ -51,9 +51,9 @@ def restore(Consumer consumer not None, bytes snapshot, deltas) -> bool:
 
 
 def clamp(Consumer consumer not None) -> bool:
-    """Adjust the state to a stream that has lost or removed messages since.
+    """Adjust the state to a stream that has lost or removed messages since the state was written.
 
-    Returns whether the state was ahead of the stream. The stream will use those sequences again, so the files must
+    Return whether the state was ahead of the stream. The stream will use those sequences again, so the files must
     not record them as acknowledged.
     """
     cdef uint64_t last = max(consumer.store.catalogue.last_seq, max(<uint64_t> consumer.config.opt_start_seq, 1) - 1)
@@ -71,9 +71,9 @@ cdef class Replay:
     """The replay of the deltas after a snapshot."""
     cdef DeliveryCursor cursor
     cdef AckState acks
-    cdef bint untracked         # ack policy none
+    cdef bint untracked         # ack policy none: nothing is pending
     cdef bint explicit          # ack policy explicit
-    cdef uint64_t left          # how many more acks may be looked up
+    cdef uint64_t left          # number of acks that may still be looked up
 
     def __init__(self, Consumer consumer not None) -> None:
         cdef uint64_t last = consumer.store.catalogue.last_seq
@@ -108,7 +108,7 @@ cdef class Replay:
                 self.exhausted(*numbers)
 
     def delivered(self, uint64_t seq, uint64_t cseq, uint64_t n, int64_t ts) -> None:
-        """Replay `n` consecutive first deliveries; track only those whose messages may exist."""
+        """Replay `n` consecutive first deliveries; only those whose messages may exist become pending."""
         cdef AckState acks = self.acks
         cdef DeliveryCursor cursor = self.cursor
         cdef uint64_t last = seq + n - 1, at = seq, first, end = min(last, cursor.catalogue.last_seq)
@@ -117,7 +117,7 @@ cdef class Replay:
             raise ValueError(f"{n} first deliveries from {seq} on, where {cursor.next_seq} is the next")
         if acks.pending.count and seq <= acks.pending.entries[acks.pending.newest].seq:
             raise ValueError(f"a first delivery of {seq}, which is not the newest")
-        # Removed messages were not tracked, so their acks raise the floor only here, up to this delivery.
+        # Removed messages are not pending, so their acks raise the floor only here, up to this delivery.
         skipped = (self.explicit and acks.pending.count + acks.n_exhausted == 0
                    and acks.floor_cseq != acks.delivered_cseq)
         while at <= last and cursor.skips.left:
@@ -169,7 +169,7 @@ cdef class Replay:
         return 0
 
     cdef int count(self, uint64_t n) except -1:
-        """Count acks to look up. Raises ValueError if no log of this stream can have so many."""
+        """Count acks that must be looked up. Raises ValueError if no log of this stream can have so many."""
         if n > self.left:
             raise ValueError("more acks than there were deliveries")
         self.left -= n
@@ -179,7 +179,7 @@ cdef class Replay:
         """Replay an ack of everything up to `seq`."""
         if self.acks.ack_to(seq, cseq):
             self.acks.take_exhausted(seq)
-        elif self.acks.floor_cseq < cseq <= self.acks.delivered_cseq:    # of removed messages, as above
+        elif self.acks.floor_cseq < cseq <= self.acks.delivered_cseq:    # acks of removed messages, as above
             self.acks.floor_cseq = cseq
 
     def redelivered(self, uint64_t seq, int64_t ts) -> None:
@@ -190,6 +190,6 @@ cdef class Replay:
             self.acks.pending.sent_again(i, ts)
 
     def exhausted(self, uint64_t seq) -> None:
-        """Replay a delivery that was given up."""
+        """Replay the end of a delivery that was given up."""
         if self.acks.pending.find(seq):
             self.acks.give_up(seq)

@@ -1,7 +1,8 @@
-"""Reset a consumer: it forgets its deliveries, and restarts at another sequence.
+"""Resets a consumer: it forgets its deliveries, and continues at another sequence.
 
-Nothing is delivered from the new position until the snapshot that contains it is durable. Otherwise a kill could
-restore acknowledgements that the reset has undone. Waiting pull requests, the pin and flow control are unchanged.
+Nothing is delivered from the new position until the snapshot that has this position is durable. Otherwise a kill
+could restore acknowledgements that the reset has undone. Waiting pull requests, the pin and flow control do not
+change.
 
 Compiled only because it changes fields of compiled objects (benchmarks/: pull 500).
 Source: rules and texts probed on nats-server 2.15.1 (tests/conformance/scenarios/consumer/reset.txt).
@@ -14,10 +15,10 @@ from pyjs.base.bounds import SEQ_MAX, wrapped_ns
 
 
 def reset_seq(Consumer consumer not None, uint64_t wanted) -> int:
-    """Return the sequence to restart from: `wanted`, or the one after the ack floor if `wanted` is 0.
+    """Return the sequence at which to continue: `wanted`, or the one after the ack floor if `wanted` is 0.
 
     Raises:
-        ValueError: the deliver policy forbids it; the text states the reason.
+        ValueError: the deliver policy forbids it; the exception's text states the reason.
     """
     config = consumer.config
     if wanted == 0:
@@ -38,7 +39,7 @@ def reset_seq(Consumer consumer not None, uint64_t wanted) -> int:
 
 
 def reset(Consumer consumer not None, uint64_t seq) -> None:
-    """Forget all deliveries; deliver from `seq` on once the state is written."""
+    """Forget all deliveries, and deliver from `seq` on once the state is written."""
     consumer.cursor.reset(seq)
     consumer.acks.reset(seq)
     consumer.delivered_at = consumer.acked_at = 0

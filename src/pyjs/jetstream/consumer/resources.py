@@ -1,4 +1,4 @@
-"""Parts of the stream, account and node that a consumer uses, passed to it once."""
+"""The parts of stream, account and node that a consumer uses; they are passed to it once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyjs.store.store import StreamStore
 
 
 class Resources(NamedTuple):
-    """Constructor argument of a consumer. It has the stream's store, not the stream."""
+    """A constructor argument of consumers. It has the stream's store, but not the stream."""
 
     stream_name: str
     account: Account
@@ -23,7 +23,7 @@ class Resources(NamedTuple):
     log: Log
     domain: str = ""
     max_msgs_per_subject: int = -1
-    burst_size: int = 1 << 20  # bytes that may be sent at once in spite of a rate limit
-    ack_v2: bool = False  # ack subjects include domain and account
-    sync_always: bool = False  # acks are answered after the sync
-    metadata: MetadataWriter | None = None  # None: snapshots are written at once
+    burst_size: int = 1 << 20  # bytes that may be sent at once even with a rate limit
+    ack_v2: bool = False  # ack subjects have domain and account in them
+    sync_always: bool = False  # acks are answered after the sync, not after the write
+    metadata: MetadataWriter | None = None  # None: snapshots are written without a thread

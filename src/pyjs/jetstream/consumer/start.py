@@ -1,4 +1,4 @@
-"""The first sequence of a new consumer, computed from its deliver policy and the stream, in steps.
+"""The first sequence of a new consumer, determined from its deliver policy and the stream, in steps.
 
 Source: nats.docs "DeliverPolicy"; first sequences and counts probed on nats-server 2.15.1.
 """
@@ -16,12 +16,15 @@ from pyjs.store.store import StreamStore
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-FEW_SUBJECTS = 20_000  # up to this many are searched at once: a millisecond
-SEARCH_STEP = 8_000  # subjects
+FEW_SUBJECTS = 20_000  # up to this many subjects are searched at once: a millisecond
+SEARCH_STEP = 8_000  # number of subjects searched in one step
 
 
 class Start(NamedTuple):
-    """The start of a consumer: its first sequence. With `skips`, it delivers those, then continues at `skips_end`."""
+    """The position at which a consumer begins.
+
+    With `skips`, it delivers these first, then continues at `skips_end`.
+    """
 
     seq: int
     skips: bytes = b""
@@ -47,9 +50,9 @@ def select_start(
 
 
 def count(store: StreamStore, matches: StoreFilter, next_seq: int) -> Generator[None, None, Count | None]:
-    """Count the matches, in steps; return None if the consumer can count them itself, at once.
+    """Count the matches, in steps; return None if the consumer should count them itself, in one step.
 
-    The consumer can if the stream has few subjects, or if the consumer starts after the first message.
+    It should if the stream has few subjects, or if the consumer does not begin at the first message.
     """
     if next_seq > store.first_seq or store.catalogue.num_subjects() <= FEW_SUBJECTS:
         return None
@@ -62,7 +65,8 @@ def count(store: StreamStore, matches: StoreFilter, next_seq: int) -> Generator[
 def _wanted(config: ConsumerConfig, store: StreamStore, matches: StoreFilter) -> int:
     policy = config.deliver_policy
     if policy == "last" and not config.filters:
-        return store.last_seq  # even if it was deleted; then no message is delivered, as in nats-server
+        # even if this message was deleted; then nothing is delivered, as in nats-server
+        return store.last_seq
     if policy == "last":
         return max(store.last_match(subject.encode()) for subject in config.filters)
     if policy == "by_start_time":
@@ -76,6 +80,6 @@ def _wanted(config: ConsumerConfig, store: StreamStore, matches: StoreFilter) ->
 
 
 def _first_from(seq: int, store: StreamStore, matches: StoreFilter) -> int:
-    """Return the first match if no match can precede it, otherwise `seq`."""
+    """Return the sequence of the first match if no match can be before it, otherwise `seq`."""
     first = 0 if matches.all else store.catalogue.next_match(store.first_seq, matches)
     return first if seq < first < store.last_seq else seq

@@ -1,7 +1,8 @@
-"""The writer of a consumer's state file: the changes of each turn, and sometimes a whole snapshot.
+"""The writer of a consumer's state file: it writes the changes of each turn, and sometimes a whole snapshot.
 
-A thread writes a snapshot, and the consumer stops until it is durable. States: `rewrite_later` leads from WRITTEN to
-REWRITING; `rewritten` back to WRITTEN, or to REWRITE_FAILED; a later successful write from REWRITE_FAILED to WRITTEN.
+A thread writes a snapshot, and the consumer stops until the snapshot is durable. States: `rewrite_later` leads from
+WRITTEN to REWRITING; `rewritten` back to WRITTEN, or to REWRITE_FAILED; the next successful write from REWRITE_FAILED
+to WRITTEN.
 
 Knows nothing of deliveries: jetstream/consumer/record.py encodes the state.
 Nothing here runs per message; compiled because it runs once per turn of a consumer (benchmarks/: pull 500).
@@ -31,15 +32,15 @@ cdef class StateKeeper:
         return self.state == REWRITING
 
     cdef bint wants_rewrite(self) noexcept:
-        """Return whether a snapshot is due; the consumer stops while it is written."""
+        """Return whether a snapshot is due, for which the consumer must stop."""
         return (self.changes.lost and self.file is not None and self.metadata is not None
                 and self.state != REWRITE_FAILED)
 
     cpdef bint record(self, consumer) except -1:
-        """Write the changes since the last call; return False if that failed."""
+        """Write the changes since the last call; return False if writing them failed."""
         if self.file is None:
             return True
-        if self.state == REWRITING:             # at a shutdown, which does not wait for the snapshot
+        if self.state == REWRITING:             # the server stops, without waiting for the snapshot
             return False
         try:
             self.append(consumer)
@@ -60,14 +61,14 @@ cdef class StateKeeper:
         if self.changes.lost:
             self.rewrite(consumer)
         elif delta:
-            self.changes.lost = True            # until it is written: later deltas are useless without it
+            self.changes.lost = True            # until the snapshot is written, later deltas would be useless
             self.file.append(delta)
             self.changes.lost = False
             if is_log_long(self.file, len(consumer.acks.pending)):
                 self.rewrite_later(consumer)
 
     def rewrite(self, consumer) -> None:
-        """Write a snapshot in this call.
+        """Write a snapshot before returning.
 
         Raises:
             OSError, StoreFailed: nothing was written.
@@ -79,7 +80,7 @@ cdef class StateKeeper:
         self.tell(None)
 
     def rewrite_later(self, consumer) -> None:
-        """Start writing a snapshot; until it is durable the consumer neither delivers nor answers.
+        """Start to write a snapshot; until it is durable, the consumer neither delivers nor answers.
 
         Raises:
             OSError, StoreFailed: nothing was written.
@@ -89,12 +90,12 @@ cdef class StateKeeper:
             return
         state = self.file.next_state(snapshot_of(consumer))
         self.changes.take()
-        self.changes.lost = False               # later changes follow the new snapshot
+        self.changes.lost = False               # changes made from now on follow the new snapshot
         self.state = REWRITING
         self.metadata.submit(StateChange(state), partial(self.rewritten, consumer, state))
 
     def rewritten(self, consumer, state, failure) -> None:
-        """Continue after the snapshot; if it failed, the next snapshot is written at once."""
+        """Continue after a snapshot; if it failed, the next one is written without a thread."""
         self.state = WRITTEN
         if consumer.closed:
             self.tell(StoreFailed(consumer.path, "the consumer was deleted"))
@@ -104,7 +105,7 @@ cdef class StateKeeper:
         else:
             self.log.error(f"JetStream consumer '{consumer.path}' state can not be written: {failure}")
             self.changes.lost, self.state = True, REWRITE_FAILED
-        if failure is not None or not self.changes.lost:        # otherwise the state changed meanwhile
+        if failure is not None or not self.changes.lost:        # otherwise the state has changed since then
             self.tell(failure)
         consumer.resume()
 
@@ -114,7 +115,7 @@ cdef class StateKeeper:
         self.waiting.append(done)
 
     def tell(self, failure) -> None:
-        """Call the callbacks that wait for a snapshot."""
+        """Call the callbacks that wait for the snapshot."""
         waiting, self.waiting = self.waiting, []
         for done in waiting:
             done(failure)

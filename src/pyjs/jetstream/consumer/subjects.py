@@ -1,6 +1,6 @@
 """The subjects of a consumer: for acks, pull requests and flow control.
 
-Acks have two subjects: a short one, and one with domain and account. Deliveries use one of them.
+Acks have two forms of subject: a short one, and one with domain and account. Deliveries use one of them.
 
 Source: ADR-15; subjects probed on nats-server 2.15.1.
 """
@@ -22,7 +22,7 @@ class ConsumerSubjects:
         self._shown = self._names[ack_v2]
 
     def ack_prefixes(self) -> tuple[bytes, bytes]:
-        """Return both prefixes of ack subjects, first the one used in deliveries."""
+        """Return both prefixes of ack subjects; the first is that used in deliveries."""
         ordered = sorted(self._names, key=lambda names: names != self._shown)
         return f"$JS.ACK.{ordered[0]}.".encode(), f"$JS.ACK.{ordered[1]}.".encode()
 
@@ -36,5 +36,8 @@ class ConsumerSubjects:
         return [f"{api}.CONSUMER.MSG.NEXT.{self._names[0]}".encode() for api in apis]
 
     def flow(self, token: str) -> bytes:
-        """Return the subject that answers one flow control request; with "*", the subject of all answers."""
+        """Return the subject for the answer to one flow control request.
+
+        With "*", return the subject of all such answers.
+        """
         return f"$JS.FC.{self._shown}.{token}".encode()

@@ -12,11 +12,11 @@ cdef class WakeTimer:
         self.timers = timers
 
     cdef bint is_later(self, int64_t due_ns) noexcept:
-        """Return whether the timer fires only after `due_ns`, or is not set."""
+        """Return whether the timer fires after `due_ns`, or is not set."""
         return self.timer is None or self.due_ns > due_ns
 
     def arm(self, int64_t due_ns, callback, owner) -> None:
-        """Call `callback` at `due_ns`; this replaces any earlier setting."""
+        """Call `callback` at `due_ns` instead of at the time that was set before."""
         self.cancel()
         self.due_ns = due_ns
         self.timer = self.timers.at(due_ns, callback, owner)

@@ -1,1 +1,1 @@
-"""Stored files of streams and consumers other than messages."""
+"""Stored files of streams and consumers, except those of messages."""

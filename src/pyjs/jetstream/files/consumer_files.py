@@ -1,9 +1,10 @@
 """The stored list of a stream's consumers: each entry creates, updates or deletes one consumer.
 
-An entry is appended to one copy of the list (store/state/consumer_list), then to the other. A consumer's state gets
-its own directory when it first changes; the directory is removed after the entry of the deletion is durable.
+An entry is appended first to one copy of the list (store/state/consumer_list), then to the other. A consumer's state
+gets its own directory when it first changes; the directory is removed after the entry that deletes the consumer is
+durable.
 
-A `ListFile` belongs to recovery, then to the thread that runs the batches, one after another. Knows nothing of
+Recovery uses a `ListFile`, and after that the thread that runs the batches, one after another. Knows nothing of
 configurations and states.
 """
 
@@ -38,29 +39,29 @@ if TYPE_CHECKING:
 
     from pyjs.store.crypt.keys import StreamKey
 
-    # Name -> creation time, configuration and state of the server's consumers.
+    # Name -> (creation time, configuration, state) of the consumers as the server has them in memory.
     Known: TypeAlias = dict[str, tuple[int, dict[str, Any], bytes]]
 
-WASTE_SIZE_MIN = 64 * 1024  # bytes of superseded entries; above this the list is rewritten
+WASTE_SIZE_MIN = 64 * 1024  # bytes of superseded entries; with more, the list is rewritten
 
 
 class ListFile:
-    """Both copies of one stream's list, and their sizes."""
+    """Both copies of one stream's list of consumers, and their sizes."""
 
     def __init__(self, directory: str, key: StreamKey | None) -> None:
-        self.directory = directory  # of the stream
-        self.live: dict[str, int] = {}  # name -> ident
-        self.missing = 0  # consumers that may exist, though their entries cannot be read
+        self.directory = directory  # directory of the stream
+        self.live: dict[str, int] = {}  # name -> ident of each consumer in the list
+        self.missing = 0  # number of consumers that may exist, although their entries cannot be read
         self.unusable = False  # the files are unreadable, and must not be rewritten
         self.closed = False  # the stream is deleted
         self._key = key
         self._paths = list_paths(directory)
         self._ends = (0, 0)
-        self._last = 0  # number of the last entry; 0: there are no files yet
-        self._count = 0  # entries
-        # The files have damaged or unfinished entries: they are rewritten before the next entry.
+        self._last = 0  # number of the last entry; 0: no files exist yet
+        self._count = 0  # number of entries in each file
+        # The files have damaged or unfinished entries, and are rewritten before the next entry is appended.
         self._stale = False
-        self._batch: SyncSet | None = None  # the last batch that wrote
+        self._batch: SyncSet | None = None  # the last batch that appended entries
 
     @property
     def ends(self) -> tuple[int, int]:
@@ -68,7 +69,7 @@ class ListFile:
         return self._ends
 
     def adopt(self, disk: Disk, found: ConsumerList) -> None:
-        """Continue the list that recovery found; repair it if it is damaged.
+        """Continue with the list that recovery found; repair it if it is damaged.
 
         Raises:
             OSError: the repair failed; the next change tries again.
@@ -77,7 +78,7 @@ class ListFile:
         self._last, self._count, self._ends = found.last, found.count, (found.size, found.size)
         if found.last and not disk.exists(
             f"{self.directory}/{NAME}"
-        ):  # a copied store may lack an empty list
+        ):  # a copy of a store may lack an empty list
             make_directory(disk, f"{self.directory}/{NAME}")
         if not found.clean or not found.sealed or found.gaps:
             self._stale = True
@@ -86,11 +87,11 @@ class ListFile:
             self._rewrite(disk, found)
 
     def rewrite(self, disk: Disk, *, only_damaged: bool = False, known: Known | None = None) -> list[str]:
-        """Rewrite both copies from their undamaged entries and from `known`; return the damage found.
+        """Rewrite both copies from their undamaged entries and `known`; return the problems that were found.
 
         Raises:
             OSError: the rewrite failed; the next change tries again.
-            StoreFailed: the files do not contain the entries that were written.
+            StoreFailed: the new files do not have the entries that were written.
         """
         found = load_list(disk, self.directory, Opener(self._key), self._ends)
         if known is not None:
@@ -103,7 +104,7 @@ class ListFile:
         return [str(problem) for problem in found.problems]
 
     def _put_right(self, found: ConsumerList, known: Known) -> None:
-        """Restore from `known` the entries that are damaged in both copies; the newest entry may be among them."""
+        """Restore the entries that are damaged in both copies from `known`; the newest entry may be one of them."""
         if not found.last:
             found.problems += [Problem(path, 0, "it is missing", False) for path in self._paths]
         if found.gaps or not found.last:
@@ -113,10 +114,10 @@ class ListFile:
             if name in known:
                 found.live[name] = Listed(name, ident, *known[name])
         for name in found.live.keys() - self.live.keys():
-            del found.live[name]  # the entry that deleted it is damaged
+            del found.live[name]  # the entry that deleted the consumer is damaged
 
     def is_written_by(self, dirty: SyncSet) -> bool:
-        """Return whether the batch of `dirty` has appended entries; the list is then not rewritten."""
+        """Return whether the batch of `dirty` has appended entries; if so, the list must not be rewritten."""
         return self._batch is dirty
 
     def append(self, disk: Disk, dirty: SyncSet, values: dict[str, Any]) -> tuple[tuple[int, int], int, int]:
@@ -158,11 +159,11 @@ class ListFile:
             raise OSError(errno.EIO, "what was written before could not be taken back", self._paths[0])
 
     def next_number(self) -> int:
-        """Return the number of the next entry; call `prepare` first."""
+        """Return the number of the next entry; `prepare` must have been called before."""
         return self._last + 1 if self._last else 2
 
     def take_back(self, disk: Disk, before: tuple[tuple[int, int], int, int], *, lost: bool = False) -> None:
-        """Remove the last entry. With `lost`, a sync failed and no earlier write of the batch can be trusted.
+        """Remove the last entry. With `lost`, a sync has failed, so no earlier write of the batch can be trusted.
 
         Raises:
             OSError: the next start may find the entry.
@@ -179,7 +180,7 @@ class ListFile:
         self._stale = stale
 
     def _first(self, disk: Disk, dirty: SyncSet) -> tuple[bytes, int]:
-        """Return the initial bytes of new files, and the number of entries in them."""
+        """Return the first bytes of new files, and the number of entries in them."""
         disk.make_dirs(f"{self.directory}/{NAME}")
         dirty.add_directory(self.directory)
         return encode_entry(1, {"op": HEAD, "count": 0}, self._key), 1
@@ -189,7 +190,8 @@ class ListFile:
         drops = [
             each for each in sorted(found.dropped) if disk.exists(state_directory(self.directory, *each))
         ]
-        entries = [drop_values(*each) for each in drops]  # needed until their directories are removed
+        # needed until the directories of these consumers are removed
+        entries = [drop_values(*each) for each in drops]
         entries += [each.values() for each in found.live.values()]
         data = encode_list(self._last + 1, entries, self._key)
         for copy, path in enumerate(self._paths):
@@ -201,7 +203,7 @@ class ListFile:
         self._stale = False
 
     def _keep_aside(self, disk: Disk) -> None:
-        """Copy the damaged files before the rewrite, for the operator."""
+        """Copy the damaged files before they are rewritten, for the operator."""
         for path in self._paths:
             if disk.exists(path):
                 aside = free_name(disk, f"{self.directory}/{NAME}/{path.rpartition('/')[2]}", DAMAGED)
@@ -217,10 +219,10 @@ class _Entry:
         self.name = name
         self._file = file
         self._before: tuple[tuple[int, int], int, int] | None = None
-        self._ident_before = 0  # of the live consumer of that name; 0: there was none
+        self._ident_before = 0  # ident of the live consumer of that name; 0: there was none
 
     def append(self, disk: Disk, dirty: SyncSet, values: dict[str, Any], ident: int) -> None:
-        """Append the entry; afterwards `ident` is the live consumer of this name, or 0 if there is none."""
+        """Append the entry. After this, `ident` is the live consumer of the entry's name, or 0 if there is none."""
         self._before = self._file.append(disk, dirty, values)
         self._ident_before = self._file.live.pop(self.name, 0)
         if ident:
@@ -245,13 +247,13 @@ class NewConsumer(Change):
         self._file, self._entry = file, _Entry(file, name)
         self.path, self.name = self._entry.path, name
         self.state = state
-        self.directory = ""  # of its state
-        self.aside = ""  # new path of files that were found in that directory
+        self.directory = ""  # directory of the consumer's state
+        self.aside = ""  # new path of files that were found in this directory
         self._created_ns = created_ns
         self._config = config
 
     def write(self, disk: Disk, dirty: SyncSet) -> None:
-        """Append the entry; set aside files that are in the directory of its state."""
+        """Append the entry; set aside files that exist in the directory of the state."""
         self._file.prepare(disk, dirty)
         ident = self._file.next_number()
         self.directory = state_directory(self._file.directory, self.name, ident)
@@ -313,13 +315,15 @@ class RemovedConsumer(Change):
 
 
 class CheckedList(Change):
-    """Checks a consumer list that looked damaged, in the thread that writes lists; rewrites a damaged list."""
+    """Checks a consumer list that seemed damaged, in the thread that writes lists; rewrites it if necessary."""
 
     def __init__(self, file: ListFile, known: Known | None = None) -> None:
         self.path = file.directory
-        self.known = known  # the server's own data, which must not change meanwhile; None: read the files
+        # the server's own data, which must not change until the check ends; None: read the files
+        self.known = known
         self.problems: list[str] = []
-        self.is_early = False  # not checked, because the batch has already appended entries to the list
+        # the list was not checked, because the batch has already appended entries to it
+        self.is_early = False
         self._file = file
 
     def write(self, disk: Disk, dirty: SyncSet) -> None:
@@ -331,5 +335,5 @@ class CheckedList(Change):
 
 
 def state_directory(stream: str, name: str, ident: int) -> str:
-    """Return the directory of a consumer's state, below the directory of its stream."""
+    """Return the directory of a consumer's state, which is in the directory of its stream."""
     return f"{stream}/{NAME}/{state_name(name, ident)}"

@@ -1,11 +1,10 @@
 """Changes of stored metadata: written in a thread, made durable together, then answered.
 
 A request that changes metadata queues a `Change` and waits. One batch is in flight at a time; changes queued
-meanwhile are the next batch. The thread writes the changes of a batch in the order of the queue and syncs once for
-all of them, so a hundred requests cost as much as one. A change that must be durable before it becomes visible (a new
-directory) is written under another name, synced, and published by a rename; the batch then syncs once more.
-
-States of a change: queued (its batch waits), running (in the thread), finished (durable, or undone). Two changes
+while it is are the next batch. The thread writes the changes of a batch in the order of the queue, and syncs once for
+all of them, so a hundred requests take as long as one. A change that must be durable before it becomes visible (a new
+directory) is written under another name, synced, and published by a rename; the batch is then synced a second time.
+States of a change: queued (waits for its batch), running (in the thread), finished (durable, or undone). Two changes
 never run at the same time, so a change that depends on an earlier one finds it written, but perhaps not durable: if
 the sync fails, both fail.
 
@@ -32,46 +31,46 @@ if TYPE_CHECKING:
 
     Done: TypeAlias = "Callable[[Exception | None], None]"
 
-BATCH_MAX = 500  # changes
+BATCH_MAX = 500  # maximum number of changes in a batch
 
 
 class Change:
-    """One change of stored metadata. It holds only values, since the node continues while the thread writes it."""
+    """One change of stored metadata. It holds only values, since the node keeps running while the thread writes."""
 
-    path = ""  # the changed path, for error texts
+    path = ""  # the path that is changed, for error texts
 
     def write(self, disk: Disk, dirty: SyncSet) -> None:
-        """Write the change, in the thread; add the files and directories to sync to `dirty`.
+        """Write the change, in the thread; add the files and directories that must be synced to `dirty`.
 
         Raises:
-            OSError, StoreFailed: nothing was changed, and the next start will find no trace of it.
+            OSError, StoreFailed: nothing was changed, and the next start will find no trace of the change.
         """
         raise NotImplementedError("a Change subclass writes it")
 
     def publish(self, disk: Disk, dirty: SyncSet) -> None:
-        """Rename written and synced files to their final names; `dirty` is synced again afterwards.
+        """Rename written and synced files to their final names; `dirty` is synced again after this.
 
         Raises:
-            OSError: nothing was renamed; `undo` follows.
+            OSError: nothing was renamed; `undo` will be called.
         """
 
     def undo(self, disk: Disk) -> None:
-        """Undo a written or published change whose batch failed, as far as the disk allows; runs in the thread.
+        """Undo a written or published change of a failed batch, as far as the disk allows; runs in the thread.
 
         Raises:
             OSError: the next start may find the change.
         """
 
     def clean_up(self, disk: Disk) -> None:
-        """Remove files that the durable change made superfluous, in the thread.
+        """Remove the files that the durable change made superfluous, in the thread.
 
         Raises:
-            OSError: the next start removes them.
+            OSError: the next start will remove them.
         """
 
 
 class Barrier(Change):
-    """An empty change, which finishes after every change queued before it."""
+    """A change without effect, which finishes after every change queued before it."""
 
     def write(self, disk: Disk, dirty: SyncSet) -> None:
         """Write nothing."""
@@ -89,7 +88,7 @@ class _Entry:
 
 
 class _Batch(Job):
-    """Changes that one sync makes durable."""
+    """The changes that one sync makes durable."""
 
     queue = JobQueue.FILES
 
@@ -104,7 +103,7 @@ class _Batch(Job):
         return f"{len(self.entries)} changes of metadata"
 
     def run(self) -> None:
-        """Write all changes and sync once; a failed change does not affect the others."""
+        """Write all changes, and sync once; if a change fails, this does not affect the others."""
         if self.begun:
             return
         self.begun = True
@@ -112,7 +111,7 @@ class _Batch(Job):
             for entry in self.entries:
                 try:
                     entry.change.write(self._disk, dirty)
-                except Exception as error:  # passed to its callback, which reports it
+                except Exception as error:  # passed to the change's callback, which reports it
                     entry.failure = error
             self._sync(dirty)
             for entry in self._good():
@@ -125,14 +124,14 @@ class _Batch(Job):
             try:
                 entry.change.clean_up(self._disk)
             except OSError:
-                pass  # the next start removes them
+                pass  # the next start will remove them
 
     def _good(self) -> list[_Entry]:
         """Return the entries that have not failed."""
         return [entry for entry in self.entries if entry.failure is None]
 
     def _sync(self, dirty: SyncSet) -> None:
-        """Sync the writes of the changes; on an error all of them fail."""
+        """Sync what the changes have written; if this fails, all changes fail."""
         try:
             dirty.sync()
         except OSError as error:
@@ -140,12 +139,12 @@ class _Batch(Job):
                 self._fail(entry, error)
 
     def _fail(self, entry: _Entry, error: Exception) -> None:
-        """Undo a change and note its error."""
+        """Undo a change, and store its error."""
         entry.failure = error
         try:
             entry.change.undo(self._disk)
         except (OSError, PyjsError):
-            pass  # only the first error is reported, since both have the same cause
+            pass  # report only the first error, since both have the same cause
 
     def finish(self, failure: Exception | None) -> None:
         """Pass the result to the writer."""
@@ -163,17 +162,17 @@ class MetadataWriter:
         self._disk = disk
         self._root = root  # a directory above all changed files
         self._queue: deque[_Entry] = deque()
-        self._batch: _Batch | None = None  # in flight
-        self._unanswered = 0  # finished changes whose chores have not continued yet
+        self._batch: _Batch | None = None  # the batch in flight
+        self._unanswered = 0  # number of finished changes whose chores have not continued yet
         self._closed = False
 
     @property
     def pending(self) -> int:
-        """Return the number of changes that are queued, running, or finished but not yet answered."""
+        """Return the number of changes that are queued, running, or finished and not yet answered."""
         return self._unanswered
 
     def commit(self, change: Change) -> Generator[Step, None, None]:
-        """Queue a change; return when it is durable.
+        """Queue a change, and wait until it is durable.
 
         Raises:
             StoreFailed: nothing was changed.
@@ -198,7 +197,7 @@ class MetadataWriter:
     def submit(self, change: Change, done: Done) -> None:
         """Queue a change; a later turn calls `done` with None when it is durable, or with the error.
 
-        The error is a StoreFailed, or an unexpected exception. After `close`, `done` is called at once, with a
+        The error is a StoreFailed or an unexpected exception. After `close`, `done` is called at once with a
         StoreFailed.
         """
         if self._closed:
@@ -209,7 +208,7 @@ class MetadataWriter:
         self._begin()
 
     def commit_now(self, change: Change) -> None:
-        """Write and sync a change in this call; for starts and tests, when no batch in flight uses the same files.
+        """Write and sync a change before returning; only for starts and tests: no batch in flight may use the files.
 
         Raises:
             StoreFailed: nothing was changed.
@@ -226,13 +225,13 @@ class MetadataWriter:
             raise failure
 
     def close(self) -> None:
-        """Refuse further changes; those already queued are still written."""
+        """Refuse further changes; changes that are already queued are still written."""
         self._closed = True
 
     def finish_now(self) -> None:
-        """Write all queued changes in this call; no thread may be running a batch.
+        """Write all queued changes before returning; no thread may be running a batch.
 
-        Chores that wait continue in a later turn, if there is one.
+        Waiting chores continue in a later turn, if there is one.
         """
         while self._batch is not None:
             batch, failure = self._batch, None
@@ -243,9 +242,9 @@ class MetadataWriter:
             batch.finish(failure)
 
     def finished(self, batch: _Batch) -> None:
-        """Handle the result of a batch: continue its chores, and start the next batch."""
+        """Handle the result of a batch: let its chores continue, and start the next batch."""
         if batch is not self._batch:
-            return  # finish_now has finished it already
+            return  # finish_now has already finished it
         self._batch = None
         self._begin()
         for entry in batch.entries:

@@ -1,7 +1,8 @@
 """Removal of the files and memory of deleted streams, consumers and messages, by jobs in threads.
 
-A directory is renamed before its removal (store/format/layout.py), so a start after a kill recognizes it and removes
-the rest. One job removes a bounded number of files, since a stop waits for the running job.
+A directory is renamed before its removal (store/format/layout.py), so that a server that starts after a kill
+recognizes it and removes the rest. A job removes a bounded number of files, since a server that stops waits for the
+running job.
 
 Knows nothing of streams.
 """
@@ -31,12 +32,15 @@ class Removals:
         self._disk = disk
         self._log = log
         self._turn = turn
-        # One buffer: thousands of strings, allocated while streams are freed, would leave as many pages in use.
+        # One buffer: thousands of strings, allocated while streams are freed, would keep as many memory pages in use.
         self._waiting = bytearray()
         self._running = False
 
     def add(self, directory: str) -> None:
-        """Queue `directory` for removal; if the server stops first, the next start removes the rest."""
+        """Queue `directory` for removal.
+
+        If the server stops before the removal is complete, the next start completes it.
+        """
         self._waiting += directory.encode(errors=ESCAPE) + END
         self._begin()
 
@@ -48,7 +52,7 @@ class Removals:
             self._turn.jobs.append(_Removal(self, self._disk, directories))
 
     def finish(self, done: int, failure: Exception | None) -> None:
-        """Drop the first `done` directories, and the next one if it cannot be removed."""
+        """Drop the first `done` directories from the queue, and the next one too if it cannot be removed."""
         self._running = False
         for _ in range(done):
             self._take()
@@ -72,7 +76,7 @@ class _Removal(Job):
         self._removals = removals
         self._disk = disk
         self._directories = directories
-        self._done = 0  # directories that are removed completely
+        self._done = 0  # number of directories that are removed completely
 
     def run(self) -> None:
         """Remove files and empty directories, up to the limit of one job."""
@@ -80,7 +84,7 @@ class _Removal(Job):
         for directory in self._directories:
             try:
                 removed = self._disk.remove_some(directory, left)
-            except FileNotFoundError:  # already removed, with its parent directory
+            except FileNotFoundError:  # already removed together with its parent directory
                 removed = 0
             if removed >= left:
                 return

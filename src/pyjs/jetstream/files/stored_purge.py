@@ -1,4 +1,4 @@
-"""The file that records a purge in steps, so that the next start completes it after a kill.
+"""The file that records a purge in steps, so that after a kill the next start completes the purge.
 
 Knows nothing of the removal of messages (purging.py) or of the format of the file (store/format/purge_file).
 """
@@ -31,7 +31,7 @@ class PurgeFile:
         self._log = log
 
     def begin(self, purge: Purge, metadata: MetadataWriter) -> Generator[Step, None, None]:
-        """Store a purge. After the return, this process or the next start will complete the purge.
+        """Store a purge. When this returns, the purge will be completed: by this process or by the next start.
 
         Raises:
             StoreFailed: the purge is not stored, and must not begin.
@@ -39,7 +39,7 @@ class PurgeFile:
         yield from metadata.commit(PurgeBegin(self._path, encode_purge(purge, self._key)))
 
     def begun(self) -> Purge | None:
-        """Return the purge that a kill interrupted, or None if there is none.
+        """Return the purge that a kill interrupted, or None.
 
         Raises:
             UnknownFormat, Locked, OSError: the file cannot be read.
@@ -53,9 +53,12 @@ class PurgeFile:
             return None
 
     def end(self, metadata: MetadataWriter) -> None:
-        """Remove the purge file later. If that fails, the next start repeats the purge, which finds no messages."""
+        """Remove the purge file later.
+
+        If this fails, the next start repeats the purge, which then finds no messages.
+        """
         metadata.submit(PurgeEnd(self._path), _leave_to_start)
 
 
 def _leave_to_start(failure: Exception | None) -> None:
-    """Ignore the error: the next start removes the file."""
+    """Ignore the error, since the next start will remove the file."""

@@ -1,7 +1,7 @@
-"""Changes of a stream's stored metadata: creation, update, removal of names, and the start and end of a purge.
+"""Changes of a stream's stored metadata: its creation, updates and names, and the begin and end of a purge.
 
-The metadata writer's thread runs them (metadata.py), so they hold values only. A new stream's directory gets its
-final name when its files are durable; until then, a start removes it.
+The metadata writer's thread runs them (metadata.py), so they hold only values. A new stream's directory gets its
+final name when its files are durable; a starting server removes a directory that still has its temporary name.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ class StreamCreation(Change):
 
     def __init__(self, directory: str, data: bytes, anchored: bool) -> None:
         self.path = directory
-        self.data = data  # the envelope of its metadata
-        self.aside = ""  # new path of files that were found under its name
+        self.data = data  # the envelope of the stream's metadata
+        self.aside = ""  # new path of files that were found in the place of the directory
         self._parent, _, name = directory.rpartition("/")
         self._hidden = f"{self._parent}/{DELETING}new-{name}"
         self._anchored = anchored  # whether the names of its parent directories are known to be durable
         self._published = False
 
     def write(self, disk: Disk, dirty: SyncSet) -> None:
-        """Write the directory under a temporary name, which a start removes."""
+        """Write the directory under a temporary name; a starting server removes such directories."""
         if not disk.exists(self._parent):
             make_directory(disk, self._parent)
         elif not self._anchored:  # a killed process may not have synced the parent directories
@@ -51,7 +51,7 @@ class StreamCreation(Change):
         dirty.add_directory(self._hidden)
 
     def publish(self, disk: Disk, dirty: SyncSet) -> None:
-        """Rename the directory to its final name; set aside any files already there."""
+        """Rename the directory to its final name; set aside files that already have this name."""
         if disk.exists(self.path):
             self.aside = set_aside(disk, self.path)
         disk.rename(self._hidden, self.path)
@@ -68,7 +68,7 @@ class StreamCreation(Change):
 
 
 class StreamUpdate(Change):
-    """Updates a stream's configuration: one copy of the metadata is durable before the other is written."""
+    """Updates a stream's configuration; one copy of the metadata is durable before the other one is written."""
 
     def __init__(self, directory: str, data: bytes) -> None:
         self.path = directory
@@ -114,12 +114,12 @@ class PurgeBegin(Change):
         dirty.add_directory(self.path.rpartition("/")[0])
 
     def undo(self, disk: Disk) -> None:
-        """Remove the file: no message was purged."""
+        """Remove the file, since no message was purged."""
         disk.unlink(self.path)
 
 
 class PurgeEnd(Change):
-    """Removes the purge file. If the file remains, the next start repeats the purge, which removes nothing more."""
+    """Removes the purge file. If the file stays, the next start repeats the purge, which then removes nothing."""
 
     def __init__(self, path: str) -> None:
         self.path = path

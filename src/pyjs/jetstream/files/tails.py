@@ -1,9 +1,9 @@
-"""One file with the index files of an account's open segments, written at a stop and read by the next start.
+"""One file with the index files of an account's open segments; a stopping server writes it for the next start.
 
-A start loads the file, gives each stream its index file, and removes the index files of open streams from the file
-before any stream changes. A stop writes the index files of the streams that it closes. It also writes those that the
-start did not use, because it was cut short or could not open a stream. Without the file a start takes longer, and
-cannot notice damage that occurred since the stop.
+When the server starts, it loads the file, gives each stream its index file, and removes the index files of open
+streams from the file before any stream changes. A stopping server writes the index files of the streams that it
+closes, and also those that the start did not use, because it was interrupted or could not open a stream. Without the
+file, a start takes longer, and cannot notice damage that occurred since the last stop.
 
 Knows nothing of the contents of an index file (store/format/tail_file has the format).
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyjs.base.log import Log
     from pyjs.store.format.tail_file import Tail, Tails
 
-STREAMS_MIN = 64  # with fewer streams, each writes its own index file
+STREAMS_MIN = 64  # if fewer streams are closed, each writes its own index file
 
 
 class TailIndexes:
@@ -33,10 +33,10 @@ class TailIndexes:
         self._path = tails_path(streams)
         self._log = log
         self._tails: Tails = {}  # of streams that were not opened since the last stop
-        self._stored = False  # the file exists
+        self._stored = False  # whether the file exists
 
     def load(self) -> None:
-        """Read the file of the last stop.
+        """Read the file that the last stop wrote.
 
         Raises:
             OSError: file descriptors or memory are short.
@@ -52,11 +52,11 @@ class TailIndexes:
             self._log.warn(f"  {problem}; the segments that it is of are read")
 
     def of(self, name: str) -> Tail | None:
-        """Return the index file of the stream with the file name `name`, or None if there is none."""
+        """Return the stored index file of the stream with the file name `name`, or None if there is none."""
         return self._tails.get(name)
 
     def forget(self, opened: Collection[str]) -> None:
-        """Remove the stored index files of open streams, given by file name, since these streams may change now."""
+        """Remove the stored index files of open streams (given by file name), since these streams may now change."""
         if not self._stored:
             return
         self._tails = {name: tail for name, tail in self._tails.items() if name not in opened}
@@ -68,11 +68,11 @@ class TailIndexes:
         self._stored = bool(self._tails)
 
     def room_for(self, streams: int) -> Tails | None:
-        """Return a dict for the index files of `streams` closing streams; None if there are too few of them."""
+        """Return a dict for the index files of `streams` closing streams, or None if these are too few."""
         return {} if streams >= STREAMS_MIN else None
 
     def keep(self, closed: Tails, opened: Collection[str]) -> None:
-        """Write the index files of `closed` streams, and again those of stored streams that were not `opened`."""
+        """Write the index files of `closed` streams, and again the stored ones of streams that were not `opened`."""
         tails = {name: tail for name, tail in self._tails.items() if name not in opened} | closed
         if not tails and not self._stored:
             return

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 
     Found = TypeVar("Found")
 
-SEARCH = ".>"  # follows the name of a stream in the gate of its searches; no consumer can have this name
+# follows the name of a stream in the name of the gate for its searches; no consumer can have this name
+SEARCH = ".>"
 NAME_LENGTH = 8  # characters of a generated name
 
 
@@ -53,8 +54,8 @@ def create_or_update(
 ) -> Generator[Step, None, Consumer]:
     """Create or update a consumer, as the action of `request` allows; return it when the change is durable.
 
-    `covered` is the result of `consumer_rules.search_filters`. The caller has entered the gate of the stream, and has
-    exclusive access to the gate of the consumer, if the consumer has a name.
+    `covered` is the result of `consumer_rules.search_filters`. The caller must have entered the gate of the stream
+    and, if the consumer has a name, the gate of the consumer with exclusive access.
 
     Raises:
         ApiError: the request is refused.
@@ -70,7 +71,7 @@ def create_or_update(
     if existing is None:
         errcodes.CONSUMER_DOES_NOT_EXIST.raise_if(request.action == "update")
         return (yield from _create(js, stream, config))
-    if not isinstance(existing, Consumer):  # it is not open yet
+    if not isinstance(existing, Consumer):  # the consumer is not open yet
         raise errcodes.LeaderChanged
     if request.action == "create" and not consumer_rules.same_but_versions(config, existing.config):
         raise errcodes.CONSUMER_ALREADY_EXISTS.error()
@@ -80,13 +81,13 @@ def create_or_update(
 def pause(
     js: JetStream, stream: Stream, consumer: Consumer, until_ns: int | None
 ) -> Generator[Step, None, None]:
-    """Pause deliveries until `until_ns`, or resume them if it is None; return once the change is durable."""
+    """Pause deliveries until `until_ns`, or resume them if it is None; return when the change is durable."""
     config = consumer_rules.with_required_level(changed(consumer.config, pause_until_ns=until_ns))
     yield from _change_config(js, stream, consumer, config)
 
 
 def reset(consumer: Consumer, wanted: int) -> int:
-    """Reset a consumer to `wanted`, or to the sequence after its ack floor if 0; call `keep_reset` next.
+    """Reset a consumer to `wanted`, or to the sequence after its ack floor if that is 0; call `keep_reset` next.
 
     Raises:
         ApiError: 10204, the sequence is not allowed.
@@ -100,7 +101,7 @@ def reset(consumer: Consumer, wanted: int) -> int:
 
 
 def keep_reset(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[Step, None, None]:
-    """Wait until the state of a reset consumer is durable; an interest stream then removes unneeded messages.
+    """Wait until the state of a reset consumer is durable; an interest stream then removes messages it can.
 
     Raises:
         ApiError: 10204, the state could not be written; a later write may still succeed.
@@ -115,7 +116,8 @@ def keep_reset(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[S
         consumer.keeper.when_rewritten(done)
 
     if stream.replica is not None:
-        from pyjs.jetstream.manage import replicated_consumers  # 7 ms; most servers have none
+        # imported lazily, in 7 ms; most servers have no replicated streams
+        from pyjs.jetstream.manage import replicated_consumers
 
         yield from replicated_consumers.keep_reset(stream, consumer)
     elif consumer.keeper.file is not None:
@@ -127,13 +129,14 @@ def keep_reset(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[S
 
 
 def delete(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[Step, None, None]:
-    """Delete a consumer and its files; return once the deletion is durable. If it fails, restore the consumer.
+    """Delete a consumer and its files; return when the deletion is durable. If it fails, restore the consumer.
 
     Raises:
         ApiError: 10051, the files could not be removed.
     """
     if stream.replica is not None:
-        from pyjs.jetstream.manage import replicated_consumers  # 7 ms; most servers have none
+        # imported lazily, in 7 ms; most servers have no replicated streams
+        from pyjs.jetstream.manage import replicated_consumers
 
         yield from replicated_consumers.delete(stream, consumer)
         return
@@ -150,7 +153,7 @@ def delete(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[Step,
 
 
 def expire_all(accounts: dict[str, JetStream], consumers: list[Sink]) -> None:
-    """Delete consumers that were unused for their `inactive_threshold`, unless they were deleted already."""
+    """Delete consumers that were unused for their `inactive_threshold`, except those deleted already."""
     for consumer in consumers:
         assert isinstance(consumer, Consumer)
         js = accounts[consumer.account.name]
@@ -162,7 +165,8 @@ def expire_all(accounts: dict[str, JetStream], consumers: list[Sink]) -> None:
 def _expire(js: JetStream, stream: Stream, consumer: Consumer) -> None:
     """Delete a consumer and its files, without waiting for the disk."""
     if stream.replica is not None:
-        from pyjs.jetstream.manage import replicated_consumers  # 7 ms; most servers have none
+        # imported lazily, in 7 ms; most servers have no replicated streams
+        from pyjs.jetstream.manage import replicated_consumers
 
         replicated_consumers.expire(js, stream, consumer)
         return
@@ -185,11 +189,11 @@ def _remove(js: JetStream, stream: Stream, consumer: Consumer) -> RemovedConsume
 
 
 def recover_steps(js: JetStream, stream: Stream) -> Generator[None, None, bool]:
-    """Open every consumer of a recovered stream, in steps; log those that cannot be opened and keep their files.
+    """Open every consumer of a recovered stream, in steps. Log those that cannot be opened, and keep their files.
 
     If the server was killed after an ack was written and before the message was removed, the message is still in the
-    stream. Returns whether `stream.sweep` may remove such messages: False if a consumer could not be opened, since it
-    may need them.
+    stream. Return whether `stream.sweep` may remove such messages: False if a consumer could not be opened, since
+    this consumer may need them.
     """
     for stored in js.files.recover_consumers(stream.name):
         yield
@@ -207,9 +211,10 @@ def recover_steps(js: JetStream, stream: Stream) -> Generator[None, None, bool]:
 
 
 def abandon(js: JetStream, stream: Stream, consumer: Consumer) -> bool:
-    """Close a consumer after a fault; return whether it has files for `reopen`. Delete a consumer without files."""
+    """Close a consumer after a fault. Return whether it has files for `reopen`; without files, delete it."""
     if stream.replica is not None:
-        from pyjs.jetstream.manage import replicated_consumers  # 7 ms; most servers have none
+        # imported lazily, in 7 ms; most servers have no replicated streams
+        from pyjs.jetstream.manage import replicated_consumers
 
         replicated_consumers.reopen(js, stream, consumer)
         return False
@@ -222,7 +227,7 @@ def abandon(js: JetStream, stream: Stream, consumer: Consumer) -> bool:
 
 
 def reopen(js: JetStream, stream: Stream, name: str) -> None:
-    """Open a consumer from its files, which no thread may be writing."""
+    """Open a consumer from its files; no thread may be writing them."""
     stored = js.files.reopen_consumer(stream.name, name)
     if stored is not None:
         _open(js, stream, _restored(js, stream, stored))
@@ -245,7 +250,7 @@ def in_memory(stream: Stream) -> list[StoredConsumer]:
 
 
 def _restored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consumer:
-    """Return a consumer with its stored state; without a readable state it restarts at the first message.
+    """Return a consumer with its stored state; if the state is unreadable, it begins at the first message.
 
     Raises:
         NewerState: a newer version wrote the state.
@@ -280,7 +285,7 @@ def _from_stored(js: JetStream, stream: Stream, stored: StoredConsumer) -> Consu
 
 
 def _keep_state(js: JetStream, consumer: Consumer) -> None:
-    """Rewrite a state whose files were damaged or ahead of the stream."""
+    """Write a state again whose files were damaged or ahead of the stream."""
     try:
         consumer.keeper.rewrite(consumer)
     except (OSError, StoreFailed) as error:
@@ -312,7 +317,8 @@ def _create(js: JetStream, stream: Stream, config: ConsumerConfig) -> Generator[
     config = consumer_rules.mortal(config)
     created_ns = js.shared.clock.wall_ns()
     if stream.replica is not None:
-        from pyjs.jetstream.manage import replicated_consumers  # 7 ms; most servers have none
+        # imported lazily, in 7 ms; most servers have no replicated streams
+        from pyjs.jetstream.manage import replicated_consumers
 
         with _coming(js, stream, name, config):
             consumer = yield from replicated_consumers.create(stream, name, config, created_ns, start)
@@ -333,7 +339,7 @@ def _update(
     if stream.config.retention == WORKQUEUE:
         consumer_rules.check_unshared(config, stream.claims.tree, consumer.name)
     old = consumer.config
-    # A consumer that was created as ephemeral has an inactive_threshold even if the update makes it durable.
+    # A consumer created as ephemeral keeps an inactive_threshold even if an update makes it durable.
     if not old.durable and config.inactive_threshold_ns != old.inactive_threshold_ns:
         config = consumer_rules.mortal(config, ephemeral=True)
     bound = old.push and js.account.has_interest(old.deliver_subject.encode())
@@ -356,7 +362,8 @@ def _change_config(
 ) -> Generator[Step, None, None]:
     """Write and apply an updated configuration."""
     if stream.replica is not None:
-        from pyjs.jetstream.manage import replicated_consumers  # 7 ms; most servers have none
+        # imported lazily, in 7 ms; most servers have no replicated streams
+        from pyjs.jetstream.manage import replicated_consumers
 
         yield from replicated_consumers.configure(stream, consumer, config)
         return
@@ -370,7 +377,7 @@ def _change_config(
 def _search(
     js: JetStream, stream: Stream, config: ConsumerConfig
 ) -> Generator[Step, None, tuple[Start, Count | None]]:
-    """Return the start of a new consumer, and the result of `count` from that start on."""
+    """Return the start of a new consumer, and the result of `start.count` for this start."""
 
     def steps() -> Generator[Step, None, tuple[Start, Count | None]]:
         store, matches = stream.store, _filter_of(stream, config)
@@ -385,7 +392,7 @@ def _filter_of(stream: Stream, config: ConsumerConfig) -> StoreFilter:
 
 
 def _take_count(consumer: Consumer, counted: Count | None) -> None:
-    """Set the consumer's num_pending from `counted`, unless messages were removed since."""
+    """Set the consumer's num_pending to the result of `counted`, unless messages were removed since."""
     if counted is not None and counted.is_exact:
         consumer.cursor.take_count(counted.msgs, counted.up_to)
 
@@ -393,7 +400,7 @@ def _take_count(consumer: Consumer, counted: Count | None) -> None:
 def _within_search(
     js: JetStream, stream: Stream, steps: Generator[Step, None, Found]
 ) -> Generator[Step, None, Found]:
-    """Run `steps` while no other search of the stream runs, since a search may need much memory."""
+    """Run `steps` when no other search of the stream runs, since each may need much memory."""
     return (yield from js.gates.within(f"{stream.name}{SEARCH}", True, lambda: steps))
 
 
@@ -443,7 +450,7 @@ def _new(
         file = yield from _new_file(js, stream, name, config, created_ns, start)
     consumer = Consumer(resources_of(js, stream), config, name, created_ns, file)
     consumer.begin(start, written=True)
-    if start.seq < stream.store.first_seq:  # messages have expired since the search
+    if start.seq < stream.store.first_seq:  # messages were removed since the search
         clamp(consumer)
     else:
         _take_count(consumer, counted)
@@ -452,14 +459,14 @@ def _new(
 
 
 def is_durable(stream: Stream, config: ConsumerConfig) -> bool:
-    """Return whether a consumer of a stream without replicas is stored in files."""
+    """Return whether a consumer of a stream without replicas has files."""
     return not (config.direct or config.mem_storage or stream.config.storage == MEMORY)
 
 
 def _new_file(
     js: JetStream, stream: Stream, name: str, config: ConsumerConfig, created_ns: int, start: Start
 ) -> Generator[Step, None, StateFile]:
-    """Create the file of a consumer; return it once it is durable. Meanwhile the consumer counts towards the limits.
+    """Create the file of a consumer; return it when it is durable. Until then, count the consumer towards the limits.
 
     Raises:
         ApiError: 10012, the write failed; the consumer was not created.
@@ -481,7 +488,7 @@ def _new_file(
 
 @contextmanager
 def _coming(js: JetStream, stream: Stream, name: str, config: ConsumerConfig) -> Iterator[None]:
-    """Count a consumer towards the limits, and reserve its subjects, while it is being created."""
+    """While a consumer is being created, count it towards the limits and reserve its subjects."""
     coming = js.coming.setdefault(stream.name, {})
     coming[name] = config
     if stream.config.retention == WORKQUEUE:
@@ -501,10 +508,10 @@ def _coming(js: JetStream, stream: Stream, name: str, config: ConsumerConfig) ->
 def _write_config(
     js: JetStream, stream: Stream, consumer: Consumer, config: ConsumerConfig
 ) -> Generator[Step, None, None]:
-    """Write an updated configuration; return once it is durable.
+    """Write an updated configuration; return when it is durable.
 
     Raises:
-        ApiError: 10012, the write failed and nothing was changed; 10014, the consumer was deleted meanwhile.
+        ApiError: 10012, the write failed and nothing was changed; 10014, the consumer was deleted in the meantime.
     """
     if not is_durable(stream, config):
         return
@@ -523,5 +530,5 @@ def _write_config(
 
 
 def _is_open(js: JetStream, stream: Stream) -> bool:
-    """Return whether `stream` is still open; other work may have run between two steps."""
+    """Return whether `stream` is still open, since other work may have run between two steps."""
     return js.streams.get(stream.name) is stream

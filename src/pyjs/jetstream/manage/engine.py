@@ -1,7 +1,7 @@
 """JetStream of one account: its streams and limits, and the parts that all accounts share.
 
 Holds and finds streams; streams.py creates, updates and deletes them, stream.pyx handles each message. A server
-without streams imports only this module of the package; the first stream imports the others. Knows nothing of API
+without streams imports only this module of the package; the first stream imports the rest. Knows nothing of API
 subjects and JSON; calls `observer` when streams are opened, updated and closed.
 
 Source: nats.docs "JetStream".
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 def consumer_gate(stream: str, consumer: str = "") -> str:
-    """Return the name of the gate of one consumer; the gate of the stream must be entered before it."""
+    """Return the name of the gate of one consumer; the gate of its stream must be entered first."""
     return f"{stream}.{consumer}"
 
 
@@ -54,8 +54,8 @@ class Shared:
     """The parts that all accounts of a server share: seams, options, totals."""
 
     options: JetStreamOptions
-    max_payload: int  # bytes; bounds sizes that have no other limit
-    ack_v2: bool  # ack subjects name domain and account
+    max_payload: int  # bytes; used as the limit for sizes that have no other
+    ack_v2: bool  # ack subjects have domain and account in them
     server_name: str
     clock: Clock
     timers: Timers
@@ -72,7 +72,7 @@ class Shared:
     batches: BatchUsage = field(default_factory=BatchUsage)
     api_total: int = 0
     api_errors: int = 0
-    repaired: int = 0  # damaged messages that other replicas had, since the start
+    repaired: int = 0  # number of damaged messages restored from other replicas since the start
 
     def __post_init__(self) -> None:
         self.usage = {MEMORY: Usage(self.options.max_memory), FILE: Usage(self.options.max_storage)}
@@ -96,9 +96,10 @@ class JetStream:
         self.api_total = 0
         self.api_errors = 0
         self.observer: ApiSubscriptions | None = None  # called when streams are opened, updated and closed
-        self.subjects = SubjectTree()  # subjects of all streams, each with its stream
+        self.subjects = SubjectTree()  # subjects of all streams; the owner of a subject is its stream
         self.gates = Gates(account.turn)  # one gate for each stream and consumer
-        self.coming: dict[str, dict[str, ConsumerConfig]] = {}  # by stream: consumers that are being created
+        # by stream: the consumers that are being created
+        self.coming: dict[str, dict[str, ConsumerConfig]] = {}
         self.coming_streams: set[str] = set()  # names of streams that are being created
         self.held = HeldStreams(self)  # stored streams that will be opened later
         self.elsewhere: dict[str, StreamConfig] = {}  # streams of other workers by name
@@ -111,7 +112,7 @@ class JetStream:
 
     @property
     def files(self) -> AccountFiles:
-        """The file streams of the account; the first use imports and opens them."""
+        """The file streams of the account; imported and opened when first used."""
         if self._files is None:
             self._files = self._open_files()
         return self._files
@@ -121,7 +122,7 @@ class JetStream:
         return [] if self._files is None else self._files.damaged()
 
     def unrecovered(self) -> list[str]:
-        """Return the file names of stored streams that could not be opened and were not created again since."""
+        """Return the file names of stored streams that could not be opened, except those created again since."""
         if self._files is None:
             return []
         from pyjs.store.format.layout import file_name
@@ -159,7 +160,7 @@ class JetStream:
         return sum(len(stream.consumers) for stream in self.streams.values())
 
     def max_consumers_of(self, stream: Stream) -> int:
-        """Return the maximum number of consumers of `stream`, or -1 if there is no limit."""
+        """Return the maximum number of consumers of `stream`, or -1 for no limit."""
         if stream.config.max_consumers > 0:
             return stream.config.max_consumers
         if self.limits.max_consumers > 0:
@@ -167,7 +168,7 @@ class JetStream:
         return self.options.limits.default_max_consumers
 
     def change_limits(self, limits: AccountJetStreamOptions) -> None:
-        """Apply new limits of the account; existing streams remain, even beyond the limits."""
+        """Apply new limits of the account; existing streams stay even if they exceed the limits."""
         self.limits = limits
         self.usage[MEMORY].max, self.usage[FILE].max = limits.max_memory, limits.max_storage
 

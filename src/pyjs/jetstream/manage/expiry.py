@@ -1,6 +1,6 @@
-"""The timer for expiring messages of one stream, or for firing its schedules.
+"""The timer of one stream for messages that expire, or for schedules.
 
-It fires when the first message is due, then waits at least REST_NS, so that a busy stream works in batches. Knows
+It fires when the first message is due, but at most once per REST_NS, so that a busy stream works in batches. Knows
 nothing of stores: the stream does the work.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
             """Handle the messages that are due."""
 
 
-REST_NS = 5_000_000  # minimum time between two calls, so messages expire at most this late
+REST_NS = 5_000_000  # minimum ns between two calls, so messages expire at most this late
 
 
 class Expiry:
@@ -31,11 +31,11 @@ class Expiry:
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
         self._timer: Timer | None = None
-        self._fired = False  # since the last `arm`
-        self._earliest_ns = 0  # of the next call
+        self._fired = False  # whether the timer has fired since the last `arm`
+        self._earliest_ns = 0  # earliest time of the next call
 
     def arm(self, stream: Expiring, due_ns: int, now_ns: int) -> None:
-        """Call `stream.expire` at `due_ns`, or earlier if so scheduled, but at least REST_NS after its last call."""
+        """Call `stream.expire` at `due_ns`, or earlier if that is already scheduled; at most once per REST_NS."""
         if self._fired:
             self._fired, self._earliest_ns = False, now_ns + REST_NS
         deadline_ns = max(due_ns, now_ns, self._earliest_ns)

@@ -24,10 +24,10 @@ class Parked(NamedTuple):
 
 
 def reopened_steps(files: AccountFiles, name: str) -> Generator[Step, None, Parked]:
-    """Return the replica in the files of a stream.
+    """Return the replica that the files of a stream hold.
 
     Raises:
-        StoreFailed: the files cannot be read now; they stay.
+        StoreFailed: the files cannot be read now, and stay.
     """
     for found in files.reopen_steps(name):
         if found is not None:
@@ -37,8 +37,8 @@ def reopened_steps(files: AccountFiles, name: str) -> Generator[Step, None, Park
 
 
 class KnownIds(NamedTuple):
-    """The duplicate window of a replica."""
+    """The duplicate window of a replica, as a dump."""
 
     dump: bytes  # see Dedupe.dump
-    size: int  # ids
-    last_id: bytes  # of the last message
+    size: int  # number of ids
+    last_id: bytes  # Nats-Msg-Id of the last message

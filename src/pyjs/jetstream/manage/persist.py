@@ -66,14 +66,14 @@ class StoredConsumer(NamedTuple):
     name: str
     config: ConsumerConfig
     created_ns: int
-    snapshot: bytes | None  # None: unreadable and set aside; `problems` has the reasons
+    snapshot: bytes | None  # None: the state is unreadable and was set aside; `problems` has the reasons
     deltas: tuple[bytes, ...]
     problems: tuple[str, ...]  # why the state is not the last one written, or a copy is lost
-    file: StateFile | None  # None: it is in memory
+    file: StateFile | None  # None: the consumer has no files
 
 
 class Unusable(PyjsError):
-    """A stored stream or consumer is in the wrong directory or has unknown fields; its files remain unchanged."""
+    """A stored stream or consumer is in the wrong directory or has unknown fields; its files must not change."""
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -103,18 +103,18 @@ class AccountFiles:
         self._streams = streams or streams_directory(stores.root, account)
         self._generations: dict[str, int] = {}  # directory of a stream -> generation of its metadata
         self._unread: set[str] = set()  # directories that could not be read, and remain unchanged
-        self._damaged: list[str] = []  # paths of files that this start or an earlier one set aside
-        # Directories of streams that were not opened for lack of descriptors or memory; None: metadata not read yet.
+        self._damaged: list[str] = []  # paths of files that this or an earlier start has set aside
+        # Directories of streams not opened for lack of descriptors or memory -> metadata; None: not read yet.
         self.postponed: dict[str, StreamConfig | None] = {}
         self.unrecovered: list[str] = []  # file names of streams that could not be opened
-        self.offline: dict[str, Offline] = {}  # by stream: those that a newer server wrote
+        self.offline: dict[str, Offline] = {}  # by stream: streams that a newer server wrote
         self.tails = TailIndexes(self._disk, self._streams, self._log)
         self._anchored = False  # the names of `_streams` and of the account's directory are durable
         self._hidden = 0  # number of directories hidden since the start
         self._rewrapped: set[str] = set()  # streams whose segments have an older copy of the metadata
         self._keys: dict[str, StreamKey] = {}  # directory of an encrypted stream -> its data key
         self._lists: dict[str, ListFile] = {}  # directory of a stream -> the list of its consumers
-        # Directory of a stream and name of a consumer -> directory of the consumer's state.
+        # (directory of a stream, name of a consumer) -> directory of the consumer's state.
         self._states: dict[tuple[str, str], str] = {}
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ class AccountFiles:
     def create(
         self, config: StreamConfig, created_ns: int, metadata: MetadataWriter, group: int = 0
     ) -> Generator[Step, None, StreamStore]:
-        """Create the directory of a new stream, or replica; return its empty store when that is durable.
+        """Create the directory of a new stream, or of a replica; return its empty store when this is durable.
 
         Raises:
             StoreFailed: the directory cannot be written, or another directory has its name.
@@ -167,7 +167,7 @@ class AccountFiles:
             raise _failed(directory, error) from error
 
     def hidden_files(self) -> AccountFiles:
-        """Return the files of a new temporary directory, in which a stream is built; `adopt` follows.
+        """Return the files of a new temporary directory, in which a stream is built; call `adopt` next.
 
         Raises:
             StoreFailed: it cannot be created.
@@ -186,7 +186,7 @@ class AccountFiles:
         self.remove(built._streams)
 
     def adopt(self, built: AccountFiles, name: str, metadata: MetadataWriter) -> Generator[Step, None, None]:
-        """Rename a stream that was built in hidden files to its final name; return when that is durable.
+        """Rename a stream that was built in hidden files to its final name; return when this is durable.
 
         Raises:
             StoreFailed: it cannot be renamed, or the next start may not find it.
@@ -204,7 +204,7 @@ class AccountFiles:
         yield from metadata.commit(NamesChange(self._streams))
 
     def give_up(self, name: str) -> None:
-        """Remove the directory of a stream that could not be opened after `adopt`; log a failed removal."""
+        """Remove the directory of a stream that could not be opened after `adopt`; log an error if this fails."""
         directory = self.directory_of(name)
         self._unread.discard(directory)
         self.postponed.pop(directory, None)
@@ -222,7 +222,7 @@ class AccountFiles:
     def change(
         self, config: StreamConfig, created_ns: int, store: StreamStore, metadata: MetadataWriter
     ) -> Generator[Step, None, None]:
-        """Write an updated configuration, which new segments will contain too; return when it is durable.
+        """Write an updated configuration, which new segments will have too; return when it is durable.
 
         Raises:
             StoreFailed: the old configuration may still be stored.
@@ -234,7 +234,7 @@ class AccountFiles:
         self._configure(store, config, change.data)
 
     def save(self, config: StreamConfig, created_ns: int, store: StreamStore) -> None:
-        """Write an updated configuration in this call; new segments will contain it too.
+        """Write an updated configuration before returning; new segments will have it too.
 
         Raises:
             StoreFailed: the old configuration may still be stored.
@@ -281,7 +281,7 @@ class AccountFiles:
         self.remove(hidden)
 
     def remove(self, hidden: str) -> None:
-        """Queue a hidden directory for removal; if the server stops first, the next start removes the rest."""
+        """Queue a hidden directory for removal; after a stop in between, the next start removes the rest."""
         try:
             if hidden and self._stores.removals is not None:
                 self._stores.removals.add(hidden)
@@ -291,7 +291,7 @@ class AccountFiles:
             self._log.warn(f"  {hidden} cannot be removed: {error}")
 
     def recover_steps(self) -> Iterator[tuple[StreamConfig, int, StreamStore] | None]:
-        """Yield configuration, creation time and store of every stream; yield None after the other steps."""
+        """Yield (configuration, creation time, store) of every stream, and None after other steps."""
         for problem in finish_removals(self._disk, self._streams):
             self._log.warn(f"  {problem}")
         self.tails.load()
@@ -307,19 +307,19 @@ class AccountFiles:
                 yield from self._open_stream(directory, values)
 
     def close_for_good(self, name: str) -> None:
-        """Leave the files of the stream `name` closed until the next start."""
+        """Do not open the stream `name` again before the next start."""
         directory = self.directory_of(name)
         self._logs.files.close_below(directory)
         self._unread.add(directory)
         self._note_unrecovered(directory, "Stream")
 
     def reopen_steps(self, name: str) -> Iterator[tuple[StreamConfig, int, StreamStore] | None]:
-        """Like `recover_steps`, for the stream `name` alone; its store has been released."""
+        """Recover the stream `name` alone, as `recover_steps` does; its store must have been released."""
         self._logs.files.close_below(self.directory_of(name))
         yield from self._recover_directory(self.directory_of(name))
 
     def recover_postponed_steps(self) -> Iterator[tuple[StreamConfig, int, StreamStore] | None]:
-        """Like `recover_steps`, for the postponed streams; some of them may be postponed again."""
+        """Recover the postponed streams, as `recover_steps` does; some may be postponed again."""
         for directory in list(self.postponed):
             yield from self._recover_directory(directory)
 
@@ -334,7 +334,7 @@ class AccountFiles:
     def _open_stream(
         self, directory: str, values: dict[str, Any]
     ) -> Iterator[tuple[StreamConfig, int, StreamStore] | None]:
-        """Open the store of a stream, in steps; an error is logged and leaves the stream closed."""
+        """Open the store of a stream, in steps; after an error, which is logged, the stream stays closed."""
         started_ns = self._stores.now_ns()
         store: FileStore | None = None
         config: StreamConfig | None = None
@@ -346,7 +346,7 @@ class AccountFiles:
             config, created_ns = from_meta(StreamConfig, values["config"]), int(values["created_ns"])
             _check_place(directory, config.name)
             for subject in config.subjects:
-                subject.encode()  # raises for an invalid name before anything is open
+                subject.encode()  # raises an error for an invalid name before any file is opened
             path = f"'{self._account} > {config.name}'"
             self._log.info(f"  Starting restore for stream {path}")
             meta = encode(KIND_STREAM, self._generations[directory], values, self._keys.get(directory))
@@ -354,7 +354,7 @@ class AccountFiles:
             for _ in store.recover_steps():
                 yield None
             self._complete(store, config, meta)
-            # A process killed during the creation may not have synced the names.
+            # If the creation was interrupted by a kill, the names may not be synced.
             account = self._streams.rpartition("/")[0]
             above = (directory, self._streams, account, account.rpartition("/")[0])
             consumers = f"{directory}/{NAME}"
@@ -366,7 +366,7 @@ class AccountFiles:
                 store.release()
             self._leave(directory, "Stream", error, config)
             return
-        except GeneratorExit:  # the server stops before the end of the recovery
+        except GeneratorExit:  # the server stops during the recovery
             if store is not None:
                 store.release()
             raise
@@ -375,14 +375,14 @@ class AccountFiles:
         yield config, created_ns, store
 
     def take_offline(self, newer: Offline) -> None:
-        """Note a stream that this server cannot serve; its files remain."""
+        """Add a stream that this server cannot serve; its files stay."""
         name = newer.config.name
         self.offline[name] = newer
         self._unread.add(self.directory_of(name))
         self._log.warn(f"  Detected unsupported stream '{self._account} > {name}': {newer.reason}")
 
     def hide_offline(self, name: str) -> str:
-        """Like `hide`, for an offline stream, which then no longer counts as stored.
+        """Hide an offline stream as `hide` does; it then no longer counts as stored.
 
         Raises:
             StoreFailed: the next start may find the stream.
@@ -393,7 +393,7 @@ class AccountFiles:
         return hidden
 
     def leave_stream(self, config: StreamConfig, store: StreamStore, error: Exception) -> None:
-        """Close the store of a stream that cannot be served; its files remain."""
+        """Close the store of a stream that cannot be served; its files stay."""
         assert isinstance(store, FileStore)
         store.release()
         self._leave(self.directory_of(config.name), "Stream", error, config)
@@ -416,7 +416,7 @@ class AccountFiles:
         )
 
     def _complete(self, store: FileStore, config: StreamConfig, meta: bytes) -> None:
-        """Apply the stream's configuration to a store after recovery."""
+        """Apply the stream's configuration to a store after its recovery."""
         self._damaged += store.set_aside
         store.writer.set_meta(meta)
         store.compactor.set_codec(codec(config))
@@ -437,7 +437,7 @@ class AccountFiles:
         return ConsumerStateFile(self._disk, directory, self._logs, self._key_of(directory))
 
     def save_window(self, stream: str, parts: Iterable[dict[str, object]] | None) -> None:
-        """Write the duplicate window of a closed stream; without it the next start reads the messages."""
+        """Write the duplicate window of a closed stream; without it, the next start reads the messages instead."""
         path = f"{self.directory_of(stream)}/window"
         try:
             if parts is not None:
@@ -448,7 +448,7 @@ class AccountFiles:
             self._log.warn(f"  {path} is not kept, and read from messages at the next start: {error}")
 
     def load_window(self, stream: str) -> Iterator[dict[str, Any]]:
-        """Yield the saved parts of the duplicate window; none if there is no such file.
+        """Yield the saved parts of the duplicate window; yield none if there is no such file.
 
         Raises:
             PyjsError, OSError: a part is unreadable.
@@ -465,7 +465,7 @@ class AccountFiles:
     def new_consumer(
         self, stream: str, name: str, config: ConsumerConfig, created_ns: int, state: bytes
     ) -> NewConsumer:
-        """Return the change that creates a consumer with the state `state`; call `open_consumer` afterwards.
+        """Return the change that creates a consumer with the state `state`; call `open_consumer` after its commit.
 
         Raises:
             StoreFailed: unreadable files have its name.
@@ -507,7 +507,7 @@ class AccountFiles:
         return self._lists[directory]
 
     def num_consumers(self, stream: str) -> int:
-        """Return the number of a stream's stored consumers, including unreadable ones that were set aside."""
+        """Return the number of a stream's stored consumers, including those whose unreadable files were set aside."""
         file = self.list_of(stream)
         names = self._disk.list_dir(f"{file.directory}/{NAME}")
         return len(file.live) + file.missing + sum(name.startswith(DAMAGED) for name in names)
@@ -531,24 +531,24 @@ class AccountFiles:
                 yield opened
 
     def reopen_consumer(self, stream: str, name: str) -> StoredConsumer | None:
-        """Return a stored consumer, or None if its files are unreadable, which is logged."""
+        """Return a stored consumer, or None if its files are unreadable; this is then logged."""
         file = self.list_of(stream)
         found = self._load_list(file.directory, file.ends)
         listed = None if found is None else found.live.get(name)
         return None if listed is None else self._open_consumer(file.directory, listed)
 
     def _load_list(self, directory: str, ends: tuple[int, int] | None = None) -> ConsumerList | None:
-        """Return the list of a stream's consumers, or None if it is unreadable and remains unchanged."""
+        """Return the list of a stream's consumers, or None if it is unreadable and must stay unchanged."""
         try:
             return load_list(self._disk, directory, Opener(self._keys.get(directory)), ends)
         except (UnknownFormat, Locked, OSError) as error:
             if is_shortage(error):
-                raise  # the whole stream is opened later: without one of its consumers it might remove messages
+                raise  # open the whole stream later: without one of its consumers, it might remove messages
             self._leave(f"{directory}/{NAME}", "List of consumers", error)
             return None
 
     def _adopt_list(self, file: ListFile, found: ConsumerList) -> None:
-        """Log the damage of a list, and repair it."""
+        """Log the damage of a list, and repair the list."""
         for first, last in found.gaps:
             self._log.error(
                 f"  Entries {first} to {last} of {file.directory}/{NAME}.a and {NAME}.b are damaged:"
@@ -563,7 +563,7 @@ class AccountFiles:
             self._log.warn(f"  {file.directory}/{NAME}.a and {NAME}.b are not rewritten: {error}")
 
     def _look_through(self, file: ListFile, found: ConsumerList) -> None:
-        """Remove the files of deleted consumers; log files that belong to no consumer."""
+        """Remove the files of deleted consumers, and log files that belong to no consumer."""
         parent, owners = f"{file.directory}/{NAME}", Owners(found)
         for name in self._disk.list_dir(parent):
             owner = owners.owner_of(name)
@@ -600,7 +600,7 @@ class AccountFiles:
     def _without_state(
         self, stream: str, listed: Listed, config: ConsumerConfig, file: ConsumerStateFile, problem: Exception
     ) -> StoredConsumer | None:
-        """Set aside the damaged state files of a consumer; return it without state, or None if that failed."""
+        """Set aside the damaged state files of a consumer; return it without state, or None if this fails."""
         try:
             self._damaged += file.set_aside()
         except OSError as error:
@@ -623,11 +623,11 @@ class AccountFiles:
     def _encoded(self, directory: str, values: dict[str, Any]) -> bytes:
         """Return the envelope for new metadata of a stream."""
         generation = self._generations.get(directory, 0) + 1
-        self._generations[directory] = generation  # not used again even if the write fails
+        self._generations[directory] = generation  # not used again, even if the write fails
         return encode(KIND_STREAM, generation, values, self._key_of(directory))
 
     def _load(self, directory: str) -> dict[str, Any] | None:
-        """Return a stream's metadata, or None if it is unreadable, which is logged."""
+        """Return a stream's metadata, or None if it is unreadable; this is then logged."""
         opener = Opener(key_ring=self._stores.key_ring)
         try:
             generation, values, problems = load_meta(self._disk, directory, "meta", KIND_STREAM, opener)
@@ -667,7 +667,7 @@ class AccountFiles:
         return True
 
     def _take_key(self, directory: str, opener: Opener) -> None:
-        """Note the data key of a recovered stream; if it has none and encryption is configured, create one."""
+        """Store the data key of a recovered stream; if it has none and encryption is configured, create one."""
         key = opener.key
         if key is None and self._stores.key_ring is not None:
             key = self._stores.key_ring.new_key()
@@ -680,20 +680,20 @@ class AccountFiles:
             self._rewrapped.add(directory)
 
     def _key_of(self, directory: str) -> StreamKey | None:
-        """Return the data key of the stream of a directory, or None if it is not encrypted."""
+        """Return the data key of the stream in a directory, or None if it is not encrypted."""
         return self._keys.get(self._stream_of(directory))
 
     def _stream_of(self, directory: str) -> str:
-        """Return the directory of the stream that contains `directory`."""
+        """Return the directory of the stream that `directory` belongs to."""
         return f"{self._streams}/{directory.removeprefix(f'{self._streams}/').partition('/')[0]}"
 
     def _from_segments(
         self, directory: str, error: Exception, opener: Opener
     ) -> tuple[int, dict[str, Any], list[str]] | None:
-        """Return the newest META record in a stream's segments, or None, for a stream whose metadata files are lost.
+        """Return the newest META record in a stream's segments, or None; used if the metadata files are lost.
 
         Raises:
-            Locked: it is encrypted, and the key is unknown.
+            Locked: the record is encrypted, and the key is unknown.
             OSError: descriptors or memory are short.
         """
         messages = f"{directory}/msgs"
@@ -713,7 +713,7 @@ class AccountFiles:
         return None
 
     def _mend(self, directory: str, values: dict[str, Any], problems: list[str]) -> None:
-        """Write both copies of the metadata after one of them was damaged."""
+        """Write both copies of the metadata again, after one of them was damaged."""
         for problem in problems:
             self._log.warn(f"  {problem}; another copy is used")
         try:
@@ -722,7 +722,7 @@ class AccountFiles:
             self._log.warn(f"  {directory} keeps one copy of its metadata: {error}")
 
     def _is_empty(self, directory: str) -> bool:
-        """Return whether a directory has no message, consumer or state, so that its creation was not completed."""
+        """Return whether a directory has no message, consumer or state, since its creation was interrupted."""
         names = set(self._disk.list_dir(directory)) - {"meta.tmp", "msgs", "consumers"}
         inside = [*self._disk.list_dir(f"{directory}/msgs"), *self._disk.list_dir(f"{directory}/consumers")]
         return not names and not inside
@@ -763,12 +763,12 @@ class AccountFiles:
             self.unrecovered.append(directory.rpartition("/")[2])
 
     def _check_room(self, directory: str) -> None:
-        """Refuse to create a stream or consumer over files that could not be recovered. Raises StoreFailed."""
+        """Refuse to create a stream or consumer in place of files that could not be recovered. Raises StoreFailed."""
         if directory in self._unread:
             raise StoreFailed(directory, "holds what could not be recovered: see the log, or move it away")
 
     def _hide(self, directory: str, sync: bool = True) -> str:
-        """Rename a directory that is to be removed; return its new path, or "" if it does not exist."""
+        """Rename a directory that will be removed; return its new path, or "" if it does not exist."""
         hidden = ""
         if self._disk.exists(directory):
             hidden = hide_directory(self._disk, directory, self._hidden, sync)

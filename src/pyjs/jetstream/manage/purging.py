@@ -1,9 +1,9 @@
-"""Removals of many messages, in steps: long purges and lowered limits. Clients see a single change.
+"""Removals of many messages in steps, for long purges and lowered limits. Clients see a single change.
 
 The removal has exclusive access to the stream's gate, so requests wait; deliveries wait while `store.changing` is
 set. Publishes do not wait: each finds the messages of its own subject either all present or all removed. A purge of a
-file stream is recorded before its first step (store/format/purge_file), so that the next start completes it after a
-kill. A lowered limit is in the metadata before its first step, so a start applies it.
+file stream is recorded before its first step (store/format/purge_file), so that after a kill the next start completes
+it. A lowered limit is in the metadata before its first step, so a starting server applies it.
 
 Source: STREAM.PURGE and STREAM.UPDATE of nats-server, which runs each under one lock.
 """
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from pyjs.jetstream.manage.engine import JetStream
     from pyjs.store.index.filter import StoreFilter
 
-AT_ONCE = 4000  # messages; a larger purge is done in steps
+AT_ONCE = 4000  # messages; larger purges are done in steps
 STEP = 2000  # messages removed or examined in one step: about a millisecond
 
 
 def purge(
     js: JetStream, stream: Stream, subject: bytes, before_seq: int, keep: int
 ) -> Generator[Step, None, int]:
-    """Purge messages like Stream.purge, in steps if there are many; return their number.
+    """Purge messages as Stream.purge does, in steps if there are many; return their number.
 
     Raises:
         ApiError: the stream was deleted between two steps.
@@ -58,13 +58,13 @@ def purge(
         note = js.files.open_purge(stream.name)
         yield from note.begin(Purge(subject.decode(), end_seq), js.shared.metadata)
         _check_open(stream)
-    store.changing = True  # set last: while it is set, waiting deliveries check it in each turn
+    store.changing = True  # last, since waiting deliveries check in each turn whether it is still set
     try:
         purged = yield from drop_steps(stream, wanted, end_seq)
         stream.end_purge(subject)
     except StoreFailed:
         with suppress(StoreFailed):
-            stream.end_purge(subject)  # consumers recount the remaining messages
+            stream.end_purge(subject)  # consumers count the remaining messages again
         raise
     finally:
         store.changing = False
@@ -74,7 +74,7 @@ def purge(
 
 
 def _is_short(stream: Stream, wanted: StoreFilter, before_seq: int, keep: int) -> bool:
-    """Return whether a purge fits into one step: it removes few messages, or all (a thread frees their memory)."""
+    """Return whether a purge fits into one step: it removes few messages, or all (whose memory a thread frees)."""
     store = stream.store
     if store.msgs <= AT_ONCE or before_seq == 1:
         return True
@@ -114,7 +114,7 @@ def drop_steps(stream: Stream, wanted: StoreFilter, end_seq: int) -> Generator[S
 
 
 def lower_limits(stream: Stream, config: StreamConfig) -> Generator[Step, None, None]:
-    """Remove the messages beyond the limits of `config`, in steps, before the stream applies `config`.
+    """Remove the messages that exceed the limits of `config`, in steps, before `config` is applied to the stream.
 
     Raises:
         ApiError, StoreFailed: as `purge`.
@@ -137,7 +137,7 @@ def lower_limits(stream: Stream, config: StreamConfig) -> Generator[Step, None, 
 
 
 def _trim_subjects(stream: Stream, keep: int) -> Generator[Step, None, None]:
-    """Remove all but the newest `keep` messages of each subject; the caller handles messages published meanwhile."""
+    """Remove all but the newest `keep` messages of each subject, except those published after the begin."""
     store = stream.store
     seq, end_seq = 1, store.last_seq + 1
     while seq:

@@ -1,11 +1,11 @@
-"""Recovery from faults: a stream or consumer with an unexpected exception is opened again from its files.
+"""Repair after faults: a stream or consumer with an unexpected exception is opened again from its files.
 
-An exception may leave an object in an inconsistent state, so the object must not be used again. A stream is closed at
+An exception may leave an object in a half changed state, so the object must not be used again. A stream is closed at
 once, without a write, and opened again in steps while its requests wait; a consumer is replaced by one that is read
 from its files. A memory stream, or a consumer without files, is deleted. A stream that fails again within a minute
-remains closed until the next start.
+stays closed until the next start.
 
-Knows nothing of the code that reports faults, or of the kinds of exceptions.
+Knows nothing of the code that reports faults, or of kinds of exceptions.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ AGAIN_NS = 60 * NS_PER_S
 
 
 class Mender:
-    """Closes and reopens the streams and consumers with faults, of all accounts."""
+    """Closes and reopens the streams and consumers of all accounts that had faults."""
 
     def __init__(self, engines: Mapping[str, JetStream]) -> None:
         self._engines = engines
-        self._mended_at: dict[tuple[str, str], int] = {}  # by account and stream: time of the last reopening
+        # (account, stream) -> time at which it was last opened again
+        self._mended_at: dict[tuple[str, str], int] = {}
 
     def mend(self, owner: object) -> None:
-        """Close and reopen `owner` after a fault; ignore other objects than streams and consumers."""
+        """Close and reopen `owner` after a fault; ignore objects other than streams and consumers."""
         if isinstance(owner, Copier):
             owner = owner.target
         if isinstance(owner, Consumer):
@@ -66,7 +67,7 @@ class Mender:
             self._not_reopened(js, stream, f"{consumer}", error)
 
     def _reopen_later(self, js: JetStream, stream: Stream, name: str) -> Iterator[Step]:
-        """Reopen a consumer once no thread writes its files."""
+        """Reopen a consumer when no thread writes its files."""
 
         def steps() -> Generator[Step, None, None]:
             yield from _written(js)
@@ -81,7 +82,7 @@ class Mender:
         yield from js.gates.within(stream.name, False, lambda: js.gates.within(gate, True, steps))
 
     def _not_reopened(self, js: JetStream, stream: Stream, consumer: str, error: Exception) -> None:
-        """Reopen the whole stream, because one of its consumers could not be reopened."""
+        """Reopen the whole stream, since one of its consumers could not be reopened."""
         js.shared.faults.report("mending", f"the reopening of {consumer}", error, js.shared.clock.now_ns())
         self._mend_stream(js, stream)
 
@@ -99,7 +100,7 @@ class Mender:
             streams.tell(js, stream.name, "delete")
             return
         now_ns = js.shared.clock.now_ns()
-        # Attempts end, since each removes at least one wrong index file.
+        # The loop ends, since each attempt removes at least one wrong index file.
         if not is_mistaken and key in self._mended_at and now_ns < self._mended_at[key] + AGAIN_NS:
             log.error(f"JetStream {stream} failed again and stays closed until the next start")
             js.files.close_for_good(stream.name)
@@ -125,4 +126,4 @@ def _written(js: JetStream) -> Generator[Step, None, None]:
         try:
             yield from js.shared.metadata.commit(Barrier())
         except StoreFailed:
-            pass  # a failed change is finished too
+            pass  # a failed change is finished as well

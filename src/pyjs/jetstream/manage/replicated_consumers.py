@@ -1,7 +1,7 @@
-"""The consumers of a replicated stream at its leader: open, create, configure, reset and delete them.
+"""The consumers of a replicated stream at its leader: opens, creates, configures, resets and deletes them.
 
 manage/consumers.py makes the same checks as on a single server, then calls this module instead of writing files. Each
-change is an operation that every replica applies; it is answered once this replica has applied it.
+change is an operation that every replica applies; it is answered when this replica has applied it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.stream.stream import Stream
     from pyjs.jetstream.stream.stream_consumer import StreamConsumer
 
-RETRY_NS = NS_PER_S  # wait after a proposal that the group did not accept
+RETRY_NS = NS_PER_S  # ns to wait after a proposal that the group did not accept
 
 
 class ConsumerOpener:
@@ -42,7 +42,7 @@ class ConsumerOpener:
     def __init__(self, js: JetStream, stream: Stream, resources: Resources) -> None:
         self._js = js
         self._stream = stream
-        # Acks are answered once their changes are applied, and snapshots are proposed at once.
+        # Acks are answered when their changes are applied; snapshots are proposed without a thread.
         self._resources = resources._replace(sync_always=True, metadata=None)
 
     def prepare_steps(self, consumer: CommittedConsumer) -> Generator[None, None, None]:
@@ -52,7 +52,7 @@ class ConsumerOpener:
             yield
 
     def open(self, consumer: CommittedConsumer) -> StreamConsumer:
-        """Open a consumer with its committed state, add it to the stream and start it."""
+        """Open a consumer with its committed state, add it to the stream, and start it."""
         opened = self._restored(consumer)
         self._stream.add_consumer(opened)
         opened.start()
@@ -84,7 +84,7 @@ class ConsumerOpener:
         _opened(consumer).update(config)
 
     def rewrite(self, consumer: StreamConsumer) -> None:
-        """Make an open consumer propose a snapshot, with its next changes or after RETRY_NS."""
+        """Make an open consumer propose a snapshot: with its next changes, or after RETRY_NS."""
         opened = _opened(consumer)
         opened.acks.changes.lost = True
         self._js.shared.timers.at(self._js.shared.clock.now_ns() + RETRY_NS, opened.resume)
@@ -96,7 +96,7 @@ def create(
     """Create a consumer; return it when its creation is committed.
 
     Raises:
-        ApiError: this replica no longer leads; the consumer may exist.
+        ApiError: this replica is no longer the leader; the consumer may exist.
     """
     state = consumer_record.first_state(start)
     yield from _replica(stream).operate(entries.creation(name, created_ns, config, state))
@@ -107,7 +107,7 @@ def configure(stream: Stream, consumer: Consumer, config: ConsumerConfig) -> Gen
     """Change the configuration of a consumer.
 
     Raises:
-        ApiError: it was deleted meanwhile, or the outcome is unknown.
+        ApiError: the consumer was deleted in the meantime, or the result is unknown.
     """
     yield from _replica(stream).operate(entries.configuration(consumer.name, consumer.created_ns, config))
     _found(stream, consumer.name)
@@ -117,7 +117,7 @@ def delete(stream: Stream, consumer: Consumer) -> Generator[Step, None, None]:
     """Delete a consumer.
 
     Raises:
-        ApiError: it was deleted meanwhile, or the outcome is unknown.
+        ApiError: the consumer was deleted in the meantime, or the result is unknown.
     """
     yield from _replica(stream).operate(entries.deletion(consumer.name, consumer.created_ns))
 
@@ -126,7 +126,7 @@ def keep_reset(stream: Stream, consumer: Consumer) -> Generator[Step, None, None
     """Propose the state of a reset consumer; return when it is committed.
 
     Raises:
-        ApiError: the outcome is unknown.
+        ApiError: the result is unknown.
     """
     file = consumer.keeper.file
     assert isinstance(file, ProposedState)
@@ -150,7 +150,7 @@ def reopen(js: JetStream, stream: Stream, consumer: Consumer) -> None:
         try:
             yield from _replica(stream).operate(
                 nothing_new
-            )  # after this operation, all earlier changes are committed or lost
+            )  # after this operation, all earlier changes are either committed or lost
         except errcodes.ApiError:
             pass
         _replica(stream).consumers.open_one(committed)
@@ -161,7 +161,7 @@ def reopen(js: JetStream, stream: Stream, consumer: Consumer) -> None:
 def adopt_steps(
     js: JetStream, stream: Stream, resources: Resources, memory: Sequence[StoredConsumer]
 ) -> Generator[Step, None, None]:
-    """Add the consumers of a stream that had no other replicas to its group, and remove their files.
+    """Add the consumers of a stream that had no other replicas to the stream's group, and remove their files.
 
     `memory` lists the consumers without files.
     """
@@ -177,12 +177,12 @@ def adopt_steps(
                 continue
         if stored.file is None:
             continue
-        with suppress(StoreFailed):  # the next leader tries again
+        with suppress(StoreFailed):  # the next leader will try again
             yield from js.shared.metadata.commit(js.files.removed_consumer(stream.name, stored.name))
 
 
 def stored_state(stream: Stream, stored: StoredConsumer, resources: Resources) -> bytes:
-    """Return the state in the files of a consumer, or its first state if the files are unreadable."""
+    """Return the state in the files of a consumer or, if these are unreadable, its first state."""
     if stored.snapshot is None:
         return consumer_record.first_state(Start(max(1, stream.store.first_seq)))
     consumer = Consumer(resources, stored.config, stored.name, stored.created_ns)
@@ -215,7 +215,7 @@ def _replica(stream: Stream) -> Replica:
 
 
 def _found(stream: Stream, name: str) -> Consumer:
-    """Return an open consumer after an operation. Raises ApiError: it was deleted, or the leadership was lost."""
+    """Return an open consumer after an operation. Raises ApiError if it was deleted or the leadership is lost."""
     found = stream.consumers.get(name)
     errcodes.CONSUMER_NOT_FOUND.raise_if(found is None)
     if not isinstance(found, Consumer):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Reservation:
-    """A reservation of a name, subjects and bytes; a context manager."""
+    """A reservation of a name, subjects and bytes, as a context manager."""
 
     def __init__(self, js: JetStream, config: StreamConfig, old: StreamConfig | None = None) -> None:
         self._js = js
@@ -47,12 +47,13 @@ class Reservation:
 
 
 class HeldStreams:
-    """Stored streams that are not open yet; their subjects and bytes are reserved."""
+    """Stored streams that are not open yet, for which subjects and bytes are reserved."""
 
     def __init__(self, js: JetStream) -> None:
         self._js = js
         self._held: dict[str, Reservation] = {}  # by name
-        self.some_unknown = False  # the metadata, and so the subjects, of a stream could not be read yet
+        # the metadata of some stream could not be read yet, so its subjects are unknown
+        self.some_unknown = False
 
     def __contains__(self, name: str) -> bool:
         return name in self._held
@@ -62,7 +63,7 @@ class HeldStreams:
         return [each.config for each in self._held.values()]
 
     def hold(self, config: StreamConfig) -> None:
-        """Reserve the subjects and bytes of a stream until `let_go`."""
+        """Reserve the subjects and bytes of a stream until `let_go` is called for it."""
         if config.name not in self._held:
             self._held[config.name] = Reservation(self._js, config)
             self._held[config.name].__enter__()
@@ -77,7 +78,7 @@ class HeldStreams:
                 self.hold(config)
 
     def let_go(self, name: str) -> None:
-        """Release the reservation of a stream that is opened or deleted."""
+        """Release the reservation of a stream that was opened or deleted."""
         reservation = self._held.pop(name, None)
         if reservation is not None:
             reservation.__exit__(None, None, None)

@@ -1,8 +1,8 @@
 """The scrub: a check of sealed segments and metadata while the server runs, at a limited rate.
 
 A pass checks everything once; the next pass begins a day later. The upkeep thread runs the steps one by one and
-changes nothing. A file that looks damaged is read again between two turns, since it may have changed meanwhile.
-If it is damaged, its damaged messages are counted as lost and reported, as when a message is loaded; the next start
+changes nothing. A file that seems damaged is read again between two turns, since it may have changed in the meantime.
+If it is damaged, its damaged messages are counted as lost and reported, as when a message is read; the next start
 finds the damage again. Damaged metadata is rewritten from memory.
 
 After a step of n bytes, a timer of the node starts the next step n / scrub_rate seconds later.
@@ -51,10 +51,10 @@ if TYPE_CHECKING:
 
 NS_PER_S = 1_000_000_000
 PASS_EVERY_NS = 24 * 3600 * NS_PER_S
-RETRY_NS = 10 * NS_PER_S  # after a step that failed for lack of descriptors or memory
-STEP_NS = 10_000_000  # minimum time between two steps
-STREAMS_AT_ONCE = 64  # stream names that a pass reads at once
-META_SIZE = 1024  # bytes that reading both copies counts as
+RETRY_NS = 10 * NS_PER_S  # ns to wait after a step that failed for lack of descriptors or memory
+STEP_NS = 10_000_000  # minimum ns between two steps
+STREAMS_AT_ONCE = 64  # number of stream names that a pass reads at a time
+META_SIZE = 1024  # bytes that count as read for both copies of metadata
 
 
 class SegmentStep:
@@ -66,14 +66,14 @@ class SegmentStep:
         self._number = number
         self._path = store.files.path_of(number)
         self._damaged = False
-        self._problem = ""  # damage that lost no message
-        self.size = 0  # bytes read
+        self._problem = ""  # damage by which no message was lost; "": none
+        self.size = 0  # bytes that were read
 
     def __call__(self) -> Exception | None:
         """Read every record."""
         try:
             self._read()
-        except CorruptRecord:  # the outer header of the file is damaged
+        except CorruptRecord:  # the outer header is damaged
             self._damaged = True
         except (OSError, ValueError, PyjsError) as error:
             return error
@@ -85,7 +85,7 @@ class SegmentStep:
             self.size = self._disk.size_of(fd)
             image = open_image(self._disk, self._path, fd, self._store.files.key)
             image.problem = image.problem or image.spare_problem()
-            data = image.whole(True)  # a separate image, so that the store's own map remains unchanged
+            data = image.whole(True)  # a separate image, so that the store's own map does not change
         finally:
             self._disk.close_file(fd)
         found = contents_of(self._path, data, self._number, self._store.files.incarnation, 1)
@@ -93,7 +93,7 @@ class SegmentStep:
         self._problem = image.problem
 
     def _is_contradicted(self, found: SegmentContents) -> bool:
-        """Return whether the index file contradicts the segment; an unusable index file does not."""
+        """Return whether the index file contradicts the segment; an unusable index file does not count."""
         try:
             data = decrypted(memoryview(map_whole(self._disk, index_path(self._path))), self._store.files.key)
             return not agrees(decode_index(data), found)
@@ -101,7 +101,7 @@ class SegmentStep:
             return False
 
     def apply(self) -> int:
-        """Remove damaged messages; if the index file is wrong, reopen the stream without it."""
+        """Drop damaged messages; if the index file is wrong, reopen the stream without it."""
         if self._damaged:
             return self._store.examiner.confirm(self._number)
         if self._problem:
@@ -159,7 +159,7 @@ class MetadataStep:
 
 
 class ListStep:
-    """The check of a stream's consumer list; calls `found` with the number of damaged entries."""
+    """The check of a stream's consumer list; `found` is called with the number of damaged entries."""
 
     def __init__(self, disk: Disk, js: JetStream, stream: Stream, found: Callable[[int], None]) -> None:
         self._disk = disk
@@ -188,7 +188,7 @@ class ListStep:
         return None
 
     def apply(self) -> int:
-        """Check the list again in the writing thread, since an entry being written may look like damage."""
+        """Check the list again in the thread that writes it, since an entry being written may look like damage."""
         if self._is_suspect and self._js.streams.get(self._stream.name) is self._stream:
             self._check()
         return 0
@@ -199,7 +199,7 @@ class ListStep:
         def done(failure: Exception | None) -> None:
             if change.is_early:
                 self.apply()
-            elif failure is not None:  # both copies are damaged: the server has their contents in memory
+            elif failure is not None:  # both copies are damaged, but the server has their contents in memory
                 self._js.account.turn.go_on(self._write_known())
             else:
                 self._tell(change, None)
@@ -207,12 +207,12 @@ class ListStep:
         self._js.shared.metadata.submit(change, done)
 
     def _write_known(self) -> Iterator[Chored]:
-        """Rewrite the list from memory, while no request changes it."""
+        """Rewrite the list from memory; requests must not change it during this time."""
         js, name = self._js, self._stream.name
         yield from js.gates.enter(name, alone=True)
         change = CheckedList(js.files.list_of(name))
         try:
-            yield from js.shared.metadata.commit(Barrier())  # all earlier changes are written
+            yield from js.shared.metadata.commit(Barrier())  # after this, all earlier changes are written
             if js.streams.get(name) is not self._stream:
                 return
             change.known = _known_consumers(self._stream)
@@ -254,13 +254,13 @@ class Scrubber:
         self._disk = disk
         self._turn = turn
         self._steps: Iterator[Step] | None = None  # None: no pass is running
-        self._step: Step | None = None  # the step in the thread
+        self._step: Step | None = None  # the step that the thread runs
         self._timer: Timer | None = None
         self._stopped = False
         self._passes = 0
-        self._finished_ns = 0  # end of the last pass; 0: none yet
-        self._checked_bytes = 0  # in the running pass, otherwise in the last one
-        self._damaged = 0  # damaged places since the start
+        self._finished_ns = 0  # time at which the last pass ended; 0: none has
+        self._checked_bytes = 0  # bytes checked in the running pass, or in the last one
+        self._damaged = 0  # number of damaged places found since the start
 
     def report(self) -> dict[str, Any]:
         """Return the fields for /jsz."""
@@ -288,7 +288,7 @@ class Scrubber:
     # -- upkeep --------------------------------------------------------------------------------------------
 
     def begin_upkeep(self) -> Step | None:
-        """Return the next step for the thread, or None if there is none or its time has not come."""
+        """Return the next step for the thread, or None if none is due."""
         if self._stopped or self._step is not None or self._timer is not None or self._steps is None:
             return None
         self._step = next(self._steps, None)
@@ -297,7 +297,7 @@ class Scrubber:
         return self._step
 
     def finish_upkeep(self, error: Exception | None) -> None:
-        """Handle the result of the step, and wait in proportion to its bytes."""
+        """Handle the result of the step, then wait in proportion to its bytes."""
         step, self._step = self._step, None
         if step is None or self._stopped:
             return
@@ -325,7 +325,7 @@ class Scrubber:
         self._damaged += places
 
     def _again(self, step: Step, error: Exception) -> None:
-        """Repeat a step that failed, after RETRY_NS."""
+        """Repeat a failed step after RETRY_NS."""
         self._shared.log.warn(f"The check of stored files waits {RETRY_NS // NS_PER_S} s: {error}")
         self._steps = chain([step], self._steps or ())
         self._wait(RETRY_NS)
@@ -349,12 +349,12 @@ class Scrubber:
     # -- steps of a pass -----------------------------------------------------------------------------------
 
     def _all_steps(self) -> Iterator[Step]:
-        """Yield the steps of a pass; each uses the state of the stream at that time."""
+        """Yield the steps of a pass; each uses the state of its stream at that time."""
         for js in list(self._accounts.values()):
             name = ""
-            # A list of all streams would keep deleted ones in memory during a pass, which may take hours.
+            # A list of all streams would keep deleted streams in memory during a pass, which may take hours.
             while names := nsmallest(STREAMS_AT_ONCE, (each for each in js.streams if each > name)):
-                for name in names:  # continues after the last name
+                for name in names:  # the next names after the last one of the previous group
                     yield from self._stream_steps(js, name)
 
     def _stream_steps(self, js: JetStream, name: str) -> Iterator[Step]:
@@ -363,7 +363,7 @@ class Scrubber:
             return
         store = stream.store
         yield MetadataStep(self._disk, js, stream)
-        if js.streams.get(name) is not stream:  # it was deleted meanwhile: do not create its list again
+        if js.streams.get(name) is not stream:  # the stream was deleted: do not create its list again
             return
         if js.files.list_of(name).live:
             yield ListStep(self._disk, js, stream, self._add_damaged)

@@ -1,4 +1,4 @@
-"""The files of a stream, derived from its configuration: its metadata, and size, age and compression of segments."""
+"""Values derived from a stream's configuration for its files: metadata; size, age and compression of segments."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from pyjs.jetstream.config.stream import StreamConfig
 
 SEGMENT_SIZE_MAX = 8 << 20
-SEGMENT_SIZE_QUEUE = 4 << 20  # for interest and workqueue streams, where acks soon empty whole segments
+# bytes; for interest and workqueue streams, in which acks soon empty whole segments
+SEGMENT_SIZE_QUEUE = 4 << 20
 SEGMENT_SIZE_MIN = 64 << 10
-SEGMENTS_PER_AGE = 8  # minimum number, for a stream whose messages expire
+SEGMENTS_PER_AGE = 8  # minimum number of segments for a stream whose messages expire
 
 
 def segment_size(config: StreamConfig) -> int:
@@ -28,12 +29,12 @@ def segment_size(config: StreamConfig) -> int:
 
 
 def seal_age_ns(config: StreamConfig) -> int:
-    """Return the age at which a segment is sealed, so that expiry removes whole files; 0: sealed by size only."""
+    """Return the age in ns at which a segment is sealed, so that expiry removes whole files; 0: by size only."""
     return config.max_age_ns // SEGMENTS_PER_AGE
 
 
 def codec(config: StreamConfig) -> int:
-    """Return the compression of a stream's sealed segments, or 0 if there is none."""
+    """Return the compression of a stream's sealed segments, or 0 for none."""
     return CODEC_ZSTD if config.compression == S2 else 0
 
 

@@ -1,4 +1,4 @@
-"""The probe of a file store on a full disk, which checks for free space every second."""
+"""The probe of a file store whose disk is full: it checks every second whether there is space again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class StoreProbe:
         self._timer: Timer | None = None
 
     def failed(self, now_ns: int) -> None:
-        """Start to probe, unless only a restart can recover the store."""
+        """Begin to probe, unless only a restart can repair the store."""
         if self._store.resumable and self._timer is None:
             self._timer = self._timers.at(now_ns + PROBE_NS, self._due)
 

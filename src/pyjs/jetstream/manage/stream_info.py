@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from pyjs.store.store import StreamStore
 
 SUBJECTS_PAGE = 100_000
-LOOK_STEP = 10_000  # subjects compared with a filter between two yields: about a millisecond
-SUBJECTS_STEP = 2_000  # subjects or deleted sequences read between two yields: about a millisecond
+LOOK_STEP = 10_000  # number of subjects compared with a filter between two yields: about a millisecond
+SUBJECTS_STEP = 2_000  # number of subjects or deleted sequences read between two yields: about a millisecond
 DELETED_STEP = 20_000
 
 
 def stream_state(
     stream: Stream, subjects: Fragment | None = None, deleted: Fragment | None = None
 ) -> dict[str, Any]:
-    """Return the `state` of a stream; `subjects` and `deleted` are JSON, or None to leave them out."""
+    """Return the `state` of a stream; `subjects` and `deleted` are JSON, or None to omit them."""
     store = stream.store
     out: dict[str, Any] = {
         "messages": store.msgs,
@@ -70,7 +70,7 @@ def stream_info(
     domain: bool = True,
     cluster: bool = False,
 ) -> dict[str, Any]:
-    """Return a StreamInfo; `listed` leaves out the fields that only STREAM.INFO shows."""
+    """Return a StreamInfo; with `listed`, omit the fields that only STREAM.INFO has."""
     config = stream.config
     if js.shared.member is not None:
         config = js.shared.member.reports.shown_config(js, stream)
@@ -97,7 +97,7 @@ def stream_info(
 
 
 def away_info(config: StreamConfig, created_ns: int, cluster: dict[str, Any], now_ns: int) -> dict[str, Any]:
-    """Return the StreamInfo of a stream whose servers are all away, as lists show it; `now_ns` is the wall clock."""
+    """Return the StreamInfo for a list, if all servers of the stream are away; `now_ns` is the wall time."""
     state = {"messages": 0, "bytes": 0, "first_seq": 0, "first_ts": time_text(0), "last_seq": 0}
     return {
         "config": as_json(config),
@@ -109,7 +109,7 @@ def away_info(config: StreamConfig, created_ns: int, cluster: dict[str, Any], no
 
 
 def inflow_report(js: JetStream, stream: Stream) -> dict[str, Any]:
-    """Return the `mirror` or `sources` field of a stream's report; empty if it has none."""
+    """Return the field `mirror` or `sources` of a stream's report, or {} if the stream has none."""
     inflow = js.inflows.get(stream.name)
     if inflow is None:
         return {}
@@ -118,7 +118,7 @@ def inflow_report(js: JetStream, stream: Stream) -> dict[str, Any]:
 
 
 def know_subjects(store: StreamStore, subjects: StoreFilter) -> Generator[None, None, None]:
-    """Index the subjects of a store for searches among many subjects, in steps; later calls do nothing."""
+    """Index the subjects of a store, for searches among many subjects, in steps; later calls do nothing."""
     while not store.catalogue.learn_subjects(subjects, SUBJECTS_STEP):
         yield
 
@@ -126,9 +126,9 @@ def know_subjects(store: StreamStore, subjects: StoreFilter) -> Generator[None, 
 def subjects_page(
     stream: Stream, subject_filter: str, offset: int
 ) -> Generator[None, None, tuple[Fragment | None, int, int]]:
-    """Return a page of subjects with their message counts as JSON, the total, and the offset in effect.
+    """Return a page of subjects with their message counts as JSON, the total, and the offset of the page.
 
-    An offset beyond the end is returned unchanged, as nats-server does.
+    As in nats-server, an offset beyond the end is returned unchanged.
     """
     store = stream.store
     wanted = store.make_filter((subject_filter.encode(),))

@@ -1,6 +1,6 @@
 """The life of an account's streams: create, update, delete, recover.
 
-Applies the rules and the limits of the account and its server, gives a new stream its store and its subjects, and
+Applies the rules, and the limits of the account and its server, gives a new stream its store and its subjects, and
 calls the observer. Knows nothing of API subjects and JSON (api/streams.py). Long because all these operations begin
 with the same checks and end with the same report.
 
@@ -51,10 +51,10 @@ from pyjs.store.store import StreamStore
 from pyjs.subjects.overlap import at_once, first_overlap
 from pyjs.subjects.transform import open_transform
 
-SUBSCRIBE_STEP = 256  # subscriptions that a new stream adds in one turn: a millisecond
-STOP_STEP = 64  # consumers of a deleted stream that are stopped in one turn: a millisecond
-RELEASE_STEP = 4000  # sequences examined in one step
-RETRY_NS = 5 * NS_PER_S  # between two attempts to open postponed streams
+SUBSCRIBE_STEP = 256  # number of subscriptions that a new stream adds in one turn: a millisecond
+STOP_STEP = 64  # number of consumers of a deleted stream that are stopped in one turn: a millisecond
+RELEASE_STEP = 4000  # number of sequences examined in one step
+RETRY_NS = 5 * NS_PER_S  # ns between two attempts to open postponed streams
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
@@ -66,16 +66,16 @@ if TYPE_CHECKING:
     from pyjs.jetstream.mirror.sourcing import Inflow
     from pyjs.store.format.tail_file import Tail, Tails
 
-    Found: TypeAlias = tuple[StreamConfig, int, StreamStore]  # with the creation time
+    Found: TypeAlias = tuple[StreamConfig, int, StreamStore]  # configuration, creation time, store
 
 
 class SubjectVerdict(NamedTuple):
-    """The overlaps found for the subjects of a configuration."""
+    """The overlaps of the subjects of a configuration with each other and with other streams."""
 
-    subjects: tuple[str, ...]  # the valid ones
-    within: str | None  # the first that overlaps with another subject of the same stream
-    taken: bool  # a subject overlaps with another stream
-    version: int  # of the subjects of all streams at the time of the search
+    subjects: tuple[str, ...]  # the valid subjects
+    within: str | None  # the first subject that overlaps with another one of the same configuration
+    taken: bool  # whether a subject overlaps with that of another stream
+    version: int  # SubjectTree.version of all streams' subjects at the time of the search
 
 
 def judge_subjects(js: JetStream, config: StreamConfig) -> Generator[None, None, SubjectVerdict]:
@@ -98,7 +98,7 @@ def check(
     pedantic: bool,
     verdict: SubjectVerdict | None = None,
 ) -> StreamConfig:
-    """Return `config` with defaults filled in; `verdict` is the result of `judge_subjects`, None before that call.
+    """Return `config` with defaults filled in; `verdict` is the result of `judge_subjects`, or None before it.
 
     Raises:
         ApiError: the first violation.
@@ -122,7 +122,7 @@ def create(
     pedantic: bool = False,
     verdict: SubjectVerdict | None = None,
 ) -> Generator[Step, None, Stream]:
-    """Create a stream and return it once it is durable; return an existing stream with an equal configuration.
+    """Create a stream and return it when it is durable, or return an existing stream with an equal configuration.
 
     Raises:
         ApiError: the request is refused.
@@ -151,10 +151,10 @@ def create(
 
 
 def create_assigned(js: JetStream, config: StreamConfig, created_ns: int) -> Generator[Step, None, Stream]:
-    """Create a stream that has passed all checks, here or on the server that leads the metadata of the cluster.
+    """Create a stream that passed all checks, either here or on the leader of the cluster's metadata.
 
     Raises:
-        ApiError: its files could not be opened.
+        ApiError: the files of the stream could not be opened.
         StoreFailed: the directory of the stream cannot be written.
     """
     errcodes.STREAM_CREATE.raise_if(config.name in js.held, err="the stream is stored and not open yet")
@@ -184,10 +184,10 @@ def new_replica(
 
 
 def make_replica(js: JetStream, stream: Stream, group: int) -> Generator[Step, None, Parked]:
-    """Close an open stream that gets more replicas, make its messages durable, and return its store.
+    """Close an open stream that gets more replicas, make its messages durable, and return it with its store.
 
     Raises:
-        StoreFailed: the stream cannot be opened again; its files remain.
+        StoreFailed: the stream cannot be opened again; its files stay.
     """
     _end_copies(js, stream)
     _close(js, stream, "shutdown")
@@ -213,18 +213,18 @@ def open_replica(
     ids: KnownIds | None = None,
     offered: bool = True,
 ) -> Generator[Step, None, Stream]:
-    """Open the stream of a replica as a follower, which subscribes to no subject.
+    """Open the stream of a replica as a follower, which subscribes to no subjects.
 
-    `ids` is its duplicate window, if known: a memory store does not have the ids of removed messages. The replica
-    answers direct gets only if `offered`; it must not while it lacks the messages of the other replicas.
+    `ids` is its duplicate window, if known: a memory store has no ids of removed messages. The replica answers direct
+    gets only if `offered`, which must be false as long as it lacks messages that other replicas have.
 
     Raises:
-        PyjsError, OSError, MemoryError: its messages cannot be read; its files remain.
+        PyjsError, OSError, MemoryError: its messages cannot be read; its files stay.
     """
     config, created_ns, store = found
     if config.first_seq and not (
         store.applied_index or store.msgs
-    ):  # a restart loses a first_seq that no entry has recorded
+    ):  # a restart loses a first_seq that no entry records
         store.set_first_seq(config.first_seq)
     stream = _open(js, config, store, created_ns)
     try:
@@ -240,12 +240,12 @@ def open_replica(
 
 
 def make_single(js: JetStream, stream: Stream, memory: list[StoredConsumer]) -> Generator[Step, None, Stream]:
-    """Reopen a replica as a stream without replicas, as its files already state.
+    """Open a replica again as a stream without replicas, as its files already describe it.
 
     `memory` lists its consumers without files.
 
     Raises:
-        StoreFailed: the stream cannot be opened again; its files remain.
+        StoreFailed: the stream cannot be opened again; its files stay.
     """
     config, name, store = replace(stream.config, num_replicas=1), stream.name, stream.store
     ids = KnownIds(stream.dedupe.dump(0, len(stream.dedupe)), len(stream.dedupe), stream.dedupe.last_msg_id)
@@ -265,12 +265,12 @@ def make_single(js: JetStream, stream: Stream, memory: list[StoredConsumer]) -> 
 
 
 def listen(js: JetStream, stream: Stream, *, on: bool) -> None:
-    """Subscribe a stream to its subjects, or unsubscribe it; of all replicas, only the leader is subscribed."""
+    """Subscribe a stream to its subjects, or unsubscribe it; among replicas, only the leader is subscribed."""
     _subscribe(js, stream, stream.config.subjects if on else ())
 
 
 def _end_copies(js: JetStream, stream: Stream) -> None:
-    """Stop copying into a stream and out of it, before it is closed and opened again."""
+    """Stop copying into and out of a stream that will be closed and opened again."""
     if js.inflows:
         from pyjs.jetstream.mirror import sourcing
 
@@ -278,7 +278,7 @@ def _end_copies(js: JetStream, stream: Stream) -> None:
 
 
 def copy_origins(js: JetStream, stream: Stream, *, on: bool) -> None:
-    """Start the mirror or sources of a stream, or stop them; of all replicas, only the leader copies."""
+    """Start or stop the mirror or sources of a stream; among replicas, only the leader copies."""
     if js.inflows or stream.config.mirror or stream.config.sources:
         from pyjs.jetstream.mirror import sourcing
 
@@ -286,7 +286,7 @@ def copy_origins(js: JetStream, stream: Stream, *, on: bool) -> None:
 
 
 def reconfigured(js: JetStream, stream: Stream, old: StreamConfig, *, leads: bool) -> None:
-    """Apply the rest of a new configuration on a replica; the leader publishes the advisory."""
+    """Apply the other parts of a new configuration to a replica; the leader publishes the advisory."""
     _reserve(js, old, -1)
     _reserve(js, stream.config, 1)
     _set_subjects(js, stream)
@@ -299,7 +299,7 @@ def reconfigured(js: JetStream, stream: Stream, old: StreamConfig, *, leads: boo
 
 
 def check_limits(js: JetStream, config: StreamConfig) -> None:
-    """Refuse a stream beyond the limits of account and server. Raises ApiError."""
+    """Refuse a stream that exceeds the limits of account or server. Raises ApiError."""
     _check_count(js, config)
     _check_room(js, config, max(config.max_bytes, 0))
 
@@ -314,7 +314,7 @@ def check_restored(js: JetStream, config: StreamConfig) -> None:
 def open_restored(
     js: JetStream, config: StreamConfig, store: StreamStore, created_ns: int, ids: KnownIds | None = None
 ) -> Generator[Step, None, Stream]:
-    """Open a memory stream that was built from an archive, or was a replica with the known `ids`."""
+    """Open a memory stream that was restored from an archive, or that was a replica with the known `ids`."""
     stream = _open(js, config, store, created_ns)
     _subscribe(js, stream, config.subjects)
     stream.evictions.trim_subjects(config.max_msgs_per_subject)
@@ -326,7 +326,7 @@ def open_restored(
 
 
 def _check_tier(js: JetStream, config: StreamConfig) -> None:
-    """If the account has limits per number of replicas, refuse a number without limits. Raises ApiError."""
+    """If the account has limits by number of replicas, refuse a number without limits. Raises ApiError."""
     errcodes.NO_LIMITS.raise_if(
         bool(js.limits.tiers) and f"R{config.num_replicas or 1}" not in js.limits.tiers
     )
@@ -342,7 +342,7 @@ def _check_count(js: JetStream, config: StreamConfig) -> None:
 def update(
     js: JetStream, config: StreamConfig, verdict: SubjectVerdict | None = None
 ) -> Generator[Step, None, Stream]:
-    """Update a stream; return when that is durable. `config` has passed `check`.
+    """Update a stream; return when the change is durable. `config` must have passed `check`.
 
     Raises:
         ApiError: the request is refused.
@@ -382,7 +382,7 @@ def update(
 
 
 def _remove_acknowledged(stream: Stream) -> Generator[Step, None, None]:
-    """Remove messages that no consumer needs any more; messages that matched no consumer remain."""
+    """Remove messages that no consumer needs any more; messages that never matched a consumer stay."""
     store = stream.store
     for consumer in list(stream.consumers.values()):
         delivered_to = consumer.cursor.next_seq if isinstance(consumer, Consumer) else store.last_seq + 1
@@ -396,7 +396,7 @@ def _remove_acknowledged(stream: Stream) -> Generator[Step, None, None]:
 
 
 def delete(js: JetStream, name: str, *, told: bool = True) -> Generator[Step, None, None]:
-    """Delete a stream with its consumers and files; return when that is durable. `told`: publish the advisory.
+    """Delete a stream with its consumers and files; return when this is durable. `told`: publish the advisory.
 
     Raises:
         ApiError: 10059, there is no such stream.
@@ -420,7 +420,7 @@ def delete(js: JetStream, name: str, *, told: bool = True) -> Generator[Step, No
 
 
 def _stop_consumers(stream: Stream) -> Generator[Step, None, None]:
-    """Stop and release the closed consumers of a deleted stream, a few in each step."""
+    """Stop and release the closed consumers of a deleted stream, some in each step."""
     # By name, since a list of the consumers would keep all of them in memory until the end.
     for number, name in enumerate(list(stream.consumers)):
         if number and number % STOP_STEP == 0:
@@ -431,7 +431,7 @@ def _stop_consumers(stream: Stream) -> Generator[Step, None, None]:
 
 
 def recover_steps(js: JetStream) -> Iterator[None]:
-    """Open every stored stream, in steps; log those that cannot be opened and keep their files."""
+    """Open every stored stream, in steps. Log those that cannot be opened, and keep their files."""
     whole = yield from _open_found(js, js.files.recover_steps())
     for newer in js.offline.values():
         js.held.hold(newer.config)
@@ -440,14 +440,14 @@ def recover_steps(js: JetStream) -> Iterator[None]:
     for stream in js.streams.values():
         if stream.store.wants_upkeep and not stream.store.failed:
             try:
-                stream.commit_now()  # recasts for a new key or compression begin after the first sync
+                stream.commit_now()  # recasting for a new key or compression begins after the first sync
             except StoreFailed:
-                pass  # the store has logged the error, and publishers will get it
+                pass  # the store has logged the error, which publishers will get
     _retry_postponed(js)
 
 
 def _open_found(js: JetStream, steps: Iterator[Found | None]) -> Generator[None, None, list[Stream]]:
-    """Open the stored streams yielded by `steps`; return those whose consumers were all opened."""
+    """Open the stored streams that `steps` yields; return those whose consumers could all be opened."""
     whole: list[Stream] = []
     for found in steps:
         if found is not None:
@@ -465,7 +465,7 @@ def _take_up(inflows: Iterable[Inflow], whole: list[Stream]) -> None:
 
 
 def _retry_postponed(js: JetStream) -> None:
-    """Open postponed streams later, if there are any."""
+    """If there are postponed streams, open them later."""
 
     def due() -> None:
         if js.account.jetstream is js:
@@ -485,7 +485,7 @@ def _open_postponed(js: JetStream) -> Iterator[None]:
         again = [config.name for config in js.files.postponed.values() if config is not None]
         for name in names:
             if name not in again:
-                js.held.let_go(name)  # it was opened, or cannot be
+                js.held.let_go(name)  # it was opened, or it cannot be opened
         _retry_postponed(js)
     _take_up(js.inflows.values(), whole)
 
@@ -493,9 +493,9 @@ def _open_postponed(js: JetStream) -> Iterator[None]:
 def _recover_stream(
     js: JetStream, config: StreamConfig, created_ns: int, store: StreamStore, whole: list[Stream]
 ) -> Iterator[None]:
-    """Open a stored stream with its consumers; append it to `whole` if all of them were opened.
+    """Open a stored stream with its consumers; append it to `whole` if all of these could be opened.
 
-    A damaged stream does not affect the others: the damage is logged, and the stream remains closed. A replicated
+    A damaged stream does not affect the others: the damage is logged, and the stream stays closed. A replicated
     stream waits for the metadata of the cluster, which states whether its replica still belongs to this server.
     """
     if config.num_replicas > 1 and js.shared.replicated is not None:
@@ -585,7 +585,7 @@ def close_all(js: JetStream) -> None:
 
 
 def _close_store(stream: Stream, tails: Tails | None) -> None:
-    """Close the store of a stream when the server stops; `tails` receives the index of its open segment."""
+    """Close the store of a stream when the server stops; the index file of its open segment may go into `tails`."""
     if tails is None or not isinstance(stream.store, FileStore):
         stream.store.close()
         return
@@ -605,7 +605,7 @@ def tell(js: JetStream, name: str, action: str) -> None:
 def _new_store(
     js: JetStream, config: StreamConfig, created_ns: int, group: int = 0
 ) -> Generator[Step, None, StreamStore]:
-    """Return the store of a new stream, or of a replica in `group`, when its directory is durable."""
+    """Return the store of a new stream, or of a new replica in `group`, when its directory is durable."""
     store: StreamStore
     if config.storage == MEMORY:
         store = MemStore()
@@ -639,19 +639,19 @@ def _open(js: JetStream, config: StreamConfig, store: StreamStore, created_ns: i
 
 
 def _mistaken(stream: Stream) -> None:
-    """Request that the stream is reopened at the end of the turn, since an index file was wrong."""
+    """Request that the stream is opened again at the end of the turn, since an index file was wrong."""
     stream.account.turn.faulted.append((stream, StoreFailed(str(stream), "an index file was wrong")))
 
 
 def _set_subjects(js: JetStream, stream: Stream) -> None:
-    """Apply the configured subject transform and republish to the stream."""
+    """Set the subject transform and the republishing of a stream as it is configured."""
     rng, moved, republished = js.shared.rng, stream.config.subject_transform, stream.config.republish
     stream.transform = None if moved is None else open_transform(moved.src, moved.dest, rng)
     stream.republisher = None if republished is None else Republisher(stream.name, republished, rng)
 
 
 def _close(js: JetStream, stream: Stream, reason: str, fault: Exception | None = None) -> None:
-    """Close a stream; `reason` is "deleted", "shutdown" or "fault" (nothing is written)."""
+    """Close a stream; `reason` is "deleted", "shutdown" or "fault". After a fault, nothing is written."""
     deleted = reason == "deleted"
     if fault is not None:
         stream.special.drop(fault)
@@ -664,7 +664,7 @@ def _close(js: JetStream, stream: Stream, reason: str, fault: Exception | None =
         sourcing.closing(js, stream)
     for consumer in list(stream.consumers.values()):
         if deleted:
-            consumer.close()  # `_stop_consumers` stops it
+            consumer.close()  # `_stop_consumers` will stop it
         else:
             consumer.stop(reason)
     _subscribe(js, stream, ())
@@ -685,22 +685,22 @@ def _untie(stream: Stream) -> None:
 
 
 def abandon(js: JetStream, stream: Stream, error: Exception) -> None:
-    """Close a stream after a fault, without writing; it is reopened from its files."""
+    """Close a stream after a fault, without writing; it will be opened again from its files."""
     _close(js, stream, "fault", error)
     if stream.config.storage == FILE:
-        js.held.hold(stream.config)  # until it is reopened, at the latest by the next start
+        js.held.hold(stream.config)  # until it is opened again, by the next start at the latest
     if isinstance(stream.store, FileStore):
         stream.store.release()
 
 
 def reopen_steps(js: JetStream, name: str) -> Iterator[None]:
-    """Reopen an abandoned stream from its files."""
+    """Open an abandoned stream again from its files."""
     whole = yield from _open_found(js, js.files.reopen_steps(name))
     _take_up([js.inflows[name]] if name in js.inflows else [], whole)
 
 
 def _subscribe_steps(js: JetStream, stream: Stream) -> Iterator[None]:
-    """Subscribe a new stream to its subjects, in steps; all of them are reserved from the first step on."""
+    """Subscribe a new stream to its subjects, in steps; from the first step on, all of them are reserved."""
     subjects = stream.config.subjects
     for subject in subjects:
         js.subjects.add(subject, stream.name)
@@ -731,7 +731,7 @@ def _subscribe(js: JetStream, stream: Stream, subjects: tuple[str, ...]) -> None
 
 
 def _check_running(js: JetStream) -> None:
-    """Refuse to continue if JetStream was disabled for the account meanwhile."""
+    """Raise an error if JetStream was disabled for the account in the meantime."""
     errcodes.NOT_ENABLED_FOR_ACCOUNT.raise_if(js.account.jetstream is not js)
 
 
@@ -742,7 +742,7 @@ def _reserve(js: JetStream, config: StreamConfig, sign: int) -> None:
 
 
 def _check_room(js: JetStream, config: StreamConfig, extra: int) -> None:
-    """Refuse a stream beyond the limits of account or server; `extra` is the number of bytes to reserve."""
+    """Refuse a stream that exceeds the limits of account or server; `extra` is the number of bytes to reserve."""
     errcodes.MAXIMUM_CONSUMERS_LIMIT.raise_if(0 < js.limits.max_consumers < config.max_consumers)
     need = extra if config.max_bytes > 0 else 1
     for usage in (js.usage[config.storage], js.shared.usage[config.storage]):

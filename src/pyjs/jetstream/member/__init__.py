@@ -1,1 +1,1 @@
-"""The part of one server in a JetStream cluster: the metadata, and the streams and answers that follow from it."""
+"""The part of one server in a JetStream cluster: its copy of the metadata, its streams, and its answers."""

@@ -1,7 +1,8 @@
-"""Advisories of one server in the cluster: it leads the metadata or a stream, or a stream has lost its majority.
+"""Advisories of one server in the cluster about the leadership of the metadata and of streams, and lost majorities.
 
-The account of a stream gets the advisory; so does the system account, with the name of the account added. A new
-leader sends the first kind, a leader that had to step down the second, each only if there is a subscriber. The leader
+The account of a stream gets the advisory. The system account gets it too, with the name of the account added. A new
+leader sends the first kind, and a leader that had to step down the second, each only if there is a subscriber. The
+leader
 of a consumer is the leader of its stream.
 """
 
@@ -39,7 +40,7 @@ def _name_in(row: dict[str, Any]) -> str:
 
 
 def _consumers(stream: Stream) -> list[str]:
-    """Return the names of the consumers that have replicas."""
+    """Return the names of the replicated consumers of a stream."""
     if stream.replica is None:
         return []
     committed = stream.replica.consumers.committed
@@ -54,20 +55,20 @@ class Announcer:
         self._host = host
 
     def leads_metadata(self) -> None:
-        """Announce that this server leads the metadata."""
+        """Announce that this server has become the leader of the metadata group."""
         name = self._member.options.cluster.name
         rows = self._with_me(self._member.reports.meta().get("replicas", []))
         self._send(self._host.system_account, meta_leader(self._host.server_name, rows, name))
 
     def leads_stream(self, stream: Stream) -> None:
-        """Announce that this server leads a stream, and with it its consumers."""
+        """Announce that this server has become the leader of a stream, and so of its consumers."""
         leader = self._host.server_name
         self._tell(stream, lambda rows, of: stream_leader(stream.name, leader, rows, of))
         for name in _consumers(stream):
             self._tell_consumer_leader(stream, name)
 
     def leads_consumer(self, stream: Stream, name: str, config: ConsumerConfig) -> None:
-        """Announce that this server leads a new consumer of a stream that it leads."""
+        """Announce that this server leads a new consumer of a stream whose leader it is."""
         if config.num_replicas != 1:
             self._tell_consumer_leader(stream, name)
 
@@ -95,7 +96,7 @@ class Announcer:
         self._send(self._host.system_account, removed)
 
     def _with_me(self, rows: Rows) -> Rows:
-        """Return the rows of all members: `rows` of the others, and the row of this server."""
+        """Return the rows of all members: `rows` for the others, and a row for this server."""
         name = self._host.server_name
         mine = [{"name": name, "current": True, "active": 0, "peer": short_hash(name)}]
         return sorted([*rows, *([] if any(row["name"] == name for row in rows) else mine)], key=_name_in)
@@ -106,7 +107,7 @@ class Announcer:
         js, subject = self._member.accounts.get(account.name), make([], "").subject.encode()
         is_heard = account.has_interest(subject) or (system is not None and system.has_interest(subject))
         if not is_heard or js is None or js.streams.get(stream.name) is not stream:
-            return  # no subscriber, or the stream was closed in between
+            return  # no subscriber, or the stream was closed meanwhile
         rows = self._with_me(self._member.reports.stream(js, stream).get("replicas", []))
         if account is not system:
             self._send(account, make(rows, ""))

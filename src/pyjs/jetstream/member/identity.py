@@ -1,7 +1,7 @@
-"""The identity of a store in a cluster: its number, and the first members that it has adopted.
+"""The identity of a store in a cluster: its number, and the first members that the store has adopted.
 
     <store>/.cluster.{a,b}      metadata file of kind 7, with the map
-    store       u64, random, drawn when the file is created; a server with another number has lost its files
+    store       u64, random, drawn when the file is created; a server that has another number now has lost its files
     members     list of (node, store), the membership of jetstream/cluster/bootstrap; empty: none was adopted
     founded     whether the group of the members had a leader; if so, this store must have its log
 
@@ -64,13 +64,13 @@ class StoreIdentity:
         self._save()
 
     def found(self) -> None:
-        """Store that the group of the members had a leader. Raises OSError."""
+        """Record in the file that the group of the members had a leader. Raises OSError."""
         if not self.founded:
             self.founded = True
             self._save()
 
     def renew(self, rng: Rng) -> None:
-        """Draw another number: the log of the group is new, or lost. Raises OSError."""
+        """Draw another number, because the log of the group is new or lost. Raises OSError."""
         self.store = int.from_bytes(rng.randbytes(8), "little")
         self._save()
 

@@ -1,12 +1,12 @@
-"""The streams of this server follow the metadata: those assigned to it are opened, changed and removed.
+"""Makes the streams of this server follow the metadata: opens, changes and removes the streams assigned to it.
 
-Entries are applied again after a restart, so their changes are not made one by one: a change marks its stream, and
-the stream is then brought to its current state in the metadata. This begins once the server has applied every entry
-that was committed before its start. A stream is identified by its account, name and creation time, which is in its
-files and is never used twice.
+Entries are applied again after a restart, so their changes are not made one by one. A change marks its stream, and
+the keeper then brings the stream to its current state in the metadata. The keeper begins once the server has applied
+every entry that was committed before its start. A stream is identified by its account, name and creation time; the
+files contain this time, which is never used twice.
 
-A stored stream is removed only if an entry has removed this stream. Any other stream that is not in the metadata
-stays and is reported.
+A stored stream is removed only if an entry has removed exactly this stream. Any other stream that is not in the
+metadata remains, and is reported.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.transfer.building import StreamBuild
 
 RETRY_NS = 2 * NS_PER_S
-BUSY_MAX = 256  # streams that are opened or changed at the same time
+BUSY_MAX = 256  # maximum number of streams that are opened or changed at the same time
 
 
 class Key(NamedTuple):
@@ -77,16 +77,18 @@ class Keeper:
         self._due: dict[Key, None] = {}  # streams to examine, oldest first
         self._busy: set[Key] = set()
         self._again: dict[Key, int] = {}  # failed streams -> time of the next attempt, earliest first
-        # Streams, by time of creation, that an entry has removed from this server.
+        # Streams that an entry has removed from this server, by key and time of creation.
         self._removed: dict[tuple[Key, int], Assignment] = {}
-        self._opened: dict[Key, Assignment] = {}  # replicated streams
-        self._strange: set[Key] = set()  # reported
-        self._failed_last: dict[Key, str] = {}  # the logged text
-        self.builds: dict[Key, StreamBuild] = {}  # complete streams from archives
-        self.failures: dict[Key, ApiError] = {}  # errors of the last attempts, which are repeated
+        self._opened: dict[Key, Assignment] = {}  # replicated streams that are open
+        # streams whose report was logged: they are stored here, but not in the metadata
+        self._strange: set[Key] = set()
+        self._failed_last: dict[Key, str] = {}  # the text that was logged last for a stream
+        self.builds: dict[Key, StreamBuild] = {}  # complete streams that were built from archives
+        # error of the last failed attempt for each stream; the next attempt may fail with the same one
+        self.failures: dict[Key, ApiError] = {}
 
     def begin(self) -> None:
-        """Start work; all entries committed before the start of the server are applied."""
+        """Start to work. All entries committed before the start of the server must be applied."""
         for account, js in self.accounts.items():
             for name in js.streams:
                 stream = self._machine.state.stream(account, name)
@@ -96,7 +98,7 @@ class Keeper:
         self._waiters.notify()
 
     def is_settled(self, key: Key) -> bool:
-        """Return whether the stream matches the metadata, or the attempt to change it has failed."""
+        """Return whether the stream matches the metadata, or an attempt to change it has failed."""
         self.take(self._machine.changes)
         return self.is_caught_up and key not in self._busy and key not in self._due
 
@@ -105,7 +107,7 @@ class Keeper:
         return self._failed_last.get(Key(account, name), "")
 
     def is_idle(self) -> bool:
-        """Return whether every stream matches the metadata."""
+        """Return whether every stream matches the metadata, so that no work is left."""
         self.take(self._machine.changes)
         return self.is_caught_up and not (self._due or self._busy or self._again)
 
@@ -161,7 +163,7 @@ class Keeper:
         """Start a chore for each due stream."""
         for key in list(self._due):
             if key in self._busy:
-                continue  # it is examined again after that
+                continue  # the stream is examined again after the running chore
             while len(self._busy) >= BUSY_MAX:
                 yield from self._waiters.until(lambda: len(self._busy) < BUSY_MAX)
             self._due.pop(key)
@@ -169,7 +171,7 @@ class Keeper:
             self._turn.go_on(self._one(key))
 
     def _one(self, key: Key) -> Generator[Step, None, None]:
-        """Bring one stream to its state in the metadata, and record a failure."""
+        """Bring one stream to its state in the metadata; if that fails, record the error."""
         self.failures.pop(key, None)
         try:
             yield from self._bring(key)
@@ -199,7 +201,7 @@ class Keeper:
         if str(error) != self._failed_last.get(key):
             self._failed_last[key] = str(error)
             self._log.error(f"{key} is not as the cluster wants it, it is tried again: {error}")
-        if key not in self._due:  # no change in between
+        if key not in self._due:  # the metadata has not changed the stream meanwhile
             self._again[key] = self._turn.now + RETRY_NS
 
     def _bring(self, key: Key) -> Generator[Step, None, None]:
@@ -258,9 +260,10 @@ class Keeper:
             self._report_strange(key)
 
     def _stale(self, js: JetStream, old: Assignment, wanted: Assignment | None) -> Assignment | None:
-        """Return the part of a removed assignment to delete on this server, or None if its stream is still wanted.
+        """Return the part of a removed assignment to delete on this server; None if its stream is assigned here.
 
-        The entries are applied again at a start: since then the stream may have come back to this server.
+        Entries are applied again at a start. Since the removal, the stream may have been assigned to this server
+        again.
         """
         if wanted is None or old.created_ns != wanted.created_ns:
             return old
@@ -269,7 +272,8 @@ class Keeper:
         if group:
             is_stale = group != wanted.group and (group != wanted.ended or is_copy)
             return replace(old, group=group) if is_stale else None
-        if old.name in js.streams:  # without a group: as wanted, unless the messages come from other servers
+        # a stream without a group is as wanted, unless its messages come from other servers
+        if old.name in js.streams:
             return old if is_copy else None
         is_known = old.group in (wanted.group, wanted.ended) and not (is_copy and old.group != wanted.group)
         return None if is_known else old

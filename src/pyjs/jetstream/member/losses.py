@@ -2,7 +2,7 @@
 
 The server reports them to the leader of the metadata until the metadata gives them new incarnations. It also reports
 groups that are no longer needed, and whether a stream from an archive could be opened. If the log may have lost whole
-groups, this doubt ends when every replica of this server is in the log: by then, lost replicas have returned.
+groups, it is in doubt until every replica of this server is in the log: by then, lost replicas have returned.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Losses:
         self._machine = machine
         self._waiters = waiters
         self._tell_leader = tell_leader
-        self._found: dict[int, Assignment] = {}  # by group
+        self._found: dict[int, Assignment] = {}  # lost replicas, by group
         self._ended: dict[int, Assignment] = {}  # streams that no longer need their groups
         self._opened: dict[int, Opened] = {}  # streams that this server built, and whether they are open
         self.log: NodeLog | None = None  # set when the log is recovered
@@ -50,7 +50,7 @@ class Losses:
         self._waiters.notify()
 
     def end_group(self, stream: Assignment) -> None:
-        """Report that a stream no longer needs its group, of which its only replica is the only member."""
+        """Report that a stream no longer needs its group, whose only member is the replica on this server."""
         self._ended[stream.group] = stream
         self._waiters.notify()
 
@@ -60,12 +60,12 @@ class Losses:
         self._waiters.notify()
 
     def is_ahead(self, stream: Assignment) -> bool:
-        """Return whether, after damage, the log has a newer incarnation of a replica than the metadata."""
+        """Return whether, after damage, the log has a newer incarnation of a replica than the metadata has."""
         stored = None if self.log is None else self.log.groups.get(stream.group)
         return stored is not None and incarnation_of(stored.peer) > stream.incarnation_on(self._node)
 
     def tell_steps(self) -> Generator[Step, None, None]:
-        """Report to the leader of the metadata until it has changed the streams; never ends."""
+        """Repeat the reports to the leader of the metadata until it has changed the streams; never ends."""
         while True:
             yield from self._waiters.until(lambda: self._machine.leader and self._all)
             for stream in self._present(self._found):
@@ -88,12 +88,12 @@ class Losses:
         return {**self._found, **self._ended, **self._opened}
 
     def _is_news(self, told: dict[int, Assignment | Opened]) -> bool:
-        """Return whether a report was added to those in `told`, or none are left."""
+        """Return whether any report is not in `told`, or no reports are left."""
         now = self._all
         return not now or any(told.get(group) != each for group, each in now.items())
 
     def _present(self, streams: dict[int, Assignment]) -> list[Assignment]:
-        """Return the streams that the metadata has not changed since they were added; forget the others."""
+        """Return the streams that the metadata has not changed since they were added here; forget the others."""
         for group, stream in list(streams.items()):
             if self._machine.state.stream(stream.account, stream.name) != stream:
                 del streams[group]

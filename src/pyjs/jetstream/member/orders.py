@@ -1,9 +1,9 @@
-"""Answers to requests that the leader of the metadata has decided and another server finishes.
+"""Answers to requests on which the leader of the metadata has decided, and which another server carries out.
 
-The server that holds a stream answers a create, an update or a delete as soon as it has carried it out. It gets an
-order from the leader of the metadata; the order contains the request, so this server answers the client directly. For
-a replicated stream, the leader answers and informs the other replicas; if it fails before that, the next leader
-answers.
+The server that holds a stream answers a create, update or delete request as soon as it has carried the request out.
+The leader of the metadata sends an order to this server. The order contains the request, so the server answers the
+client directly. For a replicated stream, the leader answers and informs the other replicas; if it fails before that,
+the next leader answers.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from pyjs.jetstream.member.questions import Questions
     from pyjs.jetstream.member.waiters import Waiters
 
-WAIT_NS = 8 * NS_PER_S  # for the stream; after that no client waits for the answer
-OTHERS_NS = NS_PER_S  # for the other servers of a stream that cannot be opened here
-EARLY_MAX = 256  # answers that are known before their orders
+WAIT_NS = 8 * NS_PER_S  # maximum wait for the stream; after that, no client waits for the answer
+OTHERS_NS = NS_PER_S  # maximum wait for the other servers of a stream that cannot be opened on this server
+EARLY_MAX = 256  # maximum number of answers that become known before their orders arrive
 
 
 class Orders:
@@ -54,7 +54,7 @@ class Orders:
         self._node = node
         self._questions = questions
         self._send = send
-        self._open: dict[Answered, Order] = {}  # orders that are neither answered nor dropped
+        self._open: dict[Answered, Order] = {}  # orders that are neither answered nor dropped yet
         self._early: dict[Answered, None] = {}
         self._machine = machine
         self._keeper = keeper
@@ -72,7 +72,10 @@ class Orders:
             self._turn.go_on(self._steps(js, order))
 
     def answered(self, note: Answered) -> None:
-        """Drop an order that another server has answered; if the order arrives later, drop it then."""
+        """Drop an order that another server has answered.
+
+        An order that has not arrived yet is dropped when it arrives.
+        """
         if self._open.pop(note, None) is not None:
             self._waiters.notify()
             return
@@ -102,9 +105,9 @@ class Orders:
         yield from Router(js.account, js.shared, js).work(request, own, (order.stream,))
 
     def _decide(self, js: JetStream, order: Order, name: Answered) -> Generator[Step, None, bool]:
-        """Return whether this server answers an order; wait until that is known.
+        """Return whether this server answers an order; wait until it is known which server answers.
 
-        A follower waits too, since the leader may fail before it has answered.
+        A follower waits too, since the leader may fail before it answers.
         """
         deadline_ns = self._turn.now + WAIT_NS
 
@@ -121,13 +124,13 @@ class Orders:
                 return True
             yield from self._waiters.until(
                 lambda: self._is_applied(js, order), LOOK_NS
-            )  # without a notification
+            )  # nothing notifies the waiters of this condition
         return False
 
     def _is_mine(self, js: JetStream, order: Order) -> bool | None:
-        """Return whether this server answers: the leader of a replicated stream does; None: not known yet.
+        """Return whether this server answers; None: not known yet. Of a replicated stream, only the leader answers.
 
-        If the stream has been deleted since, no replica answers: the leader answered before the delete.
+        If the stream has been deleted since, no replica answers, because the leader answered before it was deleted.
         """
         key = Key(order.account, order.stream)
         if self._machine.state.index < order.index or not self._keeper.is_settled(key):
@@ -138,11 +141,11 @@ class Orders:
         if stream is None:
             return False
         if not replicated.is_replica(stream):
-            return key in self._keeper.failures  # the only replica so far has not got others
+            return key in self._keeper.failures  # the only replica could not add the other replicas
         return True if replicated.leads(stream) else None
 
     def _is_applied(self, js: JetStream, order: Order) -> bool:
-        """Return whether the stream has the configuration of the metadata, or applying it has failed."""
+        """Return whether the stream has the configuration that the metadata has, or could not get it."""
         key = Key(order.account, order.stream)
         stream, replicated = js.streams.get(order.stream), js.shared.replicated
         if replicated is None or stream is None or not replicated.is_replica(stream):
@@ -151,7 +154,7 @@ class Orders:
         return assigned is None or stream.config == assigned.config or key in self._keeper.failures
 
     def _refuses(self, order: Order, name: Answered) -> Generator[Step, None, bool]:
-        """Return whether this server answers with the failure: it leads the metadata, and no server opened it."""
+        """Return whether this server answers with an error: it leads the metadata; no server opened the stream."""
         if Key(order.account, order.stream) not in self._keeper.failures or not self._machine.leads:
             return False
         yield from self._waiters.until(lambda: self._open.get(name) is not order, OTHERS_NS)
@@ -181,7 +184,7 @@ class Orders:
 
 
 def _name(order: Order) -> Answered:
-    """Return the note that names an order as answered."""
+    """Return the note to other servers that an order is answered."""
     return Answered(order.account, order.stream, order.reply, order.index)
 
 

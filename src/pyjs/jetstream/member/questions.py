@@ -1,8 +1,8 @@
 """Reports about streams and accounts, gathered from the servers that have them.
 
-The leader of the metadata asks each server once for all streams of a page, and waits up to ANSWER_NS. A server
-without an answer, or with a damaged one, is left out: its streams are `missing` in a list, and its usage is not
-counted.
+The leader of the metadata asks each server once for all streams of a page, and waits up to ANSWER_NS. A server that
+does not answer, or whose answer is damaged, is left out: its streams are in the field `missing` of a list, and its
+usage is not counted.
 """
 
 from __future__ import annotations
@@ -26,20 +26,26 @@ if TYPE_CHECKING:
     from pyjs.jetstream.member.waiters import Waiters
 
 ANSWER_NS = 2 * NS_PER_S
-TAKEN = "?"  # instead of a stream, before a request of which another server asks whether it is answered here
+# in place of a stream's name: a question whether the server answers the client's request that follows
+TAKEN = "?"
 TAKEN_NS = 200 * NS_PER_MS
-MEMBERS = "#"  # instead of a stream, before the stream of which the servers of its group are asked for
-STEP = 16  # streams reported in one turn: half a millisecond
-RECENT_NS = 10 * NS_PER_S  # longer than a request is held and passed on
-RECENT_MAX = 1000  # requests that a server remembers
+# in place of a stream's name: a question for the servers in the group of the stream that follows
+MEMBERS = "#"
+STEP = 16  # streams reported in one turn, in about half a millisecond
+RECENT_NS = 10 * NS_PER_S  # longer than any request is held or passed on
+RECENT_MAX = 1000  # maximum number of requests that a server remembers
 
 
 class Recent:
-    """Requests of clients, by subject and reply. Both may be used again, so they are forgotten after RECENT_NS."""
+    """Recent requests of clients, by subject and reply.
+
+    A client may use both again, so entries expire after RECENT_NS.
+    """
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
-        self._until_ns: dict[tuple[bytes, bytes], int] = {}  # the oldest first
+        # (subject, reply) -> time at which the request is forgotten; the oldest first
+        self._until_ns: dict[tuple[bytes, bytes], int] = {}
 
     def add(self, request: Request) -> None:
         """Remember a request that wants an answer."""
@@ -51,11 +57,11 @@ class Recent:
                 del known[next(iter(known))]
 
     def remove(self, request: Request) -> bool:
-        """Forget a request; return whether it was here."""
+        """Forget a request; return whether it was remembered."""
         return self._until_ns.pop((request.subject, request.reply), 0) > self._turn.now
 
     def has(self, subject: bytes, reply: bytes) -> bool:
-        """Return whether a request is here."""
+        """Return whether a request is remembered."""
         return self._until_ns.get((subject, reply), 0) > self._turn.now
 
 
@@ -77,22 +83,26 @@ class Questions:
         self.taken = Recent(turn)  # requests that this server answers
         self._online = online
         self._last = 0  # number of the last question
-        self._open: dict[int, bytes | None] = {}  # by number: data of the answer, if it has arrived
+        # number of a question -> data of its answer, None before the answer arrives
+        self._open: dict[int, bytes | None] = {}
 
     def is_taken(self, account: str, nodes: list[int], request: Request) -> Generator[Step, None, bool]:
-        """Return whether one of some servers answers a request of a client."""
+        """Return whether one of `nodes` answers a client's request."""
         names = [TAKEN, request.subject.hex(), request.reply.hex()]
         asked = {node: names for node in nodes if node in self._online}
         found = yield from self.gather(account, asked, TAKEN_NS)
         return any(each.get("taken") for each in found)
 
     def members(self, account: str, name: str, node: int) -> Generator[Step, None, list[int]]:
-        """Return the servers in the group of a stream, as another server knows them; none if it does not answer."""
+        """Return the servers in the group of a stream, as the server `node` knows them.
+
+        The list is empty if that server does not answer.
+        """
         found = yield from self.gather(account, {node: [MEMBERS, name]} if node in self._online else {})
         return [each for report in found for each in report.get("members", ())]
 
     def are_away(self, nodes: Iterable[int]) -> bool:
-        """Return whether none of some servers answers; this server is none of them."""
+        """Return whether none of the servers `nodes`, which do not include this one, answers."""
         return self._online.isdisjoint(nodes)
 
     def gather(
@@ -115,7 +125,7 @@ class Questions:
                 del self._open[number]
 
     def came(self, reply: Reply) -> None:
-        """Store an answer."""
+        """Store an answer of another server."""
         if reply.number in self._open:
             self._open[reply.number] = reply.data
             self._waiters.notify()
@@ -141,7 +151,7 @@ class Questions:
 
 
 def _report_in(data: bytes) -> dict[str, Any] | None:
-    """Return the report in an answer, or None if it is damaged, which counts as no answer."""
+    """Return the report in an answer; None if it is damaged, which counts as no answer."""
     try:
         report = orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -159,7 +169,7 @@ def members_of(js: JetStream, name: str) -> list[int]:
 
 
 def streams_report(js: JetStream, names: tuple[str, ...]) -> Generator[Step, None, dict[str, Any]]:
-    """Return the infos of the streams on this server by name, as lists show them."""
+    """Return the infos of the streams on this server, by name, in the form that lists show."""
     from pyjs.jetstream.manage.stream_info import stream_info  # imported with the first stream
 
     infos = {}

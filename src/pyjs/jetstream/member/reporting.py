@@ -1,4 +1,4 @@
-"""Reports of one server about the cluster: `cluster` of streams and consumers, `meta_cluster` of monitoring."""
+"""Reports about the cluster: the field `cluster` of streams and consumers, and `meta_cluster` of monitoring pages."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 
 class Reports:
-    """The reports of one server."""
+    """Composes the reports of one server."""
 
     def __init__(self, member: MemberNode) -> None:
         self._member = member
         self._traffic = member.options.system_account  # the account in which nats-server sends entries
 
     def meta(self) -> dict[str, Any]:
-        """Return `meta_cluster`."""
+        """Return the value of `meta_cluster`."""
         member, machine = self._member, self._member.machine
         status = member.meta_status()
         replicas = [] if status is None else [(each, status.lag_of(each)) for each in status.replicas]
@@ -58,7 +58,7 @@ class Reports:
         return stream_cluster(state, name, assigned, self._status(js, stream), self._traffic)
 
     def shown_config(self, js: JetStream, stream: Stream) -> StreamConfig:
-        """Return the configuration of an open stream, with as many replicas as clients have asked for."""
+        """Return the configuration of an open stream, with the number of replicas that clients have requested."""
         assigned = self._member.machine.state.stream(js.account.name, stream.name)
         wanted = stream.config.num_replicas if assigned is None else assigned.shown_config.num_replicas
         return (
@@ -68,7 +68,7 @@ class Reports:
         )
 
     def away(self, stream: Assignment, now_ns: int) -> dict[str, Any]:
-        """Return the info of a stream whose servers are all away; `now_ns` is the wall clock."""
+        """Return the info of a stream none of whose servers answers; `now_ns` is the wall clock."""
         from pyjs.jetstream.manage.stream_info import away_info  # imported with the first stream
 
         member = self._member
@@ -76,7 +76,7 @@ class Reports:
         return away_info(stream.shown_config, stream.created_ns, cluster, now_ns)
 
     def alternates(self, js: JetStream, stream: Stream) -> dict[str, Any]:
-        """Return `alternates`: a stream and its mirrors; empty if it has none."""
+        """Return the field `alternates`: a stream and its mirrors; empty if the stream has no mirrors."""
         streams = self._member.machine.state.accounts.get(js.account.name)
         mirrors = [] if streams is None else streams.mirrors(stream.name)
         domain = {"domain": js.options.domain} if js.options.domain else {}
@@ -98,7 +98,7 @@ class Reports:
         return consumer_cluster(state, name, assigned, found, self._status(js, stream), self._traffic)
 
     def _status(self, js: JetStream, stream: Stream) -> GroupStatus:
-        """Return the group of a stream; for a stream without a group, this server counts as the leader."""
+        """Return the status of a stream's group; for a stream without a group, this server counts as the leader."""
         replicated, member = js.shared.replicated, self._member
         machine = None if replicated is None else replicated.machine_of(stream)
         if replicated is None or machine is None:

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 WORDS = "STREAM.RESTORE"
 TELL_NS = NS_PER_S
-LOOK_NS = 10 * NS_PER_MS  # interval of checks: no event reports that a configuration is applied
-WAIT_NS = 10 * NS_PER_S  # for the metadata, and for the group of the stream
+LOOK_NS = 10 * NS_PER_MS  # interval of checks whether a configuration is applied, since no event reports that
+WAIT_NS = 10 * NS_PER_S  # maximum wait for the metadata, and for the group of the stream
 
 
 class Restores:
@@ -67,7 +67,7 @@ class Restores:
         return (yield from self._member.requests.check_restored(call.js, request.config))
 
     def take(self, note: Restored) -> None:
-        """Add a stream that was built to the metadata."""
+        """Add a stream that another server has built from an archive to the metadata."""
         self._member.turn.go_on(self._take_steps(note))
 
     def _take_steps(self, note: Restored) -> Generator[Step, None, None]:
@@ -104,7 +104,7 @@ class Restores:
     def _receive(self, call: ApiCall) -> MaybeSteps:
         from pyjs.jetstream.transfer.restore import Restore  # 20 ms: most servers receive no archive
 
-        # The order came on another connection than the interest in its reply.
+        # The order arrived on another connection than the interest in its reply.
         yield from self._member.waiters.until_heard(call.js.account, call.request.reply)
         config = yield from self._checked(call)
         client = audit.client_of(call.js.account, call.js.shared, call.request)
@@ -130,7 +130,8 @@ class Restores:
             self._check(key, note)
             error: ApiError | None = None
             for _ in range(WAIT_NS // LOOK_NS):
-                error = self._keeper.failures.get(key, error)  # a stream that failed to open is removed
+                # a stream that failed to open is removed from the metadata
+                error = self._keeper.failures.get(key, error)
                 is_over = lambda: self._is_open(key, config) or not self._has(key, note)  # noqa: E731
                 if (yield from member.waiters.until(is_over, LOOK_NS)):
                     break
@@ -143,7 +144,7 @@ class Restores:
             self._refused.pop((key, note.created_ns), None)
 
     def _has(self, key: Key, note: Restored) -> bool:
-        """Return whether the metadata has the stream."""
+        """Return whether the metadata has the stream that was built."""
         found = self._member.machine.state.stream(*key)
         return found is not None and found.created_ns == note.created_ns
 
@@ -152,7 +153,7 @@ class Restores:
         return refused or self._member.machine.state.stream(*key) is not None
 
     def _check(self, key: Key, note: Restored) -> None:
-        """Raise ApiError if the metadata does not have the stream."""
+        """Raise ApiError if the metadata has refused the stream, or does not have it."""
         error = self._refused.get((key, note.created_ns))
         if error is not None:
             raise error

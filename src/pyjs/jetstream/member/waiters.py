@@ -1,7 +1,7 @@
 """Chores that wait for a condition, with or without a time limit.
 
-Code that changes a state that conditions read calls `notify`: each waiter then checks its condition. A timer wakes
-only its own waiter, so many waiting requests do not wake each other.
+Code that changes a state which conditions read must call `notify`. Each waiter then checks its condition. A timer
+wakes only the waiter that set it, so many waiting requests do not wake each other.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from pyjs.core.chore import Chore, Step
     from pyjs.core.sink import Turn
 
-INTEREST_NS = NS_PER_S  # for the news that a client waits for an answer
-OFFLINE_NS = 500 * NS_PER_MS  # for a server of a stream, before a request to the stream is refused
-LOOK_NS = 10 * NS_PER_MS  # between two looks at what has no notification
+INTEREST_NS = NS_PER_S  # maximum wait until this server knows the subscriber to a reply subject
+# maximum wait for a server of a stream, before a request to the stream is refused
+OFFLINE_NS = 500 * NS_PER_MS
+LOOK_NS = 10 * NS_PER_MS  # interval of checks of a condition without a notification
 
 
 class Waiters:
@@ -38,7 +39,7 @@ class Waiters:
         self._waiting.clear()
 
     def until(self, holds: Callable[[], object], wait_ns: int = 0) -> Generator[Step, None, bool]:
-        """Wait until `holds` returns a true value, up to `wait_ns` (0: no limit); return whether it does."""
+        """Wait until `holds` returns a true value, up to `wait_ns` (0: no limit); return whether it did."""
         if holds():
             return True
         if not wait_ns:
@@ -58,9 +59,9 @@ class Waiters:
         return True
 
     def until_heard(self, account: Account, reply: bytes) -> Generator[Step, None, None]:
-        """Wait until this server knows the subscriber of a reply, up to INTEREST_NS.
+        """Wait until this server knows the subscriber to a reply subject, up to INTEREST_NS.
 
-        The interest of a client of another server arrives on another connection than its request.
+        The interest of a client of another server arrives on another connection than the client's request.
         """
         for _ in range(INTEREST_NS // LOOK_NS):
             if not reply or account.has_interest(reply):

@@ -1,1 +1,1 @@
-"""Streams that copy other streams."""
+"""Mirrors and sources: streams that copy other streams."""

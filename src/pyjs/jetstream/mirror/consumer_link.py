@@ -1,12 +1,12 @@
-"""The link of a mirror or source to a consumer of its origin that already exists.
+"""The link of a mirror or source to an existing consumer of its origin.
 
 A request to the origin's API resets the consumer to its ack floor. The answer shows whether the consumer has the ack
-policy flow_control; only then does the link subscribe to the deliver subject. States: idle (no request sent), asked
-(a request waits for its answer), taking (subscribed), waiting (until the next request, after an error), probing (no
-answer arrived: the link has subscribed to the deliver subject, and the first message there causes the next request),
-closed.
+policy flow_control; only then does the link subscribe to the deliver subject. States: idle (no request was sent),
+asked (a request waits for its answer), taking (subscribed), waiting (after an error, until the next request), probing
+(no answer arrived: the link has subscribed to the deliver subject, and the first message there causes the next
+request), closed.
 
-Before a request, every copy is stored or lost, so it is known which messages the consumer will deliver again.
+Before a request, every copy is either stored or lost, so it is known which messages the consumer will deliver again.
 
 Knows nothing of messages (durable.pyx).
 Source: nats-server's source, server/stream.go; probed on nats-server 2.15.1
@@ -45,7 +45,7 @@ _PROGRESS = b"NATS/1.0\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n
 
 
 class ConsumerLink:
-    """The link of one copier."""
+    """The link of one copier to a consumer."""
 
     def __init__(self, js: JetStream, source: StreamSource, copier: Copier, target: Target) -> None:
         assert source.consumer is not None
@@ -57,17 +57,17 @@ class ConsumerLink:
         self._state = LinkState(js, copier, PACE, self._ask)
 
     def renew(self) -> None:
-        """Request another reset of the consumer after a pause; until then the copier ignores deliveries."""
+        """Request another reset of the consumer after a pause; until then, the copier ignores deliveries."""
         if self._state.now in (Link.IDLE, Link.TAKING):
             self._state.ask_later()
 
     def origin_opened(self) -> None:
-        """Request a reset at once, since the origin was opened; do nothing if the consumer already delivers."""
+        """Request a reset at once, since the origin was opened; do nothing if the consumer delivers already."""
         if self._state.now is not Link.TAKING:
             self._ask()
 
     def origin_closed(self) -> None:
-        """Probe for a new consumer, since the closed origin has none."""
+        """Wait for deliveries of a new consumer, since the closed origin has none."""
         if self._state.now is Link.TAKING:
             self._probe()
 
@@ -119,7 +119,7 @@ class ConsumerLink:
             self._state.take(self._js.account.subscribe(self._consumer.deliver_subject.encode(), feed))
 
     def _delivered(self, payload: bytes) -> int:
-        """Return the last sequence that the consumer has delivered. Raises ApiError: the answer is an error."""
+        """Return the last sequence that the consumer has delivered. Raises ApiError if the answer is an error."""
         mirrors = self._copier.mirrors
         policy, delivered = read_answer(payload, mirrors)
         if policy != "flow_control":
@@ -133,7 +133,7 @@ class ConsumerLink:
 
 
 def read_answer(payload: bytes, mirrors: bool) -> tuple[str, int]:
-    """Return ack policy and last delivered sequence of a consumer. Raises ApiError: the answer is an error."""
+    """Return (ack policy, last delivered sequence) of a consumer. Raises ApiError if the answer is an error."""
     try:
         answer = orjson.loads(payload)
         if error := answer.get("error"):
@@ -148,7 +148,7 @@ def read_answer(payload: bytes, mirrors: bool) -> tuple[str, int]:
 
 
 def identity_in(headers: bytes) -> bytes:
-    """Return the identity of an origin in the headers of an answer, or b"" if they have none."""
+    """Return the identity of an origin in the headers of an answer, or b"" if there is none."""
     lines = dict(line.partition(b":")[::2] for line in headers.split(b"\r\n"))
     return lines.get(IDENTITY, b"").strip()
 
@@ -159,7 +159,7 @@ def progress(cseq: int, seq: int) -> bytes:
 
 
 def read_heartbeat(headers: bytes) -> tuple[int, bytes]:
-    """Return the last consumer_seq of a heartbeat and the flow control request that it repeats, or (0, b"")."""
+    """Return the last consumer_seq in a heartbeat, and the flow control request that it repeats, or (0, b"")."""
     lines = dict(line.partition(b":")[::2] for line in headers.split(b"\r\n"))
     text = lines.get(b"Nats-Last-Consumer", b"").strip()
     cseq = int(text) if text.isdigit() and len(text) < 20 else 0

@@ -1,14 +1,15 @@
-"""Copies messages of one stream into another, a bounded number per turn.
+"""Copies messages of one stream into another, a bounded number in each turn.
 
 A mirror keeps sequence, time, subject and headers of the messages, and the gaps between sequences. A message of
-a source is stored like a publish, with a header that names its origin. Both drop the headers that were conditions of
-the publish to the origin. A message that the target refuses is retried when the target changes.
+a source is stored like a publish, with a header that names its origin. In both cases, headers are dropped that were
+conditions of the publish to the origin. If the target refuses a message, it is tried again when the target changes.
 
-Only committed messages of the origin are copied. A copy is safe (`kept`) once the target has committed it and
-`sync_interval` is met; only then may an interest or workqueue origin remove the message. All copiers of a turn share
-one budget, so that many copiers do not delay other work; a copier that got no share goes first in the next turn.
+Only committed messages of the origin are copied. A copy is safe (`kept`) when the target has committed it and
+`sync_interval` is satisfied; only then may an interest or workqueue origin remove the message. All copiers of a turn
+share one budget, so that many copiers do not delay other work; a copier that got no share is the first in the next
+turn.
 
-If the target has several replicas, its leader proposes the copies, and they are safe when their entry is applied.
+If the target has several replicas, its leader proposes the copies, which are safe when their entry is applied.
 
 Does not find origins or store positions (sourcing.py).
 Compiled because it handles every mirrored message (benchmarks/: JetStream mirror).
@@ -42,7 +43,7 @@ cdef enum:
     MESSAGES_PER_PUMP = 1024
     BYTES_PER_PUMP = 262144
     HEADER_ROOM = 512           # bytes for names, sequence and line ends of one Nats-Stream-Source
-    STATUS_LINE_SIZE = 10       # NATS/1.0 and its line end
+    STATUS_LINE_SIZE = 10       # bytes of NATS/1.0 and its line end
 
 
 cdef class Copier(StreamConsumer):
@@ -79,7 +80,7 @@ cdef class Copier(StreamConsumer):
     def attach(self, Stream origin not None, uint64_t position, bytes ident, uint64_t copied_from=0) -> None:
         """Copy messages after `position` from `origin`, whose identity is `ident`.
 
-        `copied_from` is the first sequence that was copied before; 0: unknown.
+        `copied_from` is the first sequence that was copied earlier; 0: unknown.
         """
         self.origin = origin
         self.wanted = origin.store.make_filter(self.filters)
@@ -96,7 +97,7 @@ cdef class Copier(StreamConsumer):
             origin.release(copied_from, position, self.wanted)
 
     cdef void start_at(self, uint64_t position) noexcept:
-        """Set all positions to `position`, even of another origin; results of running syncs are ignored."""
+        """Set all positions to `position`, possibly of another origin; results of running syncs are then ignored."""
         self.copied = self.written = self.kept = position
         self.noted = 0
         self.generation += 1
@@ -112,7 +113,7 @@ cdef class Copier(StreamConsumer):
         self.blocked = False
 
     cpdef bint needs(self, uint64_t seq) noexcept:
-        """Return whether a message of the origin, which the filters match, still lacks a safe copy."""
+        """Return whether a message of the origin that the filters match has no safe copy yet."""
         return seq > self.kept
 
     cpdef void wake(self, uint64_t seq) noexcept:
@@ -123,24 +124,24 @@ cdef class Copier(StreamConsumer):
 
     @property
     def proposed(self) -> tuple:
-        """The arguments of `applied` for the copies made so far; later copies are reported to the owner."""
+        """The arguments of `applied` for the copies made so far; the owner is notified of later copies."""
         self.noted = 0
         return self.generation, self.copied
 
     def applied(self, uint64_t generation, uint64_t seq) -> None:
-        """Note that the copies up to `seq` that were proposed in a generation are stored on most replicas."""
+        """Record that the proposed copies of a generation up to `seq` are stored on most replicas."""
         if generation == self.generation and seq > self.written:
             self.written = seq
             self.durable(generation, seq, None)
 
     def drop(self) -> None:
-        """Make no more copies until the position is set again: proposed copies may be lost."""
+        """Make no copies until the position is set again, since proposed copies may be lost."""
         self.generation += 1
         self.noted, self.blocked = 0, True
         self.wake(0)
 
     def committed(self) -> bool:
-        """Note that the target has committed; return whether the commit had a message of this copier."""
+        """Handle a commit of the target; return whether it had a message of this copier."""
         self.noted = 0
         if self.copied == self.written:
             return False
@@ -152,7 +153,7 @@ cdef class Copier(StreamConsumer):
         return True
 
     def durable(self, uint64_t generation, uint64_t seq, error) -> None:
-        """Handle a sync: copies up to `seq` are durable unless `error`, so the origin may remove these messages."""
+        """Handle a sync: unless `error` is set, copies up to `seq` are durable, so the origin may remove them."""
         cdef uint64_t before = self.kept
         if error is not None or generation != self.generation or seq <= before:
             return
@@ -163,7 +164,7 @@ cdef class Copier(StreamConsumer):
             self.origin.release(before + 1, seq, self.wanted)
 
     def lost(self, uint64_t taken) -> None:
-        """Go back to the last written position after a failed commit.
+        """Return to the last written position after a failed commit.
 
         For a source, `taken` is the last sequence whose copy was written.
         """
@@ -178,7 +179,7 @@ cdef class Copier(StreamConsumer):
         self.noted, self.blocked = 0, True
 
     def lag(self) -> int:
-        """Return the lag behind the origin in messages, as nats-server counts it: fetched messages do not count."""
+        """Return the lag behind the origin in messages, counted as by nats-server: fetched messages do not count."""
         cdef int64_t pending
         if self.feed is not None:
             return self.feed.lag()
@@ -219,7 +220,7 @@ cdef class Copier(StreamConsumer):
     # -- messages ------------------------------------------------------------------------------------------
 
     cdef int copy_some(self) except -1:
-        """Copy up to the budget of one pump; return whether there is more."""
+        """Copy up to the budget of one pump; return whether there is more to copy."""
         cdef StreamStore store = self.origin.store
         cdef uint64_t limit = self.origin.kept_seq, seq
         cdef size_t size = 0
@@ -233,10 +234,10 @@ cdef class Copier(StreamConsumer):
                     self.at = max(self.at, limit + 1)
                     break
                 result = store.load(seq, &r)
-                if result == -3:                # out of descriptors: retried, not skipped
+                if result == -3:                # descriptors are short: try again instead of skipping the message
                     self.blocked = True
                     break
-                if result != 0:                 # damaged: the store has reported it
+                if result != 0:                 # the message is damaged, which the store has reported
                     self.at = seq + 1
                     continue
                 result = self.copy(&r)
@@ -277,7 +278,7 @@ cdef class Copier(StreamConsumer):
         if self.target.replica is None:
             if self.target.limits.features & (DISCARD_NEW | DISCARD_NEW_PER_SUBJECT) \
                     and self.target.limits_refused(m, False):
-                return REFUSED      # before the gap is applied: the message may be gone when there is space
+                return REFUSED      # before the gap is applied: the message may be gone when there is space again
             if self.target.store.skip_to(r.seq - 1) != 0:
                 return REFUSED
         if r.header_len:
@@ -299,7 +300,8 @@ cdef class Copier(StreamConsumer):
     cdef int source(self, Msg* m, Record* r) noexcept nogil:
         """Store a message with a header that names its origin."""
         cdef size_t n, fixed = self.head_len + self.tail_len + self.ident_len
-        # The subject is copied: if target and origin are one stream, storing moves the memory that `m` points to.
+        # The subject is copied: if target and origin are the same stream, storing moves the memory that `m` points
+        # to.
         if self.reserve(r.size + 2 * r.subject_len + fixed + HEADER_ROOM) != 0:
             return REFUSED
         if r.header_len:
@@ -323,7 +325,7 @@ cdef class Copier(StreamConsumer):
         return self.take(m)
 
     cdef int take(self, Msg* m) noexcept nogil:
-        """Store a message that its origin has checked."""
+        """Store a message that the origin has already checked."""
         if (self.renames or self.target.transform is not None) and not m.aliased:
             with gil:
                 return self.take_renamed(m)
@@ -384,7 +386,7 @@ cdef inline size_t put_number(char* to, size_t at, uint64_t number) noexcept nog
 
 
 cdef size_t copy_headers(char* to, const char* h, size_t n, bint source) noexcept nogil:
-    """Copy a header block without its end and without the origin's publish conditions; return its size."""
+    """Copy a header block without its end and without conditions of the publish to the origin; return its size."""
     cdef const char* end = h + n - 2            # the empty line
     cdef const char* line = h
     cdef const char* following
@@ -409,13 +411,13 @@ cdef inline bint is_dropped(const char* line, size_t n, bint source) noexcept no
 cdef class SourceSearch:
     """A search for the newest message of some sources in a stream, backwards from its last message, in steps.
 
-    The names of sources are those in Nats-Stream-Source, without sequence, subject and ident.
+    A source is named as in Nats-Stream-Source, without sequence, subject and identity.
     """
 
     cdef StreamStore store
     cdef uint64_t seq, above
     cdef readonly set wanted
-    cdef readonly dict found        # (sequence, ident) by name
+    cdef readonly dict found        # name -> (sequence, identity of the origin)
 
     def __init__(self, StreamStore store not None, uint64_t above, set wanted not None):
         """Search for `wanted` in messages with a sequence above `above`."""
@@ -427,7 +429,7 @@ cdef class SourceSearch:
         """Examine up to `most` messages; return whether there are more to examine.
 
         Raises:
-            NotNow: the next message cannot be read at present; the next call tries again.
+            NotNow: the next message cannot be read for the moment; the next call tries again.
         """
         while most > 0 and self.seq > self.above and len(self.found) < len(self.wanted):
             self.examine()
@@ -436,11 +438,11 @@ cdef class SourceSearch:
         return self.seq > self.above and len(self.found) < len(self.wanted)
 
     cdef void pass_by(self) noexcept:
-        """Go on with the message before the next one."""
+        """Continue with the message before the one at `at`."""
         self.seq = index_prev_live(&self.store.catalogue.index, self.seq - 1) if self.seq > 1 else 0
 
     cdef int examine(self) except -1:
-        """Note the source of one message."""
+        """Record the source of one message, if it is one of `wanted`."""
         cdef Record r
         cdef Entry* e = index_live(&self.store.catalogue.index, self.seq)
         cdef int failed
@@ -461,7 +463,7 @@ cdef class SourceSearch:
 
 
 def last_sources(StreamStore store not None, uint64_t above, set wanted not None) -> dict:
-    """Return what a SourceSearch finds, without messages that cannot be read at present."""
+    """Return the result of a SourceSearch, without messages that cannot be read for the moment."""
     cdef SourceSearch search = SourceSearch(store, above, wanted)
     while True:
         try:

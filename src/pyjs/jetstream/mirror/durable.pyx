@@ -1,10 +1,10 @@
-"""Deliveries of an existing consumer, copied by a mirror or source.
+"""Deliveries of an existing consumer, which a mirror or source copies.
 
-The consumer pushes to its deliver subject and has the ack policy flow_control. Every answer to one of its flow
-control requests acknowledges all deliveries so far, so it is sent only when the target has committed them and
-`sync_interval` is met. Deliveries are accepted in the order of their consumer_seq. After a gap, or after a message
-that the target refuses, deliveries are ignored until the consumer was reset to its ack floor. Messages that the
-target already has are skipped.
+The consumer pushes to its deliver subject and has the ack policy flow_control. Each answer to one of its flow control
+requests acknowledges all deliveries so far, so an answer is sent only when the target has committed them and
+`sync_interval` is satisfied. Deliveries are accepted in the order of their consumer_seq. After a gap, or after a
+message that the target refuses, deliveries are ignored until the consumer was reset to its ack floor. Messages that
+the target already has are skipped.
 
 Knows nothing of requests and subscriptions (consumer_link.py). Compiled because it handles every copied message
 (benchmarks/: JetStream mirror).
@@ -29,14 +29,14 @@ from pyjs.jetstream.mirror.consumer_link import read_heartbeat
 cdef enum:
     TOKENS_V1 = 9               # $JS.ACK.<stream>.<consumer>.<five numbers>
     TOKENS_V2 = 11              # $JS.ACK.<domain>.<account>.<stream>.<consumer>.<five numbers>[.<anything>]
-    NEARLY_COPIED = 10          # messages; a mirror that lacks fewer answers direct gets of its origin
+    NEARLY_COPIED = 10          # messages; a mirror that lacks fewer than this answers direct gets of its origin
 
 cdef struct Delivery:
     uint64_t count              # number of deliveries of the message, including this one
     uint64_t seq                # stream_seq
     uint64_t cseq               # consumer_seq
     uint64_t ts                 # ns since the epoch
-    uint64_t pending            # messages that the consumer has not delivered yet
+    uint64_t pending            # number of messages that the consumer has not delivered yet
 
 
 cdef class ConsumerFeed(Sink):
@@ -47,11 +47,11 @@ cdef class ConsumerFeed(Sink):
     cdef bytes consumer                     # the name of the consumer
     cdef const char* consumer_text          # points into `consumer`
     cdef size_t consumer_len
-    cdef bint listens                       # deliveries are accepted
+    cdef bint listens                       # whether deliveries are accepted
     cdef uint64_t cseq                      # consumer_seq of the last delivery in order
     cdef uint64_t seen                      # stream_seq of the last delivery in order
-    cdef uint64_t unread                    # messages that the consumer had not delivered then
-    cdef bytes asked                        # reply subject of the flow control request to answer, b"": none
+    cdef uint64_t unread                    # number of messages that the consumer had not delivered at that time
+    cdef bytes asked                        # reply subject of the flow control request to answer; b"": none
 
     def __init__(self, Copier copier not None, object link, bytes consumer not None):
         self.copier = copier
@@ -67,10 +67,10 @@ cdef class ConsumerFeed(Sink):
         return self.copier.target
 
     def open(self, uint64_t position, bytes ident) -> None:
-        """Accept deliveries of messages after `position` in the origin `ident`; consumer_seq starts at 1."""
+        """Accept deliveries of messages after `position` in the origin `ident`; consumer_seq begins at 1."""
         cdef Copier copier = self.copier
         copier.start_at(position)
-        if copier.target.sync_always:           # copies up to `position` may wait for their sync
+        if copier.target.sync_always:           # copies up to `position` may still wait for their sync
             copier.kept = 0
             copier.target.when_durable(partial(copier.durable, copier.generation, position))
         copier.ident = copier.ident_text = ident
@@ -188,12 +188,12 @@ cdef class ConsumerFeed(Sink):
             self.asked = b""
 
     def lag(self) -> int:
-        """Return the lag behind the origin in messages, as nats-server counts it."""
+        """Return the lag behind the origin in messages, counted as by nats-server."""
         return max(0, <int64_t> self.unread - 1)
 
 
 cdef int read_delivery(Msg* m, const char* consumer, size_t n, Delivery* out) noexcept nogil:
-    """Read the ack subject of a delivery; return -1 if it has none, or belongs to another consumer."""
+    """Read the ack subject of a delivery; return -1 if it has none, or if it belongs to another consumer."""
     cdef size_t[TOKENS_V2 + 1] starts
     cdef uint64_t[5] numbers
     cdef size_t i, first, count = 1

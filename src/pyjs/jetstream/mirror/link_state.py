@@ -1,6 +1,6 @@
-"""The state of a link to a consumer of an origin, with its subscription and its timer.
+"""The state of a link to a consumer of an origin, with the subscription and the timer that belong to the state.
 
-A change of the state ends both. Each request has a number, so late answers to earlier requests are ignored.
+A change of the state ends both. Each request has a number, so that late answers to earlier requests are ignored.
 
 Knows nothing of consumers and requests (consumer_link.py, origin_link.py).
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.mirror.copier import Copier
     from pyjs.subjects.sublist import Subscription
 
-ANSWER_NS = 5 * NS_PER_S  # the longest wait for an answer
+ANSWER_NS = 5 * NS_PER_S  # longest ns to wait for an answer
 
 
 class Link(Enum):
@@ -39,36 +39,36 @@ class Link(Enum):
 
 
 class Pace(NamedTuple):
-    """How long a link waits, in ns."""
+    """The times that a link waits, in ns."""
 
     between: int  # minimum time between two requests
-    answers: tuple[int, ...]  # the wait for an answer, by the number of requests unanswered before
-    silent: int  # the consumer counts as lost after this time without message or heartbeat
+    answers: tuple[int, ...]  # the wait for an answer, by the number of unanswered requests before this one
+    silent: int  # after this time without message or heartbeat, the consumer counts as lost
 
 
 class Place(NamedTuple):
     """The position in an origin at which a copier begins or continues."""
 
-    seq: int  # the first message to copy; 0: the first existing one, or the first from `time_ns` on
-    time_ns: int | None  # start time, if `seq` is 0
-    ident: bytes  # identity of the origin to which `seq` belongs; b"": any
+    seq: int  # the first message to copy; 0: the first one that exists, or the first from `time_ns` on
+    time_ns: int | None  # start time in ns, if `seq` is 0
+    ident: bytes  # identity of the origin in which `seq` counts; b"": any
 
 
 class Target(Protocol):
     """The copies of one stream: sourcing.Inflow."""
 
     def settled_steps(self) -> Generator[Step, None, None]:
-        """Wait until every copy is stored or lost.
+        """Wait until every copy is either stored or lost.
 
         Raises:
-            ApiError, StoreFailed: the stream cannot store any more copies.
+            ApiError, StoreFailed: the stream cannot store copies any more.
         """
 
     def place_of(self, copier: Copier) -> Place:
         """Return the position at which a copier continues."""
 
     def recreated(self, copier: Copier) -> None:
-        """Forget the position of a source, whose origin was re-created."""
+        """Forget the position of a source, since its origin was deleted and created again."""
 
     def begin_steps(self, copier: Copier, delivered: int, ident: bytes) -> Generator[Step, None, None]:
         """Open a copier for the messages after `delivered` of the origin `ident`.
@@ -90,7 +90,7 @@ class LinkState:
         self._pace = pace
         self._ask = ask
         self._asked_ns = -pace.between
-        self._unanswered = 0  # number of consecutive unanswered requests
+        self._unanswered = 0  # number of unanswered requests in a row
         self._subscription: Subscription | None = None
         self._timer: Timer | None = None
 
@@ -108,7 +108,7 @@ class LinkState:
             self._copier.feed.pause()
 
     def begin_request(self, unanswered: Callable[[], None]) -> int:
-        """Start to wait for an answer; call `unanswered` if none arrives. Return the number of the request."""
+        """Begin to wait for an answer; call `unanswered` if none arrives. Return the number of the request."""
         self.leave(Link.ASKED)
         self._asked_ns = self._js.shared.clock.now_ns()
         self.call_after(self._pace.answers[min(self._unanswered, len(self._pace.answers) - 1)], unanswered)
@@ -116,16 +116,16 @@ class LinkState:
         return self.asked
 
     def own(self, subscription: Subscription) -> None:
-        """Store a subscription, which ends with the current state."""
+        """Store a subscription, which ends together with the current state."""
         self._subscription = subscription
 
     def call_after(self, ns: int, call: Callable[[], None]) -> None:
-        """Call `call` after a time, unless the state changes before."""
+        """Call `call` after `ns`, unless the state changes before."""
         at_ns = self._js.shared.clock.now_ns() + ns
         self._timer = self._js.shared.timers.at(at_ns, call, self._copier.target)
 
     def ask_later(self) -> None:
-        """Send another request, after a pause since the last one."""
+        """Send another request, but not sooner than `Pace.between` after the last one."""
         left_ns = self._asked_ns + self._pace.between - self._js.shared.clock.now_ns()
         if left_ns <= 0:
             self._ask()
@@ -139,7 +139,7 @@ class LinkState:
         self.call_after(ns, self._ask)
 
     def go_on(self, asked: int, steps: Generator[Step, None, None]) -> None:
-        """Run the steps of a request; after an error, report it and wait for the next request."""
+        """Run the steps that follow an answer; after an error, report it and wait for the next request."""
         self._js.account.turn.go_on(self._guarded(asked, steps))
 
     def _guarded(self, asked: int, steps: Generator[Step, None, None]) -> Generator[Step, None, None]:
@@ -153,7 +153,7 @@ class LinkState:
                 self.wait(self._pace.between)
 
     def take(self, subscription: Subscription) -> None:
-        """Accept deliveries; send another request when the consumer was silent for too long."""
+        """Accept deliveries; if the consumer is silent for too long, send another request."""
         self._unanswered = 0
         self.leave(Link.TAKING)
         self._subscription = subscription

@@ -1,7 +1,7 @@
-"""Deletion of the consumers that the copies of one stream have at an origin.
+"""Deletion of the consumers that one copy of a stream has at its origin.
 
 An interest or workqueue origin stores messages for each consumer of a copy, including consumers of a former leader
-and of a deleted copy. The names of the consumers of one copy have the same prefix, so any server that knows the
+and of a deleted copy. The names of all consumers of one copy begin with the same prefix, so any server that knows the
 stream and the source can delete them.
 """
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 def prefix_of(stream: str, created_ns: int, key: bytes) -> str:
-    """Return the prefix of the names of one copy's consumers; `key` names the source (places.key_of)."""
+    """Return the prefix of the names of a copy's consumers; `key` is the name of the source (places.key_of)."""
     return short_hash(f"{stream} {created_ns} {key.decode('utf-8', 'surrogateescape')}") + "-"
 
 
 def api_subject(source: StreamSource, verb: str, name: str = "") -> bytes:
-    """Return the subject of a request about consumers of the origin."""
+    """Return the subject for a request about consumers of the origin."""
     prefix = "$JS.API" if source.external is None else source.external.api.rstrip(".")
     return f"{prefix}.CONSUMER.{verb}.{source.name}{'.' if name else ''}{name}".encode()
 
@@ -45,15 +45,15 @@ class OriginConsumers:
         self._prefix = prefix
         self._but = ""
         self._unless: Callable[[], bool] | None = None
-        self._found: list[str] = []  # so far
-        self._subscription: Subscription | None = None  # while it waits for names
+        self._found: list[str] = []  # names found so far
+        self._subscription: Subscription | None = None  # set while the names are awaited
         self._timer: Timer | None = None
 
     def delete_all(self, *, but: str = "", unless: Callable[[], bool] | None = None) -> None:
-        """Ask for the names of all consumers, and delete those of this copy, but for one.
+        """Ask for the names of all consumers, and delete those of this copy, except `but`.
 
-        The one that is left needs what the others have not acknowledged. Nothing is deleted if `unless` holds when
-        the names arrive: the source was added again meanwhile, and the newest consumer is that of the new copy.
+        The consumer `but` needs what the others have not acknowledged. Nothing is deleted if `unless()` is true when
+        the names arrive: the source was then added again, and the newest consumer belongs to the new copy.
         """
         self._but, self._unless, self._found = but, unless, []
         self._ask()

@@ -1,11 +1,11 @@
 """The link of a mirror or source to its origin on any server of a cluster, by a consumer that the link creates.
 
 The link creates the consumer by a request to the API of the account; the server that leads the origin answers. The
-consumer pushes the messages after the last copied one, and has the ack policy flow_control, so an interest or
-workqueue origin stores each message until its copy is safe. After an error, a gap or silence the link creates another
-consumer; earlier ones are deleted, or expire when they are unused. Before a request, every copy is stored or lost, so
-the last copied message is known. States: idle, asked (until the answer), taking (subscribed), waiting (until the next
-request), closed.
+consumer pushes the messages after the last copied one and has the ack policy flow_control, so an interest or
+workqueue origin stores each message until its copy is safe. After an error, a gap or silence, the link creates
+another consumer; earlier ones are deleted, or expire when they are unused. Before a request, every copy is either
+stored or lost, so the last copied message is known. States: idle, asked (until the answer), taking (subscribed),
+waiting (until the next request), closed.
 
 Knows nothing of messages (durable.pyx).
 Source: nats-server creates ephemeral push consumers for mirrors and sources in the same way, server/stream.go.
@@ -47,13 +47,13 @@ if TYPE_CHECKING:
 
         @property
         def is_kept(self) -> bool:
-            """Whether it stores messages for its consumers, so it is an interest or workqueue stream."""
+            """Whether the stream stores messages for its consumers, as an interest or workqueue stream does."""
 
 
-# The consumer sends a heartbeat each second. Most answers arrive soon, but a search in a large origin takes long.
+# The consumer sends a heartbeat each second. Most answers come soon, but a search in a large origin takes long.
 PACE = Pace(NS_PER_S, (2 * NS_PER_S, 4 * NS_PER_S, 8 * NS_PER_S, 16 * NS_PER_S), 3 * NS_PER_S)
 NAME_LENGTH = 10
-# For a consumer of an interest or workqueue origin: longer than the target may be without a leader.
+# For a consumer of an interest or workqueue origin: longer than the target can be without a leader.
 KEPT_NS = 600 * NS_PER_S
 
 
@@ -69,7 +69,7 @@ class OriginLink:
         origin: Origin,
         prefix: str,
     ) -> None:
-        """Begin idle; the names of the consumers begin with `prefix`."""
+        """Create an idle link; the names of its consumers begin with `prefix`."""
         self._js = js
         self._source = source
         self._copier = copier
@@ -77,25 +77,25 @@ class OriginLink:
         self._origin = origin
         self._state = LinkState(js, copier, PACE, self._ask)
         self._prefix = prefix
-        self._name = ""  # of the consumer, and
+        self._name = ""  # name of the consumer, and
         self._deliver = b""
         self._others = OriginConsumers(js, source, prefix)
 
     def renew(self) -> None:
-        """Create another consumer after a pause; until then the copier ignores deliveries."""
+        """Create another consumer after a pause; until then, the copier ignores deliveries."""
         if self._state.now in (Link.IDLE, Link.TAKING):
             self._state.ask_later()
 
     def origin_opened(self) -> None:
         """Create a consumer at once, since this server now leads the origin.
 
-        Do nothing if one already delivers, or the link is closed.
+        Do nothing if a consumer already delivers, or if the link is closed.
         """
         if self._state.now not in (Link.TAKING, Link.CLOSED):
             self._ask()
 
     def origin_closed(self) -> None:
-        """Create another consumer: that of the closed origin is lost, or delivers from another server."""
+        """Create another consumer, since that of the closed origin is lost, or delivers from another server."""
         if self._state.now is Link.TAKING:
             self._state.ask_later()
 

@@ -1,7 +1,7 @@
-"""The positions in its origin at which a mirror or source begins or continues, and the name of a source.
+"""The positions in an origin at which a mirror or source begins or continues, and the names of sources.
 
-The functions know the stream that copies, the configured source and the time at which the origin was created; they
-know nothing of links, consumers and stored positions.
+The functions know the stream that copies, the configured source, and the time at which the origin was created, but
+nothing of links, consumers and stored positions.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ def key_of(source: StreamSource) -> bytes:
 
 
 def first_copied(source: StreamSource) -> int:
-    """Return the first sequence copied from an origin, so that it may remove copied messages, or 0 if unknown."""
+    """Return the first sequence copied from an origin, which may remove copied messages from there on, or 0."""
     return max(source.opt_start_seq, 1) if source.opt_start_time_ns is None else 0
 
 
 def first_mirrored(store: StreamStore, mirror: StreamSource, created_ns: int) -> int:
-    """Return the first sequence that was copied from this origin, not from an earlier stream of its name, or 0."""
+    """Return the first sequence copied from this origin, and not from an earlier stream of its name, or 0."""
     oldest_ns = store.first_ts if store.msgs else store.last_ts
     return first_copied(mirror) if oldest_ns >= created_ns else store.catalogue.seq_at(created_ns)
 
 
 def earliest_ns(store: StreamStore, source: StreamSource, recreated: bool) -> int | None:
-    """Return the time at which a source without a position begins; None: it begins with the first message."""
+    """Return the time in ns at which a source without a position begins, or None to begin with the first message."""
     start_ns = source.opt_start_time_ns
     if start_ns is not None:
         return wrapped_ns(max(start_ns, store.last_ts))
     if store.first_seq > 1 and store.last_ts and not recreated:
-        return store.last_ts  # messages copied before may be removed already
+        return store.last_ts  # messages copied earlier may have been removed
     return None
 
 
 def mirror_place(store: StreamStore, mirror: StreamSource, queued_since_ns: int | None) -> Place:
     """Return the position at which a mirror continues.
 
-    A work queue, created at `queued_since_ns`, delivers from its beginning: it may have messages that were copied but
-    not acknowledged. They are skipped and acknowledged.
+    A workqueue stream, created at `queued_since_ns`, delivers from its beginning: it may have messages that were
+    copied but not acknowledged. These are skipped and acknowledged.
     """
     if not store.msgs and not store.first_seq:
         return Place(mirror.opt_start_seq, mirror.opt_start_time_ns, b"")
@@ -67,6 +67,6 @@ def mirror_place(store: StreamStore, mirror: StreamSource, queued_since_ns: int 
 def source_place(
     store: StreamStore, source: StreamSource, position: tuple[int, bytes], queued: bool
 ) -> Place:
-    """Return the position at which a source continues after `position`; a work queue delivers from its beginning."""
+    """Return the position at which a source continues after `position`; a workqueue delivers from its beginning."""
     seq, ident = position
     return Place(min(seq + 1, (first_copied(source) if queued else 0) or seq + 1), None, ident)

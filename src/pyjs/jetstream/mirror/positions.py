@@ -1,9 +1,9 @@
 """Positions of sources: for each source of a stream, the last message of the origin that was copied.
 
 While the newest message of a source is in the stream, its header shows the position too. The stored positions are
-for sources whose newest message is not in the stream: it was purged, expired or acknowledged, or was not stored as a
+for sources whose newest message is not in the stream: it was purged, expired or acknowledged, or not stored as a
 duplicate. Each entry names the last message of the stream that it covers; headers of newer messages take precedence.
-An entry ahead of the stream (possible after a power cut) is used only if no header shows a position.
+If an entry is ahead of the stream (possible after a power failure), it is used only if no header shows a position.
 
 Knows nothing of streams; sources are named as in Nats-Stream-Source.
 """
@@ -23,25 +23,28 @@ if TYPE_CHECKING:
     from pyjs.base.log import Log
     from pyjs.store.state.consumer_state import ConsumerStateFile
 
-    Position: TypeAlias = tuple[int, bytes]  # sequence in the origin, and the identity of the origin
+    Position: TypeAlias = tuple[int, bytes]  # (sequence in the origin, identity of the origin)
 
-DELTAS_SIZE_MAX = 1 << 20  # bytes of deltas after which a new snapshot is written
+DELTAS_SIZE_MAX = 1 << 20  # bytes of deltas from which on a new snapshot is written
 
 
 class Positions:
     """The positions of one stream's sources."""
 
     def __init__(self, open_file: Callable[[], ConsumerStateFile] | None, log: Log) -> None:
-        """Start without positions. `open_file` opens their file; without it positions are not stored."""
+        """Begin without positions. `open_file` opens their file; if it is None, positions are not stored."""
         self._open_file = open_file
         self._file: ConsumerStateFile | None = None
         self._log = log
         self._whole = False  # the file has a snapshot to which deltas can be appended
         self.known: dict[bytes, Position] = {}
-        self.true_at = 0  # seq of the newest message of the stream that `known` covers
+        self.true_at = 0  # seq of the newest message of the stream that the stored positions cover
 
     def load(self) -> bool:
-        """Read the stored positions; return False if none are readable, so that the headers of messages are used."""
+        """Read the stored positions. Return False if none are readable.
+
+        The caller then reads the headers of messages.
+        """
         if self._open_file is None:
             return False
         try:
@@ -60,7 +63,7 @@ class Positions:
             return False
 
     def save(self, true_at: int, moved: dict[bytes, Position]) -> None:
-        """Store changed positions; log a failure, since the headers of messages show the positions too."""
+        """Store changed positions; only log a failure, since the headers of messages show the positions too."""
         self.known.update(moved)
         self.true_at = true_at
         if self._open_file is None:

@@ -1,16 +1,16 @@
 """Mirrors and sources of an account's streams: their origins, their positions, and the reports about them.
 
-Each stream that copies has an Inflow, with one copier (copier.pyx) for its mirror or for each of its sources. It
-waits for a missing origin. An origin that was deleted and created again is recognized by its creation time: a source
-then starts as configured, a mirror continues after its own last message. The position of a mirror is its last
-sequence; the positions of sources are stored (positions.py).
+Each stream that copies has an Inflow, with one copier (copier.pyx) for its mirror or for each of its sources. If an
+origin is missing, the copier waits for it. An origin that was deleted and created again is recognized by its creation
+time: a source then begins as configured, a mirror continues after its own last message. The position of a mirror is
+its last sequence; the positions of sources are stored (positions.py).
 
 In a cluster, a consumer (origin_link.py) reads the origin on any server; in several workers, one reads an origin in
 another worker. If the copying stream has several replicas,
 their leader copies; it proposes the new positions together with the copies.
 
-Imported by the first stream that copies. An origin with an API prefix is found only if that is the prefix of this
-server's own domain: a single server has no other.
+The first stream that copies imports this module. An origin with an API prefix is found only if this is the prefix of
+the server's own domain, since a single server has no other.
 
 Source: nats.docs "Source and Mirror Streams", ADR-10; probed on nats-server 2.15.1
 (tests/conformance/scenarios/mirror, source).
@@ -55,12 +55,12 @@ if TYPE_CHECKING:
     from pyjs.jetstream.mirror.positions import Position
     from pyjs.jetstream.stream.stream import Stream
 
-RETRY_NS = 1_000_000_000  # ns after which a refused message is tried again, unless the target changed before
+RETRY_NS = 1_000_000_000  # ns after which a refused message is tried again, unless the target changes earlier
 HEARTBEAT_NS = (
     1_000_000_000  # ns; nats-server polls an idle origin this often, so its reported `active` stays below
 )
 
-SEARCHED_PER_STEP = 1024  # messages searched for positions of sources; takes about a millisecond
+SEARCHED_PER_STEP = 1024  # messages searched in one step for positions of sources: about a millisecond
 
 
 # -- events of streams ---------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ def opened(js: JetStream, stream: Stream) -> None:
 
 
 def changed(js: JetStream, stream: Stream) -> None:
-    """Apply an updated configuration: start, change or stop the copying."""
+    """Apply an updated configuration: start, change or stop copying."""
     inflow = js.inflows.get(stream.name)
     if inflow is None:
         opened(js, stream)
@@ -89,16 +89,16 @@ def changed(js: JetStream, stream: Stream) -> None:
 
 
 def closing(js: JetStream, stream: Stream) -> None:
-    """Stop copying into the stream and out of it."""
+    """Stop copying into and out of a stream that is being closed."""
     stop_copying(js, stream)
     for inflow in js.copied_by.get(stream.name, ()):
         inflow.disconnect(stream)
 
 
 def stop(js: JetStream) -> None:
-    """Stop all copying; the caller must close every stream next.
+    """Stop all copying. The caller must close every stream next.
 
-    An open interest or work-queue stream would remove messages that its mirrors have not copied yet.
+    If an interest or workqueue stream stayed open, it would remove messages that its mirrors have not copied yet.
     """
     for inflow in js.inflows.values():
         inflow.close()
@@ -113,9 +113,9 @@ def stop_copying(js: JetStream, stream: Stream) -> None:
 
 
 def leave(js: JetStream, name: str, created_ns: int, sources: Iterable[StreamSource]) -> None:
-    """Delete the consumers of a stream for these sources, on any server.
+    """Delete the consumers that a stream has for `sources`, on any server.
 
-    Otherwise, an interest or workqueue origin would store messages for them until the consumers expired.
+    Otherwise an interest or workqueue origin would store messages for these consumers until they expired.
     """
     for source in sources:
         key = places.key_of(source)
@@ -125,7 +125,7 @@ def leave(js: JetStream, name: str, created_ns: int, sources: Iterable[StreamSou
 
 
 def _copies_again(js: JetStream, name: str, created_ns: int, key: bytes) -> bool:
-    """Return whether a stream has this source now, as far as this server knows."""
+    """Return whether a stream has this source again, as far as this server knows."""
     stream, member = js.streams.get(name), js.shared.member
     configs = [] if stream is None or stream.created_ns != created_ns else [stream.config]
     found = None if member is None else member.machine.state.stream(js.account.name, name)
@@ -159,8 +159,8 @@ class Inflow:
         self._stream = stream
         self._copies: dict[bytes, SourceCopy] = {}
         self._copy_of: dict[Copier, SourceCopy] = {}
-        self._moved: list[Copier] = []  # copiers with new copies since the last commit
-        self._blocked: list[Copier] = []  # copiers whose message was refused since the last commit
+        self._moved: list[Copier] = []  # copiers that made copies since the last commit
+        self._blocked: list[Copier] = []  # copiers of which a message was refused since the last commit
         self._origins: set[str] = set()
         self._timer: Timer | None = None
         self._replica = stream.replica if isinstance(stream.replica, Replica) else None
@@ -171,16 +171,16 @@ class Inflow:
         self._loaded = False
         self._recreated: set[bytes] = (
             set()
-        )  # sources whose origin is another stream than that of their position
-        self._search: SourceSearch | None = None  # for positions
-        # Number of times that copies were made or lost, and its value when nothing was in flight last. Proposals of
-        # the former leader are in flight, too.
+        )  # sources whose origin is not the stream in which their position counts
+        self._search: SourceSearch | None = None  # a search for positions; None: none is running
+        # Number of times that copies were made or lost, and its value when the last time nothing was in flight.
+        # Proposals of the former leader count as in flight too.
         self._copied, self._settled = 1, 0
-        self.is_mirrored = False  # the stream is a mirror that has all, or nearly all, messages of its origin
+        self.is_mirrored = False  # the stream is a mirror that has all or nearly all messages of its origin
 
     @property
     def sources(self) -> list[StreamSource]:
-        """The mirror, or all sources."""
+        """The mirror in a list, or all sources."""
         return [copy.source for copy in self._copies.values()]
 
     def configure(self, config: StreamConfig) -> None:
@@ -205,7 +205,7 @@ class Inflow:
             self._copies[key].copier.wake(0)
 
     def _register(self, origins: set[str]) -> None:
-        """Register this stream with the account as a copy of `origins`."""
+        """Register this stream in the account as a copy of the streams `origins`."""
         copied_by = self._js.copied_by
         for name in self._origins - origins:
             copied_by[name].discard(self)
@@ -255,7 +255,7 @@ class Inflow:
                 feed.link.origin_opened()
 
     def _learn_positions(self, keys: set[bytes]) -> None:
-        """Find the positions of sources: from the stored ones, and from the headers of newer messages."""
+        """Set the positions of sources: from stored positions, and from the headers of newer messages."""
         positions, store = self._positions, self._stream.store
         if not self._loaded:
             self._loaded = True
@@ -273,15 +273,15 @@ class Inflow:
     # -- origins on any server: origin_link.Target -----------------------------------------------------------
 
     def settled_steps(self) -> Generator[Step, None, None]:
-        """Wait until every copy is stored or lost.
+        """Wait until every copy is either stored or lost.
 
         Raises:
-            ApiError, StoreFailed: the stream cannot store any more copies.
+            ApiError, StoreFailed: the stream cannot store copies any more.
         """
         if self._replica is None:
             self._stream.commit_now()
             return
-        while self._settled < self._copied:  # without proposals, there is no need to wait
+        while self._settled < self._copied:  # without proposals, there is nothing to wait for
             copied = self._copied
             yield from self._replica.operate(operation("positions", pack_positions({})))
             self._settled = copied
@@ -289,7 +289,7 @@ class Inflow:
         self._know_committed()
 
     def _know_committed(self) -> None:
-        """Use the committed positions, except those in an origin that was re-created."""
+        """Use the committed positions, except those in an origin that was created again."""
         if self._replica is not None:
             committed = self._replica.consumers.positions
             self._positions.known.update(
@@ -297,11 +297,11 @@ class Inflow:
             )
 
     def _search_steps(self) -> Generator[Step, None, None]:
-        """Find the positions that are not committed in the headers of messages, if no file had them."""
+        """Search the headers of messages for positions that are not committed, if no file had them."""
         while self._search is not None and self._copies:
             try:
                 has_more = self._search.go_on(max(SEARCHED_PER_STEP // len(self._copies), 1))
-            except NotNow as error:  # its position could be there: an older one would copy messages again
+            except NotNow as error:  # the position may be in that message; an older one would copy again
                 raise StoreFailed(str(self._stream), str(error)) from error
             if has_more:
                 yield None
@@ -327,7 +327,7 @@ class Inflow:
         return Place(0, earliest_ns(store, source, copy.key in self._recreated), b"")
 
     def recreated(self, copier: Copier) -> None:
-        """Forget the position of a source, whose origin was re-created."""
+        """Forget the position of a source, since its origin was deleted and created again."""
         copy = self._copy_of.get(copier)
         if copy is not None:
             self._positions.known[copy.key] = (0, b"")
@@ -351,18 +351,18 @@ class Inflow:
             yield from self._place_steps(copier, delivered, ident)
         copy = self._copy_of.get(copier)
         if copy is None or copier.feed is None:
-            return  # closed in between
+            return  # the copier was closed in the meantime
         seq = store.last_seq if copier.mirrors else self._positions.known[copy.key][0]
         copier.feed.open(seq, b" " + ident if ident and not copier.mirrors else b"")
 
     def _place_steps(self, copier: Copier, delivered: int, ident: bytes) -> Generator[Step, None, None]:
-        """Propose the position where a source begins; every replica must know it to continue from there."""
+        """Propose the position at which a source begins; every replica needs it to continue from there."""
         copy = self._copy_of.get(copier)
         if copy is None:
             return
         seq, known = self._positions.known.get(copy.key, (0, b""))
         if ident and known not in (b"", ident):
-            seq = copier.stored = 0  # in another stream
+            seq = copier.stored = 0  # the sequence counts in another stream
         place = self._positions.known[copy.key] = max(seq, delivered), ident or known
         if self._replica is not None and self._replica.consumers.positions.get(copy.key) != place:
             yield from self._replica.operate(operation("positions", pack_positions({copy.key: place})))
@@ -371,7 +371,7 @@ class Inflow:
     # -- origins -------------------------------------------------------------------------------------------
 
     def connect(self, name: str) -> None:
-        """Attach the copiers whose origin is the stream `name`, which was just opened."""
+        """Attach the copiers whose origin is the stream `name`, which was opened just now."""
         for copy in self._copies.values():
             if copy.source.name == name and copy.copier.feed is not None:
                 copy.copier.feed.link.origin_opened()
@@ -379,7 +379,7 @@ class Inflow:
                 copy.copier.wake(0)
 
     def attach_all(self) -> None:
-        """Attach every copier now, before it reads its origin."""
+        """Attach every copier to its origin before it is read."""
         for copy in self._copies.values():
             if copy.copier.origin is None and copy.source.consumer is None and copy.copier.feed is None:
                 self.find_origin(copy.copier)
@@ -388,7 +388,7 @@ class Inflow:
         """Attach a copier to its origin if that exists; if not, reports show an error until `connect`."""
         copy = self._copy_of.get(copier)
         if copy is None:
-            return False  # closed while it was queued
+            return False  # it was closed while it was queued
         origin = self._js.streams.get(copy.source.name) if self._is_here(copy.source) else None
         if origin is not None:
             self._attach(copy, origin)
@@ -397,7 +397,7 @@ class Inflow:
         return origin is not None
 
     def disconnect(self, origin: Stream) -> None:
-        """Detach the copiers of a stream that is being closed."""
+        """Detach the copiers that read a stream which is being closed."""
         for copy in self._copies.values():
             if copy.copier.feed is not None:
                 if copy.source.name == origin.name:
@@ -427,7 +427,7 @@ class Inflow:
         copy.copier.attach(origin, seq, b" " + ident, begin)
 
     def _mirror_position(self, mirror: StreamSource, origin: Stream) -> int:
-        """Return the last sequence of the mirror, after which copying continues; a new mirror skips to its start."""
+        """Return the last sequence of the mirror, after which it continues; a new mirror first skips to its start."""
         store = self._stream.store
         if store.msgs == 0 and store.first_seq == 0:
             start = max(mirror.opt_start_seq, origin.store.first_seq)
@@ -437,7 +437,7 @@ class Inflow:
         return store.last_seq
 
     def _first_position(self, source: StreamSource, origin: Stream, recreated: bool) -> int:
-        """Return the sequence after which a source without a position starts."""
+        """Return the sequence after which a source without a position begins."""
         if source.opt_start_seq:
             return source.opt_start_seq - 1
         start_ns = earliest_ns(self._stream.store, source, recreated)
@@ -451,7 +451,7 @@ class Inflow:
         self._moved.append(copier)
 
     def was_blocked(self, copier: Copier) -> None:
-        """Retry with the next commit, or after RETRY_NS if nothing happens in the stream."""
+        """Try a refused message again with the next commit, or after RETRY_NS if nothing happens in the stream."""
         self._blocked.append(copier)
         self._offer_direct_gets(False)
         if self._timer is None:
@@ -478,7 +478,7 @@ class Inflow:
                 self._js.observer.stream_changed(self._stream, self._stream.config)
 
     def offering(self) -> None:
-        """Add the positions after the copies in this turn's payload to the payload."""
+        """Add the positions after the copies in this turn's payload to that payload."""
         replica = self._replica
         if replica is None or not replica.leads or not self._moved:
             return
@@ -498,7 +498,7 @@ class Inflow:
         replica.when_applied(partial(self._applied, done))
 
     def _applied(self, done: list[tuple[Copier, int, int]], _: None) -> None:
-        """Note that copies are stored on most replicas."""
+        """Record that copies are stored on most replicas."""
         for copier, generation, seq in done:
             copy = self._copy_of.get(copier)
             copier.applied(generation, seq)
@@ -507,7 +507,7 @@ class Inflow:
                 self._positions.known[copy.key] = max(known, seq), ident
 
     def committed(self) -> None:
-        """Store the positions of the sources, and retry refused messages."""
+        """Store the positions of the sources, and try refused messages again."""
         self._wake_blocked()
         if self._replica is not None:
             return
@@ -521,7 +521,7 @@ class Inflow:
             self._positions.save(self._stream.store.last_seq, moved)
 
     def lost(self) -> None:
-        """Copy again, once there is space, the messages that could not be stored, or whose proposal was lost."""
+        """Copy messages again, once there is space, that could not be stored or whose proposal was lost."""
         self._copied += 1
         if self._replica is not None:
             self._moved = []
@@ -551,7 +551,7 @@ class Inflow:
     # -- reports -------------------------------------------------------------------------------------------
 
     def report(self) -> list[dict[str, Any]]:
-        """Return the reports of the mirror or of each source."""
+        """Return the reports about the mirror, or about each source."""
         return [self._shown(copy) for copy in self._copies.values()]
 
     def _shown(self, copy: SourceCopy) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""The comparison of a store that may have messages that the group has lost with that of another replica.
+"""Compares a store that may have messages which the group has lost with the store of another replica.
 
-Both have applied the same entries up to some point. So if both have the same message with a sequence, all earlier
-ones are the same too; if they have different ones, all later ones are different. A message that only one of them has
-tells nothing: it may have been removed.
+Both stores have applied the same entries up to some point. So if both have the same message with a sequence, all
+earlier messages are the same too. If they have different messages with a sequence, all later ones are different. A
+message that only one of them has proves nothing: it may have been removed.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from pyjs.jetstream.replication.repairing import Lacking
     from pyjs.store.store import StreamStore
 
-BIG = 8  # messages in one answer, each of which may be large
+BIG = 8  # maximum number of messages in one answer, since each may be large
 
 
 class Common(NamedTuple):
-    """What two stores have in common."""
+    """The common part of two stores."""
 
-    seq: int  # the messages up to this one are the same
-    differs: bool  # a later one is another message there
-    is_everything: bool  # the last message here is the same there
+    seq: int  # up to this sequence, the messages of both stores are the same
+    differs: bool  # whether a later message of the other store is different
+    is_everything: bool  # whether the last message of this store is the same in the other store
 
 
 def common_steps(
     machine: Lacking, store: StreamStore, node: int, answer: Answer
 ) -> Generator[Step, None, Common]:
-    """Compare the messages of a store with those of the replica on a node, the last ones first."""
+    """Compare the messages of a store with those of the replica on `node`, beginning with the last ones."""
     top = seq = store.last_match(b">")
     count, differs = 1, False
     while seq:
@@ -46,7 +46,7 @@ def common_steps(
         asked_ns = machine.stream.turn.now
         found = yield from fetch_steps(machine, node, seqs[::-1], answer)
         if not found and machine.stream.turn.now - asked_ns >= ANSWER_NS:
-            return Common(0, differs, is_everything=False)  # it does not answer
+            return Common(0, differs, is_everything=False)  # the other replica does not answer
         for each in seqs:
             mine = readable(store, each) if each in found else None
             if mine is None:

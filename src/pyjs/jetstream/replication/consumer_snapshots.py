@@ -3,8 +3,8 @@
 After a restart, consumers are restored from the snapshot and the entries after it. They must not be ahead of the
 store, since an interest stream stores messages for the consumers that it has at that moment. A cut log begins after
 the last entry whose effects are durable in the store, so a restart needs the consumers as of that entry. A replica
-that is behind needs the consumers as of the last applied entry. The snapshot has both; `load` uses the later that the
-store has reached.
+that is behind needs the consumers as of the last applied entry. The snapshot has both. `load` uses the later of the
+two that the store has reached.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ class ConsumerSnapshots:
     """The consumers of one replica as of the last entry that is durable with all entries before it."""
 
     def __init__(self) -> None:
-        self.index = 0  # of that entry
+        self.index = 0  # index of that entry
         self._dump = b""
-        self._coming = (0, b"")  # while a sync runs
+        self._coming = (0, b"")  # index and consumers for the running sync
 
     def take(self, replica: Replica) -> None:
-        """Store the consumers; every applied entry is durable."""
+        """Store the consumers as of now, because every applied entry is durable."""
         self.begin(replica)
         self.ended(replica.index)
 
     def begin(self, replica: Replica) -> None:
-        """Store the consumers for a sync that begins."""
+        """Store the consumers as of the beginning of a sync."""
         self._coming = (replica.index, replica.consumers.dump())
 
     def ended(self, synced_index: int) -> None:
@@ -40,7 +40,7 @@ class ConsumerSnapshots:
             self.index, self._dump = self._coming
 
     def encode(self, replica: Replica) -> bytes:
-        """Return the consumers as bytes, for `load`."""
+        """Return the consumers as bytes for `load`."""
         found = [(self.index, self._dump)] if self.index < replica.index else []
         packed: bytes = msgpack.packb([*found, (replica.index, replica.consumers.dump())])
         return packed

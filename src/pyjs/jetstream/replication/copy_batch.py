@@ -1,4 +1,4 @@
-"""The messages between two replicas while one of them copies the messages of the other.
+"""The messages that two replicas exchange while one of them copies from the other.
 
 A batch begins like those of the consensus (consensus/batch.py), with other kinds. All numbers are little-endian.
 
@@ -17,8 +17,8 @@ A batch begins like those of the consensus (consensus/batch.py), with other kind
 | 22 ask these | seq u64, for each message that the asking replica has damaged; ascending |
 | 23 ask ids | the same, for removed messages whose ids count |
 
-The answer to these is a `part` with those of the messages that are there and undamaged, or with the ids in messages
-that have nothing else. It is complete up to `upto`.
+The answer to kinds 22 and 23 is a `part` with the requested messages that exist and are undamaged, or with the ids,
+in messages without anything else. The answer is complete up to `upto`.
 
 An answer has `count` pieces of one kind, each with its place; it contains the messages up to the sequence `upto`. The
 checksum is XXH3 (64 bits) of everything before it and of the data. The data of all pieces of a `part` is a list of
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 VERSION = 1
 PIECE_SIZE = 1 << 20  # bytes of data in one batch
 PIECES_MAX = 1 << 12
-SEQS_MAX = 512  # in one question
+SEQS_MAX = 512  # maximum number of sequences in one question
 _HEADER = Struct("<BBHIQI")
 _ASK = Struct("<Q")
 _PLACE = Struct("<IIQ")
@@ -79,11 +79,11 @@ class Kind(IntEnum):
 
 
 class BadCopy(ValueError):
-    """A batch is damaged, and was refused as a whole; the text names the field."""
+    """A batch is damaged, and was refused as a whole; the text has the name of the field."""
 
 
 class Ask(NamedTuple):
-    """A question for the messages after `have`."""
+    """A question for all messages after sequence `have`."""
 
     group: int
     number: int
@@ -91,16 +91,16 @@ class Ask(NamedTuple):
 
 
 class AskThese(NamedTuple):
-    """A question for some messages."""
+    """A question for single messages."""
 
     group: int
     number: int
     seqs: tuple[int, ...]
-    ids: bool  # the messages were removed, and their ids are wanted
+    ids: bool  # True: the messages were removed, and only their ids are requested
 
 
 class Piece(NamedTuple):
-    """A piece of an answer. An answer of another kind than PART and END is one piece without data."""
+    """A piece of an answer. An answer of a kind other than PART and END is one piece without data."""
 
     kind: Kind
     group: int
@@ -113,21 +113,22 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The state of the replica that the copy becomes, without messages."""
+    """The state that the copying replica will have at the end, without messages."""
 
-    index: int  # of the last applied entry
+    index: int  # index of the last applied entry
     term: int
     time_ns: int
     last_id: bytes
-    ids_from: int  # in ns; ids of earlier messages no longer count
+    ids_from: int  # time in ns; earlier ids no longer count
     last_seq: int
     first_seq: int
     msgs: int
-    size: int  # bytes of the messages
+    size: int  # total bytes of the messages
     config: dict[str, Any]
-    deleted: bytes  # sequences between first and last without a message, u64 each
-    kept: bytes  # those of removed messages whose ids still count, u64 each, ascending
-    lost: bytes  # those of messages that were damaged here and no undamaged replica had, u64 each: others keep theirs
+    deleted: bytes  # sequences between the first and the last one without a message, u64 each
+    kept: bytes  # sequences of removed messages whose ids still count, u64 each, ascending
+    # sequences of damaged messages that no replica had undamaged, u64 each; the copying replica keeps its own
+    lost: bytes
     ids: bytes  # of a memory stream: a dump of its message ids, see Dedupe.dump
     ids_count: int
     consumers: bytes  # a dump of the consumers, see ReplicatedConsumers.dump
@@ -152,13 +153,13 @@ def ask(group: int, number: int, have: int) -> list[bytes]:
 
 
 def ask_these(group: int, number: int, seqs: Sequence[int], *, ids: bool = False) -> list[bytes]:
-    """Return a question for some messages, or for the ids of removed ones; at most SEQS_MAX, ascending."""
+    """Return a question for at most SEQS_MAX ascending sequences: for the messages, or with `ids` for their ids."""
     kind = Kind.ASK_IDS if ids else Kind.ASK_THESE
     return [_HEADER.pack(VERSION, kind, 0, 0, group, number), array("Q", seqs).tobytes()]
 
 
 def refusal(kind: Kind, group: int, number: int) -> list[bytes]:
-    """Return an answer without messages; `kind` is NOT_NOW, BEHIND, or GONE (the asking replica was removed)."""
+    """Return an answer without messages. `kind` is NOT_NOW, BEHIND, or GONE (the asking replica was removed)."""
     return [_HEADER.pack(VERSION, kind, 0, 0, group, number)]
 
 
@@ -179,7 +180,7 @@ def answer(group: int, number: int, upto: int, records: bytes, state: State | No
 
 
 def is_end(batches: list[list[bytes]]) -> bool:
-    """Return whether an answer ends a copy."""
+    """Return whether the batches of an answer end a copy."""
     return bool(batches) and batches[0][0][1] == Kind.END
 
 
@@ -215,7 +216,7 @@ def read(data: bytes) -> Batch:
 
 
 def _asked(body: bytes) -> tuple[int, ...]:
-    """Return the checked sequences of a question for some messages."""
+    """Check the body of a question for single messages; return its sequences."""
     if len(body) % 8 or not 0 < len(body) <= 8 * SEQS_MAX:
         raise BadCopy(f"size: {len(body)} bytes of sequences")
     seqs = tuple(sequences(body))
@@ -225,7 +226,7 @@ def _asked(body: bytes) -> tuple[int, ...]:
 
 
 def _piece(data: bytes, kind: Kind, group: int, number: int) -> Piece:
-    """Return the checked piece of an answer."""
+    """Check the piece of an answer in a batch, and return it."""
     begin = _HEAD_SIZE + _CHECKSUM.size
     if len(data) < begin:
         raise BadCopy(f"size: {len(data)} bytes in a batch of kind {kind}")
@@ -242,7 +243,7 @@ def _piece(data: bytes, kind: Kind, group: int, number: int) -> Piece:
 
 
 def encode_record(message: StoredMessage) -> bytes:
-    """Return a record."""
+    """Return a message as a record."""
     subject, headers, payload = message.subject, message.headers, message.payload
     size = _RECORD.size + len(subject) + len(headers) + len(payload)
     head = _RECORD.pack(size, 0, len(subject), len(headers), message.seq, message.ts)
@@ -253,7 +254,7 @@ def records_of(data: bytes) -> Iterator[StoredMessage]:
     """Yield the messages in checked data, in the order of their sequences.
 
     Raises:
-        BadCopy: the next one is not a record.
+        BadCopy: the next bytes are no record.
     """
     at = last = 0
     while at < len(data):

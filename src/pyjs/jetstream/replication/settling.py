@@ -1,11 +1,12 @@
-"""Direct gets of a replica that wait for the entries at the end of its log.
+"""Direct gets of a replica that wait until the entries at the end of the log are applied.
 
-A client may ask a follower for a message that has just been acknowledged. The follower has its entry, but learns that
-it is committed only with the next entry, or up to 20 ms later. So while the log has entries that are not applied,
-direct gets wait until the leader has reported its commit index. They are answered in the order of the requests.
+A client may send a direct get to a follower for a message that has just been acknowledged. The follower has the entry
+of the message, but learns that it is committed only with the next entry, or up to 20 ms later. So while the log has
+entries that are not applied, direct gets wait until the leader has reported its commit index. Waiting direct gets are
+answered in the order of the requests.
 
-Direct gets may be stale: without a leader, after WAIT_NS, or if too many wait, all are answered from the replica's
-present state.
+Direct gets may return stale messages: without a leader, after WAIT_NS, or if too many wait, all of them are answered
+from the present state of the replica.
 """
 
 from __future__ import annotations
@@ -27,32 +28,32 @@ if TYPE_CHECKING:
     Steps: TypeAlias = Generator[Step, None, None]
 
 WAIT_NS = 100 * NS_PER_MS
-WAITING_MAX = 10_000  # requests
+WAITING_MAX = 10_000  # maximum number of waiting requests
 
 
 class Log(Protocol):
-    """The log of the group: stream_machine.StreamMachine."""
+    """The log of a group, as this module uses it: stream_machine.StreamMachine."""
 
     @property
     def has_tail(self) -> bool:
         """Return whether the log has entries that are not applied."""
 
     def ask(self, done: Callable[[], None]) -> bool:
-        """Call `done` when all entries committed by now are applied; return False if no leader is known."""
+        """Call `done` when all entries that are committed now are applied; return False if no leader is known."""
 
 
 class Settling:
-    """The direct gets of one replica that wait."""
+    """The waiting direct gets of one replica."""
 
     def __init__(self, turn: Turn, timers: Timers, log: Log) -> None:
         self._turn = turn
         self._timers = timers
         self._log = log
         self._waiting: deque[Chore] = deque()
-        self._continuing = 0  # requests that were released and have not run yet
+        self._continuing = 0  # number of requests that may continue, but have not run yet
         self._questions = 0
-        self._asked = 0  # number of the question without an answer; 0: none
-        self._covered = 0  # number of requests that waited when the question was sent
+        self._asked = 0  # number of the question without an answer yet; 0: none
+        self._covered = 0  # number of requests that were waiting when the question was sent
         self._timer: Timer | None = None
 
     @property
@@ -61,7 +62,7 @@ class Settling:
         return not (self._waiting or self._continuing)
 
     def steps(self) -> Steps:
-        """Wait for the answer to a question that is sent after this call."""
+        """Wait for the answer to a question that is sent to the leader after this call."""
         yield self._wait
         self._continuing -= 1
 

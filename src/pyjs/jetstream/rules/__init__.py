@@ -1,1 +1,1 @@
-"""Checks and defaults for configurations of streams, sources and consumers."""
+"""Checks and defaults for the configurations of streams, sources and consumers."""

@@ -1,4 +1,4 @@
-"""The subjects of the consumers of a workqueue stream, which must not overlap.
+"""The filter subjects of the consumers of a workqueue stream, which must not overlap.
 
 Knows nothing of messages; jetstream/rules/consumer.py uses it before a consumer is created or updated.
 """
@@ -18,7 +18,7 @@ class Claims:
 
     def __init__(self) -> None:
         self.tree = SubjectTree()
-        self._claimed: dict[str, tuple[str, ...]] = {}  # by the name of the consumer
+        self._claimed: dict[str, tuple[str, ...]] = {}  # filter subjects by the name of the consumer
 
     def put(self, name: str, config: ConsumerConfig) -> None:
         """Set the subjects of the consumer `name`."""

@@ -38,12 +38,12 @@ ACK_PENDING_DEFAULT = 1000
 INACTIVE_THRESHOLD_DEFAULT_NS = 5_000 * NS_PER_MS
 PINNED_TIMEOUT_DEFAULT_NS = 120_000 * NS_PER_MS
 HEARTBEAT_MIN_NS = 100 * NS_PER_MS
-NOT_SEARCHED = "not searched"  # never equal to a valid subject, since it has a blank
+NOT_SEARCHED = "not searched"  # differs from every valid subject, since it has a blank
 _GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
 
 
 class ConsumerLimits(NamedTuple):
-    """Limits of the server and the account for consumers; 0 means none."""
+    """Limits of the server and the account for consumers; 0 means no limit."""
 
     server_max_ack_pending: int = 0
     server_max_request_batch: int = 0
@@ -134,10 +134,10 @@ def _inactive_threshold(stream: StreamConfig, pedantic: bool) -> int:
 
 
 def mortal(config: ConsumerConfig, ephemeral: bool = False) -> ConsumerConfig:
-    """Return `config` with the inactive_threshold of ephemeral consumers; a durable only gets it with `ephemeral`.
+    """Return `config` with the inactive_threshold of ephemeral consumers; durable ones get it only with `ephemeral`.
 
-    Not part of `normalised`: nats-server compares a repeated request with the stored configuration before this
-    default.
+    Not a part of `normalised`, since nats-server compares a repeated request with the stored configuration before it
+    sets this default.
     """
     if (config.durable and not ephemeral) or config.inactive_threshold_ns:
         return config
@@ -145,14 +145,14 @@ def mortal(config: ConsumerConfig, ephemeral: bool = False) -> ConsumerConfig:
 
 
 def search_filters(config: ConsumerConfig) -> Generator[None, None, str | None]:
-    """Return the first valid filter that another filter covers, or None; in steps if there are many filters."""
+    """Return the first valid filter that another filter covers, or None; in steps, if there are many filters."""
     return (yield from first_covered(each for each in config.filters if is_valid_subject(each.encode())))
 
 
 def check(
     config: ConsumerConfig, stream: StreamConfig, limits: ConsumerLimits, covered: str | None = NOT_SEARCHED
 ) -> None:
-    """Refuse an invalid, normalised `config`; the first violation in nats-server's order is reported.
+    """Refuse an invalid `config`, which must be normalised, with the first violation in nats-server's order.
 
     `covered` is the result of `search_filters`.
 
@@ -333,10 +333,10 @@ _FIXED = (
 
 
 def check_update(old: ConsumerConfig, new: ConsumerConfig, bound: bool) -> None:
-    """Refuse a change of a fixed field; `bound` is whether a subscription matches the old deliver subject.
+    """Refuse a change of a fixed field; `bound` means that a subscription matches the old deliver subject.
 
     Raises:
-        ApiError: 10012, which names the fixed field; 10013, if `bound` and the deliver subject changes.
+        ApiError: 10012, the text names the fixed field; 10013, the deliver subject changes although it is bound.
     """
     for attribute, words in _FIXED:
         if getattr(old, attribute) != getattr(new, attribute):
@@ -360,7 +360,7 @@ def _user_metadata(config: ConsumerConfig) -> dict[str, str]:
 
 
 def with_required_level(config: ConsumerConfig) -> ConsumerConfig:
-    """Return `config` with the required API level in its metadata, without other metadata set by servers."""
+    """Return `config` with the required API level in its metadata, but without other metadata that servers set."""
     level = 0
     pauses = config.pause_until_ns not in (None, ZERO_TIME_NS)
     if pauses or config.priority_policy != "none" or config.priority_groups:
@@ -385,7 +385,7 @@ def check_workqueue(config: ConsumerConfig, claims: SubjectTree) -> None:
 
 
 def check_unshared(config: ConsumerConfig, claims: SubjectTree, name: str = "") -> None:
-    """Refuse filters that overlap with those of another consumer than `name` in a workqueue stream.
+    """Refuse filters that overlap with those of a consumer other than `name` in a workqueue stream.
 
     Raises:
         ApiError: 10100.

@@ -1,4 +1,4 @@
-"""Checks of a stream's mirror and sources, in nats-server's order, and the options a mirror inherits.
+"""Checks of a stream's mirror and sources, in nats-server's order, and the options that a mirror inherits.
 
 Pure functions; the caller passes the lookup of other streams' configurations. Imported only for
 configurations with a mirror or sources.
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
-    Find: TypeAlias = Callable[[str], StreamConfig | None]  # by name; None: no such stream
+    # returns the configuration of the stream with this name; None: there is no such stream
+    Find: TypeAlias = Callable[[str], StreamConfig | None]
 
 API_PREFIX = "$JS.API"
 
@@ -66,9 +67,9 @@ def check_filters(config: StreamConfig) -> None:
 
 
 def check_kept(config: StreamConfig, find: Find) -> None:
-    """Refuse a stored configuration whose mirror or sources no request could have created.
+    """Refuse a stored configuration whose mirror or sources no request could have set.
 
-    Other streams may have changed since then, so of the rules about other streams only the one on cycles is checked.
+    Other streams may have changed since, so of the rules about other streams only the one about cycles is checked.
 
     Raises:
         ApiError: the first violation.
@@ -157,7 +158,7 @@ def _check_source(
 
 
 def _identity(source: StreamSource) -> tuple[object, ...]:
-    """Return the fields in which two sources of one stream must differ."""
+    """Return the fields of which at least one must differ between two sources of a stream."""
     transforms = source.subject_transforms or (SubjectTransformConfig(source.filter_subject, ""),)
     return (
         source.name,
@@ -204,7 +205,7 @@ def _origins(config: StreamConfig) -> tuple[StreamSource, ...]:
 
 
 def _check_external(config: StreamConfig, find: Find) -> None:
-    """Refuse prefixes that lead back to this server's API, or to the streams that are copied."""
+    """Refuse prefixes that lead back to this server's own API, or to the streams that are copied."""
     origins = _origins(config)
     here = [find(each.name) for each in origins if each.external is None]
     subjects = [subject for origin in here if origin is not None for subject in origin.subjects]
@@ -225,7 +226,7 @@ def _check_external(config: StreamConfig, find: Find) -> None:
 
 
 def _check_cycle(config: StreamConfig, find: Find) -> None:
-    """Refuse a configuration whose messages would return to the stream."""
+    """Refuse a configuration with which messages would return to the stream."""
     todo, visited = [config], set()
     while todo:
         current = todo.pop(0)
@@ -242,6 +243,6 @@ def _check_cycle(config: StreamConfig, find: Find) -> None:
 
 
 def _returns(config: StreamConfig, source: StreamSource) -> bool:
-    """Return whether messages of `source` can have a subject of the stream itself."""
+    """Return whether messages of `source` can have a subject that the stream itself stores."""
     wanted = source.filter_subject.encode()
     return not wanted or any(subjects_overlap(subject.encode(), wanted) for subject in config.subjects)

@@ -1,7 +1,7 @@
-"""Checks and defaults of stream configurations at create and update, in nats-server's order.
+"""Checks and defaults of stream configurations when streams are created and updated, in nats-server's order.
 
-Pure functions of configurations and options: no stream, store or account is touched. Checks that need other streams
-(name in use, subject overlap, reservations) are in jetstream/manage/streams.py.
+Pure functions of configurations and options: they touch no stream, store or account. Checks that need other streams
+(name in use, overlap of subjects, reservations) are in jetstream/manage/streams.py.
 
 Source: order, codes and texts probed on nats-server 2.15.1, see tests/unit/jetstream/rules/test_stream_rules.py.
 """
@@ -33,13 +33,13 @@ METADATA_SIZE_MAX = 128 * 1024
 REPLICAS_MAX = 5
 NS_PER_S = 1_000_000_000
 DUPLICATE_WINDOW_NS = 120 * NS_PER_S
-SHORTEST_NS = 100 * 1_000_000  # minimum of max_age and duplicate_window
-NOT_SEARCHED = "not searched"  # never equal to a valid subject, since it has a blank
+SHORTEST_NS = 100 * 1_000_000  # minimum of max_age and duplicate_window, ns
+NOT_SEARCHED = "not searched"  # differs from every valid subject, since it has a blank
 _LIMITS = ("max_msgs", "max_msgs_per_subject", "max_bytes", "max_msg_size", "max_consumers")
 
 
 def check_create(config: StreamConfig) -> None:
-    """Refuse options that only an existing stream may have.
+    """Refuse options that only an existing stream can have.
 
     Raises:
         ApiError: the first violation.
@@ -58,9 +58,9 @@ def check(
     find: Find = lambda name: None,
     overlapping: str | None = NOT_SEARCHED,
 ) -> StreamConfig:
-    """Return `config` with defaults filled in; with `pedantic`, refuse instead of correcting.
+    """Return `config` with defaults filled in. With `pedantic`, refuse values that would have to be corrected.
 
-    `find` returns the configuration of a stream of the account by its name; None: there is no such stream.
+    `find` returns the configuration of the account's stream of a given name, or None if there is no such stream.
     `overlapping` is the result of `first_overlap` for the valid subjects.
 
     Raises:
@@ -92,7 +92,7 @@ def check(
 
 
 def check_single_server(config: StreamConfig) -> None:
-    """Refuse options that need a cluster.
+    """Refuse options that only work in a cluster.
 
     Raises:
         ApiError: 10074.
@@ -101,10 +101,10 @@ def check_single_server(config: StreamConfig) -> None:
 
 
 def check_update(old: StreamConfig, new: StreamConfig) -> StreamConfig:
-    """Return the configuration that replaces `old`; `new` has passed `check`.
+    """Return the configuration that replaces `old`; `new` must have passed `check`.
 
     Raises:
-        ApiError: the option that cannot be changed.
+        ApiError: an option changes that must not; the text names the option.
     """
     if new.storage != old.storage:
         raise errcodes.invalid_config("stream configuration update can not change storage type")
@@ -297,7 +297,7 @@ def _with_republish(config: StreamConfig, pedantic: bool) -> StreamConfig:
     src, dest = given.src or ">", given.dest
     moved = config.subject_transform
     if src == dest == ">" and moved is not None and config.subjects == (moved.src,):
-        # The transform moves all messages out of the stream's subjects, so republishing forms no cycle.
+        # The transform changes all subjects of the stream, so republishing does not form a cycle.
         errcodes.PEDANTIC.raise_if(pedantic, err="implicit republish based on subject transform")
         src = dest = moved.dest
     if dest and any(subjects_overlap(dest.encode(), subject.encode()) for subject in config.subjects):

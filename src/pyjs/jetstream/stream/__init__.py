@@ -1,1 +1,1 @@
-"""A stream and its parts."""
+"""Streams, and the parts that each of them consists of."""

@@ -1,4 +1,4 @@
-"""Expiry of one stream's messages."""
+"""The expiry of one stream's messages."""
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
 
@@ -11,7 +11,7 @@ cdef struct Due:
     uint64_t seq
 
 cdef inline bint before(Due* a, Due* b) noexcept nogil:
-    """Return whether `a` is due before `b`; entries due at the same time are in stream order."""
+    """Return whether `a` is due before `b`; entries that are due at the same time are in stream order."""
     return a.at_ns < b.at_ns or (a.at_ns == b.at_ns and a.seq < b.seq)
 
 
@@ -19,18 +19,19 @@ cdef inline bint before(Due* a, Due* b) noexcept nogil:
 cdef class Lifetimes:
     cdef Due* heap              # no entry is due before its parent
     cdef size_t n, room
-    cdef Due* old               # a heap that a sweep empties from its end; NULL: no sweep runs
+    cdef Due* old               # the heap that a sweep empties from its end; NULL: no sweep is running
     cdef size_t n_old
-    cdef int64_t absent         # sequences without a message at the last sweep
-    cdef int64_t taken          # entries taken since the last sweep whose messages were removed
-    cdef uint64_t* never        # ascending: messages that outlive max_age
+    cdef int64_t absent         # number of sequences without a message at the end of the last sweep
+    cdef int64_t taken          # number of entries taken since the last sweep whose messages had been removed
+    cdef uint64_t* never        # ascending sequences of messages to which max_age does not apply
     cdef size_t n_never, never_room
 
     cdef void note(self, uint64_t seq, int64_t ttl_ns, int64_t stored_at_ns) noexcept nogil
     cpdef int64_t next_due(self) noexcept nogil                          # 0: nothing expires
-    cpdef uint64_t take_due(self, int64_t now_ns) noexcept nogil         # removes the first due entry; 0: none is due
+    # remove and return the first due entry; 0: none is due
+    cpdef uint64_t take_due(self, int64_t now_ns) noexcept nogil
     cpdef bint outlives(self, uint64_t seq) noexcept nogil
-    cpdef void forget_below(self, uint64_t seq) noexcept nogil           # of removed messages
+    cpdef void forget_below(self, uint64_t seq) noexcept nogil           # drop entries of removed messages
     cpdef void clear(self) noexcept nogil
     cdef void note_again(self, uint64_t seq, int64_t at_ns) noexcept nogil
     cdef bint is_stale(self, Catalogue catalogue) noexcept nogil
@@ -44,9 +45,9 @@ cdef class Lifetimes:
 
 cdef class Aging:
     cdef StreamStore store
-    cdef readonly Lifetimes lifetimes       # of messages with a TTL
-    cdef uint64_t passed_seq                # every message up to this sequence outlives max_age
-    cdef bint busy                          # steps are running
+    cdef readonly Lifetimes lifetimes       # the TTLs of messages
+    cdef uint64_t passed_seq                # max_age applies to no message up to this sequence
+    cdef bint busy                          # steps are still running
 
     cdef int64_t next_due(self, int64_t max_age_ns) noexcept nogil
     cdef uint64_t oldest_expiring(self) noexcept nogil

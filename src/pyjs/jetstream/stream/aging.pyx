@@ -1,16 +1,16 @@
 """Expiry of one stream's messages, by max_age or by their own TTL (Nats-TTL).
 
 `Aging` removes expired messages in steps over many turns, since a million may expire in the same second. It knows the
-store; it calls the stream only to run the steps and to store markers of expired subjects.
+store, and calls the stream only to run the steps and to store markers for expired subjects.
 
 `Lifetimes` has two tables: a binary heap of the messages with a finite TTL, ordered by expiry, and the ascending
-sequences of messages that never expire. Both need at most sixteen bytes per message, and shrink when few entries are
-left. Entries of removed messages are harmless. When they may make up more than half of the heap, a sweep discards
+sequences of messages that never expire. Both use at most sixteen bytes per message, and shrink when few entries are
+left. Entries of removed messages do no harm. When they may be more than half of the heap, a sweep discards
 them: it takes the entries of the old heap from its end, step by step, and adds the live ones to a new heap.
 
-Invariant: heap and old heap together have every live entry; len <= 2 * live + STALE_MIN after a sweep.
+Invariant: heap and old heap together have every live entry. len <= 2 * live + STALE_MIN after a sweep.
 
-Compiled: runs for every expired message, twice for one with a TTL (benchmarks/hostile.py: expiry, ttl-together).
+Compiled: runs for every message that expires, twice for one with a TTL (benchmarks/hostile.py: expiry, ttl-together).
 Source: nats.docs "Streams" (MaxAge), ADR-43.
 """
 from libc.stdint cimport int64_t, uint64_t
@@ -27,18 +27,18 @@ from pyjs.base.errors import NotNow
 from pyjs.jetstream.stream.message_ttl import NEVER, is_marker, parse_ttl_ns
 
 cdef enum:
-    STEP = 2000                 # messages removed in one step: less than a millisecond
-    MARKED_STEP = 50            # in a stream with markers: each message is read, and a marker stored
-    ROOM_MIN = 64               # entries: smaller tables are not shrunk
-    ROOMY_PART = 4              # a table is shrunk if less than 1/4 of it is used
-    STALE_MIN = 4096            # entries of removed messages below which no sweep begins
-    SWEPT_STEP = 10000          # entries of one step of a sweep: about a millisecond
-cdef int64_t RETRY_NS = 1000000000      # wait before another attempt to remove a message
+    STEP = 2000                 # number of messages removed in one step: less than a millisecond
+    MARKED_STEP = 50            # the same in a stream with markers: each message is read, and a marker may be stored
+    ROOM_MIN = 64               # entries: a smaller table is not shrunk
+    ROOMY_PART = 4              # a table is shrunk if less than 1 / ROOMY_PART of it is used
+    STALE_MIN = 4096            # no sweep begins below this number of entries of removed messages
+    SWEPT_STEP = 10000          # number of entries handled by one step of a sweep: about a millisecond
+cdef int64_t RETRY_NS = 1000000000      # ns to wait before another attempt to remove a message
 cdef int64_t LAST_NS = INT64.high
 
 
 cdef void sink(Due* heap, size_t n, Due last) noexcept nogil:
-    """Put `last` into a heap of `n` entries whose top is free, so that no entry is due before its parent."""
+    """Put `last` into a heap of `n` entries whose top is free; after this, no entry is due before its parent."""
     cdef size_t at = 0, child = 1
     while child < n:
         if child + 1 < n and before(&heap[child + 1], &heap[child]):
@@ -68,14 +68,14 @@ cdef class Lifetimes:
             self.note(seq, ttl_ns, stored_at_ns)
 
     cdef void note(self, uint64_t seq, int64_t ttl_ns, int64_t stored_at_ns) noexcept nogil:
-        """Add a message that expires `ttl_ns` after its time of storage; without memory the TTL is ignored."""
+        """Add a message that expires `ttl_ns` after it was stored; if memory is short, the TTL is ignored."""
         cdef Due due
         due.seq = seq
         due.at_ns = stored_at_ns + ttl_ns if stored_at_ns < LAST_NS - ttl_ns else LAST_NS
         self.push(due)
 
     cdef void note_again(self, uint64_t seq, int64_t at_ns) noexcept nogil:
-        """Put back an entry that `take_due` removed, because its message was not removed."""
+        """Put back an entry from `take_due`, since its message was not removed."""
         cdef Due due
         due.seq, due.at_ns = seq, at_ns
         self.taken -= 1
@@ -138,10 +138,10 @@ cdef class Lifetimes:
         self.absent, self.taken = <int64_t> (catalogue.last_seq - catalogue.msgs), 0
 
     cdef bint sweep(self, SeqIndex* index, size_t most) noexcept nogil:
-        """Move up to `most` live entries of the old heap to the new one; return whether entries are left."""
+        """Move up to `most` live entries from the old heap to the new one; return whether entries are left."""
         cdef size_t left = self.n_old - min(self.n_old, most)
         while self.n_old > left:
-            self.n_old -= 1             # the last entry is not a parent, so the others remain a heap
+            self.n_old -= 1             # the last entry has no children, so the rest is still a heap
             if index_live(index, self.old[self.n_old].seq) != NULL:
                 self.push(self.old[self.n_old])
         if self.n_old == 0:
@@ -163,7 +163,7 @@ cdef class Lifetimes:
         return 0
 
     cdef size_t place_of(self, uint64_t seq) noexcept nogil:
-        """Return the number of sequences in `never` below `seq`; usually all are below."""
+        """Return how many sequences in `never` are below `seq`; usually all of them are."""
         cdef size_t low = 0, high = self.n_never, middle
         if high and self.never[high - 1] < seq:
             return high
@@ -183,7 +183,7 @@ cdef class Lifetimes:
 
     cpdef void forget_below(self, uint64_t seq) noexcept nogil:
         cdef size_t gone = self.place_of(seq)
-        if gone < self.n_never // 2 or gone == 0:           # moves at most as many entries as it removes
+        if gone < self.n_never // 2 or gone == 0:           # at least as many entries are removed as must be moved
             return
         self.n_never -= gone
         memmove(self.never, self.never + gone, self.n_never * sizeof(uint64_t))
@@ -204,7 +204,7 @@ cdef class Lifetimes:
 
     @property
     def size(self) -> int:
-        """The size of both tables in bytes."""
+        """The bytes that both tables occupy."""
         return (self.room + self.n_old) * sizeof(Due) + self.never_room * sizeof(uint64_t)
 
 
@@ -216,7 +216,7 @@ cdef class Aging:
         self.lifetimes = Lifetimes()
 
     cdef int64_t next_due(self, int64_t max_age_ns) noexcept nogil:
-        """Return the wall time at which the next message expires, or 0 if none will."""
+        """Return the wall time in ns at which the next message expires, or 0 if none does."""
         cdef int64_t due, too_old
         cdef uint64_t oldest
         if self.store.catalogue.msgs == 0:
@@ -232,7 +232,7 @@ cdef class Aging:
         return too_old if due == 0 or too_old < due else due
 
     cdef uint64_t oldest_expiring(self) noexcept nogil:
-        """Return the oldest message to which max_age applies, or 0. Later calls skip the messages before it."""
+        """Return the oldest message to which max_age applies, or 0. Later calls do not visit older messages again."""
         cdef uint64_t seq
         self.lifetimes.forget_below(self.store.catalogue.first_seq)
         seq = self.next_expiring(self.passed_seq + 1)
@@ -252,7 +252,10 @@ cdef class Aging:
     # -- steps ------------------------------------------------------------------------------------------------------
 
     def begin(self, stream) -> None:
-        """Remove expired messages of `stream`, some now, the others in later turns; do nothing while steps run."""
+        """Remove expired messages of `stream`: some now, the rest in later turns.
+
+        Do nothing while steps are running.
+        """
         if not self.busy and stream.expire_some():
             self.busy = True
             stream.turn.go_on(self.rest(stream))
@@ -267,7 +270,7 @@ cdef class Aging:
             self.busy = False
 
     cdef void tidy(self, stream) except *:
-        """Begin a sweep of the TTLs, if one is due; its steps run in the next turns."""
+        """If a sweep of the TTLs is due, begin it; its steps run in the next turns."""
         if self.lifetimes.is_stale(self.store.catalogue):
             self.lifetimes.begin_sweep(self.store.catalogue)
             stream.turn.go_on(sweep_steps(self.lifetimes, stream))
@@ -281,7 +284,7 @@ cdef class Aging:
             if seq == 0:
                 return max_age_ns != 0 and self.drop_older(stream, wall - max_age_ns, left, marked)
             if index_live(&self.store.catalogue.index, seq) == NULL and stream.replica is not None:
-                continue                    # its message was removed; a restarted replica lacks the entry
+                continue                    # its message was removed; a restarted replica lacks such an entry
             if not self.drop(stream, seq, marked):
                 self.lifetimes.note_again(seq, wall + RETRY_NS)
             left -= 1
@@ -293,14 +296,17 @@ cdef class Aging:
         cdef bint some = False
         while seq and index_live(&self.store.catalogue.index, seq).ts <= horizon:
             if left == 0:
-                return some                 # otherwise none can be removed now, and the timer tries again
+                return some                 # if none was removed, none can be now, and the timer tries again
             some |= self.drop(stream, seq, marked)
             left -= 1
             seq = self.next_expiring(seq + 1)
         return False
 
     cdef bint drop(self, stream, uint64_t seq, bint marked) except -1:
-        """Remove a message; with `marked`, mark the end of its subject. Return False if that is impossible now."""
+        """Remove a message; with `marked`, store a marker if its subject ends.
+
+        Return False if it is impossible now.
+        """
         cdef bytes subject
         if not marked:
             self.store.drop(seq, False)
@@ -310,7 +316,7 @@ cdef class Aging:
         try:
             message = self.store.get(seq)
         except NotNow:
-            if stream.replica is not None:  # other replicas may have removed it
+            if stream.replica is not None:  # other replicas may already have removed it
                 raise
             return False
         if message is None:

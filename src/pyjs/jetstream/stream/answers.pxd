@@ -5,19 +5,19 @@ from pyjs.core.account cimport Account
 from pyjs.wire.ops cimport Msg
 
 cdef enum AnswerKind:
-    PUB_ACK                     # sent when its message is written; an error reply if the write fails
-    LONG_ACK                    # like PUB_ACK, with its body in the arena
+    PUB_ACK                     # sent when the message is written; if the write fails, an error is sent instead
+    LONG_ACK                    # as PUB_ACK, but its body is in the arena
     DUPLICATE
     REFUSAL                     # its body is in the arena
-    REPUBLISHED                 # a copy: sent when its message is written, dropped if the write fails
+    REPUBLISHED                 # a copy to republish, sent when the message is written; dropped if the write fails
 
 cdef struct Answer:
     uint64_t seq
-    size_t reply_at             # in the arena
-    size_t body_at              # REFUSAL, REPUBLISHED: in the arena
+    size_t reply_at             # offset in the arena
+    size_t body_at              # for REFUSAL and REPUBLISHED: offset in the arena
     uint32_t reply_len
     uint32_t body_len
-    uint32_t header_len         # REPUBLISHED: size of the headers in the body
+    uint32_t header_len         # for REPUBLISHED: bytes of the headers in the body
     int kind
 
 cdef class Answers:
@@ -26,7 +26,7 @@ cdef class Answers:
     cdef size_t head_len
     cdef Answer* queue
     cdef size_t used, room
-    cdef char* arena            # reply subjects, bodies of refusals, copies
+    cdef char* arena            # reply subjects, bodies of refusals, and copies
     cdef size_t arena_used, arena_room
 
     cdef int add(self, Msg* m, int kind, uint64_t seq, const char* body, size_t body_len) noexcept nogil

@@ -1,8 +1,8 @@
 """Replies to publishers that wait for the commit, and copies to republish after it.
 
-A queue of fixed-size entries and one arena for reply subjects; both grow by doubling and are reused in the next turn.
-`send` detaches the queue before the first reply, since a reply may itself be published into a stream, which then
-queues answers. A PubAck is composed of a template and digits, without a JSON library.
+A queue of fixed-size entries, and one arena for reply subjects; both grow by doubling and are used again in the next
+turn. `send` detaches the queue before the first reply, since a reply may itself be published into a stream, which
+then queues answers. A PubAck is composed from a template and digits, without a JSON library.
 
 Knows nothing of the reasons for refusals. Compiled: runs for every publish with a reply (benchmarks/: JetStream async
 publish).
@@ -18,11 +18,11 @@ from pyjs.wire.compose cimport TAIL_SIZE_MAX, compose, set_tail
 from pyjs.wire.ops cimport Msg
 
 cdef enum:
-    HEAD_SIZE_MAX = 1200        # a name of 255 bytes, escaped, and a domain
+    HEAD_SIZE_MAX = 1200        # bytes: a name of 255 bytes, escaped, and a domain
 
 
 cdef class Answers:
-    """The queued replies of one stream, in the order of its publishes."""
+    """The queued replies of one stream, in the order of the publishes to it."""
 
     def __cinit__(self, bytes head):
         assert len(head) <= HEAD_SIZE_MAX
@@ -35,7 +35,7 @@ cdef class Answers:
         free(self.arena)
 
     cdef int add(self, Msg* m, int kind, uint64_t seq, const char* body, size_t body_len) noexcept nogil:
-        """Queue a reply; if memory is short, return -1: the publisher gets no reply."""
+        """Queue a reply. If memory is short, return -1; the publisher then gets no reply."""
         cdef Answer* a
         if (grow(<void**> &self.queue, &self.room, self.used + 1, sizeof(Answer)) < 0
                 or grow(<void**> &self.arena, &self.arena_room, self.arena_used + m.reply_len + body_len, 1) < 0):
@@ -56,7 +56,7 @@ cdef class Answers:
         return 0
 
     cdef int add_message(self, bytes subject, bytes headers, const char* payload, size_t size, uint64_t seq) noexcept:
-        """Queue a copy to publish once message `seq` is committed; drop it and return -1 if memory is short."""
+        """Queue a copy to publish when message `seq` is committed. If memory is short, drop it and return -1."""
         cdef bytes body = headers + payload[:size]
         cdef Msg m
         memset(&m, 0, sizeof(Msg))
@@ -77,7 +77,7 @@ cdef class Answers:
         return batch
 
     cdef void send(self, Account account, uint64_t lost_from, const char* failure, size_t failure_len) noexcept nogil:
-        """Publish every reply; for messages from `lost_from` on, send the reply body `failure` instead."""
+        """Publish every reply; for messages from `lost_from` on, the body of the reply is `failure`."""
         cdef Answer* queue = self.queue
         cdef char* arena = self.arena
         cdef size_t used = self.used, room = self.room, arena_room = self.arena_room

@@ -1,7 +1,7 @@
-"""Stores copies of messages of other streams, which have checked them.
+"""Stores copies of messages from other streams, which have already checked them.
 
 A mirror or source stores a copy at once. If its stream has several replicas, it proposes the copy, and each replica
-stores it when it applies the entry. The leader checks the limits before it proposes. A replica must not refuse the
+stores it when the entry is applied. The leader checks the limits before it proposes. A replica must not refuse the
 copy later because of the stream's state, since the leader could not copy the message again in the right order.
 
 Compiled: runs for every copied message (benchmarks/: JetStream mirror).
@@ -73,7 +73,7 @@ cdef uint64_t append(Stream target, Msg* m) noexcept nogil:
 
 
 cdef void after(Stream target, Msg* m, uint64_t seq, object ttl, object rollup) noexcept:
-    """Apply the TTL and roll-up headers of the message that was just stored."""
+    """Apply the TTL and roll-up headers of the message that was stored just now."""
     if ttl is not None:
         target.aging.lifetimes.add(seq, ttl, target.store.catalogue.last_ts)
     if rollup is not None and rollup.lower() in (b"sub", b"all"):

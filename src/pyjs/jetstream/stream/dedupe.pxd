@@ -1,10 +1,10 @@
-"""The duplicate window: message ids of the last messages."""
+"""The duplicate window: ids of recent messages."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 cdef struct SeenId:            # 32 bytes: half a cache line
-    uint64_t seq                # of the message
-    int64_t at                  # time of storage, ns
-    uint64_t key_at             # position among all ids ever added
+    uint64_t seq                # sequence of the message
+    int64_t at                  # ns, time at which it was stored
+    uint64_t key_at             # position of the id among all ids ever added
     uint32_t key_len
     uint32_t hash
 
@@ -16,21 +16,21 @@ cdef packed struct KeptId:      # an entry of a dump
 
 cdef class Dedupe:
     cdef public int64_t window_ns
-    cdef char last_id[256]      # Nats-Msg-Id of the last message of the stream; longer ones are truncated
-    cdef uint32_t last_id_len   # 0: that message had none
+    cdef char last_id[256]      # Nats-Msg-Id of the stream's last message; a longer one is truncated
+    cdef uint32_t last_id_len   # 0: the last message had no id
     cdef SeenId* ring           # entry e is at e & ring_mask; entries oldest .. newest - 1
     cdef uint64_t oldest, newest, ring_mask
-    cdef uint32_t* slots        # hash table: position in the ring + 1; 0: free
+    cdef uint32_t* slots        # hash table: 1 + position in the ring; 0: free
     cdef uint64_t slots_mask
-    cdef char* keys             # the ids, concatenated
+    cdef char* keys             # the ids, one after another
     cdef size_t keys_used, keys_room
     cdef uint64_t keys_base     # position of keys[0]
 
     cdef void set_last_id(self, const char* msg_id, size_t n) noexcept nogil
     cdef uint64_t seq_of(self, const char* key, size_t n, int64_t now) noexcept nogil   # 0: not in the window
-    cdef int remember(self, const char* key, size_t n, uint64_t seq, int64_t now) noexcept nogil   # -1: out of memory
+    cdef int remember(self, const char* key, size_t n, uint64_t seq, int64_t now) noexcept nogil   # -1: no memory
     cdef void release(self, SeenId* entry) noexcept nogil
-    cdef void forget_from(self, uint64_t seq) noexcept nogil            # for messages that were not written
+    cdef void forget_from(self, uint64_t seq) noexcept nogil  # forget the ids of messages that were not written
     cdef void forget_before(self, int64_t horizon) noexcept nogil
     cdef uint64_t find_slot(self, uint32_t h, const char* key, size_t n) noexcept nogil
     cdef void remove_slot(self, uint64_t at) noexcept nogil

@@ -1,8 +1,8 @@
-"""The duplicate window: message ids of the last messages, each with its sequence.
+"""The duplicate window: ids of recent messages, each with its sequence.
 
 Three blocks of memory: a ring of entries in order of arrival, a hash table of entry numbers (open addressing, linear
-probing), and the concatenated id bytes. Only the oldest ids are removed, at the start of the ring and of the bytes;
-the bytes are moved when half of them are dead. Times are arguments and must not decrease.
+probing), and the bytes of the ids, one after another. Only the oldest ids are removed, at the start of the ring and
+of the bytes; the bytes are moved when half of them are dead. Times are arguments and must not decrease.
 
 Knows nothing of messages or streams. Compiled: runs for every message with an id (benchmarks/: JetStream async
 publish with Nats-Msg-Id). Source: nats.docs "Nats-Msg-Id", duplicate window.
@@ -20,13 +20,13 @@ cdef extern from *:
 
 cdef enum:
     FIRST_ENTRIES = 64
-    DEAD_MIN = 2048             # bytes of removed ids below which nothing is moved
+    DEAD_MIN = 2048             # bytes of removed ids; if there are fewer, nothing is moved
     PREFETCH_AHEAD = 16         # entries
-    ENTRIES_MAX = 1 << 30       # a hash of 32 bits can address the slots, which are twice as many
+    ENTRIES_MAX = 1 << 30       # a hash of 32 bits can address the slots, which are twice as many as the entries
 
 
 cdef inline uint32_t id_hash(const char* key, size_t n) noexcept nogil:
-    """Return the part of the hash of an id that selects its slot, without the lowest bits."""
+    """Return the part of an id's hash that selects its slot, before the lowest bits are cut off."""
     return <uint32_t> (table_hash(key, n) >> 7)
 
 
@@ -72,7 +72,7 @@ cdef class Dedupe:
         return 0
 
     cdef void release(self, SeenId* entry) noexcept nogil:
-        """Remove the slot of an entry, so that its id is no longer found."""
+        """Remove an entry's slot from the hash table, so that its id is no longer found."""
         if entry.key_len:               # 0: forget_one has removed it
             self.remove_slot(self.find_slot(entry.hash, self.keys + (entry.key_at - self.keys_base), entry.key_len))
 
@@ -103,7 +103,7 @@ cdef class Dedupe:
             self.newest -= 1
 
     cdef uint64_t find_slot(self, uint32_t h, const char* key, size_t n) noexcept nogil:
-        """Return the slot of the id, or the free slot where it belongs."""
+        """Return the slot of the id, or the free slot in which it belongs."""
         cdef uint64_t at = h & self.slots_mask
         cdef SeenId* entry
         while self.slots[at]:
@@ -115,7 +115,7 @@ cdef class Dedupe:
         return at
 
     cdef void remove_slot(self, uint64_t at) noexcept nogil:
-        """Free a slot, and move later entries of its run that would no longer be found."""
+        """Free a slot, and move those later entries of its run that would no longer be found."""
         cdef uint64_t hole = at, home
         while True:
             at = (at + 1) & self.slots_mask
@@ -173,7 +173,7 @@ cdef class Dedupe:
         return self.last_id[:self.last_id_len]
 
     def dump(self, uint64_t first, uint64_t count) -> bytes:
-        """Return `count` ids, oldest first, after skipping `first`: (seq u64, time i64, size u32, 0 u32), bytes."""
+        """Return `count` ids after the `first` oldest: all (seq u64, time i64, size u32, 0 u32), then their bytes."""
         cdef uint64_t begin = self.oldest + first, end = begin + count, e
         cdef bytes out
         cdef KeptId* kept
@@ -208,10 +208,10 @@ cdef class Dedupe:
             raise MemoryError
 
     def restore(self, bytes data, uint64_t count) -> None:
-        """Add the `count` ids in a dump, which must be newer than all others.
+        """Add the `count` ids of a dump, which must be newer than all ids in the window.
 
         Raises:
-            ValueError: the bytes are not such a dump.
+            ValueError: `data` is not such a dump.
         """
         cdef const KeptId* kept = <const KeptId*> PyBytes_AS_STRING(data)
         cdef uint64_t i, key_at = self.keys_base + self.keys_used
@@ -232,7 +232,7 @@ cdef class Dedupe:
             self.restore_entries(kept, count, key_at)
 
     cdef void restore_entries(self, const KeptId* kept, uint64_t count, uint64_t key_at) noexcept nogil:
-        """Fill ring and table, which have space. A million ids take 60 ms (by `remember`, 165 ms)."""
+        """Fill ring and hash table, which must have space. A million ids take 60 ms (165 ms with `remember`)."""
         cdef uint64_t i, e
         cdef SeenId* entry
         for i in range(count):
@@ -260,7 +260,7 @@ cdef class Dedupe:
             raise MemoryError
 
     def forget(self, uint64_t from_seq) -> None:
-        """Remove the ids of sequences from `from_seq` on."""
+        """Remove the ids of all sequences from `from_seq` on."""
         self.forget_from(from_seq)
 
     def forget_one(self, uint64_t seq) -> None:

@@ -8,13 +8,13 @@ from pyjs.store.index.subjects cimport Subject
 cdef class Evictions:
     cdef StreamStore store
     cdef object turn                    # core.sink.Turn
-    cdef uint64_t* seqs                 # messages that may have put their subjects over the limit
+    cdef uint64_t* seqs                 # sequences of messages that may have raised their subjects above the limit
     cdef size_t n, room
-    cdef readonly list purges           # filters of purges to report to consumers; b"": all messages
-    cdef list rollups                   # (sequence, subject that is rolled up; b"": all of them)
-    cdef bint has_rollups               # `rollups` is not empty; read without the GIL
-    cdef uint64_t rolled_up_before      # sequence of the newest queued roll-up of all subjects; 0: none is queued
-    cdef uint64_t swept_before          # sequence of the newest queued roll-up of a subject with wildcards; 0: none
+    cdef readonly list purges           # filters of purges that consumers must be told of; b"": all messages
+    cdef list rollups                   # (sequence, subject that is rolled up, or b"" for all subjects)
+    cdef bint has_rollups               # `rollups` is not empty; can be read without the GIL
+    cdef uint64_t rolled_up_before      # sequence of the newest queued roll-up of all subjects; 0: there is none
+    cdef uint64_t swept_before  # sequence of the newest queued roll-up of a subject with wildcards; 0: there is none
 
     cdef bint pending(self) noexcept nogil
     cdef bint exceeds(self, StreamLimits limits) noexcept nogil

@@ -1,8 +1,8 @@
 """Evictions: removals of older messages because of new ones, by a limit or a roll-up.
 
 An eviction is noted when the new message is accepted, and carried out after that message is written. So no
-acknowledged message is lost if the disk refuses the new one, and no file records a removal without its replacement. A
-note is the sequence of the new message; if that message was removed, the note has no effect.
+acknowledged message is lost if the disk refuses the new one, and no file records a removal without its replacement.
+An eviction is noted as the sequence of the new message; if that message was removed in between, it has no effect.
 
 Knows nothing of files, answers and consumers. Compiled: runs for every message that replaces another (benchmarks/:
 JetStream async publish to a stream with max_msgs_per_subject).
@@ -46,7 +46,8 @@ cdef class Evictions:
         """Return whether `carry_out` may remove message `seq`, by a roll-up with wildcards or a limit of the stream.
 
         A limit may remove the message if it may be among the oldest messages that exceed the limit. The number of
-        stored messages up to `seq` is at least the number of sequences up to `seq` minus the removed messages.
+        stored messages up to `seq` is at least the number of sequences up to `seq` minus the number of removed
+        messages.
         """
         cdef uint64_t exceeding = 0, removed, before
         if seq < self.swept_before:
@@ -69,7 +70,7 @@ cdef class Evictions:
     cdef void note(self, uint64_t seq) noexcept nogil:
         """Note that the subject of message `seq` may exceed its limit."""
         if grow(<void**> &self.seqs, &self.room, self.n + 1, sizeof(uint64_t)) != 0:
-            return                      # out of memory: the next message of the subject notes it again
+            return                      # memory is short: the next message of the subject notes it again
         self.seqs[self.n] = seq
         self.n += 1
 
@@ -83,7 +84,7 @@ cdef class Evictions:
             self.swept_before = seq
         elif self.store.catalogue.count_of(subject, len(subject)) == (
                 self.store.catalogue.last_seq_of(subject, len(subject)) == seq):
-            return                      # the subject has no other message
+            return                      # the subject has no older message
         self.rollups.append((seq, subject))
         self.has_rollups = True
         if not subject:
@@ -94,7 +95,7 @@ cdef class Evictions:
         return seq if seq >= self.rolled_up_before else 0
 
     cdef bint carry_out(self, StreamLimits limits) noexcept nogil:
-        """Carry out the noted evictions, and the limits of the stream; return whether messages were removed."""
+        """Carry out the noted evictions, then the limits of the stream; return whether any message was removed."""
         cdef uint64_t before = self.store.catalogue.msgs
         if self.pending():
             with gil:
@@ -105,7 +106,7 @@ cdef class Evictions:
         return self.store.catalogue.msgs != before
 
     cdef list roll_up(self):
-        """Apply the queued roll-ups whose message is still stored; return the purged subjects (b"": all)."""
+        """Apply those queued roll-ups whose message is still stored; return the purged subjects (b"": all)."""
         rollups, self.rollups, self.has_rollups, self.rolled_up_before = self.rollups, [], False, 0
         self.swept_before = 0
         purged = []
@@ -124,7 +125,7 @@ cdef class Evictions:
         return purged
 
     cdef void trim_noted(self, int64_t max_per_subject) noexcept nogil:
-        """Remove the oldest messages of the noted subjects beyond `max_per_subject`; <= 0 means no limit."""
+        """Remove the oldest messages of the noted subjects in excess of `max_per_subject`; <= 0 means no limit."""
         cdef Segment* segment
         cdef Subject* s
         cdef uint32_t at
@@ -138,13 +139,13 @@ cdef class Evictions:
                 self.trim_subject(s, max_per_subject)
 
     cdef void trim_subject(self, Subject* s, int64_t max_per_subject) noexcept nogil:
-        while s.count > <uint64_t> max_per_subject:         # at least one message remains, and with it the subject
+        while s.count > <uint64_t> max_per_subject:         # at least one message stays, and with it the subject
             self.store.catalogue.settle_first(s)
             if self.store.drop(s.first, False) != 0:
                 return
 
     cdef void trim_stream(self, int64_t max_msgs, int64_t max_bytes) noexcept nogil:
-        """Remove the oldest messages beyond the limits of the whole stream; <= 0 means no limit."""
+        """Remove the oldest messages in excess of the limits of the whole stream; <= 0 means no limit."""
         while max_msgs > 0 and self.store.catalogue.msgs > <uint64_t> max_msgs:
             if self.store.drop(self.store.catalogue.first_seq, False) != 0:
                 return
@@ -153,7 +154,7 @@ cdef class Evictions:
                 return
 
     def trim_subjects(self, int64_t max_per_subject) -> None:
-        """Remove the oldest messages of every subject beyond the limit (if > 0), which a kill may have left."""
+        """Remove the oldest messages of every subject in excess of the limit (if > 0), which a kill may have left."""
         cdef uint32_t id
         cdef Subject* s
         for id in range(self.store.catalogue.subjects.table.n_ids if max_per_subject > 0 else 0):

@@ -9,13 +9,15 @@ from pyjs.subjects.sublist cimport Sublist
 cdef class Interest:
     cdef StreamStore store
     cdef Sublist subs                   # the sink of each subscription is its StreamConsumer
-    cdef dict subs_by_name              # consumer's name -> its subscriptions
-    cdef StreamInbox inbox              # lists the waiting consumers
-    cdef readonly uint64_t woken_seq    # all messages up to this seq were checked for waiting consumers
+    cdef dict subs_by_name              # name of a consumer -> its subscriptions
+    cdef StreamInbox inbox              # has the list of waiting consumers
+    cdef readonly uint64_t woken_seq    # up to this seq, messages were compared with the filters of waiting consumers
 
-    cdef bint wanted(self, const char* subject, size_t n) noexcept nogil        # some filter matches
-    cdef bint wants(self, uint64_t seq) noexcept nogil      # of a stored message; checks where consumers begin
-    cdef bint needed(self, uint64_t seq) noexcept       # a consumer with a matching filter has not acknowledged it
+    cdef bint wanted(self, const char* subject, size_t n) noexcept nogil        # a filter of some consumer matches
+    # the same for a stored message; considers where consumers begin
+    cdef bint wants(self, uint64_t seq) noexcept nogil
+    # a consumer with a matching filter has not acknowledged the message
+    cdef bint needed(self, uint64_t seq) noexcept
     cdef int tell(self, list purges) except -1
     cdef void tell_drops(self) noexcept
     cdef void wake(self, uint64_t last_seq) noexcept

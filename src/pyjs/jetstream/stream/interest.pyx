@@ -1,6 +1,6 @@
-"""The consumers of a stream by subject: wakes them, asks whether they need a message, reports removals.
+"""The consumers of a stream by subject: wakes them, finds out whether they need a message, reports removals.
 
-Every consumer is subscribed to its filters in a list of subscriptions that the stream owns, so the cost of a message
+Every consumer is subscribed to its filters in a list of subscriptions that the stream owns, so the work for a message
 depends only on the consumers with matching filters. Knows nothing of the work of consumers and streams.
 
 Compiled: called for every message (benchmarks/: scaling, consumers).
@@ -17,7 +17,7 @@ from pyjs.subjects.sublist cimport Sublist, Subscription
 from pyjs.store.index.filter import is_wildcard
 
 cdef enum:
-    FEW = 4                     # up to this many waiting consumers are woken without checking the messages
+    FEW = 4  # up to this many waiting consumers are woken without comparing messages with their filters
 
 
 cdef class Interest:
@@ -48,7 +48,7 @@ cdef class Interest:
         self.add(consumer)
 
     def concerned(self, list filters) -> list:
-        """Return the consumers whose filters may overlap with `filters`; b"" stands for all subjects."""
+        """Return the consumers whose filters may overlap with one of `filters`; b"" stands for all subjects."""
         names = {}
         for subject in filters:
             if not subject or is_wildcard(subject):
@@ -84,7 +84,10 @@ cdef class Interest:
         return needs
 
     cdef int tell(self, list purges) except -1:
-        """Report and empty `purges` (filters; b"": everything), report removals, wake consumers for new messages."""
+        """Report `purges` (filters; b"": everything), then removals, to consumers.
+
+        Wake consumers for new messages.
+        """
         if purges:
             concerned = self.concerned(purges)
             purges.clear()
@@ -95,7 +98,7 @@ cdef class Interest:
         return 0
 
     cdef void tell_drops(self) noexcept:
-        """Report the removals since the last call to the consumers with matching filters."""
+        """Report the removals since the last call to those consumers whose filters match."""
         cdef StreamStore store = self.store
         cdef size_t at = 0
         cdef uint64_t seq = 0
@@ -117,7 +120,7 @@ cdef class Interest:
         store.catalogue.drops.size = 0
 
     cdef void wake(self, uint64_t last_seq) noexcept:
-        """Wake the waiting consumers that match a message stored since the last call."""
+        """Wake the waiting consumers whose filters match a message stored since the last call."""
         cdef uint64_t seq = self.woken_seq
         cdef uint32_t n = 0
         cdef const char* subject
@@ -132,7 +135,7 @@ cdef class Interest:
             if seq == 0 or seq > last_seq:
                 break
             subject = self.store.catalogue.subject_at(seq, &n)
-            if subject != before:           # one lookup for successive messages of one subject
+            if subject != before:           # one lookup for successive messages with the same subject
                 before = subject
                 self.wake_route(self.subs.find(subject, n), seq)
 
@@ -153,7 +156,7 @@ cdef class Interest:
 
 
 cdef bint begins_before(Route* r, uint64_t seq, int64_t ts) noexcept:
-    """Return whether some consumer of a route may begin at or before a message."""
+    """Return whether any consumer of a route may begin at or before a message."""
     cdef uint32_t i
     for i in range(r.n):
         config = (<StreamConsumer> r.targets[i].sink).config

@@ -1,4 +1,4 @@
-"""A stream's limits and options for ingest, and its share of the usage of account and server.
+"""A stream's limits and options for ingest, and the bytes that it counts in the usage of its account and server.
 
 There is one `Usage` for each account and storage type, and one for the server and each storage type. Streams add
 stored bytes and subtract removed bytes; no other code changes `used`. Compiled because the ingest reads limits and
@@ -9,13 +9,13 @@ from pyjs.store.index.sequences cimport Entry, index_live
 from pyjs.base.bounds import taken
 
 cdef enum:
-    MAX_MSGS_REACHED = 1        # limits of discard new, see publish_errors.store_error
+    MAX_MSGS_REACHED = 1        # limits that discard new enforces, see publish_errors.store_error
     MAX_BYTES_REACHED = 2
     MAX_MSGS_PER_SUBJECT_REACHED = 3
 
 
 cdef uint64_t size_of_oldest(Catalogue catalogue, Msg* m) noexcept nogil:
-    """Return the stored size of the message that `m` replaces in a full subject."""
+    """Return the stored size of the message that `m` will replace in a subject at its limit."""
     cdef Entry* e = index_live(&catalogue.index, catalogue.first_seq_of(m.subject, m.subject_len))
     return 0 if e == NULL else catalogue.stored_size(e)
 
@@ -68,14 +68,14 @@ cdef class StreamLimits:
 
 
 cdef class Usage:
-    """Used bytes, and their limit."""
+    """The bytes that are used, and their limit."""
 
     def __cinit__(self, int64_t limit=-1):
         self.max = limit
 
 
 cdef class UsageShare:
-    """The bytes of one stream that count in its account's and the server's usage."""
+    """The bytes of one stream that count in the usage of its account and of the server."""
 
     def __cinit__(self, Usage account, Usage server):
         self.account, self.server = account, server

@@ -1,6 +1,6 @@
-"""Message TTLs: parsing of Nats-TTL headers, and the headers of markers for expired subjects.
+"""Message TTLs: parsing of Nats-TTL headers, and the headers of markers that replace expired subjects.
 
-Knows only texts. aging.pyx decides when a message expires.
+Knows only texts; aging.pyx decides when a message expires.
 
 Source: ADR-43; forms and headers probed on nats-server 2.15.1.
 """
@@ -16,16 +16,16 @@ NS_PER_S = 1_000_000_000
 NEVER = -1
 
 
-WRAP_DIGITS = 64  # the last 64 digits of a number decide its last 64 bits, since 2**64 divides 10**64
+WRAP_DIGITS = 64  # these last digits of a number determine its last 64 bits, since 2**64 divides 10**64
 
 
 def parse_ttl_ns(text: bytes) -> int | None:
-    """Return a Nats-TTL value in ns, in whole seconds; NEVER for no expiry, 0 for no TTL, None if it is invalid.
+    """Return a Nats-TTL value in ns, in whole seconds: NEVER for no expiry, 0 for no TTL, None if it is invalid.
 
     A valid value is a duration of at least a second, a number of seconds, or `never`. nats-server uses the last 64
-    bits of a number; if the result is 0 or negative, the value is invalid
-    (tests/unit/jetstream/stream/test_message_ttl.py). With a value too large for nanoseconds, a message expires at
-    once in nats-server; here such a value becomes the longest possible time.
+    bits of a number; if they are 0 or negative, the value is invalid
+    (tests/unit/jetstream/stream/test_message_ttl.py). If a value is too large for nanoseconds, nats-server lets the
+    message expire at once; here such a value becomes the longest possible time.
     """
     if len(text) > DURATION_SIZE_MAX:
         return _seconds_ns(text)
@@ -53,7 +53,7 @@ def marker_headers(ttl_ns: int) -> bytes:
 
 
 def is_marker(headers: bytes) -> bool:
-    """Return whether a message is the server's marker of an expired subject.
+    """Return whether a message is the server's marker for an expired subject.
 
     A purge marker written by a key-value client counts too.
     """
@@ -61,9 +61,9 @@ def is_marker(headers: bytes) -> bool:
 
 
 def with_least_ttl(headers: bytes, least_ns: int) -> bytes | None:
-    """Return `headers` with Nats-TTL raised to `least_ns` in whole seconds, or None if it is high enough.
+    """Return `headers` with Nats-TTL raised to `least_ns` in whole seconds, or None if it is high enough already.
 
-    The first TTL counts; a raised one replaces all of them, as in nats-server
+    The first TTL counts; if it is raised, it replaces all others, as in nats-server
     (tests/conformance/scenarios/ttl/raised_in_several_headers.txt).
     """
     least_ns -= least_ns % NS_PER_S

@@ -1,7 +1,7 @@
 """The headers of a publish that a stream handles."""
 from libc.stdint cimport int64_t, uint32_t
 
-cdef struct Value:              # a view into the header block; p NULL: absent
+cdef struct Value:              # points into the header block; p is NULL if the header is absent
     const char* p
     uint32_t n
 
@@ -18,14 +18,14 @@ cdef struct PubHeaders:
     Value schedule
     Value schedule_next
     Value increment
-    uint32_t increments         # lines with Nats-Incr
-    int64_t ttl_ns              # of `ttl`, if it is a plain number of seconds; otherwise 0
-    bint later                  # features/checks.py must check a rare header, or `ttl`
-    bint rare                   # `later` is set for another reason than Nats-Incr
+    uint32_t increments         # number of Nats-Incr lines
+    int64_t ttl_ns              # value of `ttl`, if it is a plain number of seconds; otherwise 0
+    bint later                  # features/checks.py must check `ttl` or a rare header
+    bint rare                   # `later` is set for a reason other than Nats-Incr
     bint conditional            # a header other than msg_id is set
-    bint has_status             # the first line contains a status
+    bint has_status             # the first line has a status in it
 
-# Fill `out` from a whole header block; return 0 if no header matters.
+# Fill `out` from a whole header block; return 0 if no header has an effect.
 cdef bint scan_pub_headers(const char* h, size_t n, PubHeaders* out) noexcept nogil
 cdef int64_t parse_seq(Value v) noexcept nogil      # -1: not a number
 cdef bint value_is(Value v, const char* text, size_t n) noexcept nogil

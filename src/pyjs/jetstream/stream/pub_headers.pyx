@@ -1,7 +1,7 @@
 """The headers of a publish that a stream handles, found in one pass.
 
-Only lines that start with `Nats-` are examined. Names match exactly, as in nats-server; if a name repeats, the first
-header counts. Leading blanks of values are removed. Knows nothing of the effects of the headers (stream.pyx).
+Only lines that start with `Nats-` are examined. Names must match exactly, as in nats-server; if a name repeats, the
+first header counts. Leading blanks of values are removed. Knows nothing of the effects of the headers (stream.pyx).
 
 Compiled: runs for every publish with headers (benchmarks/: JetStream async publish, headers).
 Source: nats.docs "Headers for publish", probed on nats-server 2.15.1.
@@ -10,7 +10,7 @@ from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memchr, memcmp, memset
 
 cdef enum:
-    PLAIN_DIGITS = 9            # of seconds: 31 years, below every bound
+    PLAIN_DIGITS = 9            # digits of seconds: 31 years, below every limit
     NS_PER_S = 1000000000
 
 
@@ -119,7 +119,7 @@ cdef bint value_is(Value v, const char* text, size_t n) noexcept nogil:
 
 
 def scan(bytes headers) -> dict:
-    """Return the result of scan_pub_headers by name; for tests and cold code."""
+    """Return the result of scan_pub_headers by name, for tests and rarely used code."""
     cdef PubHeaders found
     scan_pub_headers(headers, len(headers), &found)
     views = {

@@ -1,6 +1,6 @@
 """The bodies of PubAcks that refuse a publish.
 
-The compiled ingest calls this module only for refused messages, so the few Python calls do not matter.
+The compiled ingest calls this module only for refused messages, so its speed does not matter.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pyjs.jetstream import errcodes
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.stream.features.headers import value_of
 
-# Reasons of 10077, by the numbers in stream.pyx.
+# Reasons for error 10077, by the numbers in stream.pyx.
 _NO_ROOM = {
     1: "maximum messages exceeded",
     2: "maximum bytes exceeded",
@@ -20,7 +20,7 @@ _NO_ROOM = {
     4: "subject exceeds 65535 bytes",
     5: "no sequence is left",
 }
-# The errors for which stream.pyx has only numbers.
+# The errors that stream.pyx names only by their numbers.
 _REFUSALS = {
     row.err_code: row
     for row in (
@@ -38,8 +38,8 @@ _REFUSALS = {
         errcodes.STREAM_WRONG_LAST_SEQUENCE,
     )
 }
-IS_DUPLICATE = "msgid is duplicate"  # shown in a trace; the publisher gets a PubAck
-# Errors with a different text in a trace.
+IS_DUPLICATE = "msgid is duplicate"  # shown in a trace; the publisher gets a PubAck instead
+# Errors whose text in a trace differs.
 _TRACED = {
     errcodes.STREAM_NOT_MATCH.err_code: "expected stream does not match",
     errcodes.STREAM_MESSAGE_EXCEEDS_MAXIMUM.err_code: "maximum payload exceeded",
@@ -49,7 +49,7 @@ _TRACED = {
 
 
 def refusal(err_code: int, seq: int, last_msg_id: bytes) -> ApiError:
-    """Return the error `err_code`; `seq` fills the text, or is a reason for 10077."""
+    """Return the error `err_code`; `seq` is a value in its text or, for 10077, the reason."""
     row = _REFUSALS[err_code]
     return row.error(seq=seq, err=_NO_ROOM.get(seq, ""), id=last_msg_id.decode("utf-8", "replace"))
 
@@ -60,12 +60,12 @@ def failure_body(stream: str, error: ApiError) -> bytes:
 
 
 def store_error(error: Exception | None) -> ApiError:
-    """Return the error for publishers when the store refuses messages."""
+    """Return the error that publishers get when the store refuses messages."""
     return errcodes.STREAM_STORE_FAILED.error(err=error or "the store refused the message")
 
 
 def rollup_error(scope: bytes, allowed: bool) -> ApiError | None:
-    """Return the error of a Nats-Rollup header, or None if it is valid and allowed."""
+    """Return the error for a Nats-Rollup header, or None if it is valid and allowed."""
     if not allowed:
         return errcodes.STREAM_ROLLUP_FAILED.error(err="rollup not permitted")
     if scope.lower() in (b"sub", b"all"):
@@ -75,7 +75,7 @@ def rollup_error(scope: bytes, allowed: bool) -> ApiError | None:
 
 
 def traced_refusal(error: ApiError, subject: bytes, headers: bytes) -> tuple[str, bytes]:
-    """Return the text of `error` for a trace, and the subject, or b"" if nats-server does not show it."""
+    """Return the text of `error` for a trace, and the subject, or b"" if nats-server does not show the subject."""
     if error.err_code == errcodes.STREAM_STORE_FAILED.err_code:
         return error.description, subject
     if error.err_code == errcodes.STREAM_ROLLUP_FAILED.err_code:

@@ -1,7 +1,7 @@
-"""Restore a stream's duplicate window, TTLs and schedules after a restart.
+"""Restores a stream's duplicate window, TTLs and schedules when it is opened.
 
 A clean stop writes the ids in parts, with a fingerprint of the stream's state. If the fingerprint still matches, the
-start reads no message. Otherwise it restores the window from the headers of messages.
+recovery reads no messages. Otherwise it restores the window from the headers of messages.
 
 Knows nothing of files. Compiled: runs for every message of the window after a kill (benchmarks/scaling.py recovery).
 """
@@ -14,12 +14,12 @@ from pyjs.jetstream.stream.stream cimport Stream
 from pyjs.store.store cimport Record
 
 cdef enum:
-    STEP_MESSAGES = 8192        # messages read in one step: some milliseconds
+    STEP_MESSAGES = 8192        # number of messages read in one step: some milliseconds
     SCHEDULE_COST = 32          # a schedule takes as long as this many plain messages
 
 
 def window_parts(Stream stream, uint64_t part_ids):
-    """Yield the ids of the window in parts of up to `part_ids` ids, as input for `relearn_steps`."""
+    """Yield the ids of the window in parts of up to `part_ids` ids, in the form that `relearn_steps` reads."""
     cdef uint64_t total = len(stream.dedupe), first, count
     for first in range(0, total, part_ids):
         count = min(part_ids, total - first)
@@ -31,13 +31,13 @@ def window_parts(Stream stream, uint64_t part_ids):
 
 
 def relearn_steps(Stream stream, int64_t now_ns, parts=()):
-    """Restore the duplicate window and the TTLs of a recovered stream; each step handles a part or some messages.
+    """Restore the duplicate window and the TTLs of a recovered stream. Each step handles one part or some messages.
 
     `parts` is the stored window, or empty.
 
     Raises, at any step:
         ValueError, TypeError, LookupError, ArithmeticError, MemoryError: `parts` are invalid.
-        PyjsError, OSError: reading `parts` failed. After any of these errors, call this again without `parts`.
+        PyjsError, OSError: `parts` could not be read. After any of these errors, call this again without `parts`.
     """
     cdef bytes last_id = None
     cdef uint64_t seq
@@ -63,7 +63,7 @@ def relearn_steps(Stream stream, int64_t now_ns, parts=()):
 
 
 def replica_steps(Stream stream):
-    """Restore window, TTLs and schedules of a recovered replica to their state after its last applied entry."""
+    """Restore window, TTLs and schedules of a recovered replica as they were after the entry it applied last."""
     cdef PubHeaders h
     cdef int64_t now_ns = stream.store.applied_ns, from_ns
     yield from relearn_steps(stream, now_ns)
@@ -87,7 +87,7 @@ def copied_steps(Stream stream, bytes dump, uint64_t count, bytes last_id):
 
 
 def schedule_steps(Stream stream):
-    """Find the stored schedules after an update has allowed schedules; each step reads some messages."""
+    """Find the stored schedules after an update that allows schedules; each step reads some messages."""
     cdef uint64_t seq = stream.store.catalogue.next_with_headers(1) if stream.store.catalogue.msgs else 0
     cdef PubHeaders h
     cdef Record r
@@ -104,7 +104,7 @@ def schedule_steps(Stream stream):
 
 
 cdef int learn_schedule(Stream stream, uint64_t seq, PubHeaders* h, Record* r) except -1:
-    """Record a schedule, or its next time; return the cost, counted in plain messages."""
+    """Record a schedule, or its next time; return the work, counted in plain messages."""
     if not ((h.schedule.n or h.schedule_next.n) and stream.limits.features & SCHEDULES):
         return 1
     stream.special.scheduling.learn(r.body[:r.header_len], seq, r.ts, stream.wall())
@@ -121,7 +121,7 @@ cdef int reserve(Stream stream, bytes ids, uint64_t count, uint64_t total) excep
 
 
 cdef uint64_t begin_learning(Stream stream, int64_t now_ns) except? 0:
-    """Return the first message to read, or 0: of the whole stream for TTLs or schedules, otherwise of the window."""
+    """Return the first message to read: of the whole stream for TTLs or schedules, otherwise of the window; or 0."""
     cdef uint64_t seq = 1
     if not stream.limits.features & (ALLOW_TTL | SCHEDULES):
         seq = stream.store.catalogue.seq_at(now_ns - stream.dedupe.window_ns)
@@ -132,7 +132,7 @@ cdef uint64_t begin_learning(Stream stream, int64_t now_ns) except? 0:
 
 
 cdef uint64_t learn(Stream stream, uint64_t seq, int64_t now_ns) except? 0:
-    """Read the headers of some messages from `seq` on; return the next sequence to read, or 0 at the end."""
+    """Read the headers of some messages from `seq` on; return the sequence to continue at, or 0 at the end."""
     cdef int64_t horizon = now_ns - stream.dedupe.window_ns
     cdef uint64_t newest = 0
     cdef int left = STEP_MESSAGES
@@ -140,13 +140,13 @@ cdef uint64_t learn(Stream stream, uint64_t seq, int64_t now_ns) except? 0:
         left -= learn_from(stream, seq, horizon)
         newest = seq
         seq = stream.store.catalogue.next_with_headers(seq + 1)
-    if seq == 0 and newest != stream.store.catalogue.last_seq:    # the last message has no headers, so it has no id
+    if seq == 0 and newest != stream.store.catalogue.last_seq:    # the last message has no headers, and thus no id
         stream.dedupe.last_id_len = 0
     return seq
 
 
 cdef int learn_from(Stream stream, uint64_t seq, int64_t horizon) except -1:
-    """Record id, TTL and schedule of one message; return the cost, counted in plain messages."""
+    """Record id, TTL and schedule of one message; return the work, counted in plain messages."""
     cdef PubHeaders h
     cdef Record r
     stream.dedupe.last_id_len = 0

@@ -1,7 +1,7 @@
-"""Republishing: the subject and headers of the copies that a stream publishes of its stored messages.
+"""Republishing: subjects and headers for the copies that a stream publishes of its stored messages.
 
-Works only on bytes: the stream queues the copies with its PubAcks, so that a copy is sent after the commit, and not
-if the commit fails. Streams without republish do not use this module.
+Works only on bytes: the stream queues the copies together with its PubAcks, so a copy is sent after the commit, and
+not at all if the commit fails. Streams without republish do not use this module.
 
 Source: nats.docs "Streams", republish; headers and corner cases probed on nats-server 2.15.1
 (tests/conformance/scenarios/republish).
@@ -22,7 +22,7 @@ class Republisher:
     """The republish configuration of one stream."""
 
     def __init__(self, stream: str, config: RepublishConfig, rng: Rng) -> None:
-        """Prepare a configuration that jetstream/rules/stream.py has checked."""
+        """Prepare `config`, which jetstream/rules/stream.py must have checked."""
         self._stream = stream.encode()
         self._transform = open_transform(config.src, config.dest, rng)
         self.headers_only = config.headers_only
@@ -33,9 +33,9 @@ class Republisher:
         return made if made is not None and is_valid_literal(made) else b""
 
     def headers(self, own: bytes, subject: bytes, seq: int, at_ns: int, last_seq: int, size: int) -> bytes:
-        """Return the header block of a copy of a message with header block `own` and a payload of `size` bytes.
+        """Return the header block for the copy of a message that has the headers `own` and a payload of `size` bytes.
 
-        `last_seq` is the sequence of the previous message of its subject, or 0.
+        `last_seq` is the sequence of the preceding message of its subject, or 0.
         """
         lines = [
             own[: -len(_END)] if own else b"NATS/1.0\r\n",

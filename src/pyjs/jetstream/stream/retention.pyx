@@ -1,6 +1,6 @@
 """Removal of messages that no consumer needs any more, from streams with interest or workqueue retention.
 
-Knows the store and the consumers by subject; nothing of publishes and answers. The stream queues the commit.
+Knows the store, and the consumers by subject, but nothing of publishes and answers. The stream queues the commit.
 
 Compiled because a sweep examines every message of a stream (benchmarks/scaling.py).
 Source: nats.docs "Streams" (RetentionPolicy).
@@ -21,7 +21,7 @@ cdef enum:
 
 
 def sweep_steps(stream, StreamStore store, Interest interest, StreamLimits limits):
-    """Visit every message once, in steps; remove acknowledged messages and, with interest, those of no consumer."""
+    """Visit every message once, in steps; remove acknowledged ones and, with interest, those without a consumer."""
     cdef StoreFilter everything = store.make_filter(())
     cdef uint64_t seq = store.catalogue.next_seq(0, everything)
     cdef int left = SWEPT_PER_TURN
@@ -39,7 +39,7 @@ def sweep_steps(stream, StreamStore store, Interest interest, StreamLimits limit
 
 
 def remove_all(StreamStore store not None, bytes seqs not None) -> None:
-    """Remove messages by their sequences (u64 each), of which some may have been removed already."""
+    """Remove messages by sequence (u64 each); some may have been removed already."""
     cdef const char* p = seqs
     cdef size_t at, n = len(seqs)
     cdef uint64_t seq = 0
@@ -50,9 +50,10 @@ def remove_all(StreamStore store not None, bytes seqs not None) -> None:
 
 
 cdef uint64_t skip_unwanted(StreamStore store, Msg* m, int64_t wall, bint keeps_id) noexcept nogil:
-    """Skip the sequence of a message that no consumer needs; return it, or 0 if the store refused.
+    """Use up the sequence of a message that no consumer needs; return it, or 0 if the store refused.
 
-    With `keeps_id` the headers of a message with an id are stored and removed at once, so that a start finds the id.
+    If `keeps_id`, the headers of a message with an id are stored and removed at once, so that a recovery finds the
+    id.
     """
     cdef PubHeaders h
     cdef Msg head
@@ -71,7 +72,7 @@ cdef uint64_t skip_unwanted(StreamStore store, Msg* m, int64_t wall, bint keeps_
 
 
 cdef int drop_or_propose(StreamStore store, object replica, uint64_t seq) except -1:
-    """Remove a message; in a replicated stream the leader proposes the removal, and followers wait for its entry."""
+    """Remove a message. In a replicated stream, the leader proposes the removal, and followers wait for the entry."""
     if replica is None:
         store.drop(seq, False)
     else:
@@ -81,7 +82,7 @@ cdef int drop_or_propose(StreamStore store, object replica, uint64_t seq) except
 
 cdef int remove_unneeded(StreamStore store, Interest interest, uint64_t low, uint64_t high, StoreFilter f,
                          object replica) except -1:
-    """Remove the matching messages `low` to `high` that no consumer needs."""
+    """Remove those matches from `low` to `high` that no consumer needs."""
     cdef uint64_t seq = store.catalogue.next_seq(low, f)
     while seq and seq <= high:
         if not interest.needed(seq):

@@ -15,7 +15,7 @@ from pyjs.store.store cimport StreamStore
 from pyjs.subjects.routes cimport Target
 from pyjs.wire.ops cimport Msg
 
-cdef enum:                      # points at which rare headers are checked, see features/checks.py
+cdef enum:                      # the points at which rare headers are checked, see features/checks.py
     AT_FIRST = 0
     AFTER_STREAM = 1
     AFTER_SEQUENCES = 2
@@ -31,37 +31,37 @@ cdef class Stream(Sink):
     cdef readonly StreamStore store
     cdef readonly Dedupe dedupe
     cdef readonly dict consumers            # name -> consumer, see stream_consumer.pyx
-    cdef readonly list listing              # names of the consumers to list, ascending
-    cdef readonly object claims             # claims.Claims of the consumers of a workqueue
+    cdef readonly list listing              # names of the consumers that lists show, ascending
+    cdef readonly object claims             # claims.Claims: filter subjects of the consumers of a workqueue stream
     cdef readonly int64_t created_ns
     cdef readonly bint closed
     cdef object expiry                      # expiry.Expiry
-    cdef object probe                       # store_probe.StoreProbe, None: no file store
+    cdef object probe                       # store_probe.StoreProbe; None: the stream has no files
     cdef uint64_t kept_seq                  # all seq <= this are written
 
-    cdef StreamLimits limits                # of the configuration, as C values
+    cdef StreamLimits limits                # the configured options as C values
     cdef bint ttl_raised                    # the TTL of the current message was raised to that of markers
     cdef readonly Aging aging               # expiry of messages
-    cdef public object transform            # subjects.transform.SubjectTransform; None: subjects are unchanged
+    cdef public object transform            # subjects.transform.SubjectTransform; None: subjects do not change
     cdef int n_followers                    # number of mirrors and sources that copy this stream
-    cdef public object inflow               # sourcing.Inflow: its mirror or sources; None: none
-    cdef public Sink special                # features.special.SpecialPublishes: takes batches and counters
-    cdef int64_t stamp                      # time of the current message, 0: now
+    cdef public object inflow               # sourcing.Inflow for its mirror or sources; None: it has none
+    cdef public Sink special                # features.special.SpecialPublishes, which handles batches and counters
+    cdef int64_t stamp                      # time of the current message; 0: now
     cdef public Sink replica                # replicated.replica.Replica; None: not replicated
-    cdef public int64_t entry_ns            # wall time of the entry applied last; 0: not replicated
-    cdef public object republisher          # republish.Republisher, None: no republish
+    cdef public int64_t entry_ns  # wall time of the entry that was applied last; 0: the stream is not replicated
+    cdef public object republisher          # republish.Republisher; None: messages are not republished
 
-    cdef UsageShare usage                   # of the account's usage and the server's
+    cdef UsageShare usage                   # the bytes that it counts in the usage of account and server
 
     cdef readonly Evictions evictions       # carried out when the messages of this turn are written
-    cdef readonly StreamInbox inbox         # messages of its consumers
-    cdef Interest interest                  # consumers by subject
-    cdef bint dirty                         # in Turn.streams
+    cdef readonly StreamInbox inbox         # notices from its consumers
+    cdef Interest interest                  # its consumers by subject
+    cdef bint dirty                         # the stream is in Turn.streams
     cdef uint64_t staged_bytes              # bytes appended since the last commit
     cdef Answers answers
-    cdef Answers held                       # answers of the batch in the sync job; only with sync_always
+    cdef Answers held                       # answers that wait for the running sync; only with sync_always
     cdef public bint sync_always            # PubAcks are sent after the sync, not after the write
-    cdef list calls, held_calls             # callbacks for the next sync, and for the running sync
+    cdef list calls, held_calls             # callbacks that wait for the next sync, and for the running one
     cdef bint unsynced                      # the stream is in Turn.unsynced
     cdef object sync_job                    # the running SyncJob of the store; None: none
 

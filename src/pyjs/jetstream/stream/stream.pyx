@@ -2,12 +2,12 @@
 
 `deliver` is the ingest: it checks header conditions, duplicates, sizes and limits, then appends the message to the
 store's batch and queues an answer. `commit`, called in the turn, writes the batch; only then does it send the answers
-and wake consumers. Messages replaced by new ones (by limits or a roll-up) are removed after the new ones are written,
-by a second, small write before the answers (eviction.pyx).
+and wake consumers. If new messages replace older ones (by limits or a roll-up), these are removed after the new ones
+are written, by a second, small write before the answers (eviction.pyx).
 
 Invariants after a commit: first_seq <= last_seq + 1; msgs <= last_seq + 1 - first_seq; kept_seq == last_seq.
 
-Long because the ingest of a message, the commit and its effects change one state.
+Long because the ingest of a message, the commit and its effects change the same state.
 Knows nothing of storage and of the work of consumers; their interface is in stream_consumer.pyx. Compiled: runs for
 every published message (benchmarks/: JetStream async publish).
 Source: nats.docs "Streams", order of checks and texts probed on nats-server 2.15.1 (tests/conformance).
@@ -48,15 +48,15 @@ from pyjs.jetstream.stream.publish_errors import IS_DUPLICATE, failure_body, ref
 from pyjs.jetstream.stream.publish_errors import store_error, traced_refusal
 from pyjs.jetstream.stream.retention import sweep_steps
 
-cdef int64_t PROBE_NS = 1000000000  # wait before another attempt to remove a message
-cdef int64_t STEP_NS = 1000000000   # if a message is older than the last one by this, the wall clock was set
+cdef int64_t PROBE_NS = 1000000000  # ns to wait before another attempt to remove a message
+cdef int64_t STEP_NS = 1000000000   # ns: if a message is older than the last one by this, the wall clock was set back
 
 cdef enum:
-    STAGED_BYTES_MAX = 262144   # staged bytes beyond which a turn is requested
+    STAGED_BYTES_MAX = 262144   # staged bytes; with more, a turn is requested
     ANSWERS_MAX = 8192
     HEADERS_SIZE_MAX = 65535
-    REMOVED_PER_TURN = 2048     # messages removed in one turn: about a millisecond
-    SUBJECT_TOO_LONG = 4        # with a large max_control_line; nats-server stores part of the subject
+    REMOVED_PER_TURN = 2048     # number of messages removed in one turn: about a millisecond
+    SUBJECT_TOO_LONG = 4        # possible with a large max_control_line; nats-server stores a part of the subject
     NO_SEQUENCE_LEFT = 5        # nats-server continues with 0, and loses such messages in files
     SUBJECT_SIZE_MAX = 65535    # the limit of a log record
 cdef uint64_t LAST_SEQ = SEQ_MAX
@@ -94,7 +94,7 @@ cdef class Stream(Sink):
         return f"stream '{self.account.name} > {self.name}'"
 
     def configure(self, config) -> None:
-        """Apply `config`; the next commit evicts messages beyond lowered limits."""
+        """Apply `config`; the next commit evicts messages in excess of lowered limits."""
         self.finish_batch()
         self.config = config
         cdef int64_t max_age_ns = self.limits.max_age_ns
@@ -156,7 +156,7 @@ cdef class Stream(Sink):
         self.staged_bytes += len(body)
 
     cdef void ingest_transformed(self, Msg* m) noexcept:
-        """Ingest a message under its transformed subject; a subject that does not match remains unchanged."""
+        """Ingest a message under its transformed subject; a subject that does not match stays as it is."""
         cdef bytes subject = self.transform.apply(m.subject[:m.subject_len])
         cdef Msg renamed = m[0]
         if subject is not None:
@@ -208,7 +208,7 @@ cdef class Stream(Sink):
         return 0
 
     cdef void note_headers(self, Msg* m, PubHeaders* h, uint64_t seq) noexcept nogil:
-        """Apply the headers of message `seq`, which was just accepted."""
+        """Apply the headers of message `seq`, which was accepted just now."""
         self.remember_id(h, seq)
         if h.ttl.n:
             self.note_ttl(h, seq)
@@ -220,7 +220,7 @@ cdef class Stream(Sink):
                 self.special.note_schedule(m.body[:m.header_len], seq)
 
     cdef bint usage_refused(self, Msg* m) noexcept nogil:
-        """Return whether server or account lack room for a message; if so, answer it. This is the first check."""
+        """Return whether server or account lack room for a message; if so, answer it. Must be the first check."""
         if self.usage.server.max >= 0 and self.usage.server.used > self.usage.server.max and self.replica is None:
             return self.refuse(m, 10023, 0)
         return self.over_usage(m) and self.refuse(m, 10002, 0)
@@ -255,7 +255,7 @@ cdef class Stream(Sink):
                 h.rollup.p[:h.rollup.n], self.limits.features & ALLOW_ROLLUP != 0))
 
     cdef bint later_refused(self, Msg* m, int point) noexcept nogil:
-        """Return whether a rare header is refused at this point; if so, answer the message."""
+        """Return whether the checks of rare headers at `point` refuse the message; if so, answer it."""
         with gil:
             return self.refuse_unless_none(m, later_refusal(
                 point, self.config, m.body[:m.header_len], m.size - m.header_len, m.subject[:m.subject_len],
@@ -303,7 +303,7 @@ cdef class Stream(Sink):
         return m.subject_len > SUBJECT_SIZE_MAX and self.refuse(m, 10077, SUBJECT_TOO_LONG)
 
     cdef uint64_t keep_or_skip(self, Msg* m, bint rolls_up) noexcept nogil:
-        """Store the message and return its sequence, or answer a refusal and return 0."""
+        """Store the message and return its sequence; or answer with a refusal and return 0."""
         if self.usage.server.max >= 0 and self.usage.server.used > self.usage.server.max and self.replica is None:
             self.refuse(m, 10023, 0)
             return 0
@@ -337,7 +337,7 @@ cdef class Stream(Sink):
         return reached != 0 and self.refuse(m, 10077, reached)
 
     cdef bint makes_room(self) noexcept nogil:
-        """Carry out noted evictions before the turn; return False if there are none or the disk refuses."""
+        """Carry out noted evictions before the turn; return False if there are none, or the disk refuses."""
         if not self.evictions.due(self.limits) or (self.replica is None and self.store.commit() != 0):
             return False
         self.kept_seq = self.store.catalogue.last_seq
@@ -345,7 +345,7 @@ cdef class Stream(Sink):
         return True
 
     cdef bint trims(self, uint64_t seq) noexcept nogil:
-        """Apply the limits of the stream at once if they may remove `seq`; return whether that was done."""
+        """If the stream's limits may remove `seq`, apply them at once; return whether that was done."""
         return seq != 0 and self.evictions.may_remove(self.limits, seq) and self.makes_room()
 
     cdef uint64_t keep_and_republish(self, Msg* m) noexcept:
@@ -358,7 +358,7 @@ cdef class Stream(Sink):
 
     cdef void republish(self, bytes subject, bytes headers, const char* payload, size_t size,
                         uint64_t seq, uint64_t before) noexcept:
-        """Queue a copy of message `seq`, just appended; `before` is the previous sequence of its subject."""
+        """Queue a copy of message `seq`, which was appended just now; `before`: previous sequence of its subject."""
         cdef bytes dest = self.republisher.destination(subject)
         if dest and (self.replica is None or self.replica.proposed):
             headers = self.republisher.headers(headers, subject, seq, self.store.catalogue.last_ts, before, size)
@@ -386,7 +386,7 @@ cdef class Stream(Sink):
 
     cdef void remember_id(self, PubHeaders* h, uint64_t seq) noexcept nogil:
         self.dedupe.set_last_id(h.msg_id.p, h.msg_id.n)
-        # Without memory for the id, a duplicate of this message would be stored.
+        # If the id were not stored for lack of memory, a duplicate of this message would be.
         if h.msg_id.n and self.dedupe.window_ns:
             self.dedupe.remember(h.msg_id.p, h.msg_id.n, seq,
                                  self.store.catalogue.time_of(seq) if self.entry_ns else self.turn.now)
@@ -396,7 +396,7 @@ cdef class Stream(Sink):
             self.answers.add(m, kind, seq, NULL, 0)
 
     cdef bint refuse(self, Msg* m, int err_code, uint64_t seq) noexcept nogil:
-        """Answer with an error; `seq` fills the text, or is a reason for 10077. Always returns True."""
+        """Answer with an error; `seq` is a value in its text or, for 10077, the reason. Always return True."""
         if (m.reply_len and not self.limits.features & NO_ACK) or self.turn.trace is not None:
             with gil:
                 self.refuse_with(m, refusal(err_code, seq, self.dedupe.last_msg_id))
@@ -416,7 +416,7 @@ cdef class Stream(Sink):
         return error is not None and self.refuse_with(m, error)
 
     cdef bint raises_ttl(self, Msg* m) noexcept:
-        """Raise a TTL below that of delete markers and ingest the message; return whether that was necessary."""
+        """If a TTL is below that of delete markers, raise it and ingest the message; return whether that was done."""
         headers = with_least_ttl(m.body[:m.header_len], self.limits.marker_ttl_ns)
         if headers is None:
             return False
@@ -433,7 +433,7 @@ cdef class Stream(Sink):
             self.aging.lifetimes.add(seq, h.ttl.p[:h.ttl.n], self.store.catalogue.time_of(seq))
 
     cdef void ingest_without_status(self, Msg* m) noexcept:
-        """Ingest a message whose header block begins with a status line; do not store that line."""
+        """Ingest a message whose header block begins with a status line, without storing that line."""
         cdef bytes rest = m.body[8:m.header_len].partition(b"\r\n")[2]
         self.ingest_with_other_headers(m, b"" if rest == b"\r\n" else b"NATS/1.0\r\n" + rest)
 
@@ -460,7 +460,7 @@ cdef class Stream(Sink):
             self.special.finish()
 
     def note_change(self) -> None:
-        """Queue a commit for this turn, after a change outside `ingest`."""
+        """Queue a commit for this turn, since something other than `ingest` has changed the stream."""
         self.mark_dirty()
 
     cdef void count_bytes(self) noexcept nogil:
@@ -468,10 +468,10 @@ cdef class Stream(Sink):
 
     # -- the turn ------------------------------------------------------------------------------------------
     def commit(self) -> None:
-        """Write the batch, then send answers, report removals to consumers and wake those that wait."""
+        """Write the batch, then send answers, report removals to consumers, and wake those that wait."""
         self.dirty = False
         self.staged_bytes = 0
-        if self.closed or self.limits.features & IN_STEPS:      # closed in this turn, after it was queued
+        if self.closed or self.limits.features & IN_STEPS:      # it was closed in this turn, after it was queued
             return
         if self.replica is not None and not self.replica.offer():
             return
@@ -494,16 +494,16 @@ cdef class Stream(Sink):
             self.inflow.committed()
 
     cdef ask_for_sync(self):
-        """Queue a call of `begin_sync`, if there are unsynced writes or waiting answers."""
+        """If there are unsynced writes or waiting answers, queue a call of `begin_sync`."""
         if self.unsynced or not (self.store.dirty or self.answers.used or self.calls):
             return
         self.unsynced = True
         self.turn.unsynced.append(self)
 
     def when_durable(self, done) -> None:
-        """Call `done` with None when everything committed so far is durable, otherwise with the error.
+        """Call `done` with None when everything committed so far is durable, or with the error.
 
-        Durable means written or, with `sync_interval` "always", synced.
+        Durable means written or, if `sync_interval` is "always", synced.
         """
         if self.sync_always:
             self.calls.append(done)
@@ -512,14 +512,14 @@ cdef class Stream(Sink):
             done(None)
 
     def begin_sync(self):
-        """Return a job that syncs everything committed, for any thread, or None if there is nothing to sync.
+        """Return a job for any thread that syncs everything committed, or None if there is nothing to sync.
 
-        The caller must pass its result to finish_sync, which with sync_always sends the answers of the batch; answers
-        of later commits wait for the next job.
+        The caller must pass the job's result to finish_sync, which, with sync_always, sends the answers of the batch;
+        answers of later commits wait for the next job.
         """
         self.unsynced = False
         if self.sync_job is not None or (self.dirty and self.sync_always):
-            return None                         # a commit is due in this turn, which queues the call again
+            return None                         # a commit is due in this turn, and will queue this call again
         self.sync_job = self.store.begin_sync()
         if self.sync_job is None and not self.dirty:
             self.answers.send(self.account, 0, NULL, 0)
@@ -530,7 +530,7 @@ cdef class Stream(Sink):
         return self.sync_job
 
     def finish_sync(self, error) -> None:
-        """Handle the result of the sync: send the waiting answers, or errors if it failed and sync_always is set."""
+        """Handle the result of a sync: send the waiting answers, or errors if it failed and sync_always is set."""
         cdef bytes failure
         job, self.sync_job = self.sync_job, None
         self.store.finish_sync(job, error)
@@ -549,7 +549,7 @@ cdef class Stream(Sink):
             self.ask_for_sync()
 
     def take_calls(self) -> list:
-        """Return the callbacks that wait for a sync, in order, and remove them."""
+        """Remove the callbacks that wait for a sync, and return them in order."""
         calls, self.calls, self.held_calls = self.held_calls + self.calls, [], []
         return calls
 
@@ -589,7 +589,7 @@ cdef class Stream(Sink):
         return some
 
     def commit_now(self) -> None:
-        """Commit now, before an API reply confirms a change; the turn commits later changes at its end.
+        """Commit now, before an API reply confirms a change; changes after this call are committed by the turn.
 
         Raises:
             StoreFailed: the change is not written.
@@ -602,7 +602,7 @@ cdef class Stream(Sink):
             raise self.store.error
 
     cdef arm_expiry(self):
-        """Set the timer for `expire` to the next expiry."""
+        """Set the timer for `expire` to the time of the next expiry."""
         cdef int64_t due = self.aging.next_due(self.limits.max_age_ns)
         self.aging.tidy(self)
         if due and self.store.failed and self.limits.marker_ttl_ns:    # nothing is removed until the disk has space
@@ -617,7 +617,7 @@ cdef class Stream(Sink):
         self.special.clock_stepped()
 
     cdef int64_t now(self) noexcept nogil:
-        """Return the time of the turn, or of the entry that a replica applies; not for the times of messages."""
+        """Return the time of the turn, or of the entry that a replica applies; not for times of messages."""
         return self.entry_ns or self.turn.now
 
     cdef int64_t wall(self) noexcept nogil:
@@ -625,7 +625,7 @@ cdef class Stream(Sink):
         return self.entry_ns or self.turn.now + self.turn.skew
 
     def expire(self) -> None:
-        """Remove expired messages, over as many turns as needed."""
+        """Remove expired messages, over as many turns as necessary."""
         if self.replica is None:
             self.aging.begin(self)
         else:
@@ -639,7 +639,7 @@ cdef class Stream(Sink):
             self, self.wall(), self.limits.max_age_ns, leaves_markers))
 
     def leave_marker(self, bytes subject, uint64_t expired) -> None:
-        """Store the marker of a subject whose last message, `expired`, is being removed."""
+        """Store the marker for a subject whose last message, `expired`, is being removed."""
         cdef bytes headers = marker_headers(self.limits.marker_ttl_ns)
         cdef uint64_t seq = self.store.store(subject, headers, b"", self.next_ts() if self.entry_ns else self.wall())
         if self.republisher is not None and seq:
@@ -650,7 +650,7 @@ cdef class Stream(Sink):
     # -- consumers -----------------------------------------------------------------------------------------
 
     def add_consumer(self, consumer) -> None:
-        """Register `consumer` with the stream's interest and inbox."""
+        """Add `consumer` to the stream, to its interest and to its inbox."""
         assert consumer.name not in self.consumers
         self.consumers[consumer.name] = consumer
         if not consumer.config.direct:
@@ -683,7 +683,7 @@ cdef class Stream(Sink):
         self.inbox.leave(consumer)
 
     def update_interest(self, consumer) -> None:
-        """Apply changed filters of `consumer`."""
+        """Apply the changed filters of `consumer`."""
         self.interest.change(consumer)
         if self.config.retention == WORKQUEUE:
             self.claims.put(consumer.name, consumer.config)
@@ -691,7 +691,7 @@ cdef class Stream(Sink):
             self.sweep()
 
     def read_inbox(self) -> None:
-        """Remove acknowledged messages that no consumer needs: a bounded number now, the others in later turns."""
+        """Remove acknowledged messages that no consumer needs: some now, the rest in later turns."""
         cdef int left = REMOVED_PER_TURN
         self.inbox.queued = False
         while left > 0 and self.inbox.acknowledged:
@@ -722,7 +722,7 @@ cdef class Stream(Sink):
     # -- streams that copy from this one -------------------------------------------------------------------
 
     def add_follower(self, follower) -> None:
-        """Register a mirror or source: the stream stores the messages that it needs, until it calls `release`."""
+        """Add a mirror or source: the stream stores the messages that it needs, until it calls `release`."""
         self.n_followers += 1
         self.interest.add(follower)
         self.inbox.join(follower)
@@ -736,7 +736,7 @@ cdef class Stream(Sink):
             self.sweep()
 
     def release(self, uint64_t low, uint64_t high, StoreFilter f not None) -> None:
-        """Remove matching messages `low` to `high` that no consumer needs; only in interest and workqueue streams."""
+        """Remove those matches from `low` to `high` that no consumer needs; for interest and workqueue streams."""
         if self.limits.features & REMOVES_ACKNOWLEDGED and not self.closed:
             remove_unneeded(self.store, self.interest, low, high, f, self.replica)
             self.mark_dirty()
@@ -744,19 +744,19 @@ cdef class Stream(Sink):
     # -- calls of the API ---------------------------------------------------------------------------------
 
     def purge(self, bytes subject_filter=b"", uint64_t before_seq=0, uint64_t keep=0) -> int:
-        """Remove all messages, or those of `subject_filter`; return their number once the removal is written."""
+        """Remove all messages, or those that match a filter; return their number when the removal is written."""
         self.commit_now()                   # a store that refuses messages must not remove or erase any
         purged = self.evictions.purge(subject_filter, before_seq, keep)
         self.end_purge(subject_filter)
         return purged
 
     def end_purge(self, bytes subject_filter) -> None:
-        """Make consumers recount num_pending after a purge, and write the removal before returning."""
+        """Make consumers count num_pending again after a purge; the removal is written when this returns."""
         self.evictions.purges.append(subject_filter)
         self.commit_now()
 
     def delete_msg(self, uint64_t seq, bint erase) -> bool:
-        """Remove one message; return False if there was none. The removal is written when it returns."""
+        """Remove one message; return False if there was none. The removal is written when this returns."""
         self.commit_now()                   # as in purge
         removed = self.store.drop_seq(seq, erase)
         self.commit_now()
@@ -780,7 +780,7 @@ cdef class Stream(Sink):
         self.usage.count(0)
 
     def abandon(self, error) -> None:
-        """Stop all work without writing, since the state may be wrong; callbacks get `error`."""
+        """Stop all work without writing, since the state may be half changed; callbacks get `error`."""
         cdef bytes failure = failure_body(self.name, store_error(error))
         self.end()
         self.held.send(self.account, 0, failure, len(failure))
@@ -790,7 +790,7 @@ cdef class Stream(Sink):
 
     cdef end(self):
         """Stop accepting messages."""
-        self.closed, self.special = True, Sink()        # the old object refers to this stream
+        self.closed, self.special = True, Sink()        # break the cycle: the old object refers to this stream
         self.expiry.cancel()
         for part in (self.probe, self.replica):
             if part is not None:

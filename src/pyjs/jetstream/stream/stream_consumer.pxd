@@ -4,11 +4,11 @@ from libc.stdint cimport uint64_t
 from pyjs.core.sink cimport Sink, Turn
 
 cdef class StreamConsumer(Sink):
-    cdef readonly str name              # its key in Stream.consumers
+    cdef readonly str name              # its name, which is the key in Stream.consumers
     cdef public object config           # consumer_config.ConsumerConfig
     cdef public tuple filters           # its filter subjects as bytes; empty: all messages
-    cdef readonly StreamInbox inbox     # of its stream; None: not connected
-    cdef uint64_t told_seq              # seq of the last removal, reported once even if several filters match
+    cdef readonly StreamInbox inbox     # inbox of its stream; None: it is not connected
+    cdef uint64_t told_seq  # seq of the last reported removal, which is reported once even if several filters match
 
     cpdef void wake(self, uint64_t seq) noexcept
     cpdef bint needs(self, uint64_t seq) noexcept
@@ -17,11 +17,11 @@ cdef class StreamConsumer(Sink):
 
 cdef class StreamInbox:
     cdef Turn turn
-    cdef object stream                  # None: closed
-    cdef public bint asks               # the stream wants acknowledged sequences: interest and workqueue retention
+    cdef object stream                  # None: the stream is closed
+    cdef public bint asks  # the stream needs the acknowledged sequences, since its retention is interest or workqueue
     cdef bint queued                    # the stream is in Turn.inboxes
-    cdef readonly dict waiting          # consumers without messages, to be woken by the next match
-    cdef readonly dict acknowledged     # consumers with acknowledged sequences; both dicts: in order, values None
+    cdef readonly dict waiting          # consumers that have no messages, and are woken by the next match
+    cdef readonly dict acknowledged     # consumers with acknowledged sequences; both dicts are ordered sets
 
     cpdef void caught_up(self, StreamConsumer consumer)
     cpdef void has_acknowledged(self, StreamConsumer consumer)

@@ -19,7 +19,7 @@ cdef class StreamConsumer(Sink):
         self.filters = filters
 
     cpdef void wake(self, uint64_t seq) noexcept:
-        """Handle new messages; of those since it began to wait, none below `seq` (0: unknown) matches."""
+        """Handle new messages; before `seq` (0: unknown), none since the consumer began to wait matches."""
 
     cpdef bint needs(self, uint64_t seq) noexcept:
         """Return whether a stored message matches the filters and is not acknowledged yet."""
@@ -29,17 +29,17 @@ cdef class StreamConsumer(Sink):
         """Handle the removal of a message that matches the filters."""
 
     cpdef list take_acknowledged(self, size_t most):
-        """Return up to `most` acknowledged sequences, each once."""
+        """Remove and return up to `most` acknowledged sequences."""
         return []
 
     def clock_stepped(self) -> None:
-        """Recompute the timers for wall times; called after the wall clock was set."""
+        """Compute the timers for wall times again; called after the wall clock was set."""
 
     def on_purge(self, uint64_t first_seq) -> None:
         """Handle a purge, which removed every message below `first_seq` and possibly others."""
 
     def close(self) -> None:
-        """Stop all work; `stop` must follow."""
+        """Stop all work; `stop` must be called next."""
 
     def stop(self, str reason) -> None:
         """Handle the end of the stream; `reason` is "deleted" or "shutdown"."""
@@ -54,7 +54,7 @@ cdef class StreamInbox:
         self.waiting, self.acknowledged = {}, {}
 
     cpdef void caught_up(self, StreamConsumer consumer):
-        """Wake `consumer` once when there may be new messages for it."""
+        """Wake `consumer` once, when there may be new messages for it."""
         self.waiting[consumer] = None
 
     cpdef void has_acknowledged(self, StreamConsumer consumer):
@@ -63,14 +63,14 @@ cdef class StreamInbox:
         self.queue()
 
     cdef int queue(self) except -1:
-        """Queue the stream to read the inbox in this turn."""
+        """Queue the stream, so that it reads the inbox in this turn."""
         if not self.queued and self.stream is not None:
             self.queued = True
             self.turn.inboxes.append(self.stream)
         return 0
 
     cdef StreamConsumer next_acknowledged(self):
-        """Return the consumer that was queued first, or None if there is none."""
+        """Remove and return the consumer that was queued first, or None if there is none."""
         for consumer in self.acknowledged:
             del self.acknowledged[consumer]
             return consumer

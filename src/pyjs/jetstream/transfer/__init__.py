@@ -1,1 +1,1 @@
-"""Snapshots and restores of streams: archives made of a stream, and streams built from archives."""
+"""Snapshots and restores: archives of streams, and streams built from archives."""

@@ -1,12 +1,12 @@
 """Fills a stream from the files of nats-server's store: message blocks, their indexes, consumers.
 
-Blocks come in the order of their numbers, and messages in the order of their sequences. A message is removed by a
-tombstone in a later record, by the index of its block (before nats-server 2.10), or by the index of all blocks. Like
-nats-server, this module ignores an index that does not match the blocks: messages that limits had removed then
-reappear, and the limits remove them again.
+Blocks come in the order of their numbers, and messages in the order of their sequences. A message was removed if a
+tombstone in a later record, the index of its block (before nats-server 2.10), or the index of all blocks proves it.
+Like nats-server, this module ignores an index that does not match the blocks: messages that limits had removed then
+exist again, until the limits remove them again.
 
-Damage is reported to the owner, which decides whether to continue. Reading resumes after a damaged record if the
-next record is valid, otherwise after the block.
+Damage is reported to the owner, which decides whether to continue. After a damaged record, reading continues if the
+next record is valid, otherwise with the next block.
 Source: rebuildStateFromBufLocked, recoverFullState and readIndexInfo in nats-server's server/filestore.go.
 """
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyjs.core.chore import Step
     from pyjs.jetstream.transfer.writing import StreamWriter
 
-    # Called with a description of the damage; it may raise BadArchive.
+    # Called with a description of the damage; may raise BadArchive to stop.
     Damaged: TypeAlias = Callable[[str], None]
 
     class Build(Protocol):
@@ -49,10 +49,10 @@ if TYPE_CHECKING:
             """Write all appended messages."""
 
 
-STEP_RECORDS = 256  # processed in one step: half a millisecond
-STEP_RANGES = 256  # ranges of removed messages processed in one step
-TEARS_TOLD = 20  # damaged places reported per block; the others are only counted
-NO_CHECK = bytes(8)  # of a block without records
+STEP_RECORDS = 256  # number of records processed in one step: half a millisecond
+STEP_RANGES = 256  # number of ranges of removed messages processed in one step
+TEARS_TOLD = 20  # number of damaged places reported per block; the rest are only counted
+NO_CHECK = bytes(8)  # the check of a block without records
 
 
 class BlockFiles:
@@ -62,29 +62,31 @@ class BlockFiles:
         self._build = build
         self._stream = stream
         self._damaged = damaged
-        self._number = -1  # of the current block
+        self._number = -1  # number of the current block
         self._bytes = BlockBytes()
         self._reader = BlockReader(stream, 0)
-        self._skips_rest = False  # of the current block, after damage
-        self._index = b""  # of the current block
+        self._skips_rest = False  # the rest of the current block is ignored, because of damage
+        self._index = b""  # index of the current block
         self._before = 0  # the last sequence before the current block
-        self._checks: dict[int, bytes] = {}  # number of each block -> the check of its last record
-        self._torn_after = -1  # the last sequence before damage, until the next message; -1: no damage
-        self._problems: list[str] = []  # not reported yet
-        self._tears = 0  # damaged places in the current block
-        self.last_seq = 0  # the next message of the stream gets a higher sequence
-        self.missing: list[tuple[int, int]] = []  # ranges with damaged messages: first and last sequence
-        self.lost = -1  # messages that the index counts and the blocks lack; -1: unknown, there is no index
+        self._checks: dict[int, bytes] = {}  # number of each block -> check of its last record
+        # the last sequence before a damaged place, until the next message; -1: no damage
+        self._torn_after = -1
+        self._problems: list[str] = []  # problems that were not reported yet
+        self._tears = 0  # number of damaged places in the current block
+        self.last_seq = 0  # all later messages have higher sequences
+        self.missing: list[tuple[int, int]] = []  # (first, last) sequence of each range with damaged messages
+        # number of messages that the index counts and the blocks lack; -1: unknown, without an index
+        self.lost = -1
 
     @property
     def skips_rest(self) -> bool:
-        """Whether the rest of the current block is ignored, after damage."""
+        """Whether the rest of the current block is ignored, because of damage."""
         return self._skips_rest
 
     # -- blocks --------------------------------------------------------------------------------------------
 
     def begin_block(self, number: int, index: bytes = b"") -> None:
-        """Begin a block; `index` is the content of its `N.idx`. Raises BadArchive if the numbers do not increase."""
+        """Begin a block; `index` has the bytes of `N.idx`. Raises BadArchive unless the numbers increase."""
         if number <= self._number:
             raise BadArchive(f"block {number} comes after block {self._number}")
         self._number, self._index, self._skips_rest, self._tears = number, index, False, 0
@@ -111,12 +113,12 @@ class BlockFiles:
         self._build.commit()
 
     def _reading(self, parts: Callable[[], Iterable[bytes]]) -> Generator[Step, None, None]:
-        """Read the records in parts of the block, up to damage without a valid record after it."""
+        """Read the records in parts of the block, up to damage that no valid record follows."""
         try:
             for part in parts():
                 self._reader.add(part)
                 yield from self._take_records()
-                yield None  # also after a part that ends no record
+                yield None  # also after a part in which no record ends
         except BadArchive as error:
             self._tear(str(error))
             self._skips_rest = True
@@ -150,13 +152,13 @@ class BlockFiles:
     def _append(self, record: BlockRecord) -> None:
         try:
             self._build.writer.add(record)
-        except BadArchive as error:  # a message that this server refuses; the messages after it are valid
+        except BadArchive as error:  # this server refuses the message; the messages after it are valid
             self._tear(str(error))
         else:
             self._mend(record.seq - 1)
 
     def _tear(self, problem: str) -> None:
-        """Note damage after the last record."""
+        """Record damage that begins after the last record."""
         if self._torn_after < 0:
             self._torn_after = max(self._build.writer.store.last_seq, self.last_seq)
         self._tears += 1
@@ -164,13 +166,13 @@ class BlockFiles:
             self._problems.append(problem)
 
     def _mend(self, last_seq: int) -> None:
-        """Note that damage extends up to `last_seq`."""
+        """Record that the damage ends at sequence `last_seq`."""
         if 0 <= self._torn_after < last_seq:
             self.missing.append((self._torn_after + 1, last_seq))
         self._torn_after = -1
 
     def finish(self) -> None:
-        """End the blocks, after the index of all blocks."""
+        """Finish the last block, after the index of all blocks was applied."""
         self._mend(max(self._build.writer.store.last_seq, self.last_seq))
 
     def _report(self) -> None:
@@ -184,7 +186,7 @@ class BlockFiles:
         try:
             block, check = read_block_index(self._index, self._number)
         except BadArchive:
-            return  # as without an index
+            return  # continue as without an index
         if check == self._reader.check:
             self.last_seq = max(self.last_seq, min(block.last_seq, INT64_MAX - 1))
             yield from self._drop(block.removed_ranges(self._before))
@@ -194,7 +196,7 @@ class BlockFiles:
         try:
             index = yield from read_stream_index(data, self._stream)
         except BadArchive:
-            return  # as without an index
+            return  # continue as without an index
         self.last_seq = max(self.last_seq, min(index.last_seq, INT64_MAX - 1))
         if not self._fits(index):
             return
@@ -229,20 +231,20 @@ class ConsumerFiles:
     def __init__(self, stream: str, name: str) -> None:
         self._stream = stream
         self.name = name
-        self.files: dict[str, bytes] = {}  # by their names
+        self.files: dict[str, bytes] = {}  # contents of the files, by name
 
     def add_to(self, build: Build) -> Generator[Step, None, None]:
         """Store the consumer.
 
         Raises:
-            BadArchive, ApiError, StoreFailed: it is damaged, refused, or cannot be written.
+            BadArchive, ApiError, StoreFailed: the consumer is damaged, is refused, or cannot be written.
         """
         meta, data = self.files.get("meta.inf"), self.files.get("o.dat", b"")
         if meta is None:
             raise BadArchive(f"consumer {self.name!r} has no meta.inf")
         check_sum(meta, self.files.get("meta.sum"), f"{self._stream}/{self.name}")
         config = read_config(meta, self.name)
-        if config.num_replicas > build.writer.config.num_replicas:  # the stream has fewer here
+        if config.num_replicas > build.writer.config.num_replicas:  # the stream has fewer replicas here
             config = replace(config, num_replicas=build.writer.config.num_replicas)
         state = None
         if data:

@@ -1,8 +1,8 @@
 """A stream under construction, which is invisible until it is complete and durable.
 
-A file stream is built under a temporary directory name, and renamed when it is complete. A start removes directories
-with temporary names, so after a kill the stream is either complete or absent. Its bytes count towards the limits of
-account and server while it is built.
+A file stream is built under a temporary directory name, and renamed when it is complete. A starting server removes
+directories with temporary names, so after a kill the stream is either complete or absent. While it is built, its
+bytes count towards the limits of account and server.
 
 Source: ADR-63; limits as in nats-server's source.
 """
@@ -62,15 +62,15 @@ class _Sync(Job):
 
 
 class StreamBuild:
-    """One stream under construction; the caller must always close it."""
+    """One stream under construction; the caller must close it in any case."""
 
     def __init__(self, js: JetStream, config: StreamConfig, join: Join | None = None) -> None:
-        """Begin; in a cluster, `join` adds the complete stream to the cluster."""
+        """Prepare a build; in a cluster, `join` adds the complete stream to the cluster."""
         self._js = js
         self._join = join
         self.config = config
         self.created_ns = js.shared.clock.wall_ns()  # used only in a cluster
-        self._files: AccountFiles | None = None  # of the temporary directory; None: a memory stream
+        self._files: AccountFiles | None = None  # files of the temporary directory; None: a memory stream
         self._writer: StreamWriter | None = None
         self._counted = 0  # bytes added to the usage of account and server
 
@@ -102,7 +102,7 @@ class StreamBuild:
         return self._js.shared.max_payload
 
     def count(self, size: int) -> None:
-        """Set the counted size to `size` bytes; refuse a size beyond a limit. Raises ApiError: 10047, 10028."""
+        """Set the counted size to `size` bytes; refuse a size above a limit. Raises ApiError: 10047, 10028."""
         if size > 1 << 62:
             raise self._too_much()
         change, self._counted = size - self._counted, size
@@ -120,16 +120,16 @@ class StreamBuild:
         return full[self.config.storage].error()
 
     def commit(self) -> None:
-        """Write all appended messages; check the limits. Raises StoreFailed, ApiError."""
+        """Write all appended messages, and check the limits. Raises StoreFailed or ApiError."""
         self.writer.commit()
         self.count(max(self.writer.store.bytes, self._counted))
 
     def finish(self, last_seq: int) -> Generator[Step, None, Stream]:
-        """Open the complete stream, whose next sequence is after `last_seq`; return it.
+        """Open the complete stream, whose next sequence will be above `last_seq`; return the stream.
 
         Raises:
-            ApiError: the name was taken meanwhile, or the stream is refused.
-            StoreFailed: it cannot be made durable.
+            ApiError: the name was taken in the meantime, or the stream is refused.
+            StoreFailed: the stream cannot be made durable.
         """
         self.writer.skip_to(last_seq)
         self.commit()
@@ -158,11 +158,11 @@ class StreamBuild:
         return self._js.account.name
 
     def add_steps(self) -> Generator[Step, None, Stream]:
-        """Open the complete stream under its final name; the caller has exclusive access to it.
+        """Open the complete stream under its final name; the caller must have exclusive access to this name.
 
         Raises:
-            ApiError: the name was taken meanwhile, or the stream is refused.
-            StoreFailed: it cannot be opened, and is removed.
+            ApiError: the name was taken in the meantime, or the stream is refused.
+            StoreFailed: the stream cannot be opened, and was removed.
         """
         js, config, writer = self._js, self.config, self.writer
         if config.name in js.streams or config.name in js.held or js.account.jetstream is not js:
@@ -184,7 +184,7 @@ class StreamBuild:
         return stream
 
     def _adopt(self, files: AccountFiles) -> Generator[Step, None, Stream]:
-        """Rename the stream to its final name and open it; if that fails, remove all of it."""
+        """Rename the stream to its final name, and open it; if that fails, remove all of it."""
         js, name = self._js, self.config.name
         try:
             yield from js.files.adopt(files, name, js.shared.metadata)
@@ -204,7 +204,7 @@ class StreamBuild:
         self._counted = 0
 
     def close(self) -> None:
-        """Remove an incomplete stream."""
+        """Remove the stream if it is incomplete."""
         self.uncount()
         if self._writer is not None:
             self._writer.close()

@@ -1,8 +1,8 @@
 """The state of a consumer in archives, and its conversion to the form that this server stores.
 
 An archive has the delivered sequences, the ack floor, the time of each unacknowledged delivery, and the number of
-redeliveries of each message. It lacks the delays of naks: after a restore such messages wait for `ack_wait`. It also
-lacks the list of a `last_per_subject` start: after a restore the consumer continues with every message.
+redeliveries of each message. It lacks the delays of naks: after a restore, such messages wait for `ack_wait`. It also
+lacks the list of a `last_per_subject` start: after a restore, the consumer continues with every message.
 
 Source: `ConsumerState` of nats-server, JSON in archives of version 2; o.dat in those of version 1.
 """
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from typing import Any
 
 WAITS = 4  # `where` of a delivery that waits for its ack, see acks/pending.pyx
-PENDING_MAX = 1_000_000  # deliveries of one consumer
-ENTRIES_STEP = 4096  # deliveries read in one step: a few milliseconds
+PENDING_MAX = 1_000_000  # maximum number of pending deliveries of one consumer
+ENTRIES_STEP = 4096  # number of deliveries read in one step: a few milliseconds
 COUNT_MAX = 0xFFFFFFFF
 
 
 def archived(consumer: Consumer, last_seq: int) -> bytes:
-    """Return configuration and state of a consumer as JSON, without sequences after `last_seq`."""
+    """Return configuration and state of a consumer as JSON; sequences after `last_seq` are left out."""
     state: dict[str, Any] = dict(consumer.dump_state())
     (cseq, delivered), (floor_cseq, floor) = state["delivered"], state["floor"]
     out: dict[str, Any] = {
@@ -57,8 +57,8 @@ def read_archived(data: bytes, name: str) -> Generator[None, None, tuple[Consume
     """Return configuration and state of a consumer from its JSON in an archive, in steps.
 
     Raises:
-        BadArchive: it is invalid.
-        ApiError: 10025, its configuration is invalid.
+        BadArchive: the JSON is invalid.
+        ApiError: 10025, the configuration is invalid.
     """
     try:
         found = orjson.loads(data)
@@ -75,8 +75,8 @@ def read_config(data: bytes, name: str) -> ConsumerConfig:
     """Return the configuration of the consumer `name` from JSON.
 
     Raises:
-        BadArchive: it belongs to another consumer.
-        ApiError: 10025, it is invalid.
+        BadArchive: the configuration belongs to another consumer.
+        ApiError: 10025, the configuration is invalid.
     """
     config = from_json(read(data, CONSUMER_CONFIG, False))
     if (config.durable_name or config.name or name) != name:
@@ -85,7 +85,7 @@ def read_config(data: bytes, name: str) -> ConsumerConfig:
 
 
 def _state(given: dict[str, Any]) -> Generator[None, None, ConsumerState]:
-    """Return the state in the JSON of an archive, in steps. Raises the errors for wrong types."""
+    """Return the state in the JSON of an archive, in steps. Wrong types raise the usual Python errors."""
     pending: list[tuple[int, int, int]] = []
     for key, entry in (given.get("pending") or {}).items():
         pending.append((_number(int(key)), _number(entry["Sequence"]), _time(entry["Timestamp"])))
@@ -100,12 +100,12 @@ def _state(given: dict[str, Any]) -> Generator[None, None, ConsumerState]:
 
 
 def stored_state(state: ConsumerState) -> Generator[None, None, bytes]:
-    """Return the state file's snapshot for a state of an archive, in steps.
+    """Return the snapshot for a state file from the state in an archive, in steps.
 
-    Deliveries up to the ack floor become acknowledged, even if the state lists them as unacknowledged.
+    Deliveries up to the ack floor become acknowledged, even if the archive lists them as unacknowledged.
 
     Raises:
-        BadArchive: it is invalid.
+        BadArchive: the state is invalid.
     """
     (cseq, delivered), (floor_cseq, floor) = state.delivered, state.ack_floor
     delivered, again = max(delivered, floor), state.redelivered

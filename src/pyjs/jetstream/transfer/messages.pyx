@@ -1,7 +1,7 @@
-"""Conversion between the message entries of an archive and the messages of a store, many at a time.
+"""Conversion between the messages of a store and the entries of an archive, many at a time.
 
 Only for ordinary messages: both functions stop before a message that is unreadable, damaged, refused or expired, and
-the caller handles that message alone (snapshot.py, writing.py).
+the caller handles this message separately (snapshot.py, writing.py).
 
 Compiled: no Python object is created per message (benchmarks/archives.py).
 """
@@ -20,15 +20,15 @@ cdef extern from "string.h" nogil:
     const void* memmem(const void* text, size_t n, const void* part, size_t part_n)
 
 cdef enum:
-    LINE_SIZE = 8               # of "NATS/1.0", the first line of headers
-    END_SIZE = 4                # of the two line ends after the last header
+    LINE_SIZE = 8               # bytes of "NATS/1.0", the first line of headers
+    END_SIZE = 4                # bytes of the two line ends after the last header
 
 
 def read_messages(StreamStore store not None, uint64_t seq, uint64_t last_seq, uint32_t limit, size_t size_max):
-    """Return the entries of the messages from `seq` up to `last_seq`, and the sequence to continue at (0: none).
+    """Return the entries of the messages from `seq` to `last_seq`, and the sequence to continue at (0: none left).
 
-    Stops after `limit` messages or `size_max` bytes, and before a message that cannot be read. If that is the first
-    message, no bytes are returned, and the sequence is that of the message.
+    Stop after `limit` messages or `size_max` bytes, and before a message that cannot be read. If the first message
+    cannot be read, return no bytes and the sequence of this message.
     """
     cdef bytearray out = bytearray()
     cdef size_t n = 0, room = 0, need
@@ -58,10 +58,10 @@ def read_messages(StreamStore store not None, uint64_t seq, uint64_t last_seq, u
 
 def append_messages(StreamStore store not None, EntryReader entries not None, uint64_t message_max, bint has_ttls,
                     uint32_t subject_max, size_t size_max) -> int:
-    """Append messages of an archive to a store; return the size of their entries in bytes.
+    """Append messages of an archive to a store; return the bytes of their entries.
 
-    Stops after `size_max` bytes, and before an entry that is incomplete, not a message, larger than `message_max`,
-    otherwise invalid, or refused by the store, and before a message with its own TTL in a stream that allows TTLs.
+    Stop after `size_max` bytes; before an entry that is incomplete, not a message, larger than `message_max`,
+    otherwise invalid, or refused by the store; and before a message with its own TTL in a stream that allows TTLs.
     """
     cdef EntryView e
     cdef size_t begin = entries._at
@@ -80,7 +80,7 @@ def append_messages(StreamStore store not None, EntryReader entries not None, ui
 
 
 cdef bint are_plain(EntryView* e, bint has_ttls) noexcept nogil:
-    """Return whether the headers of a message are valid and have no effective TTL."""
+    """Return whether the headers of a message are valid, and have no TTL with an effect."""
     return e.header_size >= LINE_SIZE + END_SIZE and memcmp(e.body, b"NATS/1.0", LINE_SIZE) == 0 \
         and memcmp(e.body + e.header_size - END_SIZE, b"\r\n\r\n", END_SIZE) == 0 \
         and not (has_ttls and memmem(e.body, e.header_size, b"Nats-TTL:", 9) != NULL)

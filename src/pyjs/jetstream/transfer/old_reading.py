@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.stream.stream import Stream
     from pyjs.jetstream.transfer.building import StreamBuild
 
-FILE_MAX = 64 << 20  # bytes of a file that is read into memory as a whole
+FILE_MAX = 64 << 20  # maximum bytes of a file that is read into memory as a whole
 BLOCK_NAME = re.compile(r"msgs/([0-9]{1,9})\.blk")
 BLOCK_INDEX_NAME = re.compile(r"msgs/([0-9]{1,9})\.idx")
 CONSUMER_NAME = re.compile(r"obs/([^/]+)/(meta\.inf|meta\.sum|o\.dat)")
@@ -42,12 +42,12 @@ class TarBuilder:
         self._tar = TarReader()
         self._blocks: BlockFiles | None = None  # None: the metadata is not complete yet
         self._consumer: ConsumerFiles | None = None
-        self._file = ""  # name of the current file; "": it is ignored
-        self._held = bytearray()  # content of the current file, unless it is a block
+        self._file = ""  # name of the current file; "": the file is ignored
+        self._held = bytearray()  # contents of the current file, unless it is a block
         self._meta = b""
         self._sum: bytes | None = None
         self._index = b""  # index.db
-        self._block_indexes: dict[int, bytes] = {}  # of the next block
+        self._block_indexes: dict[int, bytes] = {}  # indexes for the next block
 
     def take(self, data: bytes) -> Generator[Step, None, None]:
         """Process more bytes of the archive.
@@ -76,7 +76,7 @@ class TarBuilder:
         return (yield from self._build.finish(self._blocks_now().last_seq))
 
     def _begin(self, start: FileStart) -> Generator[Step, None, None]:
-        """Begin a file. Blocks follow the metadata, and consumers follow the blocks."""
+        """Begin a file: blocks follow the metadata, and consumers follow the blocks."""
         name, self._file = start.name, ""
         block, consumer = BLOCK_NAME.fullmatch(name), CONSUMER_NAME.fullmatch(name)
         if block or consumer:
@@ -91,7 +91,7 @@ class TarBuilder:
             return
         if not block and start.size > FILE_MAX:
             if name == INDEX:
-                return  # the blocks have all the information
+                return  # the file is not needed, since all of it is also in the blocks
             raise BadArchive(f"{name} claims {start.size} bytes, {FILE_MAX} are the most")
         self._file = name
 
@@ -117,7 +117,7 @@ class TarBuilder:
             )
 
     def _begin_build(self) -> Generator[Step, None, None]:
-        """On the first call, check the metadata and create the store."""
+        """Check the metadata and create the store; later calls do nothing."""
         if self._blocks is not None:
             return
         if not self._meta:
@@ -143,7 +143,7 @@ class TarBuilder:
             self._consumer = ConsumerFiles(self._name, name)
 
     def _end_messages(self) -> Generator[Step, None, None]:
-        """Apply the index of all blocks, once."""
+        """Apply the index of all blocks; later calls do nothing."""
         index, self._index = self._index, b""
         if index:
             yield from self._blocks_now().use_index(index)

@@ -1,6 +1,6 @@
 """Builds a stream from the bytes of an archive of version 2, entry by entry.
 
-States: STATE (its first entry), then CONSUMERS, MESSAGES and ENDED; see pyjs.archive.entries for the order.
+States: STATE (for the first entry), then CONSUMERS, MESSAGES and ENDED; pyjs.archive.entries describes the order.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pyjs.jetstream.stream.stream import Stream
     from pyjs.jetstream.transfer.building import StreamBuild
 
-ENTRY_WORK = 512  # bytes that could be appended in the time that one entry takes
-ENTRY_MAX = 64 << 20  # bytes; a consumer's state is one entry, and so is each message
+ENTRY_WORK = 512  # bytes that an entry counts in addition to its size
+ENTRY_MAX = 64 << 20  # maximum bytes; a consumer's state is one entry, and so is each message
 
 
 class Part(Enum):
@@ -58,7 +58,7 @@ class ArchiveBuilder:
             BadArchive, ApiError, StoreFailed: the stream cannot be built.
         """
         self._entries.add(data)
-        work = 0  # in bytes, since the last yield
+        work = 0  # bytes appended since the last yield
         while True:
             if self._part is Part.MESSAGES:
                 work += self._messages()
@@ -114,7 +114,7 @@ class ArchiveBuilder:
             self._part = Part.MESSAGES
 
     def _messages(self) -> int:
-        """Append messages up to the next one that needs `_message`; return their size in bytes."""
+        """Append messages up to the next one that needs `_message`; return the bytes of their entries."""
         size = self._build.writer.add_from(self._entries, self._build.payload_max)
         self._commit()
         return size

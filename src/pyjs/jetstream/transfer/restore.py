@@ -1,7 +1,7 @@
-"""A restore: a stream built from an archive that a client sends in chunks.
+"""A restore: a stream is built from an archive that a client sends in chunks.
 
-Each chunk is acknowledged once it has been processed, which limits the chunks in flight. After an error, five seconds
-without a chunk, or a server stop, the partial stream is deleted.
+Each chunk is acknowledged when it has been processed, which limits the number of chunks in flight. After an error,
+five seconds without a chunk, or a stop of the server, the partial stream is deleted.
 
 Source: ADR-63, nats-server's source; tests/conformance/test_archives.py restores on both servers.
 """
@@ -59,7 +59,7 @@ class Restore:
     def __init__(
         self, js: JetStream, config: StreamConfig, client: dict[str, object] | None, join: Join | None = None
     ) -> None:
-        """Create a restore; in a cluster, `join` adds the complete stream to the cluster."""
+        """Prepare a restore; in a cluster, `join` adds the complete stream to the cluster."""
         self._js = js
         self._join = join
         self._config = config
@@ -68,15 +68,15 @@ class Restore:
         self._start_ns = js.shared.clock.wall_ns()
         self._input = Input.OPEN
         self._queue: deque[tuple[bytes, bytes]] = deque()  # (payload, reply) of each chunk
-        self._queued = 0  # bytes
+        self._queued = 0  # bytes in the queue
         self._total = 0  # bytes received
         self._heard_ns = js.shared.clock.now_ns()
-        self._reply = b""  # reply subject of the chunk being processed
+        self._reply = b""  # reply subject of the chunk that is being processed
         self._parked: Chore | None = None
         self._timer: Timer | None = None
 
     def begin(self) -> str:
-        """Start receiving; return the subject for the chunks."""
+        """Begin to receive; return the subject for the chunks."""
         self._subscription = self._js.account.subscribe_handler(self._subject.encode(), self._on_chunk)
         self._log("Starting restore")
         self._tell("create", {})
@@ -85,7 +85,7 @@ class Restore:
         return self._subject
 
     def _steps(self) -> Iterator[Step]:
-        """Build the stream, answer and publish the advisory; remove everything after an error."""
+        """Build the stream, answer, and publish the advisory; after an error, remove everything."""
         build = StreamBuild(self._js, self._config, self._join)
         try:
             stream = yield from self._build(build)
@@ -94,7 +94,7 @@ class Restore:
             if self._input is not Input.STALLED:
                 self._refuse(error)
             return
-        except Exception:  # a fault of this program: the scheduler logs it
+        except Exception:  # an error in this program, which the scheduler logs
             self._close(build)
             raise
         self._close(build)
@@ -167,7 +167,7 @@ class Restore:
         self._timer = self._js.shared.timers.at(self._heard_ns + STALL_NS, self._look)
 
     def _look(self) -> None:
-        """End a restore whose client has sent no chunk in time; time spent on earlier chunks does not count."""
+        """End a restore whose client sent no chunk in time; time for processing earlier chunks does not count."""
         if self._input is not Input.OPEN:
             return
         if self._parked is None:
@@ -210,7 +210,7 @@ class Restore:
 
 
 def _builder_for(head: bytes, build: StreamBuild) -> ArchiveBuilder | TarBuilder | None:
-    """Return the builder for an archive that begins with `head`, or None if more bytes are needed."""
+    """Return the builder for an archive that begins with `head`, or None if more bytes are needed to choose."""
     if len(head) < len(MAGIC):
         return None
     return ArchiveBuilder(build) if head.startswith(MAGIC) else TarBuilder(build)

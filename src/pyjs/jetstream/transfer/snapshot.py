@@ -1,7 +1,7 @@
-"""A snapshot: an archive of one stream, sent in chunks while the client acknowledges them.
+"""A snapshot: an archive of one stream is sent in chunks, as fast as the client acknowledges them.
 
 The archive is created while it is sent: a step reads some messages, and no step runs while a whole window of chunks
-is unacknowledged. Messages published meanwhile are left out; messages removed meanwhile may be missing.
+is unacknowledged. Messages published after the begin are left out; messages removed after it may be missing.
 
 Source: ADR-63, nats-server's source; tests/conformance/test_archives.py restores them on both servers.
 """
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 CHUNK_DEFAULT, CHUNK_MIN, CHUNK_MAX = 128 * 1024, 1024, 1024 * 1024
 WINDOW_DEFAULT, WINDOW_MIN, WINDOW_MAX = 8 << 20, 1024, 32 << 20
-STEP_MESSAGES = 4096  # read in one step: half a millisecond
+STEP_MESSAGES = 4096  # number of messages read in one step: half a millisecond
 STEP_SIZE = 256 * 1024  # bytes read and compressed in one step
 ACK_TIMEOUT_NS = 5 * NS_PER_S
 INTEREST_TIMEOUT_NS = 2 * NS_PER_S
 
 
 class Ended(Exception):
-    """The snapshot cannot continue; holds the status for the client and the reason for the advisory."""
+    """The snapshot cannot continue; has the status for the client and the reason for the advisory."""
 
     def __init__(self, status: str, reason: str) -> None:
         super().__init__(reason)
@@ -52,14 +52,14 @@ class Ended(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The destination of the chunks, and the limit of unacknowledged chunks."""
+    """The subject for the chunks, and the limit of unacknowledged chunks."""
 
     subject: bytes
     chunk_size: int
     window_size: int
 
     def chunk(self) -> int:
-        """Return the size of a chunk."""
+        """Return the size of a chunk in bytes."""
         return min(max(self.chunk_size or CHUNK_DEFAULT, CHUNK_MIN), CHUNK_MAX)
 
     def chunks_max(self) -> int:
@@ -92,18 +92,18 @@ class Snapshot:
         self._out = bytearray()
         self._ack_subject = f"$JS.SNAPSHOT.ACK.{stream.name}.{nuid(js.shared.rng)}".encode()
         self._slots = flow.chunks_max()
-        self._index = 1  # of the next chunk
-        self._acked_ns = 0  # when the last chunk was sent or acknowledged
-        self._subscribed = False  # a subscription with exactly this subject was found
+        self._index = 1  # number of the next chunk
+        self._acked_ns = 0  # time at which a chunk was last sent or acknowledged
+        self._subscribed = False  # whether a subscription with exactly this subject was found
         self._parked: Chore | None = None
         self._timer: Timer | None = None
 
     def begin(self) -> None:
-        """Start sending; the response is sent first."""
+        """Begin to send; the response to the request is sent first."""
         self._js.account.turn.go_on(self._steps())
 
     def _steps(self) -> Iterator[Step]:
-        """Send all chunks, then the end."""
+        """Send all chunks, then the message that ends them."""
         account, log = self._js.account, self._js.shared.log
         path = f"'{account.name} > {self._stream.name}'"
         log.info(f"Starting snapshot for stream {path}")
@@ -113,10 +113,10 @@ class Snapshot:
         try:
             yield from self._wait_for_interest()
             yield from self._send_all()
-            status = "204" if self._index > 1 else ""  # as in nats-server: not after a single short chunk
+            status = "204" if self._index > 1 else ""  # as in nats-server, not after a single short chunk
         except Ended as ended:
             status, reason = ended.status, str(ended)
-        except Exception:  # a fault of this program: the scheduler logs it
+        except Exception:  # an error in this program, which the scheduler logs
             self._drop_timer()
             account.unsubscribe(subscription)
             raise
@@ -147,13 +147,14 @@ class Snapshot:
             self._js.account.send(self._flow.subject, bytes(self._out))
 
     def _archive(self) -> Iterator[bytes | bytearray]:
-        """Yield the archive in parts; each is one step of work."""
+        """Yield the archive in parts, each of which takes one step of work."""
         now_ns = self._start_ns
         consumers = [each for each in self._stream.consumers.values() if isinstance(each, Consumer)]
         consumers = [each for each in consumers if not each.config.direct] if self._with_consumers else []
         state = orjson.dumps(self._state | {"consumer_count": len(consumers)})
         yield MAGIC + encode(STATE_NAME, now_ns, 0, b"", state)
-        for each in consumers:  # one per step: there may be thousands, and one may have many deliveries
+        # one per step: there may be thousands of consumers, and one may have many deliveries
+        for each in consumers:
             name = CONSUMER_PREFIX + each.name.encode()
             yield encode(name, now_ns, 0, b"", archived(each, self._last_seq))
         yield from self._messages()
@@ -193,7 +194,7 @@ class Snapshot:
     # -- flow control --------------------------------------------------------------------------------------
 
     def _send_chunk(self) -> Iterator[Step]:
-        """Send one chunk when a slot is free."""
+        """Send one chunk as soon as the window allows it."""
         while not self._slots:
             yield from self._wait(self._acked_ns + ACK_TIMEOUT_NS)
             self._check_open()
@@ -216,7 +217,8 @@ class Snapshot:
     def _wait_for_interest(self) -> Iterator[Step]:
         """Wait up to two seconds for the client's subscription.
 
-        The `nats` command subscribes after the response, but has a wildcard subscription that matches before.
+        The `nats` command subscribes only after the response; a wildcard subscription that it has before does not
+        count.
         """
         until_ns = self._now_ns() + INTEREST_TIMEOUT_NS
         account, subject = self._js.account, self._flow.subject
@@ -233,7 +235,7 @@ class Snapshot:
         return any(each.subject == subject for each in self._js.account.subs.match(subject))
 
     def _wait(self, until_ns: int) -> Iterator[Step]:
-        """Continue after `_wake`, or at `until_ns`."""
+        """Continue after `_wake` is called, or at `until_ns`."""
         self._drop_timer()
         self._timer = self._js.shared.timers.at(until_ns, self._wake)
 

@@ -1,8 +1,8 @@
-"""The writer of a stream under construction: of its store and consumers, which are not served yet.
+"""The writer of a stream under construction: of its store and its consumers, which are not served yet.
 
-Knows nothing of accounts, usage limits and running streams: a restore adds the finished stream to the account
-(building.py), an import renames its directory. Messages keep their sequences and times; missing sequences are
-skipped.
+Knows nothing of accounts, usage limits and running streams: a restore adds the complete stream to the account
+(building.py), an import renames its directory. Messages keep their sequences and times; missing sequences are used up
+without messages.
 
 Source: rules of a restore as in nats-server's source, server/stream_backup.go.
 """
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     Message: TypeAlias = ArchiveEntry | BlockRecord
 
-SUBJECT_MAX = 4096  # bytes; the maximum size of a control line
+SUBJECT_MAX = 4096  # bytes; a subject that is longer does not fit in a control line
 COMMIT_SIZE = 256 * 1024  # bytes of messages between two commits
 STEP_SIZE = 128 * 1024  # bytes of messages appended in one step
 DROP_STEP = 4096  # messages removed in one step
@@ -60,7 +60,7 @@ class WrittenConsumer:
 
 
 class StreamWriter:
-    """Writes one stream; the caller must always close it."""
+    """Writes one stream; the caller must close it in any case."""
 
     def __init__(
         self,
@@ -73,8 +73,8 @@ class StreamWriter:
         self.config = config
         self.created_ns = created_ns
         self.consumers: dict[str, WrittenConsumer] = {}
-        self.uncommitted = 0  # bytes of messages since the last commit
-        self.files: AccountFiles | None = None  # of the temporary directory; None: a memory stream
+        self.uncommitted = 0  # bytes of messages appended since the last commit
+        self.files: AccountFiles | None = None  # files of the temporary directory; None: a memory stream
         self._metadata: MetadataWriter | None = None
         self._store: StreamStore | None = None
         self._now_ns = now_ns
@@ -93,12 +93,12 @@ class StreamWriter:
 
     @property
     def store(self) -> StreamStore:
-        """The store, once it is created."""
+        """The store; it must have been created."""
         assert self._store is not None
         return self._store
 
     def hand_over(self) -> StreamStore:
-        """Return the store; the caller must close it."""
+        """Return the store, which the caller must close from now on."""
         store, self._store = self.store, None
         return store
 
@@ -108,7 +108,7 @@ class StreamWriter:
         """Append a message.
 
         Raises:
-            BadArchive: the message is invalid, or not after the previous one.
+            BadArchive: the message is invalid, or its sequence is not above that of the previous one.
             StoreFailed: the message cannot be written.
         """
         store, seq = self.store, message.seq
@@ -119,7 +119,7 @@ class StreamWriter:
         self.uncommitted += len(message.payload) + len(message.headers)
 
     def add_from(self, entries: EntryReader, payload_max: int) -> int:
-        """Append messages until one needs `add` or `pass_by`; return their size in bytes."""
+        """Append messages until one needs `add` or `pass_by`; return the bytes of their entries."""
         limit = self.config.max_msg_size
         message_max = min(limit, payload_max) if limit >= 0 else payload_max
         has_ttls = self.config.allow_msg_ttl
@@ -128,12 +128,12 @@ class StreamWriter:
         return size
 
     def pass_by(self, message: Message) -> None:
-        """Skip the sequence of a message without storing it. Raises BadArchive, StoreFailed: as `add`."""
+        """Use up the sequence of a message without storing it. Raises BadArchive or StoreFailed, as `add` does."""
         self._check(message)
         self.skip_to(message.seq)
 
     def check_size(self, message: Message, payload_max: int) -> None:
-        """Refuse a message beyond `payload_max` bytes or the stream's `max_msg_size`. Raises BadArchive."""
+        """Refuse a message above `payload_max` bytes or the stream's `max_msg_size`. Raises BadArchive."""
         size, limit = len(message.headers) + len(message.payload), self.config.max_msg_size
         if size > payload_max:
             raise BadArchive(f"message sequence {message.seq} exceeds maximum payload size")
@@ -152,7 +152,7 @@ class StreamWriter:
             raise BadArchive(f"message sequence {message.seq} has no valid headers")
 
     def is_over(self, message: Message) -> bool:
-        """Return whether the message's own TTL has expired."""
+        """Return whether the message has expired by its own TTL."""
         if not self.config.allow_msg_ttl or b"Nats-TTL:" not in message.headers:
             return False
         text = message.headers.partition(b"Nats-TTL:")[2].partition(b"\r\n")[0].strip()
@@ -162,7 +162,7 @@ class StreamWriter:
         return self._now_ns > message.ts + ttl_ns
 
     def skip_to(self, seq: int) -> None:
-        """Skip every unused sequence up to `seq`. Raises StoreFailed."""
+        """Use up every sequence up to `seq` without messages. Raises StoreFailed."""
         if seq > self.store.last_seq and not self.store.skip_seqs_to(seq):
             raise StoreFailed(self.config.name, f"sequence {seq} was refused") from self.store.error
 
@@ -186,10 +186,10 @@ class StreamWriter:
     def add_consumer(
         self, name: str, config: ConsumerConfig, state: ConsumerState | None, created_ns: int = 0
     ) -> Generator[Step, None, None]:
-        """Check and store a consumer; without a state it starts as its deliver policy says.
+        """Check and store a consumer; without a state, the consumer begins according to its deliver policy.
 
         Raises:
-            ApiError: its configuration is refused.
+            ApiError: the configuration is refused.
             BadArchive: the consumer occurs twice, or its state is invalid.
             StoreFailed: the consumer cannot be written.
         """

@@ -1,1 +1,1 @@
-"""Why a consumer delivers nothing, or a stream refuses publishes: views that leave the state unchanged."""
+"""Finds out why a consumer delivers nothing, or why a stream refuses publishes, without changing their state."""

@@ -1,9 +1,10 @@
-"""Why a consumer delivers nothing.
+"""Finds out why a consumer delivers nothing.
 
-The reasons are those that end a pump (consumer.pyx: `deliver_some`), and those for which nothing is left to deliver.
-The first reason is the one to act on; the others would stop the consumer after it. If none stops it, it delivers.
+The reasons are those that end a pump (consumer.pyx: `deliver_some`), and those for which no message is left to
+deliver. An operator should act on the first reason; the others would stop the consumer after it. Without a reason
+that stops deliveries, the consumer delivers.
 
-Reads the state of the consumer and changes nothing; costs nothing until somebody asks.
+This module reads the state of the consumer, and changes nothing. It has no cost until a client requests the reasons.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def _state(consumer: Consumer) -> Reason | None:
 
 
 def _nothing_left(consumer: Consumer, moment: Moment) -> Generator[None, None, Reason | None]:
-    """Return why no message is ready for delivery, or None if one is."""
+    """Return the reason why no message is ready for delivery, or None if one is ready."""
     acks, store = consumer.acks, consumer.store
     if acks.pending.n_queued or consumer.cursor.num_pending():
         return None
@@ -129,7 +130,7 @@ def walk_is_cut(consumer: Consumer) -> bool:
 
 
 def _awaiting(consumer: Consumer, moment: Moment) -> Reason:
-    """Return the reason of a consumer whose deliveries all wait for an acknowledgement or for their redelivery."""
+    """Return the reason for a consumer all of whose deliveries wait for an acknowledgement or for a redelivery."""
     pending = consumer.acks.pending
     oldest, due_ns = _oldest(consumer, moment), _next_due(consumer, moment)
     count = counted(pending.count, "delivery waits", "deliveries wait")

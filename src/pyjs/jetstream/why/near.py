@@ -1,4 +1,4 @@
-"""The stored subjects that are most like a filter that matches none of them: usually a typing error."""
+"""Finds the stored subjects that are most similar to a filter without a match, which usually has a typing error."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
     from pyjs.store.store import StreamStore
 
-SUBJECTS_MAX = 2_000  # subjects that are compared
-STEP = 250  # subjects compared between two yields: about half a millisecond
-CLOSE = 16  # subjects compared letter by letter
+SUBJECTS_MAX = 2_000  # maximum number of subjects that are compared
+STEP = 250  # subjects compared between two yields, in about half a millisecond
+CLOSE = 16  # maximum number of subjects compared letter by letter
 SHOWN = 3
-LENGTH_MAX = 256  # bytes of a subject that are compared and shown
+LENGTH_MAX = 256  # maximum bytes of a subject that are compared and shown
 
 
 def nearest(store: StreamStore, wanted: bytes) -> Generator[None, None, list[str]]:
-    """Return up to SHOWN stored subjects, most similar to `wanted` first, in steps."""
+    """Return, in steps, up to SHOWN stored subjects, most similar to `wanted` first."""
     walk = SubjectWalk(store.catalogue, store.make_filter(()))
     while not walk.look(STEP):
         yield
@@ -38,6 +38,9 @@ def nearest(store: StreamStore, wanted: bytes) -> Generator[None, None, list[str
 
 
 def _common(tokens: list[bytes], name: bytes) -> int:
-    """Return how many tokens of a filter a subject has at the same place; a wildcard matches any."""
+    """Return how many tokens a filter and a subject have in common at the same positions.
+
+    A wildcard matches any token.
+    """
     pairs = zip(tokens, name.split(b"."), strict=False)
     return sum(mine == theirs or mine in (b"*", b">") for mine, theirs in pairs)

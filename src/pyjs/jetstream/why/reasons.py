@@ -1,4 +1,4 @@
-"""A reason: a kind that programs can compare, one or two sentences for people, and the numbers in them."""
+"""A reason: its kind, which programs can compare; its text for people; and the numbers in the text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Kind(StrEnum):
     """The kinds of reasons, as they appear in JSON."""
 
-    # why a consumer delivers nothing
+    # reasons why a consumer delivers nothing
     PAUSED = "paused"
     UP_TO_DATE = "up_to_date"
     STREAM_EMPTY = "stream_empty"
@@ -35,7 +35,7 @@ class Kind(StrEnum):
     SLOW_RECEIVER = "slow_receiver"
     WRITING_STATE = "writing_state"
     PURGING = "purging"
-    # why a stream refuses publishes
+    # reasons why a stream refuses publishes
     SEALED = "sealed"
     MIRROR = "mirror"
     NO_SUBJECTS = "no_subjects"
@@ -55,15 +55,15 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One reason."""
+    """One reason for a problem, or one fact about it."""
 
     kind: Kind
     text: str
     data: dict[str, Any] = field(default_factory=dict)
-    stops: bool = True  # False: a fact to know, but deliveries or publishes go on
+    stops: bool = True  # False: a fact that does not stop deliveries or publishes
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields of the reason in an answer."""
+        """Return the fields of the reason in the JSON of an answer."""
         return {"kind": self.kind.value, "text": self.text, "stops": self.stops, **self.data}
 
 
@@ -76,20 +76,20 @@ class Moment:
     shows_clients: bool
 
     def ago(self, at_ns: int) -> str:
-        """Return the time since `at_ns`, as in "12s"."""
+        """Return the time since `at_ns` as text, such as "12s"."""
         return about(max(self.now_ns - at_ns, 0))
 
     def until(self, at_ns: int) -> str:
-        """Return the time until `at_ns`, as in "1m30s"."""
+        """Return the time until `at_ns` as text, such as "1m30s"."""
         return about(max(at_ns - self.now_ns, 0))
 
     def text(self, at_ns: int) -> str:
-        """Return the wall clock at `at_ns` as RFC 3339 text."""
+        """Return the wall clock time of `at_ns` as RFC 3339 text."""
         return time_text(at_ns + self.skew_ns)
 
 
 def about(ns: int) -> str:
-    """Return a duration in whole seconds, or in whole milliseconds below ten seconds."""
+    """Return a duration as text, in whole seconds, or in whole milliseconds below ten seconds."""
     unit = NS_PER_S if ns >= 10 * NS_PER_S else NS_PER_MS
     return duration_text(ns // unit * unit)
 

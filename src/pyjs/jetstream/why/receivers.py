@@ -23,7 +23,7 @@ REQUESTS_MAX = 64  # waiting requests whose clients are looked for
 
 
 class Receivers(NamedTuple):
-    """Clients of this server, up to RECEIVERS_MAX, and the number of subscriptions that other servers have."""
+    """Clients of this server, up to RECEIVERS_MAX, and the number of subscriptions on other servers."""
 
     sessions: list[ClientSession]
     elsewhere: int

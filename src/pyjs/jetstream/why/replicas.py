@@ -1,4 +1,4 @@
-"""Why the replica of a stream on this server is not current."""
+"""Finds out why the replica of a stream on this server is not current."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IN_DOUBT = (
 
 
 def why_not_current(member: MemberNode, accounts: Mapping[str, JetStream], assigned: Assignment) -> str:
-    """Return why the replica of a stream on this server is not current, or "" if it is.
+    """Return the reason why the replica of a stream on this server is not current, or "" if it is current.
 
     A consumer is in the group of its stream, so the same reason applies to it.
     """

@@ -1,4 +1,4 @@
-"""The reports of the API and of /whyz: a stream or a consumer, with its reasons as data and as sentences."""
+"""Reports for the API and for /whyz: a stream or a consumer, with its reasons as data and as sentences."""
 
 from __future__ import annotations
 
@@ -82,5 +82,5 @@ def is_busy(consumer: object) -> bool:
 
 
 def stops(reasons: list[Reason]) -> bool:
-    """Return whether one of the reasons stops all deliveries, or all publishes."""
+    """Return whether any of the reasons stops all deliveries, or all publishes."""
     return any(reason.stops for reason in reasons)

@@ -1,4 +1,7 @@
-"""Why a stream refuses publishes, as far as its state decides; a refusal of a single message has its own error."""
+"""Finds out why a stream refuses publishes because of its state.
+
+An error explains the refusal of a single message.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +33,13 @@ def why_stream(js: JetStream, stream: Stream) -> list[Reason]:
 
 
 def why_away(js: JetStream, name: str) -> list[Reason]:
-    """Return why a stream is not open on this server; empty if this server does not know it."""
+    """Return the reasons why a stream is not open on this server; empty if this server does not know the stream."""
     if name in js.offline:
         text = (
             f"It is offline: {js.offline[name].reason}. It opens on a server of the version that created it."
         )
         return [Reason(Kind.OFFLINE, text)]
-    from pyjs.store.format.layout import file_name  # imports the file store
+    from pyjs.store.format.layout import file_name  # imported lazily, since it imports the file store
 
     if file_name(name) in js.unrecovered():
         text = (
@@ -86,7 +89,7 @@ def _store(stream: Stream) -> Reason | None:
 
 
 def _replicas(js: JetStream, stream: Stream) -> Reason | None:
-    """Return why a replicated stream has no leader, or which of its replicas lag."""
+    """Return the reason why a replicated stream has no leader, or the fact that replicas lag."""
     member, replicated = js.shared.member, js.shared.replicated
     if member is None or replicated is None or not replicated.is_replica(stream):
         return None
@@ -111,7 +114,7 @@ def _replicas(js: JetStream, stream: Stream) -> Reason | None:
 
 
 def _limits(stream: Stream) -> list[Reason]:
-    """Return the limits that refuse messages, because the stream discards new messages instead of old ones."""
+    """Return the limits because of which the stream refuses messages; none if it discards old messages instead."""
     config, store = stream.config, stream.store
     if config.discard != "new":
         return []
@@ -136,7 +139,10 @@ def _limits(stream: Stream) -> list[Reason]:
 
 
 def _usage(js: JetStream, stream: Stream) -> list[Reason]:
-    """Return the limits of account and server that refuse messages; a leader of replicas refuses none for them."""
+    """Return the limits of account and server because of which the stream refuses messages.
+
+    A replicated stream has no such limits.
+    """
     if stream.replica is not None:
         return []
     storage = stream.config.storage

@@ -1,4 +1,4 @@
-"""What each reason for the end of a connection means, and what to do about it."""
+"""The meaning of each reason for which a connection was closed, and the remedy."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ MEANINGS = {
 
 
 def meaning(reason: str) -> str:
-    """Return a sentence about the reason of /connz; "" if there is none to say."""
+    """Return a sentence about a reason in /connz; "" if there is none."""
     return MEANINGS.get(reason, "")

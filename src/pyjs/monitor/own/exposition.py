@@ -1,4 +1,4 @@
-"""The Prometheus text format: families of samples, each sample with labels.
+"""The Prometheus text format: families of samples; each sample has labels.
 
 Source: prometheus.io "Text-based format"; checked with the parser of the official Python client.
 """
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-STEP = 500  # samples written between two yields: about a third of a millisecond
+STEP = 500  # samples written between two yields, in about a third of a millisecond
 
 
 class Family(NamedTuple):
-    """One metric: its name, its type and a line of help."""
+    """One metric: its name, its type and its help line."""
 
     name: str
     kind: str  # gauge | counter
@@ -23,17 +23,17 @@ class Family(NamedTuple):
 
 
 def labels(**values: str) -> str:
-    """Return labels as they follow the name of a metric."""
+    """Return labels in the form that follows the name of a metric."""
     return "{" + ",".join([f'{name}="{escaped(value)}"' for name, value in values.items()]) + "}"
 
 
 def extended(of: str, **values: str) -> str:
-    """Return labels with more labels at their end."""
+    """Return the labels `of` with further labels appended."""
     return of[:-1] + "," + labels(**values)[1:]
 
 
 def escaped(value: str) -> str:
-    """Return a value of a label with its escapes."""
+    """Return the value of a label with the escapes of the format."""
     if "\\" in value or '"' in value or "\n" in value:
         return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return value
@@ -50,7 +50,7 @@ class Page:
         self.rows((family,)).append((labels, (value,)))
 
     def rows(self, families: tuple[Family, ...]) -> list[tuple[str, tuple[float, ...]]]:
-        """Return the rows of a group of families, to append to: labels, and a value for each family.
+        """Return the list of a group of families, to which the caller appends rows: labels, a value for each family.
 
         A family may be in one group only, since its samples must be together.
         """
@@ -60,7 +60,7 @@ class Page:
         return found
 
     def pieces(self) -> Generator[None, None, list[bytes]]:
-        """Return the text in pieces, in steps."""
+        """Return, in steps, the text in pieces."""
         pieces, written = [], 0
         for families, rows in self._groups.items():
             for column, family in enumerate(families):

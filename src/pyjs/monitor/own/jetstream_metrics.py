@@ -1,7 +1,7 @@
-"""The JetStream metrics of the official exporter, and what else this server knows of its streams and consumers.
+"""The JetStream metrics of the official exporter, and additional metrics of this server's streams and consumers.
 
-Source: prometheus-nats-exporter, collector/jsz.go: names and labels; tests/conformance/test_metrics.py compares them
-with those that the exporter makes of this server's pages.
+Source: prometheus-nats-exporter, collector/jsz.go: names and labels. tests/conformance/test_metrics.py compares them
+with the metrics that the exporter creates from this server's pages.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     Steps = Generator[None, None, None]
 
-STEP = 32  # streams and consumers read between two yields: about a third of a millisecond
-UINT64 = 1 << 64  # nats-server shows "no limit", -1, as an unsigned number
+STEP = 32  # streams and consumers read between two yields, in about a third of a millisecond
+UINT64 = 1 << 64  # nats-server shows -1, "no limit", as an unsigned number
 
 SERVER = (
     ("server_jetstream_disabled", "Whether JetStream is off."),
@@ -83,7 +83,7 @@ MIRROR = (
 
 
 class Names(NamedTuple):
-    """The families under one prefix."""
+    """The families of metrics with one prefix."""
 
     server: tuple[Family, ...]
     account: tuple[Family, ...]
@@ -96,7 +96,7 @@ class Names(NamedTuple):
 
 
 def names_of(prefix: str) -> Names:
-    """Return the families; `prefix` comes before each name."""
+    """Return the families whose names begin with `prefix`."""
 
     def family(row: tuple[str, str]) -> Family:
         return Family(f"{prefix}_{row[0]}", "gauge", row[1])
@@ -120,10 +120,10 @@ class JetStreamMetrics:
         self._monitored = monitored
         self._page = page
         self._names = names_of(prefix)
-        self._read = 0  # streams and consumers
+        self._read = 0  # number of streams and consumers read so far
 
     def steps(self, server: str) -> Steps:
-        """Add everything, in steps; `server` is the value of the label server_id."""
+        """Add all samples, in steps; `server` is the value of the label server_id."""
         node, page, names = self._monitored.node, self._page, self._names
         jetstream = node.jetstream
         member = None if jetstream is None else jetstream.shared.member
@@ -181,11 +181,12 @@ class JetStreamMetrics:
             self._read += 1
             if self._read % STEP == 0:
                 yield
-            if isinstance(consumer, Consumer) and not consumer.closed:  # only the leader has it open
+            # only the leader has the consumer open
+            if isinstance(consumer, Consumer) and not consumer.closed:
                 self._consumer(consumer, "" if js.shared.member is None else leader, of_stream)
 
     def _led_by(self, js: JetStream, stream: Stream) -> tuple[str, str]:
-        """Return the leader of a stream, and the name of its group or ""."""
+        """Return the leader of a stream, and the name of its replicated group or ""."""
         member = js.shared.member
         if member is None:
             return self._monitored.node.server_name, ""
@@ -193,7 +194,7 @@ class JetStreamMetrics:
         return str(fields.get("leader", "")), str(fields.get("raft_group", ""))
 
     def _inflow(self, js: JetStream, stream: Stream, of_stream: str) -> None:
-        """Add the lag of a mirror or of sources."""
+        """Add the lag of a mirror, or of each source."""
         if not js.inflows:
             return
         report = inflow_report(js, stream)
@@ -240,7 +241,7 @@ class JetStreamMetrics:
             page.add(names.last_ack, of_consumer, (now_ns - consumer.acked_at) / NS_PER_S)
 
     def _ages(self, consumer: Consumer, pending: int, now_ns: int) -> tuple[float, float]:
-        """Return the lag and the age of the oldest delivery without an acknowledgement, in seconds."""
+        """Return the lag of a consumer, and the age of its oldest delivery without an acknowledgement, in seconds."""
         lag = unacked = 0.0
         if pending:
             stored_ns = consumer.store.catalogue.stored_at(consumer.cursor.find())

@@ -1,6 +1,6 @@
-"""/metrics: the server in the Prometheus text format, with the names of the official exporter and some of its own.
+"""/metrics: the server in the Prometheus text format, with the official exporter's names and additional ones.
 
-`prefix` replaces the prefixes `gnatsd` and `jetstream`, as the exporter's flag -prefix does: its dashboards for Helm
+`prefix` replaces the prefixes `gnatsd` and `jetstream`, as the exporter's flag -prefix does; its dashboards for Helm
 expect `nats`. `connz_detailed=true` adds each connection. `server_id` in the labels is the name of the server, as
 with the exporter's flag -use_internal_server_name.
 """
@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 
 PREFIX = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}")
 SESSIONS_STEP = 256  # connections read between two yields
-DETAILS_MAX = 1024  # connections with samples of their own, as on a page of /connz
+DETAILS_MAX = 1024  # maximum number of connections with separate samples, as on a page of /connz
 FLOW = ("pending_bytes", "subscriptions", "in_bytes", "out_bytes", "in_msgs", "out_msgs")
-TIMES = ("start", "last_activity", "rtt", "uptime", "idle")  # in ms, rtt in us; of single connections
+# columns of single connections; in ms, but rtt in us
+TIMES = ("start", "last_activity", "rtt", "uptime", "idle")
 ACCOUNT = {
     "current_connections": "conns",
     "total_connections": "total_conns",
@@ -55,7 +56,7 @@ LOOP = (
 
 
 def metrics(monitored: Monitored, arguments: Arguments, now_ns: int) -> Steps:
-    """Return the text in pieces, in steps.
+    """Return, in steps, the text in pieces.
 
     Raises:
         BadArgument: an argument is invalid.
@@ -163,7 +164,8 @@ def _times(session: ClientSession, now_ns: int) -> tuple[float, ...]:
 
 
 def _accounts(monitored: Monitored, page: Page, core: str, of_server: str, now_ns: int) -> None:
-    rows: list[Any] = accstatz(monitored, Arguments("unused=1"), now_ns)["account_statz"]  # type: ignore[assignment]
+    # type: ignore[assignment]
+    rows: list[Any] = accstatz(monitored, Arguments("unused=1"), now_ns)["account_statz"]
     for row in rows:
         of_account = extended(of_server, account=row["acc"], account_id=row["acc"], account_name=row["name"])
         for name, field in ACCOUNT.items():

@@ -1,7 +1,7 @@
-"""/whyz: streams that refuse publishes, consumers that deliver nothing, and clients that were disconnected: why.
+"""/whyz: streams that refuse publishes, consumers that deliver nothing, and disconnected clients, with the reasons.
 
-`acc`, `stream` and `consumer` choose; with `all=true` the answer also has what works. The API answers the same about
-one stream or consumer (jetstream/api/why.py).
+`acc`, `stream` and `consumer` select; with `all=true`, the answer also has streams and consumers that work. The API
+gives the same answer about one stream or consumer (jetstream/api/why.py).
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
     Fields = dict[str, Any]
     Steps = Generator[None, None, Fields]
 
-LIMIT = 256  # streams in one answer; `offset` continues
-CLIENTS_MAX = 64  # disconnected clients, the newest first
-STEP = 8  # streams looked at between two yields
+LIMIT = 256  # maximum number of streams in one answer; the next request continues with `offset`
+CLIENTS_MAX = 64  # maximum number of disconnected clients; the newest are first
+STEP = 8  # streams examined between two yields
 
 
 class Wanted(NamedTuple):
-    """What a request asks about; empty: everything that does not work."""
+    """The selection of a request; if empty, all streams and consumers that do not work."""
 
     account: str
     stream: str
     consumer: str
-    all: bool  # also what works
+    all: bool  # also streams and consumers that work
     offset: int
     limit: int
 
 
 def wanted_by(arguments: Arguments) -> Wanted:
-    """Return what a query string asks about.
+    """Return the selection in a query string.
 
     Raises:
         BadArgument: an argument is invalid, or names a consumer without its stream.
@@ -60,10 +60,10 @@ def wanted_by(arguments: Arguments) -> Wanted:
 
 
 def whyz(monitored: Monitored, wanted: Wanted, now_ns: int) -> Steps:
-    """Return the answer, in steps.
+    """Return, in steps, the answer.
 
     Raises:
-        BadArgument: there is no such account, stream or consumer.
+        BadArgument: an account, stream or consumer in the selection does not exist.
     """
     head: Fields = {"server_id": monitored.node.server_id, "now": time_text(now_ns)}
     jetstream = monitored.node.jetstream
@@ -84,7 +84,7 @@ def whyz(monitored: Monitored, wanted: Wanted, now_ns: int) -> Steps:
 
 
 def _one(chosen: list[JetStream], wanted: Wanted) -> Steps:
-    """Return the report about one stream or consumer."""
+    """Return, in steps, the report about one stream or consumer."""
     for js in chosen:
         stream = js.streams.get(wanted.stream)
         if stream is None:
@@ -117,7 +117,7 @@ def _one(chosen: list[JetStream], wanted: Wanted) -> Steps:
 
 
 def _streams(chosen: list[JetStream], wanted: Wanted) -> Generator[None, None, tuple[list[Any], int]]:
-    """Return a page of the streams that have something to tell, and their number."""
+    """Return, in steps, a page of the streams that have a problem, and the number of all such streams."""
     found: list[dict[str, Any]] = []
     total = 0
     for js in chosen:
@@ -138,7 +138,7 @@ def _streams(chosen: list[JetStream], wanted: Wanted) -> Generator[None, None, t
 
 
 def _clients(monitored: Monitored, wanted: Wanted) -> Generator[None, None, list[Any]]:
-    """Return the clients that were disconnected last for another reason than their own wish, newest first."""
+    """Return the clients that were disconnected last and did not disconnect themselves, newest first."""
     newest: deque[ClosedSession] = deque(maxlen=CLIENTS_MAX)
     for part in monitored.node.closed.parts():
         newest.extend(

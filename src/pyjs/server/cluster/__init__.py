@@ -1,1 +1,1 @@
-"""Routes on the event loop: the port for other servers, and connections to their ports."""
+"""Routes on the event loop: the port that other servers connect to, and connections to their ports."""

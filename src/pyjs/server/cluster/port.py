@@ -1,7 +1,7 @@
 """The port for other servers of the cluster, and connections to the ports of other servers.
 
-`cluster.mesh` decides which servers to connect to; after each turn, this module starts the connections that
-are due. An attempt to connect ends after DIAL_S.
+`cluster.mesh` decides which servers to connect to. After each turn, this module starts the connections that
+are due; a connection attempt ends after DIAL_S seconds.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ DIAL_S = 2.0
 KNOWN_S = 2.0  # seconds for which the client port waits for servers that answer slowly
 FIRST_WORKER = 1
 
-RouteTls: TypeAlias = "tuple[TlsSettings | None, ssl.SSLContext | None]"  # for listening, for connecting
+# the first for listening, the second for connecting
+RouteTls: TypeAlias = "tuple[TlsSettings | None, ssl.SSLContext | None]"
 
 
 def _read_tls(options: Options) -> RouteTls:
@@ -58,7 +59,7 @@ def _read_tls(options: Options) -> RouteTls:
 
 
 class RouteConnection(Connection):
-    """One route and its transport."""
+    """A route (a connection to another server) together with its transport."""
 
     def __init__(self, port: RoutePort, dial: Dial | None) -> None:
         super().__init__(port.driver, port.connections, port.listener)
@@ -74,7 +75,7 @@ class RouteConnection(Connection):
         return self.transport.can_write_eof()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Pass a read to the route; heartbeats and parts of batches need no turn."""
+        """Pass a read to the route, and request a turn unless it holds only heartbeats and parts of batches."""
         if nbytes >= FULL_READ:
             self._give_way()
         route, driver = self.session, self._driver
@@ -94,10 +95,10 @@ class RoutePort:
     def __init__(
         self, driver: Driver, options: Options, cluster: Cluster, clients: OpenConnections[Connection]
     ) -> None:
-        """Listen on the port of `options`; `clients` are the connections of the client port.
+        """Listen on the port of `options`; `clients` holds the connections of the client port.
 
         Raises:
-            StartFailed: the port cannot be listened to.
+            StartFailed: the server cannot listen on the port.
             TlsFailed: a certificate is unusable.
         """
         self.driver = driver
@@ -126,7 +127,7 @@ class RoutePort:
         return listen_at_path(options.host) if options.local else listen(options.host, options.port)
 
     async def start(self) -> None:
-        """Accept other servers, and connect to those of the configuration."""
+        """Accept other servers, and connect to the servers in the configuration."""
         await self.listener.start(self._protocol)
         if not self._options.local:
             self._announce()
@@ -164,7 +165,7 @@ class RoutePort:
         return [route.info.route_port for route in self.cluster.routes.values() if route.info is not None]
 
     async def _wait(self, holds: Callable[[], bool]) -> None:
-        """Wait until `holds()` is true after some turn."""
+        """Return when `holds()` is true; it is checked after each turn."""
         held = asyncio.Event()
 
         def look() -> None:
@@ -187,7 +188,7 @@ class RoutePort:
         return _read_tls(options)
 
     def reloaded(self, tls: RouteTls) -> None:
-        """Use new certificates for new routes."""
+        """Use new certificates for new routes; existing routes keep theirs."""
         self._tls.settings, self._dial_context = tls
 
     def _protocol(self) -> asyncio.BaseProtocol:
@@ -196,7 +197,7 @@ class RoutePort:
         return connection if settings is None else TlsTransport(self._tls, settings, connection)
 
     async def close(self) -> None:
-        """Stop the thread; all connections must be closed."""
+        """Stop the handshake thread; all connections must be closed."""
         await self._tls.close()
 
     def close_port(self) -> None:
@@ -211,7 +212,7 @@ class RoutePort:
         self.cluster.stop()
 
     def _dial_due(self) -> None:
-        """Start connections to the servers that are due."""
+        """Start a connection to each server to which one is due."""
         for dial in self.cluster.take_dials():
             if not self._stopped:
                 task = self.driver.loop.create_task(self._dial(dial))

@@ -1,1 +1,1 @@
-"""`pyjs-server doctor`: whether this machine can run a server with a configuration, and what to do if not."""
+"""`pyjs-server doctor` checks whether this machine can run a server with a configuration, and suggests remedies."""

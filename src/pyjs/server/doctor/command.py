@@ -1,4 +1,4 @@
-"""`pyjs-server doctor [-c FILE] [--json]`: each check as a line; exit code 1 if the server would not run."""
+"""`pyjs-server doctor [-c FILE] [--json]` prints a line for each check; exit code 1 if the server would not run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def run(options: Options, missing: list[str], out: TextIO, *, as_json: bool) -> int:
-    """Print the findings; `missing` are packages that the server needs. Return the exit code."""
+    """Print the findings. `missing` are required packages that are not installed. Return the exit code."""
     findings = []
     for finding in check(effective_options(options), missing):
         findings.append(finding)

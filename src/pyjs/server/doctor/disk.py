@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 SYNCS = 40
 SYNC_SIZE = 4096
-SYNC_SLOW_S = 0.010  # from here a stream with `sync_interval: always` is slow for a client that waits
-SKEW_MAX_S = 2.0  # between the clocks of the machine and of the disk
+# seconds; with slower syncs, `sync_interval: always` is slow for a client that waits for each answer
+SYNC_SLOW_S = 0.010
+SKEW_MAX_S = 2.0  # maximum difference between the clocks of the machine and of the disk, in seconds
 FREE_MIN_SIZE = 1 << 30
 IN_MEMORY = ("tmpfs", "ramfs")
 REMOTE = ("nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs")
@@ -29,7 +30,7 @@ MB = 1 << 20
 
 
 def check_store(options: Options) -> Iterator[Finding]:
-    """Check the store directory of `options`, which are those in effect."""
+    """Check the store directory of the effective options `options`."""
     directory = options.jetstream.store_dir
     existing = nearest(directory)
     if not os.access(existing, os.W_OK | os.X_OK):
@@ -77,7 +78,7 @@ def _check_kind(directory: str) -> Iterator[Finding]:
 
 
 def _file_system(directory: str) -> str:
-    """Return the type of the file system of a directory, or "" where the system does not tell."""
+    """Return the type of the file system of a directory, or "" if the system does not report it."""
     path, found = os.path.realpath(directory), ("", "")
     try:
         with open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:

@@ -1,4 +1,4 @@
-"""Checks of the files that the configuration names: who may read secrets, and how long certificates are valid."""
+"""Checks of the files that the configuration names: permissions of secrets, and validity of certificates."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _check_secret(subject: str, path: str, is_secret: bool) -> Iterator[Finding]
     try:
         mode = os.stat(path).st_mode
     except OSError:
-        return  # it was readable a moment ago
+        return  # the file was readable a moment ago
     if is_secret and mode & (stat.S_IROTH | stat.S_IWOTH):
         yield warn(
             subject, f"{path} can be read by every user ({stat.filemode(mode)})", f"chmod o-rwx {path}"

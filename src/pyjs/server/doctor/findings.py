@@ -1,4 +1,4 @@
-"""What a check found: one line, and what to do about it."""
+"""The finding of a check: one line, and a remedy if there is a problem."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 
 class Level(Enum):
-    """How serious a finding is."""
+    """The severity of a finding."""
 
     OK = "ok"
-    WARN = "warn"  # the server runs, but worse than it could, or with a risk
-    FAIL = "FAIL"  # the server does not start, or not as configured
+    WARN = "warn"  # the server runs, but has a risk, or performs worse than it could
+    FAIL = "FAIL"  # the server does not start, or does not run as configured
 
 
 class Finding(NamedTuple):
@@ -20,10 +20,10 @@ class Finding(NamedTuple):
     level: Level
     subject: str
     text: str
-    fix: str = ""  # what to do; "": nothing
+    fix: str = ""  # the remedy; "": none is needed
 
     def as_json(self) -> dict[str, str]:
-        """Return the finding as an object."""
+        """Return the finding as a JSON object."""
         found = {"level": self.level.value, "subject": self.subject, "text": self.text}
         return found | ({"fix": self.fix} if self.fix else {})
 
@@ -33,7 +33,7 @@ class Finding(NamedTuple):
 
 
 def ok(subject: str, text: str) -> Finding:
-    """Return a finding about something that is as it should be."""
+    """Return a finding without a problem."""
     return Finding(Level.OK, subject, text)
 
 
@@ -43,5 +43,5 @@ def warn(subject: str, text: str, fix: str) -> Finding:
 
 
 def fail(subject: str, text: str, fix: str) -> Finding:
-    """Return a finding about something that stops the server."""
+    """Return a finding about a problem because of which the server would not run."""
     return Finding(Level.FAIL, subject, text, fix)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pyjs.config.options import Options
     from pyjs.server.doctor.findings import Finding
 
-DESCRIPTORS_SPARE = 256  # for files of streams, routes and the log
-YEAR_MIN = 2025  # before this server existed
+DESCRIPTORS_SPARE = 256  # descriptors for files of streams, routes and the log
+YEAR_MIN = 2025  # if the clock shows an earlier year, it is wrong, since this server did not exist yet
 QUOTA = "/sys/fs/cgroup/cpu.max"
 BACKLOG = "/proc/sys/net/core/somaxconn"
 BACKLOG_MIN = 1024
@@ -28,7 +28,7 @@ MB = 1 << 20
 
 
 def check_machine(options: Options) -> Iterator[Finding]:
-    """Check what the server gets from the machine."""
+    """Check the resources that the server gets from the machine."""
     yield _check_loop()
     yield _check_cores(options.workers)
     yield _check_memory(options)
@@ -63,7 +63,7 @@ def _check_cores(workers: int) -> Finding:
 
 
 def _quota() -> float:
-    """Return the processors that the container may use, or 0 without a limit."""
+    """Return the number of processors that the container may use; 0: no limit."""
     words = _read(QUOTA).split()
     return int(words[0]) / int(words[1]) if len(words) == 2 and words[0].isdigit() and int(words[1]) else 0.0
 
@@ -110,4 +110,4 @@ def _read(path: str) -> str:
         with open(path, encoding="ascii") as file:
             return file.read()
     except (OSError, UnicodeDecodeError):
-        return ""  # not on this system
+        return ""  # this system does not have the file

@@ -1,4 +1,4 @@
-"""Checks of the network: ports that can be opened, and servers of the cluster that can be reached."""
+"""Checks of the network: whether ports can be opened, and whether the servers of the cluster can be reached."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Port(NamedTuple):
     """A port that the server opens."""
 
     subject: str
-    key: str  # of the configuration
+    key: str  # key of the configuration
     host: str
     number: int
 
 
 def ports_of(options: Options) -> list[Port]:
-    """Return the configured ports; -1, any free port, is left out."""
+    """Return the configured ports, except those that are -1 (any free port)."""
     monitoring, cluster, websocket = options.monitoring, options.cluster, options.websocket
     found = (
         Port("port", "port", options.host, options.port),
@@ -42,7 +42,7 @@ def ports_of(options: Options) -> list[Port]:
 
 
 def check_network(options: Options) -> Iterator[Finding]:
-    """Check ports and routes."""
+    """Check the ports of the server and its routes."""
     for port in ports_of(options):
         yield _check_port(port)
     for route in options.cluster.routes:

@@ -26,28 +26,28 @@ if TYPE_CHECKING:
 
 
 class HttpsConnection(HttpConnection):
-    """An HttpConnection whose requests follow a handshake."""
+    """An HttpConnection over TLS."""
 
     def __init__(self, port: MonitorPort, listener: Listener) -> None:
         super().__init__(port, listener)
         self.ready = False
 
     def encrypted(self, peer: TlsPeer) -> None:
-        """Wait for requests."""
+        """Start to wait for requests, since the handshake is complete."""
         self.ready = True
 
     def handshake_failed(self, cause: str, *, expected: bool) -> None:
-        """Log the cause, and close; send it to a client without TLS as a plain HTTP answer."""
+        """Log the cause, and close; a client without TLS gets the cause in a plain HTTP answer."""
         cause = end_http(self.transport, cause)
         peer = self.transport.get_extra_info("peername") or ("", 0)
         self._port.log.error(f"monitoring: TLS handshake error from {host_port(peer[0], peer[1])}: {cause}")
 
     def throttled(self) -> None:
-        """Close now."""
+        """Close now: too many connections were opened in this second."""
         self.transport.abort()
 
     def note(self, text: str) -> None:
-        """Log nothing: requests for pages are not logged."""
+        """Log nothing: requests to the monitoring port are not logged."""
 
 
 def monitoring_protocol(tls: TlsPort, port: MonitorPort, listener: Listener) -> asyncio.Protocol:
@@ -55,7 +55,7 @@ def monitoring_protocol(tls: TlsPort, port: MonitorPort, listener: Listener) -> 
     settings = tls.settings
     if settings is None or settings.pages is None:
         return HttpConnection(port, listener)
-    # Every connection begins with the handshake.
+    # Every connection begins with a handshake.
     options = replace(
         settings.options, handshake_first_ns=0, allow_plain=False, connection_rate_limit=0, pinned_certs=()
     )

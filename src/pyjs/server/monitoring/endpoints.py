@@ -1,6 +1,6 @@
 """The monitoring endpoints of a server: their state, port and connections.
 
-Imported lazily, only if there is a monitoring port: the views need a third of the server's modules.
+Imported lazily, only if there is a monitoring port: the views are a third of the server's modules.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Monitoring:
         """Listen on the port of `options`; new connections use the current settings of `tls`.
 
         Raises:
-            StartFailed: the port cannot be listened to.
+            StartFailed: the server cannot listen on the port.
         """
         node = driver.node
         now_ns = node.clock.now_ns()
@@ -50,7 +50,7 @@ class Monitoring:
         await self.pages.start()
 
     def ready(self) -> None:
-        """Report the server as ready from now on."""
+        """Make /healthz report the server as ready from now on."""
         self._monitored.ready = True
 
     def reloaded(self, options: Options) -> None:

@@ -1,7 +1,7 @@
 """The login of the monitoring port: HTTP Basic with user and password, or a bearer token.
 
-A password or token in the configuration may be a bcrypt hash, which a thread checks in about 50 ms: one at a time, so
-that many wrong logins delay only each other. Credentials that were right are remembered as keyed hashes in memory.
+A password or token in the configuration may be a bcrypt hash. A thread checks such hashes, in about 50 ms each, one
+at a time; so many wrong logins delay only each other. Correct credentials are remembered as keyed hashes in memory.
 
 Source: RFC 7617, RFC 6750; nats-server has no login for this port (nats-server #1466).
 """
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from pyjs.config.options import HttpLogin
 
-HASHED = "$2"  # begins a bcrypt hash
-PASSWORD_MAX = 72  # bytes that bcrypt reads
-KNOWN_MAX = 16  # remembered credentials
+HASHED = "$2"  # prefix of a bcrypt hash
+PASSWORD_MAX = 72  # number of bytes that bcrypt reads
+KNOWN_MAX = 16  # maximum number of remembered credentials
 REALM = "pyjs-server"
 UNAUTHORIZED = Response(
     401,
@@ -38,7 +38,7 @@ UNAUTHORIZED = Response(
 
 
 class Guard:
-    """Decides which requests are answered."""
+    """Decides which requests to the monitoring port are answered."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, login: HttpLogin | None, base_path: str) -> None:
         self._loop = loop
@@ -46,13 +46,13 @@ class Guard:
         base = base_path.strip("/")
         self._base = f"/{base}" if base else ""
         self._key = secrets.token_bytes(32)
-        self._known: dict[bytes, None] = {}  # keyed hashes of credentials that were right
+        self._known: dict[bytes, None] = {}  # keyed hashes of credentials that were correct
         self._thread: ThreadPoolExecutor | None = None
 
     def check(
         self, target: str, authorization: bytes
     ) -> Generator[asyncio.Future[bool], None, Response | None]:
-        """Return a refusal, or None if the request may be answered."""
+        """Return the refusal of a request, or None if the request may be answered."""
         if self._login is None or (self._login.healthz_open and self._is_health(target)):
             return None
         scheme, _, rest = authorization.partition(b" ")
@@ -75,7 +75,7 @@ class Guard:
         return path == "/healthz"
 
     def _given(self, scheme: bytes, rest: bytes) -> tuple[str, bytes] | None:
-        """Return the expected secret and the given one; None if the credentials cannot be right."""
+        """Return the expected and the given secret; None if the credentials cannot be correct."""
         login = self._login
         assert login is not None
         if scheme == b"bearer" and login.token:
@@ -108,4 +108,4 @@ def _is_hash_of(expected: str, given: bytes) -> bool:
     try:
         return bcrypt.checkpw(given, expected.encode())
     except ValueError:
-        return False  # a hash that bcrypt does not know, or NUL in the password
+        return False  # a hash that bcrypt cannot read, or NUL in the password

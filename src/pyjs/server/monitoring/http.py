@@ -34,14 +34,14 @@ REASONS = {
     500: "Internal Server Error",
     503: "Service Unavailable",
 }
-BUFFER_HIGH = 1024 * 1024  # bytes of waiting answers above which no more requests are answered
+BUFFER_HIGH = 1024 * 1024  # bytes of unsent answers; above it, no more requests are answered
 REQUEST_S = 5.0  # a request must be complete within this time after its first byte
 IDLE_S = 300.0  # a connection without a request is closed after this time
 STALLED_S = 10.0  # a peer that does not read is disconnected after this time
 
 
 class Asked(NamedTuple):
-    """One request."""
+    """One HTTP request."""
 
     target: str
     credentials: bytes
@@ -57,18 +57,18 @@ class HttpConnection(asyncio.Protocol):
         self._port = port
         self._listener = listener
         self._parser = httptools.HttpRequestParser(self)
-        self._input = b""  # received, not parsed yet
+        self._input = b""  # received bytes that are not parsed yet
         self._target = b""
-        self._credentials = b""  # the header Authorization
+        self._credentials = b""  # value of the header Authorization
         self._requests: deque[Asked] = deque()
-        self._work: Work | None = None  # composes the answer to the first request
+        self._work: Work | None = None  # composes the answer to the first of `_requests`
         self._queued = False  # `step` will be called
         self._awaited: asyncio.Future[object] | None = None  # the work waits for this future
         self._full = False  # the peer does not read: answering is paused
         self._ended = False  # the peer has ended its output
         self._begun = False  # a request has begun and is incomplete
         self._request_size = 0  # bytes parsed since the last complete request
-        self._refusal = 0  # the status that refuses the input after `_requests`; 0: none
+        self._refusal = 0  # status of the answer that ends the connection after `_requests`; 0: none
         self._deadline = 0.0  # time by which the peer must act, on the loop's clock
         self.transport: asyncio.Transport
 
@@ -100,7 +100,7 @@ class HttpConnection(asyncio.Protocol):
         self._ask_for_step()
 
     def eof_received(self) -> bool:
-        """Close after all requests are answered, since the peer may still read."""
+        """Close once all requests are answered, since the peer may still read."""
         self._ended = True
         self._ask_for_step()
         return True
@@ -117,7 +117,7 @@ class HttpConnection(asyncio.Protocol):
 
     # -- called by the port ------------------------------------------------------------------------------------
     def step(self) -> None:
-        """Run one step: parse a slice, or work on one answer."""
+        """Run one step: parse a slice of the input, or continue one answer."""
         self._queued = False
         if self.transport.is_closing() or self._full:
             return
@@ -143,7 +143,7 @@ class HttpConnection(asyncio.Protocol):
             self.close()
 
     def close(self) -> None:
-        """Close after all written output has been sent, or when the peer stalls."""
+        """Close after all written output has been sent, or when the peer reads nothing for STALLED_S."""
         self.transport.close()
 
     def abort(self) -> None:
@@ -151,7 +151,7 @@ class HttpConnection(asyncio.Protocol):
         self.transport.abort()
 
     def pending_size(self) -> int:
-        """Return the number of bytes of answers in the transport."""
+        """Return the number of bytes of answers that wait in the transport."""
         return self.transport.get_write_buffer_size()
 
     # -- parts -------------------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ class HttpConnection(asyncio.Protocol):
         self._write(response, asked)
 
     def _await(self, event: asyncio.Future[object] | None) -> None:
-        """Run no more steps until `event` has happened."""
+        """Run no more steps until `event` is done."""
         if event is None or event.done():
             return
         self._awaited = event
@@ -221,7 +221,7 @@ class HttpConnection(asyncio.Protocol):
         self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Store the credentials of the request."""
+        """Store the header Authorization of the request."""
         if name.lower() == b"authorization":
             self._credentials = value
 

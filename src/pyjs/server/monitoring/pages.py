@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Pages:
-    """The port; new connections use the current settings of `tls`."""
+    """The monitoring port; new connections use the current settings of `tls`."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, options: Options, tls: TlsPort, handle: Handler, log: Log
@@ -31,7 +31,7 @@ class Pages:
         """Listen on the port of `options`.
 
         Raises:
-            StartFailed: the port cannot be listened to.
+            StartFailed: the server cannot listen on the port.
         """
         self._tls = tls
         self._host = options.monitoring.host or options.host

@@ -1,10 +1,10 @@
 """The monitoring port: its connections, the order of their answers, and time limits for peers.
 
-Each iteration of the loop runs one step of one answer, connection by connection. So a peer that requests
-thousands of pages, or a long one, delays clients and other peers by only one step at a time. A connection
-with an incomplete request or unread answers is closed after some time.
+Each iteration of the loop runs one step of one answer, connection by connection. A peer that requests thousands of
+pages, or a long one, therefore delays clients and other peers by only one step at a time. A connection with an
+incomplete request or unread answers is closed after some time.
 
-Knows no paths and no HTTP: a handler composes the answers; connections parse and write.
+Knows nothing of paths and HTTP: a handler composes the answers, the connections parse and write.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyjs.server.monitoring.guard import Guard
     from pyjs.server.monitoring.http import HttpConnection
 
-    # Composes an answer in steps; yields None, or a future to wait for.
+    # Composes an answer in steps; a step yields None, or a future to wait for.
     Work = Generator[asyncio.Future[Any] | None, None, Response]
     Handler = Callable[[str], Work]  # argument: the request target, path and query
 
@@ -46,7 +46,7 @@ class MonitorPort:
         self._sweeping: asyncio.TimerHandle | None = None
 
     def answer(self, target: str, authorization: bytes) -> Work:
-        """Return the answer to a request with this header Authorization, in steps."""
+        """Return, in steps, the answer to a request; `authorization` is the value of its header Authorization."""
         refusal = yield from self._guard.check(target, authorization)
         return refusal if refusal is not None else (yield from self._handle(target))
 
@@ -64,7 +64,7 @@ class MonitorPort:
         self.connections.discard(connection)
 
     def enqueue(self, connection: HttpConnection) -> None:
-        """Queue `connection` for a call of its `step`; it must not be in the queue."""
+        """Queue `connection` for a call of its `step`; it must not be in the queue already."""
         self._waiting.append(connection)
         if not self._stepping:
             self._stepping = True
@@ -84,7 +84,7 @@ class MonitorPort:
         self._sweeping = self.loop.call_later(SWEEP_S, self._sweep) if len(self.connections) else None
 
     def stop(self) -> None:
-        """Close every connection after its written answers."""
+        """Close every connection once its written answers have been sent."""
         if self._sweeping is not None:
             self._sweeping.cancel()
         self._guard.stop()

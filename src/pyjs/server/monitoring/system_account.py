@@ -1,4 +1,4 @@
-"""The system account of a running server: process statistics for its answers, and reloads requested through it."""
+"""The system account of a running server: answers with process statistics, and reloads on request."""
 
 from __future__ import annotations
 

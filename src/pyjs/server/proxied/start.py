@@ -1,7 +1,7 @@
-"""The start of a client connection that may come through a proxy: its PROXY header, before all other input.
+"""The start of a client connection that may come through a proxy: the PROXY header, which precedes all other input.
 
-A protocol that passes all input except the header to the protocol above. After the header, the protocol above is set
-as the transport's protocol, and this object is no longer used. A client without a header connects without a proxy, as
+This protocol passes all input except the header to the protocol above. After the header, the protocol above replaces
+it as the transport's protocol. A client without a header counts as one without a proxy, as
 in nats-server. A connection that sends nothing within PREFIX_S is closed.
 
 Source: behaviour of nats-server 2.15.1, in tests/conformance/test_proxy_protocol.py.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyjs.server.driver import Driver
     from pyjs.server.tls.transport import TlsTransport
 
-PREFIX_S = 10.0  # time for the first bytes
+PREFIX_S = 10.0  # seconds for the first bytes
 HEADER_S = 5.0  # seconds for the rest of the header
 
 
@@ -33,7 +33,7 @@ class ProxiedStart(asyncio.Protocol):
         self._connection = connection
         self._above = above  # the protocol above: the connection, or its TlsTransport
         self._data = b""
-        self._over = False  # there will be no more input
+        self._over = False  # the client sends no more
         self._timer: Timer | None = None
         self._transport: asyncio.Transport
 
@@ -41,7 +41,7 @@ class ProxiedStart(asyncio.Protocol):
         """Allow INFO to be sent, and wait for the header."""
         self._transport = cast("asyncio.Transport", transport)
         self._timer = self._driver.after(PREFIX_S, self._timed_out)
-        self._connection.ready = False  # no PING before the header
+        self._connection.ready = False  # send no PING before the header
         self._above.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
@@ -62,7 +62,7 @@ class ProxiedStart(asyncio.Protocol):
         self._finish()
         self._connection.came_from(header.ip, header.port)
         if self._above is self._connection:
-            self._connection.ready = True  # otherwise the TLS handshake sets it
+            self._connection.ready = True  # with TLS, the end of the handshake sets it
         self._transport.set_protocol(self._above)
         rest = self._data[header.size :]
         if rest:
@@ -76,15 +76,15 @@ class ProxiedStart(asyncio.Protocol):
         return True
 
     def pause_writing(self) -> None:
-        """Forward the call."""
+        """Pass the call to the protocol above."""
         self._above.pause_writing()
 
     def resume_writing(self) -> None:
-        """Forward the call."""
+        """Pass the call to the protocol above."""
         self._above.resume_writing()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Forward the call."""
+        """Pass the call to the protocol above."""
         self._finish()
         self._above.connection_lost(error)
 

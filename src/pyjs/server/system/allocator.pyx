@@ -1,16 +1,16 @@
 """Settings of glibc's allocator: it reuses the memory of read and write buffers, and also allocates Python's objects.
 
 `trim` returns every free page to the system. Compiled: ctypes would add 5 ms to the start for one call.
-Reusing the buffers makes messages above 1 KiB 1.2 to 3 times as fast (benchmarks/: core publish and 1-1 with
+Reuse of buffers makes messages above 1 KiB 1.2 to 3 times as fast (benchmarks/: core publish and 1-1 with
 1 KiB and more). Without glibc, the functions do nothing.
 
-All threads share one arena, since a trim does not shrink the end of other arenas: with a separate arena, the thread
-that syncs files and writes indexes occupied 16 MB more.
+All threads share one arena, since a trim does not shrink the end of other arenas: with an arena of its own, the
+thread that syncs files and writes indexes occupied 16 MB more.
 
 Python's own allocator of small objects frees an arena of 1 MiB only when all of it is free, so a few long-lived
 objects occupy the memory of a burst of requests: after 5,000 consumers were created and deleted, the process had 1.6
-times its previous memory. glibc frees single pages of 4 KiB: the process had 0.95 times its previous memory. That
-costs 5 % of the API's processor time; messages create no objects. Blocks allocated earlier by Python's allocator
+times its previous memory. glibc frees single pages of 4 KiB: the process then had 0.95 times its previous memory. The
+API's processor time rises by 5 %; messages create no objects. Blocks allocated earlier by Python's allocator
 remain valid: its `free` and `realloc` recognize their own blocks by address, and pass all others to the raw
 allocator, as they always do with blocks over 512 bytes.
 
@@ -83,7 +83,7 @@ def keep_buffers() -> bool:
 def objects_from_glibc() -> bool:
     """Allocate new objects from glibc; return whether that was possible. Does nothing with PYTHONMALLOC or -X dev.
 
-    Only for the command.
+    Only the command may call this.
     """
     return not os.environ.get("PYTHONMALLOC") and pyjs_objects_from_raw() != 0
 

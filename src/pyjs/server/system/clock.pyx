@@ -1,9 +1,9 @@
 """The real seams: time and randomness of this machine.
 
-The wall clock can be set forward and back, the monotonic clock cannot. Deadlines use the monotonic clock,
-shifted so that it begins at the wall time of the start. When the wall clock is set, the skew between the two
-changes. The wall clock is read between two reads of the monotonic clock: if these are far apart, the thread
-was interrupted in between, and the previous skew is used.
+The wall clock can be set forward and back, the monotonic clock cannot. Deadlines use the monotonic clock, shifted so
+that it equals the wall time when the server starts. The difference between the two clocks (the skew) changes when the
+wall clock is set. To measure it, the wall clock is read between two reads of the monotonic clock: if these are far
+apart, the thread was interrupted in between, and the previous skew is used.
 
 Compiled: each read of a connection and each turn ask for the time several times (benchmarks/: reqrep, r3-sync-1).
 """
@@ -14,7 +14,7 @@ import os
 
 from pyjs.base.rng import Rng
 
-cdef int64_t TOGETHER_NS = 100000   # reads at most this far apart count as simultaneous
+cdef int64_t TOGETHER_NS = 100000   # ns: two reads at most this far apart count as simultaneous
 cdef int64_t NS_PER_S = 1000000000
 
 
@@ -40,7 +40,7 @@ cdef class SystemClock:
         return self._monotonic_ns() + self.offset_ns
 
     def skew_ns(self) -> int:
-        """Return wall time minus `now_ns`."""
+        """Return the skew: wall time minus `now_ns`, in ns."""
         cdef int64_t before_ns = self._monotonic_ns()
         cdef int64_t wall_ns = self._wall_ns()
         if self._monotonic_ns() - before_ns <= TOGETHER_NS:

@@ -1,15 +1,14 @@
 """Settings of Python's garbage collector, so that it does not block the loop.
 
 Reference counts free nearly all objects. The collector finds cycles, for which it examines every object: with ten
-thousand consumers that takes 100 ms, at any time. So objects that survive one full collection are frozen and not
-examined again. That is safe as long as sessions, streams and consumers leave no cycles when they end
+thousand consumers that takes 100 ms, at an unpredictable time. So objects that survive one full collection are frozen
+and not examined again. That is safe as long as sessions, streams and consumers leave no cycles when they end
 (tests/unit/test_garbage.py).
 
-A full collection runs after some three thousand new objects, earlier than by default. It then takes at most
-two milliseconds, and the next collection skips the objects that survived. With these thresholds too, each object is
-examined once in each generation.
+A full collection runs after about three thousand new objects, earlier than by default. It then takes at most two
+milliseconds, since it skips the frozen objects. Each object is still examined once in each generation.
 
-Nearly all objects that a start creates are long-lived. Until the start ends, the collector runs at most once per
+Nearly all objects created during the start are long-lived. Until the start ends, the collector runs at most once per
 START_COUNT new objects. Then the objects are frozen without a collection, which would take a tenth of the start.
 
 Source: https://docs.python.org/3/library/gc.html#gc.freeze
@@ -21,11 +20,11 @@ import gc
 
 FULL = 2  # the generation of a full collection
 THRESHOLDS = (700, 1, 1)  # by generation: new objects, then collections of the younger generation, minus one
-START_COUNT = 200_000  # new objects; a start without streams creates 70,000
+START_COUNT = 200_000  # new objects; starting a server without streams creates 70,000
 
 
 def collect_seldom() -> None:
-    """Configure the collector for the start of this process. Only for the command, like the whole module."""
+    """Configure the collector for the start of this process. Only for the command, like all of this module."""
     gc.set_threshold(START_COUNT)
 
 

@@ -1,7 +1,7 @@
 """Limits of file descriptors: for this process, and for the files of streams and consumers.
 
-The other descriptors are for clients, the log, metadata and files that are open only briefly. The listener
-(listener.py) reserves the last of them.
+The rest of the descriptors are for clients, the log, metadata and files that are open only briefly. The listener
+(listener.py) reserves the last of these.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from contextlib import suppress
 FILES_SHARE = 2  # 1 / FILES_SHARE of the descriptors are for files
 FILES_MIN = 8
 FILES_MAX = 4096  # a higher limit would only cost memory: opening a file takes microseconds
-OTHERS = 32  # log, loop, locks, threads
+OTHERS = 32  # descriptors for log, loop, locks and threads
 
 
 def raise_limit() -> None:
     """Raise the soft limit of descriptors to the hard limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(OSError, ValueError):  # some systems have a lower limit that getrlimit does not report
+    with suppress(OSError, ValueError):  # some systems have a lower limit, which getrlimit does not report
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 

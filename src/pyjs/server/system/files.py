@@ -24,7 +24,7 @@ def write_pid_file(path: str) -> None:
 
 
 def write_first_pid_file(path: str) -> None:
-    """Write the process id at a start; do nothing if `path` is "".
+    """Write the process id when the server starts; do nothing if `path` is "".
 
     Raises:
         StartFailed: the file cannot be written.
@@ -42,7 +42,10 @@ def ports_path(directory: str) -> str:
 
 
 def write_ports_file(directory: str, urls: dict[str, list[str]], log: Log) -> None:
-    """Write `urls` (service -> URLs) atomically, so that no reader sees a partial file; log a failure."""
+    """Write `urls` (service -> URLs) atomically, so that no reader sees a partial file.
+
+    Log an error if that fails.
+    """
     path = ports_path(directory)
     try:
         with open(path + ".new", "wb") as file:

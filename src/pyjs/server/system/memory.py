@@ -1,10 +1,10 @@
 """Returns free memory to the operating system after a burst.
 
-The allocator does not return freed memory: hundreds of megabytes after a burst of clients. A trim returns it, but
-visits all free memory while the allocator is locked, some ms for each 100 MB. So it runs in a thread, when the server
-is idle after work; a server that is never idle is trimmed every BUSY_S. While memory is above its former minimum,
-trims also run without previous work, since the last clients of a burst may leave without causing work. Each useless
-trim doubles the time until the next trim.
+The allocator keeps freed memory: hundreds of megabytes after a burst of clients. A trim returns it, but holds the
+allocator's lock while it visits all free memory, some ms for each 100 MB. So trims run in a thread, when the server
+becomes idle after work; a server that is never idle is trimmed every BUSY_S. While memory is above its former
+minimum, an idle server is also trimmed, since the last clients of a burst may leave without causing work. Each
+useless trim doubles the time until the next one.
 
 For the command only: an embedding program owns its allocator.
 """
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 LOOK_S = 1.0  # seconds between two checks while there are turns
 IDLE_SHARE = 0.25  # of one core since the last check; below it, the server counts as idle
-WORK_S = 0.05  # seconds of processor time since the last trim that justify another trim
+WORK_S = 0.05  # seconds of processor time since the last trim that justify another one
 BUSY_S = 30.0  # seconds between two trims of a server that is never idle
 VAIN_S_MAX = 60.0  # seconds: the longest wait after useless trims
-ABOVE = 1.2  # a trim may help if memory is above the lowest size seen times this
-GAIN_SIZE = 1 << 20  # bytes; a trim that returns less was useless
+ABOVE = 1.2  # a trim may help if memory exceeds the smallest size seen by this factor
+GAIN_SIZE = 1 << 20  # bytes; a trim that returns less counts as useless
 
 
 class MemoryReturn:
@@ -51,7 +51,7 @@ class MemoryReturn:
         self._looked_at = self._trimmed_at = loop.time()
         self._looked_cpu_s = self._trimmed_cpu_s = cpu_s()
         self._least_size = memory_size()  # lowest memory size, measured at the start and after trims
-        self._vain_s = LOOK_S  # wait in seconds after a trim without previous work
+        self._vain_s = LOOK_S  # seconds to wait after a trim that no work preceded
 
     def after_turn(self) -> None:
         """Schedule a check for memory that can be returned."""

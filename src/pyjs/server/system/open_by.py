@@ -1,4 +1,4 @@
-"""Finds the processes that have files below a directory open, if this process is allowed to see them."""
+"""Finds the processes that have files in a directory open, if this process has permission to see that."""
 
 from __future__ import annotations
 
@@ -26,4 +26,4 @@ def _names(directory: str) -> list[str]:
     try:
         return os.listdir(directory)
     except OSError:
-        return []  # another user's process, an ended one, or not Linux
+        return []  # the process belongs to another user or has ended, or this is not Linux

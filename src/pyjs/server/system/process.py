@@ -28,7 +28,7 @@ class SystemProcess(ProcessStats):
         return memory_size()
 
     def cpu_percent(self, now_ns: int) -> float:
-        """Return the processor time used since the last measurement, in percent of one core."""
+        """Return the processor time used since the previous measurement, in percent of one core."""
         passed_ns = now_ns - self._measured_at_ns
         if passed_ns >= CPU_WINDOW_NS:
             cpu_s = cpu_seconds()

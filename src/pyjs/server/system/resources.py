@@ -31,7 +31,7 @@ def _cgroup_limits() -> list[int]:
                 text = file.read().strip()
         except OSError:
             continue
-        if text.isdigit():  # otherwise "max"
+        if text.isdigit():  # otherwise the text is "max": no limit
             limits.append(int(text))
     return limits
 
@@ -53,8 +53,8 @@ def storage_for_streams(directory: str) -> int:
 def effective_options(options: Options, running: Options | None = None) -> Options:
     """Return `options` with JetStream's default directory and limits filled in for this machine.
 
-    `options` itself is not changed, since a reload compares it with the file. Defaults already chosen in `running`
-    (the options in effect) are used again, even if less is free now.
+    `options` itself is not changed, since a reload compares it with the file. Defaults that `running` (the options in
+    effect) already has are used again, even if less memory or space is free now.
     """
     if not options.jetstream.enabled:
         return options

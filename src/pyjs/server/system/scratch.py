@@ -32,8 +32,8 @@ class ScratchStore:
             shutil.rmtree(self.path, ignore_errors=True)
 
 
-# All directories to remove at the end of the process; one atexit call for all, since atexit never drops a
-# call.
+# All directories to remove when the process ends. There is one atexit call for all of them, since atexit keeps every
+# registered call.
 _there: set[ScratchStore] = set()
 
 
@@ -44,7 +44,7 @@ def _remove_all() -> None:
 
 
 class UnsyncedDisk(OsDisk):
-    """The files of this machine, without waiting until they are on the medium."""
+    """The files of this machine, without syncs."""
 
     def sync_file(self, fd: int) -> None:
         """Do nothing: a scratch store does not outlive the process."""

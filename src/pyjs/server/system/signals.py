@@ -28,7 +28,7 @@ def install(
     actions: Mapping[signal.Signals, Callable[[], object]],
     say: Callable[[str], None],
 ) -> None:
-    """Install the signal handlers on `loop`, in the main thread. `say` writes the log line."""
+    """Install the signal handlers on `loop`, in the main thread; `say` writes a log line."""
 
     def trapped(number: signal.Signals) -> None:
         say(f'Trapped "{NAMES[number]}" signal')

@@ -33,11 +33,12 @@ class IoThread:
     ) -> None:
         self._loop = loop
         self._name = f"pyjs-{name}"
-        self._yields = yields  # its jobs compute, so its threads give way to the event loop
+        # the jobs compute, so the threads have low priority and yield to the event loop
+        self._yields = yields
         self._most = most
         self._jobs: SimpleQueue[tuple[Job, Done] | None]  # created with the first thread
         self._threads: list[threading.Thread] = []
-        self._emptied: asyncio.Event | None = None  # set when no job is pending; None: nothing waits for that
+        self._emptied: asyncio.Event | None = None  # set when no job is pending; None: nobody waits for that
         self.pending = 0  # number of submitted jobs whose `done` has not run yet
 
     def submit(self, job: Job, done: Done) -> None:
@@ -67,7 +68,7 @@ class IoThread:
         self.stop()
 
     def _work(self) -> None:
-        if self._yields and sys.platform == "linux":  # only on Linux does each thread have its own priority
+        if self._yields and sys.platform == "linux":  # only Linux has a priority for each thread
             with suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), YIELDING)
         while (item := self._jobs.get()) is not None:

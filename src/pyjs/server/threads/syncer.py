@@ -1,13 +1,13 @@
 """Decides when streams are synced, and runs their sync jobs in the I/O thread.
 
-- By default, the streams written since the last sync are synced every `sync_interval`; earlier if many files wait,
-  since these occupy descriptors.
-- With `sync_interval: always` every turn submits its batch at once, and PubAcks are sent once it is durable: group
-commit, one fdatasync per stream and batch, while the next batch is read. Streams whose PubAcks do not wait for it are
-synced when the interval is over, one after the other, so that a batch waits for one of them at most: those with
-replicas, whose messages are durable in the log of their group.
+- By default, the streams written since the last sync are synced every `sync_interval`, or earlier if many files wait,
+  since unsynced files occupy descriptors.
+- With `sync_interval: always` every turn submits its batch at once, and PubAcks are sent once the batch is durable.
+  This is group commit: one fdatasync per stream and batch, while the next batch is read. Streams with replicas do not
+  need this, since their messages are durable in the log of their group. They are synced at the end of the interval,
+  one after the other, so that a batch waits for at most one of them.
 
-Many streams are synced together: each returns its job, some streams in each callback of the loop; then one sync of
+Many streams are synced together: each returns its job, some streams per callback of the loop; then one sync of
 the file system covers all jobs.
 
 Knows nothing of files: a stream returns a job, the job runs in the thread, its result is passed to the stream.
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     Work = tuple[Syncing, SyncWork]
 
 NS_PER_S = 1_000_000_000
-GROUP_MIN = 32  # for this many streams or more, one sync of the whole file system is faster
+# for this many streams or more, one sync of the whole file system is faster than separate syncs
+GROUP_MIN = 32
 GROUP_MIN_ALWAYS = 256  # the same with `always`: other programs' writes could delay waiting publishers
 BEGUN_AT_ONCE = 128  # streams that return their jobs in one callback; about 20 us each
 TOGETHER_MAX = 4096  # streams in one sync of the file system
@@ -55,18 +56,19 @@ class Syncer:
         self._interval_s = jetstream.sync_interval_ns / NS_PER_S
         self._always = jetstream.sync_always
         self.group_min = GROUP_MIN_ALWAYS if self._always else GROUP_MIN
-        self._due: deque[Syncing] = deque()  # streams that have not been asked yet
-        self._works: list[Work] = []  # their jobs so far
-        self._later: list[Syncing] = []  # with `always`: streams that nobody waits for,
-        self._late: deque[Syncing] = deque()  # and those whose interval is over
-        self._has_late_job = False  # one of them is being synced
+        self._due: deque[Syncing] = deque()  # streams that have not returned their job yet
+        self._works: list[Work] = []  # the jobs returned so far
+        self._later: list[Syncing] = []  # with `always`: streams whose PubAcks do not wait for the sync,
+        self._late: deque[Syncing] = deque()  # and those of them whose interval is over
+        self._has_late_job = False  # a stream of `_late` is being synced
         self._timer: asyncio.TimerHandle | None = None
         self._drained: Callable[[], None] | None = None  # called when everything is synced; None: no drain
-        self.beside: Callable[[], None] | None = None  # begins a sync that belongs to those of the streams
-        self._drain_until = 0.0  # time after which the drain no longer waits for writes
+        # begins a sync that must accompany those of the streams
+        self.beside: Callable[[], None] | None = None
+        self._drain_until = 0.0  # a drain waits for messages published before this time
 
     def after_turn(self) -> None:
-        """Sync the writes of the turn: now, or within the interval."""
+        """Sync the streams that the turn wrote: at once, or within the interval."""
         if not self._turn_state.unsynced:
             return
         if self._drained is not None and self._driver.loop.time() >= self._drain_until:
@@ -79,7 +81,7 @@ class Syncer:
             self._sync_later()
 
     def sync(self) -> None:
-        """Submit jobs for all unsynced streams, some per callback."""
+        """Submit jobs for all unsynced streams, some in each callback."""
         if self.beside is not None:
             self.beside()
             self._driver.wake()
@@ -88,7 +90,7 @@ class Syncer:
         self._begin([*later, *self._turn_state.take("unsynced")])
 
     def _sync_urgent(self) -> None:
-        """Submit jobs for the streams whose answers wait for a sync, and note the others."""
+        """Submit jobs for the streams whose PubAcks wait for a sync; put the others into `_later`."""
         urgent: list[Syncing] = []
         for stream in self._turn_state.take("unsynced"):
             (urgent if stream.sync_always else self._later).append(stream)
@@ -115,7 +117,7 @@ class Syncer:
                 if job is not None:
                     self._works.append((stream, job))
                 else:
-                    self._driver.wake()  # some answers may not need to wait for a sync
+                    self._driver.wake()  # some answers may no longer need to wait for a sync
         finally:  # an error of one stream must not affect the others
             if self._due:
                 self._driver.loop.call_soon(self._begin_more)
@@ -135,7 +137,7 @@ class Syncer:
             self._begin_some()
         finally:
             if self._drained is not None and not (self._io_thread.pending or self._due):
-                self._drain_on()  # nothing had to be synced, so no result would continue the drain
+                self._drain_on()  # nothing needed a sync, so no result will continue the drain
 
     def _submit_together(self, works: list[Work]) -> None:
         """Sync streams together, and handle their results some at a time."""
@@ -206,14 +208,14 @@ class Syncer:
             self.sync()
             return
         if len(self._late) + len(self._later) >= self.group_min:
-            self.sync()  # together: one by one, the last would be late by the time of all others
+            self.sync()  # all together: one by one, the last stream would wait for all others
             return
         self._late.extend(self._later)
         self._later.clear()
         self._begin_late()
 
     def _begin_late(self) -> None:
-        """Submit the job of one stream that nobody waits for; its result begins the next one."""
+        """Submit the job of one stream whose PubAcks do not wait; the job's result starts the next one."""
         if self._has_late_job:
             return
         job = None

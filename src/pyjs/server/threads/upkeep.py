@@ -1,6 +1,6 @@
-"""Upkeep of stored files (removal, compaction, recasting): one job at a time, in a thread; no client waits for it.
+"""Upkeep of stored files (removal, compaction, recasting): one job at a time in a thread; no client waits for it.
 
-Knows nothing of files: a store returns a job, the job runs in the thread, its result is passed to the store.
+Knows nothing of files: a store returns a job, the job runs in the thread, and its result is passed to the store.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Upkeep:
 
     @property
     def is_busy(self) -> bool:
-        """Return whether a job is running, or its result has not been handled yet."""
+        """Return whether a job is running, or has a result that is not handled yet."""
         return self._thread.pending > 0
 
     def close(self) -> None:

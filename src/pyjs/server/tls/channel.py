@@ -1,7 +1,7 @@
 """One encrypted byte stream, without a socket: records to plain bytes, and plain bytes to records.
 
 The signature in a handshake takes up to some milliseconds, so `continue_handshake` runs in a thread (OpenSSL
-releases the GIL); no other method may be called meanwhile. If the client presents no certificate, the last
+releases the GIL); meanwhile, no other method may be called. If the client presents no certificate, the last
 step of TLS 1.3 is short (`is_short`). After the handshake, each 16 KiB take microseconds, on the loop.
 
 Source: https://docs.python.org/3/library/ssl.html#memory-bio-support.
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 READ_SIZE = 256 * 1024
 TLS_1_3 = "TLSv1.3"
 RECORD_MAX = 16_384 + 256 + 5
-IDLE_MAX = 2 * RECORD_MAX  # bytes of records without any plain byte: more than one incomplete record
-SEALED_MAX = 64  # bytes of records per plain byte, on average; a record of one byte has 23 to 85
+# bytes of records without data that a client may send: more than one incomplete record
+IDLE_MAX = 2 * RECORD_MAX
+# bytes of records allowed per byte of data, on average; a record with one byte of data has 23 to 85
+SEALED_MAX = 64
 HEAD_SIZE = 5  # of a record: type, version, size
 APPLICATION_RECORD = 0x17  # the type of every encrypted record of TLS 1.3
 
@@ -47,7 +49,7 @@ class TlsChannel:
         self._asks = context.verify_mode is not ssl.CERT_NONE
         self._fed = b""  # records since the handshake, for `unseal`
         self._credit = IDLE_MAX  # bytes of records without data that may still arrive
-        self._sealed = False  # the output contained an encrypted record
+        self._sealed = False  # the output has contained an encrypted record
         self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
 
     def feed(self, records: bytes) -> None:
@@ -65,12 +67,12 @@ class TlsChannel:
 
     @property
     def is_short(self) -> bool:
-        """Whether the rest of the handshake takes only 60 us: it needs neither a key exchange nor a signature."""
+        """Whether the rest of the handshake, without key exchange and signature, takes only 60 us."""
         return self._sealed and not self._asks and self._is_1_3
 
     @property
     def has_tickets_only(self) -> bool:
-        """Whether the handshake is complete, and its last output (tickets) need not be sent before the next bytes."""
+        """Whether the handshake is complete and its last output, only tickets, may be sent with later output."""
         return self.handshake_done and self._is_1_3
 
     @property
@@ -91,7 +93,7 @@ class TlsChannel:
             self._fed = self._incoming.read()  # the bytes after the handshake are for `unseal`
 
     def seal(self, data: bytes) -> bytes:
-        """Return the pending records, and the records with `data` after them."""
+        """Return the pending records, followed by records with `data`."""
         self._object.write(data)
         return self._outgoing.read()
 
@@ -100,7 +102,7 @@ class TlsChannel:
 
         Raises:
             TlsEnded: the client sent a close_notify, and all bytes before it were returned.
-            TlsAbused: there were too many records for that many bytes.
+            TlsAbused: there were too many records for the amount of data in them.
             ssl.SSLError: a record is damaged, or belongs to another stream.
         """
         pieces: list[bytes] = []
@@ -150,7 +152,7 @@ class TlsChannel:
             return Shown()
         from pyjs.core.auth.certificates import read_chain
 
-        # Public since Python 3.13, under the same name; before that, only this private object has it.
+        # A public method since Python 3.13, under the same name; before, only this private object has it.
         inner: Any = getattr(self._object, "_sslobj", None)
         chain = inner.get_unverified_chain() if hasattr(inner, "get_unverified_chain") else None
         if not chain:
@@ -159,7 +161,7 @@ class TlsChannel:
 
 
 def _has_sealed(records: bytes) -> bool:
-    """Return whether one of the records is encrypted; a server that asks for another key exchange sends none."""
+    """Return whether one of the records is encrypted. A server that requests another key exchange sends none."""
     at = 0
     while at + HEAD_SIZE <= len(records):
         if records[at] == APPLICATION_RECORD:

@@ -1,6 +1,6 @@
 """The TLS context created from the files of a `tls` block.
 
-Created at the start and by a reload, completely or not at all. A reload does not affect connected clients.
+Created when the server starts and by a reload, completely or not at all. A reload does not affect connected clients.
 
 Source: https://docs.python.org/3/library/ssl.html; tests/conformance/test_tls.py.
 """
@@ -77,19 +77,20 @@ def _context(options: TlsOptions, *, verify: bool) -> ssl.SSLContext:
         context.set_ecdh_curve(CURVES[options.curve])
     for certificate, key in options.certificates:
         _load_chain(context, certificate, key)
-    context.num_tickets = 1  # as in nats-server; OpenSSL would send two, each for a tenth of a handshake
+    # as in nats-server; OpenSSL would send two, each of which takes a tenth of a handshake
+    context.num_tickets = 1
     if verify:
         _load_authorities(context, options.ca_file)
         context.verify_mode = ssl.CERT_REQUIRED
     elif options.ca_file:
-        # Loaded only to find errors in them. In the real context, OpenSSL would read a directory of
-        # authorities in every handshake, to complete the chain of the server's own certificate.
+        # Loaded only to find errors in them. In the context in use, OpenSSL would read a directory of authorities in
+        # every handshake, to complete the chain of the server's own certificate.
         _load_authorities(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), options.ca_file)
     return context
 
 
 def client_context(options: TlsOptions) -> ssl.SSLContext:
-    """Return the context for the connecting side, with the same certificate and authorities.
+    """Return the context for outgoing connections, with the same certificate and authorities.
 
     Raises:
         TlsFailed: a file is unreadable or invalid.
@@ -107,7 +108,7 @@ def client_context(options: TlsOptions) -> ssl.SSLContext:
 
 def _load_chain(context: ssl.SSLContext, certificate: str, key: str) -> None:
     for path in (certificate, key):
-        _read(path)  # shows which of the two files is missing; OpenSSL does not
+        _read(path)  # raises an error that names the missing file; OpenSSL's does not
     try:
         # Without a password, OpenSSL would request a pass phrase at the terminal.
         context.load_cert_chain(certificate, key, password=_no_password)
@@ -151,7 +152,7 @@ def _read(path: str) -> bytes:
 
 
 def certificate_ends(options: TlsOptions) -> str:
-    """Return the expiry of the first certificate in Go's format, or "" if its file can no longer be read."""
+    """Return the expiry time of the first certificate in Go's format, or "" if its file can no longer be read."""
     if not options.certificates:
         return ""
     from cryptography import x509  # imported lazily, since it takes 30 ms and only one line of /varz needs it

@@ -1,4 +1,4 @@
-"""The TLS of the client port: settings, the thread for handshakes, and their rate limit.
+"""TLS of the client port: its settings, the thread for handshakes, and their rate limit.
 
 A reload sets new settings for new connections; existing connections are not affected.
 """

@@ -1,11 +1,11 @@
 """The transport of a client on a TLS port, between the loop's transport and the connection.
 
-It is used instead of asyncio's own TLS, because a NATS client gets INFO before the handshake, and its first
+It is used instead of asyncio's own TLS, because a NATS client gets INFO before the handshake, and the client's first
 bytes may decide whether TLS is used. Both take the same time per byte (uvloop wraps the same OpenSSL object).
 The handshake runs in a thread, one step of one connection at a time, in order of arrival; a short last
 step runs on the loop.
 
-    WAITING -> SHAKING -> OPEN -> CLOSED      WAITING -> CLOSED (plain: the Connection gets the loop's transport)
+    WAITING -> SHAKING -> OPEN -> CLOSED      WAITING -> CLOSED (no TLS: the Connection gets the loop's transport)
 
 Source: behaviour of nats-server, in tests/conformance/test_tls.py.
 """
@@ -64,13 +64,13 @@ class EncryptedConnection(Protocol):
         """Resume output."""
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Release everything."""
+        """Release all resources, since the transport is closed."""
 
     def encrypted(self, peer: TlsPeer) -> None:
-        """Note the parameters of a completed handshake."""
+        """Store the parameters of a completed handshake."""
 
     def handshake_failed(self, cause: str, *, expected: bool) -> None:
-        """Close after a failed handshake; `expected`: anyone who connects may cause it, so it is no error."""
+        """Close after a failed handshake; `expected` marks failures that any client can cause."""
 
     def throttled(self) -> None:
         """Close the connection, because there were too many in this second."""
@@ -80,7 +80,7 @@ class EncryptedConnection(Protocol):
 
 
 class TlsTransport(asyncio.Protocol, asyncio.Transport):
-    """A protocol for the transport below, and a transport for the Connection above."""
+    """A protocol for the loop's transport, and a transport for the Connection."""
 
     def __init__(self, port: TlsPort, settings: TlsSettings, connection: EncryptedConnection) -> None:
         asyncio.Transport.__init__(self)
@@ -88,7 +88,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._settings = settings
         self._connection = connection
         self._phase = Phase.WAITING
-        self._greets = False  # INFO is sent before the handshake
+        self._greets = False  # INFO is to be sent before the handshake
         self._greeted = False  # INFO was sent before the handshake
         self._held: list[bytes] = []  # output that waits for the handshake
         self._read: list[bytes] = []  # input received before INFO was sent, or during a step
@@ -100,7 +100,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
 
     # -- called by the transport below -------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Allow the Connection to send INFO, and start the time limit of the handshake."""
+        """Let the Connection send INFO, and start the time limit of the handshake."""
         self._below = cast("asyncio.Transport", transport)
         self._channel = TlsChannel(self._settings.context)
         options = self._settings.options
@@ -115,7 +115,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             self._connection.throttled()
 
     def data_received(self, data: bytes) -> None:
-        """Handle input; before the end of the handshake it may be plain or TLS."""
+        """Handle input; before the end of the handshake, it may be plain text or TLS."""
         if self._phase is Phase.WAITING and self._greets and not self._greeted:
             self._read.append(data)  # INFO is sent first, even if the client does not wait for it
         elif self._phase is Phase.WAITING:
@@ -148,7 +148,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._connection.resume_writing()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Release everything; the result of a running step is ignored."""
+        """Release all resources; the result of a running step is ignored."""
         self._phase = Phase.CLOSED
         self._cancel_timers()
         self._connection.connection_lost(error)
@@ -181,7 +181,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             self._begin(data)
 
     def _go_plain(self) -> None:
-        """Connect the Connection directly to the transport below."""
+        """Connect the Connection directly to the loop's transport."""
         self._greet()
         self._phase = Phase.CLOSED
         self._cancel_timers()
@@ -286,7 +286,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             self._below.abort()
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        """Send `data` as records; before the end of the handshake, queue it, or send it as the plain INFO."""
+        """Send `data` as records. Before the end of the handshake, queue it, or send it unencrypted if it is INFO."""
         if self._phase is Phase.OPEN:
             self._below.write(self._channel.seal(bytes(data)))
         elif self._phase is Phase.WAITING and self._greets:
@@ -320,12 +320,12 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._below.abort()
 
     def can_write_eof(self) -> bool:
-        """Return False: TLS ends in both directions."""
+        """Return False: TLS cannot close one direction only."""
         return False
 
     # -- forwarded ---------------------------------------------------------------------------------------------
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return the information of the transport below."""
+        """Return the information of the loop's transport."""
         return self._below.get_extra_info(name, default)
 
     def is_closing(self) -> bool:
@@ -333,7 +333,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         return self._below.is_closing()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Set the limits of the transport below."""
+        """Set the limits of the loop's transport."""
         self._below.set_write_buffer_limits(high, low)
 
     def get_write_buffer_size(self) -> int:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import zlib
 
 PIECE_SIZE = 64 * 1024  # bytes inflated at once: some 0.2 ms
-INPUT_SIZE = 16 * 1024  # bytes of input at once: blocks without content take up to 2 ms
-TAIL = b"\x00\x00\xff\xff\x01\x00\x00\xff\xff"  # the end of a flush, then the end of the stream
-PACKED_FACTOR = 8  # in bytes, a compressed message may have up to this many times max_payload
+INPUT_SIZE = 16 * 1024  # bytes of input at once: this many bytes of empty blocks take up to 2 ms
+TAIL = b"\x00\x00\xff\xff\x01\x00\x00\xff\xff"  # the end of a flush, followed by the end of the stream
+PACKED_FACTOR = 8  # maximum size of a compressed message, in multiples of max_payload
 PACKED_MAX = 64 * 1024 * 1024
 
 
@@ -24,9 +24,9 @@ class Inflater:
     def __init__(self) -> None:
         self._stream: zlib._Decompress | None = None
         self._packed = memoryview(b"")
-        self._at = 0  # offset in `_packed` of the input that `_stream` has not read
+        self._at = 0  # offset in `_packed` up to which `_stream` has read
         self._rest = b""  # input that `_stream` returned without using it
-        self._room = 0  # bytes by which the message may still grow
+        self._room = 0  # bytes that the message may still inflate to
 
     @property
     def busy(self) -> bool:
@@ -34,7 +34,7 @@ class Inflater:
         return self._stream is not None
 
     def begin(self, packed: bytes, size_max: int) -> None:
-        """Start a compressed message that may inflate to `size_max` bytes."""
+        """Start to inflate a compressed message, to at most `size_max` bytes."""
         self._stream = zlib.decompressobj(-zlib.MAX_WBITS)
         self._packed = memoryview(packed + TAIL)
         self._at = 0

@@ -2,13 +2,13 @@
 
 Browsers get frames of at most 4 KiB, as nats-server sends them. Each message is compressed without the window
 of the previous one (`server_no_context_takeover`), so that an idle connection needs no compressor. ISA-L
-compresses, or zlib if ISA-L is missing; both write the same format. Input from clients is always inflated by
-zlib (inflate.py).
+compresses, or zlib if ISA-L is missing; both write the same format. zlib always inflates the input from clients
+(inflate.py).
 
 A turn writes at most a portion to each connection (`Link.portion`), within its share of time, so that
-compression does not delay other work. Large pieces of a message are compressed separately: if the same body
-is sent to many connections, each after a different line, the body is compressed once. Each part ends at a byte
-boundary, so that all parts together form one deflate stream.
+compression does not delay other work. Large pieces of a message are compressed separately: if many connections get
+the same body, each after a different line, the body is compressed once. Each compressed part ends at a byte boundary,
+so that all parts together form one deflate stream.
 
 Source: RFC 6455, section 5; RFC 7692, section 7.2; RFC 1951, section 3.2.4.
 """
@@ -32,14 +32,14 @@ COMPRESSED = 0x40  # RSV1
 CONTINUATION, BINARY, PONG = 0, 2, 10
 FRAME_MAX_BROWSER = 4096  # bytes of a frame's payload
 COMPRESSED_MIN = 65  # bytes of a message; compression is not worthwhile for less
-# Maximum size of a compressed message, and of one write to a client that wants compression: some 1 ms.
+# Maximum size of a compressed message, and of one write to a client that requested compression: about 1 ms.
 COMPRESSED_MAX = 512 * 1024
 APART_MIN = 16 * 1024  # bytes of a piece that is compressed separately
-KEPT_MIN = 1024  # minimum size in bytes of a compressed part that is cached
+KEPT_MIN = 1024  # compressed parts of at least this many bytes are cached
 KEPT = 4  # cached parts
-KEPT_S = 0.1  # seconds for which compressed bodies are cached
+KEPT_S = 0.1  # seconds for which compressed parts are cached
 LEVEL = 1
-SYNC = b"\x00\x00\xff\xff"  # the end of a flush; not sent after the last part
+SYNC = b"\x00\x00\xff\xff"  # the end of a flush; the one after the last part is not sent
 Deflate = Callable[[bytes, int], bytes]  # arguments: a part, bits of the window
 
 
@@ -48,7 +48,7 @@ class Terms:
     """The negotiated parameters of an upgrade."""
 
     masked: bool = True  # the client masks its frames
-    window_bits: int = 0  # window of compressed output, as a power of two; 0: no compression
+    window_bits: int = 0  # window of compressed output, as an exponent of two; 0: no compression
     frame_max: int = 0  # bytes of a frame's payload; 0: no limit
     whole_compressed: bool = False  # a compressed message is always one frame, regardless of `frame_max`
 
@@ -66,14 +66,14 @@ def stored(part: bytes) -> bytes:
 
 
 class Packer:
-    """Frames for all connections of one port; a body for many connections is compressed once."""
+    """Frames for all connections of one port; a body sent to many connections is compressed once."""
 
     def __init__(self, call_later: Callable[[float, Callable[[], None]], object]) -> None:
         self._call_later = call_later
         self._kept: deque[tuple[int, bytes, bytes]] = deque(maxlen=KEPT)  # bits, part, compressed part
 
     def frames_of(self, pieces: list[bytes], terms: Terms) -> list[bytes]:
-        """Return `pieces` as heads and payloads of frames."""
+        """Return the heads and payloads of the frames for `pieces`."""
         return frames_of(pieces, terms, self._deflated)
 
     def _deflated(self, part: bytes, bits: int) -> bytes:
@@ -81,7 +81,7 @@ class Packer:
             return deflated(part, bits)
         for entry in self._kept:
             kept_bits, kept, packed = entry
-            if kept_bits == bits and kept == part:  # comparing is fast unless the two are equal or nearly so
+            if kept_bits == bits and kept == part:  # the comparison is fast: it ends at the first difference
                 self._kept.remove(entry)
                 self._kept.append(entry)  # the most recently used entry is dropped last
                 return packed
@@ -102,7 +102,7 @@ def frame_head(first: int, size: int) -> bytes:
 
 
 def frames_of(pieces: list[bytes], terms: Terms, deflate: Deflate = deflated) -> list[bytes]:
-    """Return `pieces` as heads and payloads of frames, in order."""
+    """Return the heads and payloads of the frames for `pieces`, in order."""
     size = sum(map(len, pieces))
     if terms.window_bits and COMPRESSED_MIN <= size <= COMPRESSED_MAX:
         return _compressed(_packed(pieces, terms.window_bits, deflate), terms)
@@ -120,7 +120,7 @@ def _messages(data: bytes, most: int) -> list[bytes]:
 
 
 def _packed(pieces: list[bytes], bits: int, deflate: Deflate) -> list[bytes]:
-    """Return `pieces` as parts of one deflate stream, without its SYNC end."""
+    """Return `pieces` as parts of one deflate stream, without the SYNC at its end."""
     parts: list[bytes] = []
     for apart, some in groupby(pieces, lambda piece: len(piece) >= APART_MIN):
         if apart:

@@ -1,4 +1,4 @@
-"""The port for WebSocket clients: its socket, connections that are not upgraded yet, and the order of their requests.
+"""The port for WebSocket clients: its socket, its connections before their upgrade, and the order of their requests.
 
 An upgrade takes some 0.2 ms. Each iteration of the loop answers only a few requests, so that a flood of requests
 does not delay clients for long. A connection whose request is not complete in time is closed.
@@ -34,13 +34,13 @@ HELD_SIZE_MAX = 32 * 1024 * 1024  # bytes of all incomplete requests; beyond thi
 
 
 class WebSocketPort:
-    """The port of one server; after their upgrade, its clients are in the server's `connections`."""
+    """The WebSocket port of one server; upgraded connections are in the server's `connections`."""
 
     def __init__(self, driver: Driver, options: Options, connections: OpenConnections[Connection]) -> None:
         """Listen on the port of `options`.
 
         Raises:
-            StartFailed: the port cannot be listened to.
+            StartFailed: the server cannot listen on the port.
             TlsFailed: a certificate is unusable.
         """
         self.loop = driver.loop
@@ -112,7 +112,7 @@ class WebSocketPort:
             transport.abort()
 
     async def close(self) -> None:
-        """Stop the thread; all connections must be closed."""
+        """Stop the handshake thread; all connections must be closed."""
         await self._pending.wait_empty()
         await self._tls.close()
 
@@ -121,7 +121,7 @@ class WebSocketPort:
         if not tls.certificates:
             return None
         limit_ns = options.websocket.handshake_timeout_ns or int(HANDSHAKE_S * NS_PER_S)
-        # Every connection begins with the handshake.
+        # Every connection begins with a handshake.
         tls = replace(
             tls, handshake_first_ns=0, allow_plain=False, timeout_ns=limit_ns, connection_rate_limit=0
         )
@@ -146,7 +146,7 @@ class WebSocketPort:
             self.loop.call_soon(self._answer)
 
     def upgraded(self, transport: WebSocketTransport) -> None:
-        """Note that a connection was upgraded, so it has a client."""
+        """Note that a connection was upgraded, so it now belongs to a client."""
         self._pending.discard(transport)
 
     def closed(self, transport: WebSocketTransport) -> None:
@@ -162,7 +162,7 @@ class WebSocketPort:
             transport = self._complete.popleft()
             try:
                 transport.answer_request()
-            except Exception as error:  # only one request has failed: answer the others
+            except Exception as error:  # one request failed: answer the others
                 transport.transport.abort()
                 log_exception(self.log, "websocket: an upgrade failed", error)
         self._answering = bool(self._complete)

@@ -1,8 +1,8 @@
 """The transport of a WebSocket client, between the transport of the loop or of TLS, and the client's connection.
 
 A protocol for the transport below, and a transport for the Connection above. The Connection is created after
-the upgrade, so it never gets HTTP; its bytes are the payloads of frames. The work per iteration of the loop
-is bounded: frames that cost extra work (control frames, compressed messages) are handled in turn with other
+the upgrade, so HTTP never reaches it; it sees only the payloads of frames. The work per iteration of the loop is
+bounded: frames that take extra work (control frames, compressed messages) are handled in turn with those of other
 connections.
 
     REQUEST -> OPEN -> ENDING -> CLOSED      OPEN -> CLOSED      REQUEST -> CLOSED (the request was refused)
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 HEAD_END = b"\r\n\r\n"
 HEAD_SIZE_MAX = 64 * 1024  # bytes of a request
-# Bytes of a compressed message before the login: a stranger could fill the memory with endless messages.
+# Maximum bytes of a compressed message before the login: a stranger could fill the memory with endless messages.
 ENTRY_PACKED_MAX = 64 * 1024
 EVENTS_MAX = 128  # control frames and pieces of compressed messages in one iteration
 INFLATE_COST = 32  # a piece counts as this many events
@@ -69,7 +69,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._inflater = Inflater()
         self._packed_max = 0  # maximum bytes of a compressed message after the login
         self._waiting: deque[bytes] = deque()  # reads that are not in `_frames` yet; b"": the end
-        self._reading = True  # False: the session accepts no more events
+        self._reading = True  # False: the session has paused reading
         self._running = False  # `_run` will be called
         self._paused = False  # the transport below is paused
         self._full = False  # the client does not read
@@ -117,7 +117,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self._connection.resume_writing()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Release everything."""
+        """Release all resources, since the transport is closed."""
         self._phase = Phase.CLOSED
         self._port.closed(self)
         self._release_head()
@@ -129,21 +129,21 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
 
     # -- called by a TlsTransport ------------------------------------------------------------------------------
     def encrypted(self, peer: TlsPeer) -> None:
-        """Note the parameters of the handshake."""
+        """Store the parameters of the handshake."""
         self.ready = True
         self._tls = peer._replace(first=False)  # the field does not apply here
 
     def handshake_failed(self, cause: str, *, expected: bool) -> None:
-        """Log the cause, and close; send it to a client without TLS as a plain HTTP answer."""
+        """Log the cause, and close; a client without TLS gets the cause in a plain HTTP answer."""
         cause = end_http(self.transport, cause)
         self._port.log.error(f"websocket: TLS handshake error from {self._address}: {cause}")
 
     def throttled(self) -> None:
-        """Close now."""
+        """Close now: too many connections were opened in this second."""
         self.transport.abort()
 
     def note(self, text: str) -> None:
-        """Log nothing, since there is no client yet."""
+        """Log nothing: there is no client yet."""
 
     # -- the request -------------------------------------------------------------------------------------------
     def _take_head(self, data: bytes) -> None:
@@ -153,7 +153,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._port.held_size += len(data)
         if self._head.find(HEAD_END, start) >= 0:
             self._read_below(on=False)
-            self._cancel_timer()  # the request is complete: later delays are not the client's
+            self._cancel_timer()  # the request is complete: the server causes any further delay
             self._port.enqueue(self)
         elif len(self._head) > HEAD_SIZE_MAX:
             self._refuse_text("431 Request Header Fields Too Large")
@@ -161,14 +161,14 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self._refuse_text("503 Service Unavailable")
 
     def _release_head(self) -> bytes:
-        """Return the request, and release its memory."""
+        """Return the received request, and free its memory."""
         head = bytes(self._head)
         self._port.held_size -= len(head)
         self._head.clear()
         return head
 
     def answer_request(self) -> None:
-        """Answer the complete request; the port calls this in the order of the requests."""
+        """Answer the complete request; the port calls this in the order in which requests became complete."""
         if self._phase is not Phase.REQUEST or self.transport.is_closing():
             return
         head, _, rest = self._release_head().partition(HEAD_END)
@@ -212,7 +212,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._read_below(on=True)
 
     def _refuse(self, status: int) -> None:
-        """Answer as Go's http.Error does, and close."""
+        """Answer with `status`, in the form of Go's http.Error, and close."""
         phrase = HTTPStatus(status).phrase
         self.transport.write(
             f"HTTP/1.1 {status} {phrase}\r\nContent-Type: text/plain; charset=utf-8\r\n"
@@ -255,7 +255,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
 
     # -- input -------------------------------------------------------------------------------------------------
     def _run(self) -> None:
-        """Handle waiting input, up to the limit for one iteration of the loop."""
+        """Handle queued input, up to the limit for one iteration of the loop."""
         self._running = False
         budget = EVENTS_MAX
         while self._phase is Phase.OPEN and self._reading:
@@ -280,7 +280,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
                 self._run_later()
 
     def _take_read(self, data: bytes) -> None:
-        """Pass a read to the frames; at the end of the input, notify the Connection."""
+        """Pass a read to the frames; at the end of the input, inform the Connection."""
         assert self._connection is not None
         if not data:
             self._connection.eof_received()
@@ -290,7 +290,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._frames.begin(data)
 
     def _read_below(self, *, on: bool) -> None:
-        """Pause or resume the transport below."""
+        """Resume reading from the transport below if `on` is true, otherwise pause it."""
         if on == self._paused:
             self._paused = not on
             if on:
@@ -334,7 +334,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self._connection.data_received(piece)
 
     def _close_received(self, payload: bytes) -> None:
-        """Answer the client's close frame, after all output for its earlier input."""
+        """Answer the client's close frame, after all output caused by its earlier input."""
         assert self._connection is not None
         try:
             self._closing = answer_to_close(payload)

@@ -1,8 +1,8 @@
 """The upgrade of one HTTP request to a WebSocket connection, or its refusal.
 
 `websockets` parses the request, negotiates compression and writes the answer. Before that, this module does
-the checks of nats-server, in the same order and with the same texts: the client gets the status, the log has
-the reason.
+the checks of nats-server, in the same order and with the same texts: the client gets the status, and the reason is
+logged.
 
 Source: RFC 6455, section 4.2; tests/conformance/test_websocket_upgrade.py.
 """
@@ -127,7 +127,7 @@ def _check(method: bytes, path: bytes, headers: Headers) -> None:
 
 
 def _check_origin(headers: Headers, options: WebSocketOptions, *, encrypted: bool) -> None:
-    """Refuse a web page from another origin. Clients other than browsers send no origin, or any value."""
+    """Refuse a web page from another origin. Clients other than browsers may send no origin, or any value."""
     if not options.same_origin and not options.allowed_origins:
         return
     given = _first(headers, "Origin") or _first(headers, "Sec-WebSocket-Origin")
@@ -151,7 +151,7 @@ def _terms(headers: Headers, protocol: ServerProtocol, *, masked: bool) -> Terms
         masked,
         0 if deflate is None else deflate.local_max_window_bits,
         FRAME_MAX_BROWSER if agent.startswith("Mozilla/") else 0,
-        "Version/" in agent and "Safari/" in agent,  # Safari cannot read compressed messages in fragments
+        "Version/" in agent and "Safari/" in agent,  # Safari cannot read fragmented compressed messages
     )
 
 

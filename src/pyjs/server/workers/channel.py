@@ -1,6 +1,6 @@
 """Messages between the server and one worker, over a socket pair that both inherit.
 
-A message is a JSON object and bytes. When the channel ends, the other process has exited.
+A message is a JSON object and bytes. The end of the channel means that the other process has exited.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import orjson
 
 Message: TypeAlias = dict[str, Any]
 
-HEAD = struct.Struct("<II")  # sizes of the JSON and of the bytes
+HEAD = struct.Struct("<II")  # size of the JSON in bytes, and number of the bytes
 
 
 class Channel(asyncio.Protocol):

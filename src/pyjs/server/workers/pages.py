@@ -1,4 +1,4 @@
-"""The monitoring pages of one worker, requested by the server, which combines them."""
+"""The monitoring pages of one worker. The server requests them, and combines the pages of all workers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Pages:
-    """Answers requests for pages; each iteration of the loop runs one step of one page."""
+    """Composes requested pages; each iteration of the event loop runs one step of one page."""
 
     def __init__(self, driver: Driver, options: Options, loaded_ns: int) -> None:
         node = driver.node

@@ -1,4 +1,4 @@
-"""A worker from the view of its server: process, channel, log lines and restarts."""
+"""A worker process as its server sees it: process, channel, log lines and restarts."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 BACKOFF_S = 0.1  # seconds before a crashed worker is restarted; doubled after each crash
 BACKOFF_MAX_S = 30.0
-LASTING_S = 60.0  # seconds: if a worker was ready this long, the wait after its next crash is BACKOFF_S
+# seconds for which a worker must have been ready, so that the wait after its next crash is BACKOFF_S
+LASTING_S = 60.0
 PAGE_S = 5.0  # seconds within which a worker must answer a request for a page
-LAST_WORDS_S = 1.0  # seconds for the channel to end after the process has ended
+LAST_WORDS_S = 1.0  # seconds in which the channel must end after its process has ended
 CHUNK = 65536
 MODULE = "pyjs.server.workers.child"
 
@@ -48,7 +49,7 @@ class Page:
 
 
 class WorkerProcess:
-    """One worker, which may be several processes one after another."""
+    """One worker: one process, replaced by another after a crash."""
 
     def __init__(self, options: Options, worker: Worker, log: Logger, changed: Callable[[], None]) -> None:
         """Create a worker without a process; `changed` is called after each change of `state`."""
@@ -76,7 +77,7 @@ class WorkerProcess:
 
     # -- life ----------------------------------------------------------------------------------------------------
     async def run(self, may_start_again: Callable[[], bool]) -> None:
-        """Run processes until `stop`; if one exits before `may_start_again` is true, start no other."""
+        """Run processes until `stop`. If one exits before `may_start_again` returns True, start no other."""
         backoff_s = BACKOFF_S
         loop = asyncio.get_running_loop()
         try:
@@ -123,7 +124,7 @@ class WorkerProcess:
         self._changed()
 
     async def _run_once(self) -> str:
-        """Run one process until it ends; return a description of its end."""
+        """Run one process until it ends; return a description of the way in which it ended."""
         self._ready_at = 0.0
         ours, theirs = socket.socketpair()
         self._channel_ended.clear()
@@ -237,7 +238,7 @@ def _page_of(message: Message, body: bytes) -> Page:
 
 
 def _told(code: int) -> str:
-    """Return the exit code or signal of a process, as text."""
+    """Return the exit code or signal of a process as text."""
     if code >= 0:
         return f"has ended with code {code}"
     try:

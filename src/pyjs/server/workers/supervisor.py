@@ -1,6 +1,7 @@
 """A server of several processes: starts the workers, forwards signals, and serves the pages for all of them.
 
-The process of the command has no clients. It binds the client port, so that no other program can use it, but does not
+The process of the command has no clients. It binds the client port, so that no other program can use the port, but
+does not
 listen: each worker listens, and the kernel distributes connections over the workers. Log lines of workers are read
 from pipes and written to one log. A crashed worker is restarted; if a worker fails at its first start, the server
 exits.
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from pyjs.server.workers.monitoring import WorkersMonitoring
 
 STOP_S = 30.0  # seconds after which workers that do not stop are killed
-PATH_MAX = 90  # bytes of the path of the directory of sockets: the path of a socket may have 107
+PATH_MAX = 90  # maximum bytes of the path of the directory of sockets; the path of a socket may have 107
 
 
 def run(options: Options) -> int:
@@ -55,7 +56,8 @@ def run(options: Options) -> int:
         log.fatal("workers need a system with SO_REUSEPORT, which this one does not have: remove workers")
         return 1
     raise_limit()
-    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:  # asyncio: `pass_fds` needs it
+    # asyncio's own loop, since `pass_fds` needs it
+    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
         return runner.run(Supervisor(options, log).serve())
 
 
@@ -77,8 +79,8 @@ class Supervisor:
         self._changed: asyncio.Event
         self._stopping = False
         self._in_lame_duck_mode = False
-        self._ready = False  # all workers have been ready once
-        self._failed = False  # one worker could not start
+        self._ready = False  # whether all workers have been ready once
+        self._failed = False  # whether a worker could not start
         self._reloading: asyncio.Task[None] | None = None
 
     @property
@@ -194,7 +196,7 @@ class Supervisor:
         self._changed.set()
 
     async def _wait_ready(self) -> None:
-        """Wait until all workers are ready, one has ended, or a stop was requested."""
+        """Wait until all workers are ready, one has ended, or a signal has requested to stop."""
         while not self._stopping and not self._in_lame_duck_mode:
             states = {each.state for each in self.workers}
             if states == {State.READY}:
@@ -295,7 +297,7 @@ class Supervisor:
                 killing = asyncio.get_running_loop().call_later(STOP_S, self._kill_all)
             self._changed.clear()
             await self._changed.wait()
-            await asyncio.sleep(0)  # let the last change of state of a worker be handled first
+            await asyncio.sleep(0)  # let the handler of the last change of a worker's state run first
         if killing is not None:
             killing.cancel()
 

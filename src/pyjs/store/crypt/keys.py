@@ -1,14 +1,14 @@
 """Encryption keys: the configured key, the data key of each stream, and the ciphers that use it.
 
 Each stream has a random data key, wrapped (encrypted) with a key that is derived from the configured key
-(HKDF-SHA256). The configured key encrypts nothing else, so when it is replaced (`prev_key`), only 32 bytes per
-stream are wrapped again. Other keys are derived from the data key, one for each purpose (HMAC-SHA256):
+(HKDF-SHA256). The configured key encrypts nothing else, so when it is replaced (`prev_key`), only the 32 bytes of
+each data key are wrapped again. Other keys are derived from the data key, one for each purpose (HMAC-SHA256):
 
     metadata, logs      an AEAD (ChaCha20-Poly1305 or AES-256-GCM) with a random nonce in front
     segment, index      a key stream (ChaCha20 or AES-256-CTR) by offset in the file, with a random nonce in the
                         header: one damaged byte damages one byte of the plain image
 
-Knows no files. Keys are never logged. `cryptography` is imported lazily: only encryption needs it.
+Knows no files. Keys are never logged. `cryptography` is imported lazily, since only encryption needs it.
 
 Source: docs/storage-format.md, "Encryption".
 """
@@ -34,7 +34,7 @@ KEY_SIZE = 32
 NONCE_SIZE = 12
 TAG_SIZE = 16
 SEGMENT_NONCE_SIZE = 16  # 12 random bytes, and 4 that identify the data key
-BLOCK_SIZES = {CHACHA: 64, AES: 16}  # of the key streams
+BLOCK_SIZES = {CHACHA: 64, AES: 16}  # bytes of a block of each key stream
 
 
 class Locked(PyjsError):
@@ -67,10 +67,10 @@ class KeyRing:
         return self._wrapped(self._algorithm, self._randbytes(KEY_SIZE))
 
     def open_key(self, algorithm: int, wrapped: bytes) -> tuple[StreamKey, bool]:
-        """Return a data key, and whether the previous key unwrapped it; its `wrapped` always uses the current key.
+        """Return a data key, and whether the previous key unwrapped it; the current key wraps its `wrapped`.
 
         Raises:
-            WrongKey: neither configured key unwraps it.
+            WrongKey: neither of the configured keys unwraps it.
         """
         if algorithm not in BLOCK_SIZES:
             raise WrongKey(f"algorithm {algorithm} is not known")
@@ -95,13 +95,13 @@ class StreamKey:
         self, algorithm: int, data_key: bytes, wrapped: bytes, randbytes: Callable[[int], bytes]
     ) -> None:
         self.algorithm = algorithm
-        self.wrapped = wrapped  # not secret
+        self.wrapped = wrapped  # the wrapped data key; not secret
         self._data_key = data_key
         self._randbytes = randbytes
         self.meta = self.sealer(b"meta")
 
     def sealer(self, purpose: bytes) -> Sealer:
-        """Return the AEAD for small pieces of data with one purpose."""
+        """Return the AEAD for small pieces of data that serve `purpose`."""
         return Sealer(self.algorithm, self._derive(purpose), self._randbytes)
 
     def new_nonce(self) -> bytes:
@@ -136,12 +136,12 @@ class Sealer:
         self._randbytes = randbytes
 
     def seal(self, plain: bytes, about: bytes) -> bytes:
-        """Encrypt `plain`. `about` is authenticated with it but not stored; `open` needs the same bytes."""
+        """Encrypt `plain`. `about` is authenticated too, but not stored; `open` needs the same bytes."""
         nonce = self._randbytes(NONCE_SIZE)
         return nonce + self._aead.encrypt(nonce, plain, about)
 
     def open(self, sealed: bytes, about: bytes) -> bytes:
-        """Return the plain bytes of a `seal` result.
+        """Return the plain bytes that `seal` encrypted.
 
         Raises:
             WrongKey: `sealed` was encrypted with another key, or not at all.
@@ -157,7 +157,7 @@ class Sealer:
 
 
 class KeyStream:
-    """The key stream of one file; one method encrypts and decrypts. Continuing at the last offset is cheap."""
+    """The key stream of one file; `apply` both encrypts and decrypts. Continuing at the last offset is fast."""
 
     def __init__(self, algorithm: int, key: bytes) -> None:
         assert algorithm in BLOCK_SIZES
@@ -166,7 +166,7 @@ class KeyStream:
         self._at = -1  # offset at which `_context` continues
 
     def apply(self, data: Bytes, at: int) -> bytes:
-        """Return `data` XOR the key stream; `at` is the offset of its first byte."""
+        """Return `data` XOR the key stream; `at` is the offset in the file of its first byte."""
         if at != self._at:
             self._seek(at)
         out = self._context.update(data)

@@ -1,1 +1,1 @@
-"""The store of file streams, made of parts."""
+"""The store of file streams, and the parts that it consists of."""

@@ -1,6 +1,6 @@
-"""Adoption: a catalogue takes over recovered segments with their entries, subjects and counts.
+"""Adoption: a catalogue adds the messages of recovered segments, with their subjects and counts.
 
-Entries in the map of an index file are not copied. Knows nothing of files and damage. Compiled: a start
+Entries in the map of an index file are not copied. Knows nothing of files and damage. Compiled: a starting server
 adopts millions of entries (benchmarks/store_start.py).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -14,7 +14,8 @@ from pyjs.store.segment.contents cimport SegmentContents, SubjectRow
 from pyjs.store.index.subjects cimport Subject, subjects_add
 
 cdef enum:
-    INDEX_MAPS_MAX = 8192    # of one store; further entries are copied. Far below the kernel's limit
+    # maximum number of maps of one store, far below the kernel's limit; further entries are copied
+    INDEX_MAPS_MAX = 8192
 
 
 cdef list adopt_segment(Catalogue catalogue, SegmentMaps maps, RecoveredSegment found):
@@ -25,7 +26,7 @@ cdef list adopt_segment(Catalogue catalogue, SegmentMaps maps, RecoveredSegment 
     catalogue.last_seq = max(catalogue.last_seq, c.base_seq - 1)
     if c.source is not None and (not c.sealed or c.messages < c.n or c.erased
                                  or len(maps.index_maps) >= INDEX_MAPS_MAX):
-        c.own_entries()                 # copy them: entries will be added, or some of them change
+        c.own_entries()                 # copy the entries, since more will be added or some will change
     if c.source is not None:
         maps.index_maps[c.number] = c.source
         s.locals = <Local*> malloc((c.n_subjects + 1) * sizeof(Local))
@@ -94,7 +95,7 @@ cdef list count(Catalogue catalogue, SegmentContents c, Segment* s):
     s.dead = <uint64_t*> calloc((s.cap >> 6) + 1, 8)
     if s.dead == NULL:
         raise MemoryError
-    if s.locals != NULL and s.n:    # every entry is a message, intact and in order
+    if s.locals != NULL and s.n:    # every entry is an intact message, in order
         first, ts = s.entries, c.last_ts
     i = s.n if s.locals != NULL else 0
     while i < s.n:
@@ -110,7 +111,7 @@ cdef list count(Catalogue catalogue, SegmentContents c, Segment* s):
             segment_mark_range(s, i - 1, i - 1 + gap_at(e))
             i += gap_at(e) - 1
         else:
-            ts = max(ts, e.ts)      # the time in the segment only covers this file
+            ts = max(ts, e.ts)      # the time in the segment is the last one in this file only
             e.ts = ts
             segment_mark(s, i - 1)
     s.live = c.messages

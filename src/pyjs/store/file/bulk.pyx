@@ -1,12 +1,12 @@
-"""Bulk reads: ranges of a store as chunks of an index and raw log records.
+"""Bulk reads: a range of a store as chunks that have an index and raw log records.
 
 A chunk is a header, entries as in an index file, and their log records without gaps, as in a segment's plain
-image (docs/bulk-read.md). Each record is found and checked as in any other read, unless the client checks it;
-adjacent records are copied together. Messages of a memory store get the record header that a file would have,
+image (docs/bulk-read.md). Each record is found and checked as in any other read, unless the client checks it itself;
+adjacent records are copied together. A message of a memory store gets the record header that it would have in a file,
 without checksums.
 
-A reader reads one range once. A call stops after the work that one turn allows: skipped messages and
-decompression count as well. Nothing here yields, so borrowed pointers stay valid during the copy.
+A reader reads one range once. A call stops after the work that one turn allows; skipped messages and decompression
+count as work too. Nothing here yields, so borrowed pointers stay valid during the copy.
 
 Knows nothing of requests and clients. Compiled: it creates no object per message (benchmarks/bulk_read.py).
 """
@@ -44,8 +44,8 @@ from pyjs.base.errors import NotNow
 cdef enum:
     HEADER_SIZE = 64
     FLAGS_AT = 6
-    FLAG_LAST = 1               # the last chunk of the request
-    FLAG_END = 2                # the end of the range or of the stream
+    FLAG_LAST = 1               # this is the last chunk of the answer
+    FLAG_END = 2                # the end of the range or of the stream was reached
     FLAG_ENTRIES_ONLY = 4
     DATA_MAX = 0x7fffffff
     ASKED = 2048                # size of `asked`
@@ -53,11 +53,11 @@ cdef enum:
 cdef enum:
     WORK_MAX = 1500000
     WORK_SKIPPED = 10           # a message that the filter does not match
-    WORK_ENTRY = 8              # a message in a chunk of entries only
-    WORK_PATTERN = 15           # a subject compared with one pattern of the filter
-    WORK_RECORD = 30            # a record that is checked and copied; its bytes are counted separately
+    WORK_ENTRY = 8              # a message in a chunk that has only entries
+    WORK_PATTERN = 15           # a comparison of a subject with one pattern of the filter
+    WORK_RECORD = 30            # a record that is checked and copied; its bytes are counted in addition
     WORK_SEGMENT = 2000
-    WORK_FILL = 60000           # 64 KiB that are decompressed or decrypted
+    WORK_FILL = 60000           # decompression or decryption of 64 KiB
     BYTES_PER_WORK = 2          # bytes checked and copied per nanosecond
 
 cdef packed struct ChunkHeader:
@@ -82,7 +82,7 @@ cdef enum Stop:
     STOP_END                    # the range has ended
     STOP_FULL                   # the chunk is full, and more messages follow
     STOP_WORK                   # the work allowed for one request is used up
-    STOP_NOT_NOW                # the next message cannot be read at present
+    STOP_NOT_NOW                # the next message cannot be read for the moment
     STOP_NO_MEMORY
 
 
@@ -90,16 +90,16 @@ cdef enum Stop:
 cdef class BulkReader:
     """The unread part of one range of a store, from `next_seq` on."""
     cdef StreamStore store
-    cdef FileStore files                # the same store; None: it is in memory
+    cdef FileStore files                # the store, if it has files; None: it is in memory
     cdef StoreFilter wanted
     cdef readonly uint64_t next_seq
-    cdef uint64_t end                   # of the range, exclusive
+    cdef uint64_t end                   # the end of the range, exclusive
     cdef uint64_t incarnation
     cdef bint entries_only
-    cdef bint unchecked                 # the reader checks the records of files
-    cdef uint32_t[ASKED] asked          # id + 1 of subjects whose filter result is cached, by low bits of the id
-    cdef int64_t work                   # work that is left, in ns
-    cdef Stop stop                      # why the last chunk ended
+    cdef bint unchecked                 # the client checks the records from files
+    cdef uint32_t[ASKED] asked          # ids + 1 of subjects whose filter result is cached, by the low bits of the id
+    cdef int64_t work                   # work that this request may still do, in ns
+    cdef Stop stop                      # the reason why the last chunk ended
 
     # The chunk that is being composed.
     cdef Entry* entries
@@ -108,15 +108,15 @@ cdef class BulkReader:
     cdef size_t n_runs, runs_room
     cdef size_t data_size
     cdef uint32_t segment, lost
-    cdef bint damaged                   # damage was found in the current segment while this chunk was composed
-    cdef const char* kept               # first byte of the last map in `keep`
+    cdef bint damaged                   # damage was found in the current segment since this chunk was begun
+    cdef const char* kept               # first byte of the map that was added last to `keep`
     cdef list keep                      # owners of the memory that the runs point into
 
     def __init__(self, StreamStore store not None, StoreFilter wanted not None, uint64_t seq, uint64_t end_seq,
                  bint entries_only=False, uint64_t incarnation=0, bint unchecked=False) -> None:
         """Read from `seq` up to, but not including, `end_seq`; 0 means the current end of the stream.
 
-        With `unchecked` the client must verify the check of each record.
+        With `unchecked`, the client must check each record itself.
         """
         self.store = store
         self.files = store if isinstance(store, FileStore) else None
@@ -134,12 +134,12 @@ cdef class BulkReader:
         free(self.runs)
 
     def read(self, size_t size_max, size_t chunk_size) -> list:
-        """Return the next chunks: at least one, and at most `size_max` bytes unless a single message is larger.
+        """Return the next chunks: at least one; all but a single large message fit in `size_max` bytes.
 
-        If `size_max` is 0, the only chunk has no messages.
+        If `size_max` is 0, return one chunk without messages.
 
         Raises:
-            NotNow: the first message cannot be read at present.
+            NotNow: the first message cannot be read for the moment.
         """
         cdef size_t limit
         cdef bytes chunk
@@ -156,7 +156,7 @@ cdef class BulkReader:
         return chunks
 
     cdef bytes next_chunk(self, size_t limit, bint is_first):
-        """Compose and return the next chunk; `stop` is the reason for its end."""
+        """Compose and return the next chunk; `stop` is then the reason why the chunk ended."""
         cdef uint64_t first = self.next_seq, unreadable
         cdef bytes chunk = None
         while chunk is None:
@@ -170,7 +170,7 @@ cdef class BulkReader:
                 raise NotNow(f"message {self.next_seq} cannot be read now")
             unreadable = bad_pages()
             chunk = self.compose(first)
-            if bad_pages() != unreadable:       # a page became unreadable between check and copy
+            if bad_pages() != unreadable:       # a page became unreadable after the check, before the copy
                 chunk = None
             self.keep.clear()
             self.kept = NULL
@@ -178,7 +178,7 @@ cdef class BulkReader:
 
     # -- contents of a chunk -----------------------------------------------------------------------------------
     cdef Stop gather(self, size_t limit) noexcept nogil:
-        """Collect messages from next_seq on until a chunk of `limit` bytes is full; at least one."""
+        """Collect messages from next_seq on, at least one, until a chunk of `limit` bytes is full."""
         cdef Stop stop
         cdef size_t at
         cdef Segment* s
@@ -229,7 +229,7 @@ cdef class BulkReader:
         return stop
 
     cdef void pass_view(self, Segment* s, bint known) noexcept:
-        """After its last message, free a view that only bulk reads used, so that it does not displace other views."""
+        """Free a view that only bulk reads used, after its last message, so that it does not displace other views."""
         cdef View view = self.files.maps.views.get(s.number)
         if view is not None:
             view.passing |= not known
@@ -237,21 +237,21 @@ cdef class BulkReader:
                 self.files.maps.forget(s)
 
     cdef bint is_wanted(self, uint32_t id) noexcept nogil:
-        """Return whether the filter matches a subject; the result is cached, so only a new subject costs time."""
+        """Return whether the filter matches a subject; results are cached, so only new subjects take time."""
         if self.asked[id & (ASKED - 1)] != id + 1:
             self.asked[id & (ASKED - 1)] = id + 1
             self.work -= <int64_t> self.wanted.n * WORK_PATTERN
         return self.wanted.matches(&self.store.catalogue.subjects.table, id)
 
     cdef Stop take_entry(self, Segment* s, uint32_t i, size_t limit) noexcept nogil:
-        """Add the entry of a message to the chunk, if there is room."""
+        """Add only the entry of a message to the chunk, if there is room."""
         if self.n and HEADER_SIZE + (self.n + 1) * sizeof(Entry) > limit:
             return STOP_FULL
         self.work -= WORK_ENTRY
         return self.add_entry(s, i, s.entries[i].offset, s.entries[i].flags & ENTRY_EXTENDED)
 
     cdef Stop take_record(self, Segment* s, uint32_t i, size_t limit) noexcept nogil:
-        """Add a message to the chunk, if there is room; skip a damaged one."""
+        """Add a message with its record to the chunk, if there is room; skip a damaged message."""
         cdef Entry* e = &s.entries[i]
         cdef size_t length = RECORD_SIZE_MIN + (16 if e.flags & ENTRY_EXTENDED else 0) + e.subject_len + e.size
         cdef size_t size = HEADER_SIZE + (self.n + 1) * sizeof(Entry) + self.data_size + length
@@ -265,7 +265,7 @@ cdef class BulkReader:
         found = self.files.find_unchecked(s, i, &p) if self.unchecked else self.store.find_stored(s, i, &p)
         if found < 0 or s.examined != examined:
             self.damaged = True
-            self.work = -1                      # stop: a whole segment may have been read
+            self.work = -1                      # stop here, since a whole segment may have been read
         if found == -3:
             return STOP_NOT_NOW
         if found < 0:
@@ -291,7 +291,7 @@ cdef class BulkReader:
             self.work -= ((end >> CHUNK_BITS) - (begin >> CHUNK_BITS) + 1) * WORK_FILL
 
     cdef void hold(self, Segment* s) noexcept nogil:
-        """Keep the map or view of `s` alive until the chunk is composed; otherwise later reads could free it."""
+        """Keep the map or view of `s` in memory until the chunk is composed; later reads could free it otherwise."""
         self.kept = s.data
         if s.data != NULL:
             with gil:
@@ -313,7 +313,7 @@ cdef class BulkReader:
         return STOP_END
 
     cdef Stop add_run(self, const char* p, size_t size, bint whole) noexcept nogil:
-        """Queue bytes for the copy, merged with adjacent ones; parts of records are not merged."""
+        """Queue bytes for the copy; whole records that are adjacent are merged into one run."""
         cdef Run* run = &self.runs[self.n_runs - 1] if self.n_runs else NULL
         if whole and run != NULL and run.p + run.size == p:
             run.size += size
@@ -357,7 +357,7 @@ cdef class BulkReader:
         return size
 
     cdef size_t put_records(self, char* out) noexcept nogil:
-        """Write the records as a file would have them, without checksums; return their size."""
+        """Write the records in the form that they would have in a file, without checksums; return their size."""
         cdef size_t k, size = 0
         cdef RecordHeader h
         memset(&h, 0, sizeof(h))
@@ -379,7 +379,7 @@ def segment_count(StreamStore store not None) -> int:
 
 
 def describe_segments(StreamStore store not None, size_t offset, size_t limit) -> list:
-    """Return descriptions of the segments, oldest first; a segment without messages has no sequences and times."""
+    """Return descriptions of segments, oldest first; for a segment without messages, omit sequences and times."""
     cdef size_t at
     cdef Segment* s
     cdef list rows = []

@@ -1,4 +1,4 @@
-"""Compaction: rewrites segments without their removed messages, or with another compression or encryption."""
+"""Compaction: rewrites segments without their removed messages, or in another compression or encryption."""
 from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.store.index.catalogue cimport Catalogue
@@ -18,14 +18,14 @@ cdef class Compactor:
     cdef SegmentMaps maps
     cdef RetiredFiles retired
     cdef readonly uint32_t codec            # compression of sealed segments; 0: none
-    cdef list sparse                        # numbers of segments that are mostly dead
-    cdef dict repairs       # number of a damaged segment -> records of other replicas that replace damaged ones
+    cdef list sparse                        # numbers of segments of which over half is dead
+    cdef dict repairs       # number of a damaged segment -> records from other replicas that replace the damaged ones
     cdef set failed         # numbers of segments whose last repair could not be written
     cdef dict damaged                       # Examiner.damaged
     cdef list to_recast                      # numbers of sealed segments to compress, encrypt or decrypt
-    cdef object recasting                   # the recast.Recast job that runs
-    cdef SegmentRewrite rewriting           # the compaction job that runs
-    cdef SegmentRewrite rewritten           # a finished compaction, which waits for the sync of the removals
+    cdef object recasting                   # the running recast.Recast job
+    cdef SegmentRewrite rewriting           # the running compaction job
+    cdef SegmentRewrite rewritten           # a finished compaction that waits until the removals are durable
 
     cdef void note_sparse(self, Segment* s) noexcept nogil
     cdef void note_encoding(self, Segment* s) noexcept nogil

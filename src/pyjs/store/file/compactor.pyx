@@ -1,11 +1,10 @@
 """Compaction: rewrites segments without their dead messages, or with the stream's compression and encryption.
 
-`note_sparse` queues a sealed segment that is over half dead; `note_encoding` queues one whose compression or
-encryption differs from the stream's configuration; `repair` queues one whose damaged records another replica
-has. `begin` returns a job for any thread, `finish` handles its
-result. A compacted file leaves out removed messages, so it replaces the old file only after their removals
-are durable. A recast file has the same image, so it replaces the old one at once. If the segment changed
-meanwhile, the new file is discarded.
+`note_sparse` queues a sealed segment of which over half is dead; `note_encoding` queues one whose compression or
+encryption differs from the stream's configuration; `repair` queues one with damaged records that another replica
+has intact. `begin` returns a job for any thread, `finish` handles its result. A compacted file leaves out removed
+messages, so it replaces the old file only after their removals are durable. A recast file has the same image, so it
+replaces the old one at once. If the segment has changed since the job began, the new file is discarded.
 
 Knows nothing of records: store/segment/rewrite and store/format/recast write the files.
 Compiled: every removed message may queue a segment (benchmarks/, JetStream rows with limits).
@@ -20,13 +19,13 @@ from pyjs.store.segment.index_file import index_path, remove_file
 from pyjs.store.format.recast import Recast
 
 cdef enum:
-    CIPHER_MASK = 0xff          # bits of `encoding`: the encryption
-    CODEC_MASK = 0xff00         # bits of `encoding`: the compression
-    REWRITE_MIN = 32768         # bytes: a smaller segment is not compacted
+    CIPHER_MASK = 0xff          # bits of `encoding` for the encryption
+    CODEC_MASK = 0xff00         # bits of `encoding` for the compression
+    REWRITE_MIN = 32768         # bytes; smaller segments are not compacted
 
 
 cdef str kept_text(SegmentRewrite job):
-    """Return what is true of a segment whose new file was not written."""
+    """Return the part of a log line about a segment whose new file was not written."""
     return "cannot be repaired now" if job.is_repair() else "stays larger than its messages"
 
 
@@ -62,7 +61,7 @@ cdef class Compactor:
                 self.to_recast.append(s.number)
 
     def repair(self, uint32_t number, dict records not None) -> None:
-        """Queue a damaged segment, with records by sequence that replace damaged ones."""
+        """Queue a damaged segment for repair; `records` (by sequence) replace the damaged ones."""
         self.repairs[number] = records
         self.failed.discard(number)
 
@@ -77,7 +76,7 @@ cdef class Compactor:
         )
 
     cdef void outdate(self, uint32_t number) except *:
-        """Mark the new file of a segment as stale if a job is writing one, or drop its repair: it has changed."""
+        """Mark the new file that a job is writing for a changed segment as stale, and drop a queued repair of it."""
         self.repairs.pop(number, None)
         for job in (self.rewriting, self.rewritten, self.recasting):
             if job is not None and job.number == number:
@@ -88,13 +87,13 @@ cdef class Compactor:
         return self.rewriting is not None or self.recasting is not None
 
     cdef bint has_work(self):
-        """Return whether `begin` may have a job."""
+        """Return whether `begin` may have work."""
         return bool(self.sparse or self.to_recast or self.repairs) and self.rewritten is None
 
     def begin(self, uint64_t mark):
         """Return a job for any thread, whose result goes to `finish`, or None if there is no work.
 
-        The new file may replace the old one once commit number `mark` is durable.
+        The new file may replace the old one when commit number `mark` is durable.
         """
         cdef size_t at
         cdef Segment* s
@@ -112,7 +111,7 @@ cdef class Compactor:
                 continue
             s = self.catalogue.index.segments[at]
             s.sparse = False
-            # The last segment must stay: it records last_seq.
+            # The last segment is not compacted, since it records last_seq.
             if s.live == 0 or s.examined or at + 1 == self.catalogue.index.n or self.files.keeps_ids(s.last_ts):
                 continue
             self.rewriting = rewrite_of(self.files.disk, self.files.path_of(s.number), s, self.files.incarnation,
@@ -122,7 +121,7 @@ cdef class Compactor:
         return None
 
     def _next_repair(self, uint64_t mark):
-        """Return the job that repairs the next queued segment, or None if there is no such segment any more."""
+        """Return the job that repairs the next queued segment that still exists, or None if there is none."""
         number, records = self.repairs.popitem()
         cdef size_t at = index_place(&self.catalogue.index, number)
         cdef Segment* s
@@ -146,7 +145,7 @@ cdef class Compactor:
         return None
 
     def finish(self, error) -> None:
-        """Handle the result of the job; the new file replaces the old one once the removals are durable."""
+        """Handle the result of the job; the new file replaces the old one when the removals are durable."""
         if self.recasting is not None:
             job, self.recasting = self.recasting, None
             self._take_recast(job, error)
@@ -172,7 +171,7 @@ cdef class Compactor:
             return
         s.encoding = job.flags
         self.maps.forget(s)
-        if job.flags & CIPHER_MASK and not job.old_flags & CIPHER_MASK:     # encrypt its index file too
+        if job.flags & CIPHER_MASK and not job.old_flags & CIPHER_MASK:     # its index file must be encrypted as well
             remove_file(self.files.disk, self.files.log, index_path(job.path))
             self.renew_index(s, False, 0)
 
@@ -188,7 +187,7 @@ cdef class Compactor:
         # It may have become the last segment, which is not compacted, if the one after it was removed.
         fresh = NULL if job.stale or self.is_closed() or at + 1 >= self.catalogue.index.n \
             else rewritten_segment(job, self.catalogue.index.segments[at])
-        if fresh != NULL and not job.is_repair():       # its old index file contains messages that are gone
+        if fresh != NULL and not job.is_repair():       # its old index file contains removed messages
             remove_file(self.files.disk, self.files.log, index_path(job.path))
         if not self._put_in_place(job, fresh != NULL, kept_text(job)):
             if fresh != NULL:
@@ -224,7 +223,7 @@ cdef class Compactor:
         return False
 
     def set_codec(self, uint32_t codec) -> None:
-        """Set the compression of sealed segments, including existing ones; 0 means none."""
+        """Set the compression for all sealed segments, existing ones included; 0 means none."""
         cdef size_t at
         if codec == self.codec:
             return
@@ -243,7 +242,7 @@ cdef class Compactor:
 
     # -- removal of segments -----------------------------------------------------------------------------------
     cdef void give_up(self, Segment* s) noexcept:
-        """Retire the file of `s` with the next commit, and drop the work queued for it."""
+        """Retire the file of `s` with the next commit, and drop work queued for the segment."""
         path = self.files.path_of(s.number)
         if self.files.keeps_ids(s.last_ts):
             self.files.last_times[path] = s.last_ts
@@ -259,7 +258,7 @@ cdef class Compactor:
             self.files.handles.close(path)
 
     def remove_unfinished(self) -> None:
-        """Remove new files that have not replaced an old one."""
+        """Remove new files that have not yet replaced an old one."""
         for rewrite in (self.rewriting, self.rewritten, self.recasting):
             if rewrite is not None:
                 remove_file(self.files.disk, self.files.log, rewrite.new_path)

@@ -1,11 +1,11 @@
-"""The state of a file store: whether it accepts messages, and the error if not.
+"""The state of a file store: whether it accepts messages and, if not, the error.
 
     RECOVERING --recovered--> OPEN <--resume-- FULL
     RECOVERING, OPEN --worsen--> FULL --worsen--> FAILED --worsen--> SYNC_LOST --worsen--> CLOSED
 
-`worsen` may skip states but never goes back: after a failed sync, a full disk changes nothing, and a closed
-store stays closed. Only FULL can end, by `resume` after a successful probe write; a failed write or sync is
-permanent.
+`worsen` may skip states but never goes back: a full disk does not change the state of a store whose sync has failed,
+and a closed store stays closed. Only FULL can end, by `resume` after a successful probe write; a failed write or sync
+is permanent.
 
 Knows nothing of files. Compiled: every append reads it (benchmarks/, JetStream async publish).
 """
@@ -14,13 +14,13 @@ cdef class StoreCondition:
         self.state = STORE_RECOVERING
 
     cdef void worsen(self, StoreState state, object error) except *:
-        """Change to `state` if it is worse than the current one; publishers then get `error`."""
+        """Change to `state` if it is worse than the present one; from then on, publishers get `error`."""
         assert state > STORE_OPEN
         self.error = error
         self.state = max(self.state, state)
 
     cdef void recovered(self) except *:
-        """Start to accept messages, unless an operation failed during the start."""
+        """Begin to accept messages, unless an operation failed during recovery."""
         if self.state == STORE_RECOVERING:
             self.state = STORE_OPEN
 

@@ -1,7 +1,7 @@
 """Secure erasure: overwrites removed messages in their files.
 
-The record keeps its place and its checksum, because the next record's checksum depends on it; a flag marks
-its body as erased. A compressed segment is first replaced by its plain image.
+The record keeps its place and its checksum, because the next record's checksum depends on it; a flag in the record
+shows that its body is erased. A compressed segment is first replaced by its plain image.
 
 Knows nothing of the reasons for removals. Compiled: it holds plain pointers (benchmarks/store_start.py has
 stores with erased messages).
@@ -16,7 +16,7 @@ from pyjs.store.format.image import UNREADABLE, open_image
 from pyjs.store.format.recast import restore_plain
 
 cdef enum:
-    CODEC_MASK = 0xff00         # of `encoding`: it is compressed
+    CODEC_MASK = 0xff00         # bits of `encoding` for the compression
 
 
 cdef class Eraser:
@@ -25,7 +25,7 @@ cdef class Eraser:
         self.writer = writer
 
     cdef void overwrite(self, Segment* s, uint32_t i) noexcept:
-        """Overwrite headers and payload of entry i with zeros, but not its checksum: the next record continues it."""
+        """Overwrite headers and payload of entry i with zeros, but not the checksum, since the chain uses it."""
         cdef Entry* e = &s.entries[i]
         cdef uint64_t at
         at = <uint64_t> e.offset + RECORD_HEADER_SIZE + e.subject_len
@@ -62,7 +62,7 @@ cdef class Eraser:
         """
         is_growing = not s.sealed and s == index_last(&self.writer.catalogue.index)
         encrypted = self.writer.encryption if is_growing else None
-        if encrypted is None:                # a sealed segment, or the last one during a start
+        if encrypted is None:                # the segment is sealed, or it is the last one and the server is starting
             encrypted = open_image(self.files.disk, self.files.path_of(s.number), fd, self.files.key)
         flag = encrypted.stream.apply(bytes([FLAG_ERASED]), <uint64_t> e.offset + 5)
         self.files.disk.write_at(fd, flag, <uint64_t> e.offset + 5 + encrypted.shift)

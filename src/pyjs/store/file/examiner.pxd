@@ -9,11 +9,11 @@ from pyjs.store.file.segment_reader cimport SegmentReader
 from pyjs.store.file.segment_writer cimport SegmentWriter
 
 cdef class Losses:
-    """Messages lost to damage, found at the start or later."""
+    """Messages lost to damage, found when the store was opened or later."""
     cdef readonly uint64_t msgs
-    cdef readonly uint64_t bytes        # of files
+    cdef readonly uint64_t bytes        # number of damaged or missing bytes in files
     cdef readonly list seqs             # the first LISTED_MAX of the lost messages
-    cdef readonly list every            # of a replica: all of them
+    cdef readonly list every            # in a replica: all of the lost messages
 
 cdef class Examiner:
     """Reads whole segments of an open store and drops their damaged messages."""
@@ -22,10 +22,12 @@ cdef class Examiner:
     cdef SegmentWriter writer
     cdef SegmentReader reader
     cdef readonly Losses losses
-    cdef readonly bint mistaken             # reads of damaged messages wait until the store is reopened
-    cdef public object on_mistake           # called when `mistaken` becomes true; None: the store is never reopened
-    cdef public bint keeps                  # damaged messages stay listed, since other replicas have them
-    cdef readonly dict damaged              # number of a segment -> sequences of its listed damaged messages
+    # an index file was wrong: reads of damaged messages wait until the store is opened again
+    cdef readonly bint mistaken
+    cdef public object on_mistake  # called when `mistaken` becomes true; None: the store is never opened again
+    cdef public bint keeps                  # damaged messages stay in the catalogue, since other replicas have them
+    # number of a segment -> sequences of its damaged messages that are still in the catalogue
+    cdef readonly dict damaged
     cdef public object on_loss              # called when such messages are found
 
     cdef int examine(self, uint64_t seq) noexcept nogil

@@ -1,14 +1,15 @@
-"""Examination of damaged segments: when a record is damaged, its whole segment is read as at a start.
+"""Examination of damaged segments: when a record is damaged, its whole segment is read as in a recovery.
 
-Damaged messages are counted, reported and dropped from the catalogue; the others are now known to be intact.
-If the segment is intact but differs from its index file, that file is removed and the store must be reopened.
+Damaged messages are counted, reported and dropped from the catalogue; the rest of the segment is then known to be
+intact. If the segment is intact but differs from its index file, this file is removed, and the store must be opened
+again.
 
-In the store of a replica, damaged messages stay in the catalogue with all that is known of them, because other
-replicas have them: everything that depends on counts goes on as there. Reads of them wait until they are repaired.
-The index file stays too, so that the next start knows them.
+In the store of a replica, damaged messages stay in the catalogue, with everything known about them, because other
+replicas have them: all counts then remain equal on all replicas. Reads of these messages wait until they are
+repaired. The index file also stays, so that the next start knows the messages.
 
-Knows nothing of the code that read the record. Compiled: it compares every entry of a
-segment (benchmarks/store_start.py).
+Knows nothing of the code that read the record. Compiled: it compares every entry of a segment
+(benchmarks/store_start.py).
 """
 from pyjs.store.file.condition cimport STORE_CLOSED
 from pyjs.store.file.eraser cimport is_overwritten
@@ -25,7 +26,7 @@ from pyjs.store.segment.recovery import contents_of, report
 
 
 cdef enum:
-    LISTED_MAX = 1000           # lost sequences that are listed
+    LISTED_MAX = 1000           # maximum number of lost sequences that are listed
 
 
 cdef bint same_record(Entry* e, Entry* found) noexcept nogil:
@@ -49,7 +50,10 @@ cdef class Examiner:
         self.losses = Losses()
 
     cdef int examine(self, uint64_t seq) noexcept nogil:
-        """Examine the segment of `seq` and drop its damaged messages. Return 0, -2 unreadable, -3 not now."""
+        """Examine the segment of `seq` and drop its damaged messages.
+
+        Return 0, -2: unreadable, -3: not readable now.
+        """
         cdef Segment* s
         cdef int failed = -2
         if self.mistaken:
@@ -74,9 +78,8 @@ cdef class Examiner:
     def confirm(self, uint32_t number) -> int:
         """Examine a segment that another reader found damaged; return the number of damaged places.
 
-        The open segment is only examined in the store of a replica.
-
-        The segment may have been changed or compacted meanwhile.
+        The open segment is examined only in the store of a replica. The segment may have been changed or compacted
+        since the damage was found.
 
         Raises:
             OSError: the file cannot be read.
@@ -107,7 +110,7 @@ cdef class Examiner:
         return found
 
     def fits(self, StoredMessage message not None) -> bool:
-        """Return whether a message of another replica is the one that the catalogue has under its sequence."""
+        """Return whether a message from another replica is the one that the catalogue has under its sequence."""
         cdef Segment* s = index_find(&self.catalogue.index, message.seq)
         cdef Entry* e
         if s == NULL or is_dead(s, <uint32_t> (message.seq - s.base)):
@@ -118,7 +121,7 @@ cdef class Examiner:
                 and has_subject(self.catalogue, s, e, message.subject, len(message.subject)))
 
     def give_up(self) -> None:
-        """Let the next start count the damaged messages as lost: no other replica has them."""
+        """Make the next start count the damaged messages as lost, since no other replica has them."""
         for number in self.damaged:
             remove_file(self.files.disk, self.files.log, index_path(self.files.path_of(number)))
 
@@ -128,7 +131,7 @@ cdef class Examiner:
         path = self.files.path_of(s.number)
         try:
             c = contents_of(path, self.reader.read_segment(s.number), s.number, self.files.incarnation, s.base, True)
-        except CorruptRecord as error:              # its outer header is damaged
+        except CorruptRecord as error:              # the outer header is damaged
             self.files.log.warn(str(error))
             c = None
         if c is None:
@@ -137,7 +140,7 @@ cdef class Examiner:
         return c
 
     cdef bint contradicts(self, Segment* s, SegmentContents c) noexcept:
-        """Return whether the index has another place, time, size or subject for a message that is intact."""
+        """Return whether the index has another place, time, size or subject for an intact message."""
         cdef bint last = s == index_last(&self.catalogue.index)
         cdef uint32_t i
         cdef uint64_t at
@@ -159,9 +162,9 @@ cdef class Examiner:
         return False
 
     cdef void distrust(self, Segment* s) except *:
-        """Stop reads that use the index, because the index file of the intact segment `s` is wrong.
+        """Stop reads that depend on the index, because the index file of the intact segment `s` is wrong.
 
-        Nothing is lost: when the store is opened again, it reads the segment without that file.
+        No message is lost: when the store is opened again, it reads the segment without the index file.
         """
         path = index_path(self.files.path_of(s.number))
         self.files.log.error(f"{path} says something else than its segment, which counts: "
@@ -175,7 +178,7 @@ cdef class Examiner:
             self.on_mistake()
 
     cdef bint drop_erased(self, Segment* s, SegmentContents c) except -1:
-        """Drop overwritten messages whose removal a power failure has taken; return whether there are any."""
+        """Drop overwritten messages whose removal a power failure has undone; return whether there are any."""
         cdef uint32_t i
         cdef uint64_t at
         cdef bint found = False
@@ -191,13 +194,13 @@ cdef class Examiner:
         return found
 
     cdef void settle(self, Segment* s, SegmentContents c) except *:
-        """Report the damage of a segment, and drop its damaged messages, or keep them listed in a replica."""
+        """Report the damage of a segment, and drop its damaged messages; a replica keeps them in its catalogue."""
         cdef bint last = s == index_last(&self.catalogue.index)
         cdef uint64_t end = self.writer.written if last and not s.sealed else s.end
         path = self.files.path_of(s.number)
         if self.drop_erased(s, c) and not c.problems and c.end >= end:
             return
-        if c.end < end:                     # it was written up to `end`, so this is damage, not a torn write
+        if c.end < end:                     # the segment was written up to `end`, so this is damage, not a torn write
             c.problems[:] = [problem for problem in c.problems if problem[0] != c.end]
             c.problems.append((c.end, end - c.end, "the end is missing or damaged"))
         lost = self.lost_in(s, c)
@@ -210,7 +213,7 @@ cdef class Examiner:
         if self.keeps:
             self.keep_damaged(s, lost)
             return
-        remove_file(self.files.disk, self.files.log, index_path(path))    # the next start must find the damage too
+        remove_file(self.files.disk, self.files.log, index_path(path))  # so that the next start finds the damage too
         s.examined = True
         self.losses.bytes += max(c.lost_bytes, end - c.end if c.end < end else 0)
         if last and not s.sealed and c.end < self.writer.written:
@@ -218,7 +221,7 @@ cdef class Examiner:
         self.drop_damaged(s, lost)
 
     cdef list lost_in(self, Segment* s, SegmentContents c):
-        """Return the sequences of the messages that are not intact in `c` at their indexed offset."""
+        """Return the sequences of the messages that `c` does not have intact at the offset in the index."""
         cdef bint last = s == index_last(&self.catalogue.index)
         cdef list lost = []
         cdef uint32_t i
@@ -226,13 +229,13 @@ cdef class Examiner:
         for i in range(s.n):
             if last and s.entries[i].offset >= self.writer.written:       # not written yet
                 continue
-            at = s.base + i - c.base_seq            # if the header was rebuilt, its base_seq may differ
+            at = s.base + i - c.base_seq  # if the header was rebuilt, its base_seq may differ from the real one
             if not is_dead(s, i) and not (at < c.n and same_record(&s.entries[i], &c.entries[at])):
                 lost.append(s.base + i)
         return lost
 
     cdef void keep_damaged(self, Segment* s, list lost) except *:
-        """Leave the damaged messages of a replica in the catalogue."""
+        """Keep the damaged messages of a replica in the catalogue, and list them in `damaged`."""
         self.files.log.error(f"{self.files.path_of(s.number)}: {len(lost)} messages are damaged; "
                              f"another replica may have them: {lost[:20]}")
         self.damaged[s.number] = lost

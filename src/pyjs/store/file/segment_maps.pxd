@@ -6,13 +6,13 @@ from pyjs.store.index.sequences cimport Segment
 from pyjs.store.segment.view cimport View, ViewCache
 
 cdef class SegmentMaps:
-    """Maps of plain segments and of index files, and views of segments that are not plain, by segment number."""
+    """By segment number: maps of plain segments and of index files, and views of segments that are not plain."""
     cdef Catalogue catalogue
     cdef readonly ViewCache view_cache      # shared by all stores of the node
     cdef dict maps                          # segment number -> memoryview of its map
     cdef dict views                         # segment number -> View of a segment that is not plain
     cdef dict index_maps                    # segment number -> map of its entries, until the segment is freed
-    cdef object __weakref__                 # its views refer to it weakly
+    cdef object __weakref__                 # the views have weak references to this object
 
     cdef void add_map(self, Segment* s, object view, size_t size) except *
     cdef int add_view(self, Segment* s, View view) except -1

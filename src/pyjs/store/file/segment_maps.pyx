@@ -1,7 +1,7 @@
-"""Maps and views of the segments of a directory: owner of the memory that segments point into.
+"""Maps and views of the segments of a directory; this object owns the memory that segments point into.
 
 A Segment borrows the bytes of its map or view, which stay valid until `forget`. When there are too many maps,
-all are unmapped at once. The cache frees a view when it needs the memory.
+all of them are unmapped at once. The cache of views frees a view when it needs memory.
 
 Knows nothing of records. Compiled: a Segment holds plain pointers (benchmarks/, pull consumers).
 """
@@ -9,7 +9,7 @@ from pyjs.base.borrow cimport borrowed
 from pyjs.store.index.sequences cimport index_place
 
 cdef enum:
-    MAPS_MAX = 4096             # maps at the same time, far below the kernel's limit per process
+    MAPS_MAX = 4096             # maximum number of maps at the same time, far below the kernel's limit per process
 
 
 cdef class SegmentMaps:
@@ -21,7 +21,7 @@ cdef class SegmentMaps:
         self.index_maps = {}
 
     cdef void add_map(self, Segment* s, object view, size_t size) except *:
-        """Read `s` in the map `view` of `size` bytes, beginning now."""
+        """Read `s` in the map `view` of `size` bytes from now on."""
         cdef size_t n = 0
         cdef const char* data = borrowed(view, &n)
         assert n >= size
@@ -32,7 +32,7 @@ cdef class SegmentMaps:
         s.map_size = size
 
     cdef int add_view(self, Segment* s, View view) except -1:
-        """Read `s` in `view`, beginning now."""
+        """Read `s` in `view` from now on."""
         self.forget(s)
         self.views[s.number] = view
         s.data, s.filled, s.map_size = view.memory, &view.filled, view.size
@@ -47,13 +47,13 @@ cdef class SegmentMaps:
         s.data, s.filled, s.map_size = NULL, NULL, 0
 
     def drop_map(self, uint32_t number) -> None:
-        """Unmap one segment, because unreadable pages in its map have become zeros."""
+        """Unmap one segment, because unreadable pages in the map were replaced by zeros."""
         cdef size_t at = index_place(&self.catalogue.index, number)
         if at < self.catalogue.index.n:
             self.forget(self.catalogue.index.segments[at])
 
     def drop_maps(self) -> None:
-        """Unmap all segments; reads map them again."""
+        """Unmap all segments; the next read of a segment maps it again."""
         cdef size_t i
         for i in range(self.catalogue.index.n):
             self.forget(self.catalogue.index.segments[i])

@@ -9,16 +9,16 @@ from pyjs.store.segment.segment_files cimport SegmentFiles
 from pyjs.store.file.segment_maps cimport SegmentMaps
 from pyjs.store.file.segment_writer cimport SegmentWriter
 
-cdef enum Trust:                # which checks of a record are skipped
-    TRUST_NOTHING               # no check is skipped, even if this process wrote the record
-    TRUST_NONE                  # no check is skipped, unless this process wrote or examined the record
-    TRUST_READER                # `check` in its header is skipped: the client verifies it
-    TRUST_ALL                   # its checksum is skipped as well: this process wrote it
+cdef enum Trust:                # the checks of a record that may be skipped
+    TRUST_NOTHING               # none, even if this process wrote the record
+    TRUST_NONE                  # none, unless this process wrote or examined the record
+    TRUST_READER                # only `check` in the record's header, which the client verifies
+    TRUST_ALL                   # the checksum too, since this process wrote the record
 
 cdef int failure_of(object error)
 
 cdef inline bint has_subject(Catalogue catalogue, Segment* s, Entry* e, const char* name, size_t n) noexcept nogil:
-    """Return whether the index has this subject for an entry; compares the names of the subjects."""
+    """Return whether the index has the subject `name` for an entry; compares the texts."""
     cdef Subject* subject = subject_by_id(&catalogue.subjects.table,
                                           e.subject_id if s.locals == NULL else s.locals[e.subject_id].id)
     return subject != NULL and subject.len == n and memcmp(subject.name, name, n) == 0
@@ -29,10 +29,10 @@ cdef class SegmentReader:
     cdef SegmentFiles files
     cdef SegmentMaps maps
     cdef SegmentWriter writer
-    cdef uint32_t doubted       # number of the open segment in which damaged messages are listed; 0: none
+    cdef uint32_t doubted       # number of the open segment if it has damaged messages in the catalogue; 0: none
 
-    # Find the record of the live entry i. Returns 0, 1 if it is damaged, -2 if unreadable, -3 if not readable
-    # now.
+    # Find the record of the live entry i. Return 0, 1 if it is damaged, -2 if it is unreadable, -3 if it is not
+    # readable now.
     cdef int find(self, Segment* s, uint32_t i, const char** p, Trust trust) noexcept nogil
     cdef int map_segment(self, Segment* s, uint64_t wanted) noexcept nogil
     cdef int open_view(self, Segment* s, uint64_t wanted) except -1

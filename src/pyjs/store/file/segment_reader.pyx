@@ -1,9 +1,9 @@
 """Records of a directory's segments, read by sequence.
 
-A record is in the map of a plain file, in the view of a compressed or encrypted one, or in the staging buffer.
+A record is in the map of a plain file, in the view of a compressed or encrypted file, or in the staging buffer.
 
-A record that this process did not write is checked before it is returned. If it is damaged, the store
-examines its whole segment.
+A record that this process did not write is checked before it is returned. If the record is damaged, the store
+examines the whole segment.
 
 Knows nothing of writing. Compiled: benchmarks/, pull consumers.
 """
@@ -24,12 +24,12 @@ from pyjs.store.segment.segment_files import UNOPENED
 
 
 cdef int failure_of(object error):
-    """Return the code of a failed read: -2 if unreadable, -3 if not readable now."""
+    """Return the code for a failed read: -2 if unreadable, -3 if not readable now."""
     return -3 if isinstance(error, MemoryError) or getattr(error, "errno", 0) in UNOPENED else -2
 
 
 cdef inline bint checks_out(const char* p, Entry* e, uint64_t room) noexcept nogil:
-    """Return whether an intact record of entry `e` is at `p`. Takes 15-40 ns for 128 bytes."""
+    """Return whether an intact record for the entry `e` is at `p`. Takes 15-40 ns for 128 bytes."""
     cdef RecordHeader h
     cdef uint64_t before = 0
     memcpy(&h, p, RECORD_HEADER_SIZE)
@@ -43,7 +43,7 @@ cdef inline bint checks_out(const char* p, Entry* e, uint64_t room) noexcept nog
 
 
 cdef inline int find_record(SegmentReader self, Segment* s, Entry* e, uint64_t end, Trust trust) noexcept nogil:
-    """Map `s` up to `end`, the end of the record of `e`. Return 0, 1 if it is damaged, below 0 without a map."""
+    """Map `s` up to `end`, the end of the record of `e`. Return 0, 1: damaged, below 0: there is no map."""
     cdef int failed = 0 if end <= s.map_size else self.map_segment(s, end)
     cdef RecordHeader h
     if failed == 0 and s.filled != NULL:
@@ -63,7 +63,7 @@ cdef inline int find_record(SegmentReader self, Segment* s, Entry* e, uint64_t e
 
 
 cdef inline bint is_named_right(SegmentReader self, Segment* s, Entry* e) noexcept nogil:
-    """Return whether the found record of `e` has the subject in the index."""
+    """Return whether the found record of `e` has the subject that the index has."""
     cdef RecordHeader h
     memcpy(&h, s.data + e.offset, RECORD_HEADER_SIZE)
     return has_subject(self.catalogue, s, e, s.data + e.offset + RECORD_HEADER_SIZE
@@ -71,7 +71,7 @@ cdef inline bint is_named_right(SegmentReader self, Segment* s, Entry* e) noexce
 
 
 cdef inline int find_whole(SegmentReader self, Segment* s, Entry* e, const char** out, Trust trust) noexcept nogil:
-    """Set `out` to the checked record of the live entry `e`. Return 0, 1 damaged, -2 unreadable, -3 not now."""
+    """Set `out` to the checked record of the live entry `e`. Return 0, 1: damaged, -2: unreadable, -3: not now."""
     cdef uint64_t end = <uint64_t> e.offset + RECORD_SIZE_MIN + e.subject_len + e.size
     cdef bint last = s == index_last(&self.catalogue.index)
     cdef bint staged = last and e.offset >= self.writer.written
@@ -82,7 +82,7 @@ cdef inline int find_whole(SegmentReader self, Segment* s, Entry* e, const char*
     if staged:
         p = self.writer.staging + (e.offset - self.writer.written)
     else:
-        # Records that no index file covers were written or read by this process.
+        # This process wrote or read all records that no index file covers.
         if s.examined:
             trust = TRUST_ALL
         elif last and trust != TRUST_ALL and s.number == self.doubted:
@@ -117,7 +117,7 @@ cdef class SegmentReader:
 
     # -- files -------------------------------------------------------------------------------------------------
     cdef int map_segment(self, Segment* s, uint64_t wanted) noexcept nogil:
-        """Map at least `wanted` bytes of the file of `s`. Return 0, 1 if it is shorter, -2 unreadable, -3 not now."""
+        """Map at least `wanted` bytes of the file of `s`. Return 0, 1: it is shorter, -2: unreadable, -3: not now."""
         cdef int failed = -2
         with gil:
             try:
@@ -129,7 +129,7 @@ cdef class SegmentReader:
                         raise EOFError(f"{size} bytes where {wanted} were written")
                     self.maps.add_map(s, self.files.disk.map_file(fd, size), size)
                 failed = 0
-            except CorruptRecord:               # the examination reports it
+            except CorruptRecord:               # an examination will report the damage
                 failed = 1
             except UNREADABLE + (EOFError,) as error:
                 failed = 1 if isinstance(error, EOFError) else failure_of(error)
@@ -144,7 +144,7 @@ cdef class SegmentReader:
             return self.maps.add_view(s, View(self.maps.view_cache, self.maps, s.number, image, size))
 
     cdef int fill(self, Segment* s, uint64_t begin, uint64_t end) noexcept nogil:
-        """Fill the view of `s` with image bytes begin..end. Return 0, 1 damaged, -2 unreadable, -3 not now."""
+        """Fill the view of `s` with image bytes begin..end. Return 0, 1: damaged, -2: unreadable, -3: not now."""
         cdef int failed = -2
         cdef uint64_t limit = self.writer.written if s == index_last(&self.catalogue.index) else s.end
         with gil:

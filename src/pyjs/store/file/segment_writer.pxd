@@ -1,4 +1,4 @@
-"""The open segment of a stream, where records are appended."""
+"""The open segment of a stream, to which log records are appended."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.store.index.catalogue cimport Catalogue
@@ -18,14 +18,14 @@ cdef enum:
 
 cdef enum Parts:
     NO_PARTS
-    PARTS_COME                  # `append` refuses: the message would get their place
+    PARTS_COME                  # `append` refuses: a message would take the place of the parts
     PARTS_ADDED                 # `append` adds them to the index
 
 cdef enum Entries:
     NOT_REPLICATED
-    ALL_MARKED                  # the last mark is in the file and covers everything
+    ALL_MARKED                  # the last mark in the file covers everything
     MARK_DUE                    # the next STATE record must contain `mark`
-    IN_ENTRY    # an entry is being applied, so no mark covers its effects yet: the segment is not sealed
+    IN_ENTRY    # an entry is being applied, and no mark covers its effects yet: the segment must not be sealed
 
 cdef struct Sequences:          # an array that grows
     uint64_t* seqs
@@ -33,7 +33,7 @@ cdef struct Sequences:          # an array that grows
     size_t room
 
 cdef class SegmentWriter:
-    """Appends records to the open segment of a directory; starts and seals segments."""
+    """Appends log records to the open segment of a directory; begins and seals segments."""
     cdef Catalogue catalogue
     cdef SegmentFiles files
     cdef StoreCondition condition
@@ -42,32 +42,35 @@ cdef class SegmentWriter:
     cdef SegmentMaps maps
     cdef RetiredFiles retired
     cdef public uint64_t segment_size       # a segment is sealed before it grows beyond this size
-    cdef public int64_t seal_age_ns         # a segment is sealed when its first message is this old; 0: never
+    cdef public int64_t seal_age_ns         # a segment is sealed when its first message is this old, ns; 0: never
     cdef uint32_t next_number               # number of the next segment
-    cdef bint meta_due                      # the metadata is not in the last segment yet
-    cdef bint state_due                     # first_seq or last_seq changed: the next commit needs a STATE record
-    cdef bint left                          # the last segment gets no more records, although it has no footer
-    cdef bint mended                        # a write failed: some entries may have no record
+    cdef bint meta_due                      # the current metadata is not in the last segment yet
+    cdef bint state_due  # first_seq or last_seq has changed: the next commit must write a STATE record
+    cdef bint left                          # the last segment gets no more records, although it has no FOOTER
+    cdef bint mended                        # a write failed: some entries may not have a record
     cdef object encryption    # image.TailEncryption of the last segment; None: it is plain, or not open
-    cdef object stored_tail    # (number, index file) of the last segment in the common file; None: it is not there
+    # (number, index file) of the last segment, if its index file is in the common file; None: it is not
+    cdef object stored_tail
     cdef char* staging                      # records of the last segment that are not written yet
     cdef size_t staged, staging_room
     cdef bint batching                      # between begin_batch and its end
     cdef size_t batch_at, last_at           # offsets in `staging`: the start of the batch, and its last record
-    cdef uint64_t batch_chain, chain_before_last        # the checksums before these two records
+    cdef uint64_t batch_chain, chain_before_last        # the checksums of the records before these two
     cdef uint64_t batch_from                # the first sequence of the batch
-    cdef uint64_t part_at, part_chain    # where the parts of a batch begin (0: no parts); the checksum before it
+    # offset of the parts of a batch (0: none), and the checksum of the record before them
+    cdef uint64_t part_at, part_chain
     cdef Parts parts                        # the effect of `append` while there are parts
     cdef uint64_t staged_from               # sequence of the first staged message
     cdef uint64_t chain                     # checksum of the last record
     cdef uint64_t chain_written             # checksum of the last record in the file
-    cdef uint64_t written                   # bytes of the last segment in its file
+    cdef uint64_t written                   # bytes of the last segment that are in its file
     cdef uint64_t allocated                 # bytes reserved in the file
-    cdef uint64_t indexed                   # bytes that the index file covers; 0: there is none
-    cdef Entries entries                    # of a replicated stream: the state of its marks
+    cdef uint64_t indexed                   # bytes that the index file covers; 0: there is no index file
+    cdef Entries entries                    # in a replicated stream: the state of the marks
     cdef EntryMark mark                     # the mark of the last complete entry
-    cdef uint64_t staged_index, kept_index  # index of the last mark staged or written; of the last one written
-    cdef Sequences removals                 # removals to record with the next commit, except those at the front
+    # index in the last mark that was staged or written; and in the last one written
+    cdef uint64_t staged_index, kept_index
+    cdef Sequences removals                 # removals that the next commit must record, except those at the front
     cdef Sequences erasures                 # like `removals`, for erased messages
 
     cdef uint64_t append(self, Msg* m, int64_t ts) noexcept nogil

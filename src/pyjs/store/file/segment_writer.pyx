@@ -1,17 +1,17 @@
-"""The open segment of a stream, where records are appended: staging, the chain of checksums, sealing.
+"""The open segment of a stream, to which log records are appended: staging, the chain of checksums, sealing.
 
 An append encodes its record into a staging buffer. `commit` writes the buffer with one call; if the buffer is
-full, an append writes it. Removals are recorded the same way: one STATE record per commit if first_seq
-changed, and DELETES records with the sequences that were removed elsewhere. docs/storage-format.md has the
+full, an append writes it. Removals are recorded in the same way: one STATE record per commit if first_seq has
+changed, and DELETES records with the sequences that were removed elsewhere. docs/storage-format.md describes the
 layout.
 
 Invariants: written <= allocated; `chain` is the checksum of the last record, staged or written.
 
 A failed write drops the staged messages (their sequences are not used again), and later appends are refused.
-Knows nothing of readers, syncs and the reasons for removals; store/file/store owns it.
+Knows nothing of readers, syncs and the reasons for removals; store/file/store owns this object.
 
 Compiled: benchmarks/, JetStream async publish.
-Long because staging and segments change one state.
+Long because staging and sealing change the same state.
 """
 import errno
 
@@ -40,7 +40,8 @@ from pyjs.store.segment.segment_files import UNOPENED
 cdef enum:
     BATCH_SIZE_MAX = 268435456  # bytes of all records of a batch; a batch must fit in one segment
     ROOMY = 4194304             # bytes; after a batch, a larger staging buffer is freed
-    ALLOCATE_MIN = 4096         # bytes reserved first for a segment; each later reservation is twice the one before
+    # bytes that are reserved first for a segment; each further reservation is twice the one before
+    ALLOCATE_MIN = 4096
 cdef size_t NO_RECORD = <size_t> -1
 cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # one more sequence would overflow to 0
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
@@ -80,7 +81,7 @@ cdef class SegmentWriter:
         cdef Segment* s = self.tail()
         cdef Entry* e
         cdef char* p
-        # A start would reject a longer record, or a higher sequence.
+        # A recovery would reject a longer record, or a higher sequence.
         if s == NULL or length > RECORD_SIZE_MAX or self.catalogue.last_seq >= SEQ_MAX \
                 or self.parts == PARTS_COME:
             return 0
@@ -106,7 +107,7 @@ cdef class SegmentWriter:
         return self.catalogue.last_seq
 
     cdef void encode(self, char* p, Msg* m, size_t length, uint64_t seq, int64_t ts, int flags) noexcept nogil:
-        """Write the record of a message at `p`, the end of the staging buffer."""
+        """Write the record of a message to `p`, the end of the staging buffer."""
         cdef RecordHeader* h = <RecordHeader*> p
         h.length = <uint32_t> length
         h.kind = KIND_MSG
@@ -136,7 +137,7 @@ cdef class SegmentWriter:
         cdef RecordHeader* h
         self.batching = False
         if self.catalogue.last_seq > self.batch_from:
-            self.state_due = True    # a later record shows that damage of the last message is no torn write
+            self.state_due = True  # the STATE record shows later that damage of the last message is not a torn write
         if self.last_at != NO_RECORD and self.staged > self.last_at:
             h = <RecordHeader*> (self.staging + self.last_at)
             h.flags = 0                 # the cleared flag completes the batch
@@ -204,9 +205,9 @@ cdef class SegmentWriter:
         self.leave_tail()
 
     cdef bint outgrown(self, Segment* s, size_t length, int64_t ts) noexcept nogil:
-        """Return whether a record of `length` bytes needs a new segment: no room, too old, or its time is earlier."""
+        """Return whether a record of `length` bytes needs a new segment: no room, too old, or time set back."""
         return (s.end + length > self.segment_size or 0 < self.seal_age_ns < ts - s.first_ts
-                or ts < s.entries[s.n - 1].ts)      # times inside a segment are in order
+                or ts < s.entries[s.n - 1].ts)      # times within a segment ascend
 
     cdef Segment* tail(self) noexcept nogil:
         cdef Segment* s = index_last(&self.catalogue.index)
@@ -238,14 +239,14 @@ cdef class SegmentWriter:
             return -1
         self.removals.n = self.erasures.n = 0
         self.state_due = False
-        if self.retired.undated and self.entries != IN_ENTRY:    # a start drops an entry without a mark
+        if self.retired.undated and self.entries != IN_ENTRY:    # a recovery drops entries that no mark follows
             with gil:
                 self.retired.date()
         return 0
 
     # -- entries of a replicated stream --------------------------------------------------------------------------
     cdef int begin_entry(self, uint64_t size) except -1:
-        """Make sure that the next `size` bytes go to one segment, after a mark in that segment."""
+        """Make sure that the next `size` bytes go into one segment, in which a mark precedes them."""
         cdef Segment* s = index_last(&self.catalogue.index)
         if self.entries != IN_ENTRY and not self.condition.refuses():
             if s == NULL or s.sealed or s.base + s.n != self.catalogue.last_seq + 1 \
@@ -255,7 +256,7 @@ cdef class SegmentWriter:
         return 0
 
     cdef void end_entry(self, EntryMark mark):
-        """Queue `mark` for the next commit. Call it after all effects of the entry."""
+        """Queue `mark` for the next commit. Call this after all effects of the entry."""
         self.mark = mark
         self.entries = MARK_DUE
 
@@ -266,7 +267,7 @@ cdef class SegmentWriter:
         self.removals.n = self.erasures.n = 0
         return self.stage_state()
 
-    # -- start -------------------------------------------------------------------------------------------------
+    # -- recovery ----------------------------------------------------------------------------------------------
     cdef void go_on_behind(self, RecoveredSegment found) noexcept:
         """Continue after the last record of a recovered segment."""
         self.allocated = found.size
@@ -275,7 +276,7 @@ cdef class SegmentWriter:
         self.indexed = found.indexed
 
     cdef void take_over(self, uint32_t next_number, object stored_tail, bint state_due) noexcept:
-        """Set the state that a start found."""
+        """Set the state found by the recovery."""
         self.next_number = next_number
         self.stored_tail = stored_tail
         self.state_due |= state_due
@@ -283,7 +284,7 @@ cdef class SegmentWriter:
     # -- staging -----------------------------------------------------------------------------------------------
     cdef char* stage(self, size_t length) noexcept nogil:
         """Return room for a record of `length` bytes at the end of the staging buffer."""
-        # A batch is written with one call: otherwise a full disk could leave a part of it in the file.
+        # A batch is written with one call: otherwise a full disk could leave only a part of it in the file.
         if self.staged and not self.batching and self.staged + length > STAGED_MAX and self.write_staged() != 0:
             return NULL
         if self.staged + length > self.staging_room \
@@ -479,8 +480,8 @@ cdef class SegmentWriter:
             with gil:
                 self.compactor.give_up(s)
             self.catalogue.index.n -= 1
-            self.retired.keep(s)        # the caller may still use it
-            # The last segment is now the one before, which is sealed and completely written.
+            self.retired.keep(s)        # the caller may still use the segment
+            # The last segment is now the previous one, which is sealed and completely written.
             self.written = self.allocated = index_last(&self.catalogue.index).end if self.catalogue.index.n else 0
 
     # -- segments ----------------------------------------------------------------------------------------------
@@ -525,7 +526,7 @@ cdef class SegmentWriter:
             self.stage_state()
 
     cdef int seal(self) noexcept nogil:
-        """Seal the open segment with a FOOTER; no records follow it."""
+        """Seal the open segment with a FOOTER; no records are appended to it after this."""
         cdef Segment* s = index_last(&self.catalogue.index)
         cdef uint64_t[6] body
         cdef bint footer
@@ -562,7 +563,7 @@ cdef class SegmentWriter:
         return full_segment(self.catalogue, self.files, self.retired, s, footer, self.chain, whole)
 
     def leave_tail(self) -> None:
-        """Leave the last segment without a FOOTER; records continue in a new segment.
+        """Leave the last segment without a FOOTER; the next records go into a new segment.
 
         No offset of an encrypted file is written twice: two versions would reveal the XOR of their plain
         bytes.
@@ -578,14 +579,14 @@ cdef class SegmentWriter:
         self.compactor.note_encoding(s)
 
     def start_over(self) -> None:
-        """Continue in a new segment with the current metadata, which is written at once."""
+        """Continue in a new segment, into which the current metadata is written at once."""
         self.leave_tail()
         self.meta_due = True
         if self.begin_segment() == 0:
             self.commit()
 
     def give_room_back(self) -> None:
-        """Truncate the last segment after its records. No sync is needed, since a start does it again."""
+        """Truncate the last segment after its records. Needs no sync, since a recovery would truncate it again."""
         if not self.growing_path() or self.allocated == self.written:
             return
         try:
@@ -599,23 +600,23 @@ cdef class SegmentWriter:
         self.files.meta = meta
 
     def mend_tail(self) -> None:
-        """Rewrite the checksum of the last record, because the chain of a truncated segment continues from it."""
+        """Rewrite the checksum of the last record of a truncated segment, since the chain continues from it."""
         cdef Segment* s = index_last(&self.catalogue.index)
         try:
             at, shift = self.written - CHECKSUM_SIZE, 0
             checksum = self.chain_written.to_bytes(CHECKSUM_SIZE, "little")
-            if s.encoding:                  # these are the same bytes as before, so the key stream is not revealed
+            if s.encoding:                  # the bytes are the same as before, so the key stream is not revealed
                 checksum, shift = self.encryption.stream.apply(checksum, at), self.encryption.shift
             path = self.files.path_of(s.number)
             self.files.disk.write_at(self.files.handles.open(path), checksum, at + shift)
             self.files.wrote(path)
         except OSError as error:
             self.files.log.error(f"{self.files.path_of(s.number)}: what comes next may be taken for damage: {error}")
-        self.state_due = True           # record that the lost sequences are used up
+        self.state_due = True           # to record that the lost sequences are used up
 
     # -- removals ----------------------------------------------------------------------------------------------
     cdef int note_removal(self, uint64_t seq, bint erased) noexcept nogil:
-        """Queue the removal of a message for the next commit; if `erased`, its bytes will be overwritten."""
+        """Queue the removal of a message for the next commit; `erased` means that its bytes will be overwritten."""
         return sequences_add(&self.erasures if erased else &self.removals, seq)
 
     cdef int keep_removed(self, Segment* s, uint64_t seq) noexcept nogil:
@@ -627,7 +628,7 @@ cdef class SegmentWriter:
         return 0
 
     cdef int record_erasure(self, uint64_t seq) noexcept nogil:
-        """Write the removal of a message now, before the message is overwritten: a kill may happen in between."""
+        """Write the removal of a message before the message is overwritten, since a kill may happen in between."""
         if self.note_removal(seq, True) != 0:
             return -1
         if self.stage_sequences(&self.erasures, FLAG_ERASED) != 0 \
@@ -642,7 +643,7 @@ cdef class SegmentWriter:
         return "" if s == NULL or s.sealed or self.condition.state == STORE_CLOSED else self.files.path_of(s.number)
 
     cdef bint has_news(self) noexcept nogil:
-        """Return whether the next commit must write anything except metadata."""
+        """Return whether the next commit must write anything besides metadata."""
         return self.staged or self.removals.n or self.erasures.n or self.state_due
 
     cdef void forget_removals(self) noexcept nogil:

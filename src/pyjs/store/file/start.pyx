@@ -1,4 +1,4 @@
-"""The start of a file store: adopts the recovered segments, then applies the removals recorded in them.
+"""The recovery of a file store: adopts the segments, then applies the removals recorded in them.
 
 It also overwrites messages whose erasure was interrupted, drops removed messages, counts and reports damage, and
 opens the last segment for appends if it may grow.
@@ -26,12 +26,12 @@ from pyjs.store.segment.index_file import remove_file
 from pyjs.store.segment.recorded_ids import kept_path
 
 cdef enum:
-    CODEC_MASK = 0xff00         # of `encoding`: it is compressed
-    UNSYNCED_MAX = 16           # segments that a killed process may not have synced
+    CODEC_MASK = 0xff00         # bits of `encoding` for the compression
+    UNSYNCED_MAX = 16           # maximum number of segments that a killed process may have left unsynced
 
 
 cdef class StoreStart:
-    """One start: adopts the segments of a directory and applies their recorded removals."""
+    """One recovery: adopts the segments of a directory and applies their recorded removals."""
     cdef StreamStore store
     cdef Catalogue catalogue
     cdef SegmentFiles files
@@ -40,8 +40,8 @@ cdef class StoreStart:
     cdef Eraser eraser
     cdef Recovery recovery
     cdef list erased                # messages whose bytes were overwritten
-    cdef set unfinished             # messages that may be overwritten, and whose removal was cut off
-    cdef set removed                # sequences of the DELETES records; empty: not needed
+    cdef set unfinished  # messages that may be overwritten, although the record of their removal was cut off
+    cdef set removed                # sequences in DELETES records; empty: not needed
 
     def __init__(self, StreamStore store not None, SegmentWriter writer not None, Examiner examiner not None,
                  Eraser eraser not None, set unfinished not None) -> None:
@@ -56,7 +56,7 @@ cdef class StoreStart:
         self.unfinished = unfinished
 
     def steps(self):
-        """Read the directory, one segment at each step; return the paths of segments that were set aside.
+        """Read the directory, one segment in each step; return the paths of segments that were set aside.
 
         Raises the same errors as FileStore.recover_steps.
         """
@@ -143,7 +143,7 @@ cdef class StoreStart:
             self.eraser.overwrite(s, <uint32_t> (seq - s.base))
 
     def _drop_removed(self):
-        """Drop the messages in the DELETES records; copy the lists first, since their segments may be removed."""
+        """Drop the messages in DELETES records; the lists are copied first, since their segments may be removed."""
         cdef Segment* s
         cdef size_t at, n = 0
         cdef uint64_t* removed
@@ -165,10 +165,10 @@ cdef class StoreStart:
             self.store.drop(removal & ~ERASED_BIT, False)
 
     def _drop_erased(self):
-        """Drop erased messages whose removal is not recorded; count those as lost that are not overwritten.
+        """Drop erased messages whose removal is not recorded; those that were not overwritten count as lost.
 
-        A removal is recorded before the message is overwritten, but a power failure can take the record, and a start
-        cuts off the records of an entry that is applied again.
+        A removal is recorded before the message is overwritten, but a power failure can undo the record, and a
+        recovery cuts off the records of an entry that is applied again.
         """
         cdef Segment* s
         for seq in self.unfinished:
@@ -190,7 +190,7 @@ cdef class StoreStart:
             self.files.log.error(f"{self.files.directory}: message {seq} is marked as erased, and not overwritten")
 
     def _retire_empty(self):
-        """Retire segments that never had a message: a purge began them before it was interrupted by a kill."""
+        """Retire segments that never had a message: a purge had begun them when a kill interrupted it."""
         cdef size_t at = self.catalogue.index.n
         while at > 1:
             at -= 1
@@ -199,14 +199,14 @@ cdef class StoreStart:
 
     # -- losses ------------------------------------------------------------------------------------------------
     def _lose_end(self):
-        """If the last record is damaged, report its message as lost, and use up its sequence."""
+        """If the last record is damaged, report its message as lost; its sequence is not used again."""
         if self.catalogue.add_gap(index_last(&self.catalogue.index)) != 0:
             raise MemoryError
         self.recovery.lost.append((self.catalogue.last_seq, self.catalogue.last_seq))
         self.writer.state_due = True
 
     def _lose_front(self):
-        """Report the messages before the first segment of a replica as lost, unless a removal is recorded for them.
+        """Report messages before the first segment of a replica as lost, unless a removal is recorded for them.
 
         Every commit of a replica records its first sequence, and a segment is removed only after that.
         """
@@ -217,7 +217,7 @@ cdef class StoreStart:
                 self.recovery.lost.append((floor, base - 1))
 
     def _hear_witnesses(self):
-        """Report missing segments of which other files have proof, unless all their messages were removed.
+        """Report missing segments whose existence other files prove, unless all their messages were removed.
 
         After a power loss, the index file of a removed segment may exist again. A replica reports a segment also if
         ids of removed messages were in it that still count.
@@ -236,7 +236,7 @@ cdef class StoreStart:
     def _tell_losses(self):
         """Count damaged messages that were not removed, and report segments whose end is missing.
 
-        After a purge, a segment without live messages may have no footer.
+        After a purge, a segment without live messages may lack a FOOTER.
         """
         floor = self.recovery.floor
         lost = [seq for first, last in self.recovery.lost for seq in range(max(first, floor), last + 1)
@@ -256,15 +256,15 @@ cdef class StoreStart:
         if s.encoding:
             self.leave_last(s)
             return
-        # Old bytes after the end must not look like records later.
+        # Old bytes after the end must not be taken for records later.
         if self.writer.allocated > self.writer.written:
             self.writer.cut()
             self.writer.allocated = self.writer.written
-        if self.files.key is not None or s.roomy:    # the next record is encrypted, or this segment has gaps
+        if self.files.key is not None or s.roomy:  # the next record would be encrypted, or the segment has wide gaps
             self.writer.seal()
 
     cdef leave_last(self, Segment* s):
-        """Start a new segment with the next record: no offset of an encrypted file may be written twice.
+        """Begin a new segment with the next record: no offset of an encrypted file may be written twice.
 
         Unacknowledged bytes after the last record are truncated, as in a plain segment.
         """
@@ -280,7 +280,7 @@ cdef class StoreStart:
     def _sync_later(self):
         """Queue the recovered segments for the first sync, since a killed process may not have synced them.
 
-        Otherwise a repeated publish could be acknowledged as a duplicate of a message that a power loss then
+        Otherwise a repeated publish could be acknowledged as the duplicate of a message that a power failure then
         removes. Also queues segments for compaction, compression or encryption.
         """
         cdef size_t at

@@ -26,13 +26,13 @@ cdef class FileStore(StreamStore):
     cdef readonly SegmentReader reader
     cdef readonly Examiner examiner
     cdef Eraser eraser
-    cdef bint freeing                       # a job closes replaced files
-    cdef readonly uint64_t synced_index     # of a replica: all effects up to this entry are durable; 0: none
-    cdef uint64_t syncing_index             # the value of `synced_index` after the running sync
-    cdef readonly bint healing              # of a replica: not all of what was lost is there again
-    cdef readonly list set_aside            # paths of segments that were set aside, by this or an earlier start
+    cdef bint freeing                       # a running job closes replaced files
+    cdef readonly uint64_t synced_index     # in a replica: all effects up to this entry are durable; 0: none
+    cdef uint64_t syncing_index             # the value of `synced_index` once the running sync has ended
+    cdef readonly bint healing              # in a replica: some lost messages have not been restored yet
+    cdef readonly list set_aside            # paths of segments that this or an earlier start has set aside
 
-    # Does the same as find_stored, but the caller must verify `check` of the record.
+    # Find as find_stored does, but the caller must verify `check` of the record.
     cdef int find_unchecked(self, Segment* s, uint32_t i, const char** p) noexcept nogil
     cdef int find(self, Segment* s, uint32_t i, const char** p, Trust trust) noexcept nogil
     cdef int take_mark(self, EntryMark mark) except -1

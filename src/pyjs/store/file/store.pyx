@@ -7,17 +7,17 @@
     examiner    reads damaged segments whole        eraser      overwrites removed messages
     condition   the state: whether messages are accepted
 
-Group commit: `begin_sync` returns a job for any thread, `finish_sync` handles its result. Upkeep works the
+Group commit: `begin_sync` returns a job for any thread, `finish_sync` handles its result. Upkeep works in the
 same way: `begin_upkeep` returns a job that removes files or compacts a segment. A failed store refuses
-appends: permanently, or after a full disk or a lack of descriptors until `try_resume` succeeds.
+appends: permanently or, after a full disk or a lack of descriptors, until `try_resume` succeeds.
 
 Removing messages from the front changes `first_seq`, which one STATE record per commit records. One DELETES
-record per commit has the sequences that were removed elsewhere. A segment without live messages is removed
-once the records that make it superfluous are durable. docs/storage-format.md has the layout,
-store/segment/recovery the rules of a start.
+record per commit lists the sequences that were removed elsewhere. A segment without live messages is removed
+once the records that make it superfluous are durable. docs/storage-format.md describes the layout,
+store/segment/recovery the rules of a recovery.
 
 Knows nothing of streams and threads. Compiled: benchmarks/, JetStream async publish.
-Long because start, message path, syncs and end use the same parts.
+Long because recovery, message path, syncs and close use the same parts.
 """
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
@@ -48,14 +48,15 @@ from pyjs.store.open_files import Release
 from pyjs.store.segment.index_file import index_segments, small_index
 
 cdef enum:
-    CODEC_MASK = 0xff00    # of `encoding`: it is compressed
-    LOST_MAX = 1048576     # sequences between two segments that may have been lost
-    EMPTY_TAIL_PART = 2    # an open segment without live messages is closed when 1 / EMPTY_TAIL_PART of it is used
+    CODEC_MASK = 0xff00    # bits of `encoding` for the compression
+    LOST_MAX = 1048576     # maximum number of sequences that may have been lost between two segments
+    # an open segment without live messages is left when more than 1 / EMPTY_TAIL_PART of it is used
+    EMPTY_TAIL_PART = 2
 cdef int64_t NEVER = INT64.high
 
 
 def healed_index(files) -> int:
-    """Return the entry with which a copy of lost messages ended: 0: there was none, NEVER: it has not ended."""
+    """Return the entry at which a copy of lost messages ended; 0: there was no copy, NEVER: it has not ended."""
     try:
         return int(files.disk.read_file(f"{files.directory}/{HEALING}") or NEVER)
     except FileNotFoundError:
@@ -91,7 +92,7 @@ cdef class FileStore(StreamStore):
                 pass
 
     def recover_steps(self):
-        """Read the directory, one segment at each step; until the last step only `release` may be called.
+        """Read the directory, one segment in each step; before the last step only `release` may be called.
 
         Damage is logged and counted.
 
@@ -104,38 +105,38 @@ cdef class FileStore(StreamStore):
             self.take_mark(mark)
             self.healing = self.applied_index < healed_index(self.files)
             if self.writer.stored_tail is not None and self.writer.stored_tail[0] in changed:
-                self.writer.stored_tail = None      # it contains messages that were cut off
+                self.writer.stored_tail = None      # it has messages that were cut off
         self.set_aside = yield from StoreStart(self, self.writer, self.examiner, self.eraser, erased).steps()
         if self.group and mark is None and self.catalogue.index.n:
             self.replicate(self.group)
 
     cdef int take_mark(self, EntryMark mark) except -1:
-        """Continue after the entry of the last mark. None: no entry was applied yet."""
+        """Continue after the entry of the last mark. None: no entry was applied."""
         if mark is not None:
             StreamStore.end_entry(self, mark.index, mark.term, mark.ns, mark.last_id)
             self.ids_from = mark.ids_from
             self.writer.mark, self.writer.staged_index, self.writer.kept_index = mark, mark.index, mark.index
-            self.files.ids_from = 0    # headers of all ages are kept until the first entry gives the duplicate window
+            self.files.ids_from = 0    # until the first entry sets the duplicate window, all headers are kept
         return 0
 
     def headers_steps(self, int64_t from_ns):
-        """Return (sequence, time, headers) of the messages since `from_ns`, including removed ones; in steps."""
+        """Return (sequence, time, headers) of all messages since `from_ns`, including removed ones; in steps."""
         return (yield from headers_steps(self.files, from_ns))
 
     def keep_headers(self) -> None:
-        """Keep the headers of removed messages until an entry says for how long: a copy of a replica begins."""
+        """Keep the headers of removed messages until an entry sets a limit; called when a replica is copied."""
         self.files.ids_from = 0
 
     def replicate(self, uint64_t group) -> None:
-        """Record marks as well, beginning now."""
+        """Record marks from now on."""
         if group != self.group and self.files.disk.exists(f"{self.files.directory}/{HEALING}"):
-            self.files.disk.unlink(f"{self.files.directory}/{HEALING}")         # of an earlier group
+            self.files.disk.unlink(f"{self.files.directory}/{HEALING}")         # left by an earlier group
         StreamStore.replicate(self, group)
         self.examiner.keeps = True
         self.synced_index = self.syncing_index = 0
         self.writer.entries, self.writer.mark = ALL_MARKED, EntryMark(0, 0, 0, b"", group, 0)
         self.writer.staged_index = self.writer.kept_index = 0
-        self.writer.begin_segment()     # in the new segment, a mark precedes the first message
+        self.writer.begin_segment()     # in this new segment, a mark precedes the first message
 
     # -- state -------------------------------------------------------------------------------------------------
     @property
@@ -160,14 +161,14 @@ cdef class FileStore(StreamStore):
 
     @property
     def sync_lost(self) -> bool:
-        """Whether a sync failed; later syncs then prove nothing."""
+        """Whether a sync failed; after that, a successful sync proves nothing."""
         return self.condition.state == STORE_SYNC_LOST
 
     def try_resume(self) -> bool:
-        """Accept appends again if a probe write succeeds; return whether the store works."""
+        """Accept appends again if a probe write succeeds; return whether appends are accepted."""
         if self.condition.state != STORE_FULL:
             return not self.condition.refuses()
-        if self.group:    # a replica lacks the effects that could not be written: only a start can restore them
+        if self.group:    # a replica lacks the effects that could not be written: only a recovery restores them
             return False
         probe, disk = f"{self.files.directory}/.probe", self.files.disk
         try:
@@ -242,7 +243,7 @@ cdef class FileStore(StreamStore):
         return -1 if self.leave_empty_tail() != 0 else self.writer.commit()
 
     cdef int leave_empty_tail(self) noexcept nogil:
-        """Continue in a new segment if the open one is large and has no live messages."""
+        """Continue in a new segment if a large part of the open one is used and it has no live messages."""
         cdef Segment* s = index_last(&self.catalogue.index)
         if s == NULL or s.live or s.end < self.writer.segment_size // EMPTY_TAIL_PART or self.writer.staged_from \
                 or self.writer.entries == IN_ENTRY:
@@ -289,7 +290,7 @@ cdef class FileStore(StreamStore):
         return self.find(s, i, p, TRUST_READER)
 
     cdef int find(self, Segment* s, uint32_t i, const char** p, Trust trust) noexcept nogil:
-        """Find a record; if it is damaged, examine its segment. Return 0, -2 if damaged, -3 if not readable now."""
+        """Find a record; if it is damaged, examine its segment. Return 0, -2: damaged, -3: not readable now."""
         cdef int found = self.reader.find(s, i, p, trust)
         if found <= 0:
             return found
@@ -311,13 +312,13 @@ cdef class FileStore(StreamStore):
         return self.examiner.mistaken
 
     def lost_seqs(self) -> list:
-        """Return the sequences of all messages that may have been lost, not removed."""
+        """Return the sequences of all messages that may have been lost; removed messages are not included."""
         cdef size_t at
         cdef uint64_t begin, end
         if self.lost is None and not self.healing:
             return []
         found = list(self.examiner.losses.every)
-        if self.set_aside:              # nobody knows what was in them
+        if self.set_aside:              # the contents of segments that were set aside are unknown
             for at in range(1, self.catalogue.index.n):
                 begin = self.catalogue.index.segments[at - 1].base + self.catalogue.index.segments[at - 1].n
                 end = self.catalogue.index.segments[at].base
@@ -337,7 +338,7 @@ cdef class FileStore(StreamStore):
     def damaged_numbers(self, uint64_t first_seq) -> list:
         """Return the numbers of the segments in which damage was found and messages were dropped.
 
-        So are those that say that messages from `first_seq` (0: none) on were removed: they were lost instead.
+        Include segments that record removals of messages from `first_seq` (0: none) on: these were lost instead.
         """
         cdef Segment* s
         cdef size_t at
@@ -353,18 +354,18 @@ cdef class FileStore(StreamStore):
         return sorted(numbers)
 
     def begin_healing(self) -> None:
-        """Note durably that this replica lacks messages, before anything is changed. Raises OSError."""
+        """Note durably, before any change, that this replica lacks messages. Raises OSError."""
         if not self.healing:
             write_file(self.files.disk, f"{self.files.directory}/{HEALING}", [b""])
             self.files.disk.sync_dir(self.files.directory)
             self.healing = True
 
     def end_healing(self) -> None:
-        """Note that nothing is missing after this entry; everything is durable. Raises OSError.
+        """Note durably that with the current entry nothing is missing any more. Raises OSError.
 
-        A start that finds an earlier entry, because later damage cut off its mark, begins again: the copied messages
-        are there, and the log would add them once more. Index files without a segment go: they would tell of losses
-        that are repaired.
+        A start that finds an earlier entry, because later damage cut off its mark, repairs again: otherwise the log
+        would add the copied messages once more. Index files without a segment are removed, since they would report
+        losses that are repaired.
         """
         disk, directory = self.files.disk, self.files.directory
         if not disk.exists(f"{directory}/{HEALING}"):
@@ -380,10 +381,10 @@ cdef class FileStore(StreamStore):
         self.healing = False
 
     def restoration(self, uint32_t number, dict records not None, uint64_t first_seq):
-        """Return a job that adds lost messages to a segment, or writes a missing one; run it when this is closed.
+        """Return a job that adds lost messages to a segment, or writes a missing one; run it after `close`.
 
-        Then rename its new file over the old one, and open the store again. It will not say that messages from
-        `first_seq` on were removed.
+        Then rename its new file over the old one, and open the store again. The new file does not record removals of
+        messages from `first_seq` on.
         """
         cdef SegmentRewrite job
         cdef size_t at = index_place(&self.catalogue.index, number)
@@ -401,7 +402,7 @@ cdef class FileStore(StreamStore):
         return job
 
     def range_of(self, uint32_t number) -> tuple:
-        """Return the first and the last sequence of a segment; (1, 0) if there is none."""
+        """Return (first, last) sequence of a segment, or (1, 0) if there is no such segment."""
         cdef size_t at = index_place(&self.catalogue.index, number)
         cdef Segment* s
         if at == self.catalogue.index.n:
@@ -410,7 +411,7 @@ cdef class FileStore(StreamStore):
         return s.base, s.base + s.n - 1
 
     def seal_damaged(self, uint32_t number) -> bool:
-        """Continue in a new segment if a damaged one is open: only sealed ones are repaired; return whether it is."""
+        """Return whether a damaged segment is sealed; if it is open, first continue in a new segment."""
         cdef Segment* s = index_last(&self.catalogue.index)
         if s == NULL or s.number != number:
             return True
@@ -422,7 +423,7 @@ cdef class FileStore(StreamStore):
             return True
         if self.writer.begin_segment() != 0:
             return False
-        self.syncs.forget_index(number)         # it would be made of the damaged file
+        self.syncs.forget_index(number)         # it would be written from the damaged file
         return self.commit() == 0
 
     # -- removals ----------------------------------------------------------------------------------------------
@@ -454,7 +455,7 @@ cdef class FileStore(StreamStore):
         self.retired.free_segment(s)
 
     cdef void give_up(self, Segment* s) noexcept:
-        """Retire the file of `s`: it is removed once the records that make it superfluous are durable."""
+        """Retire the file of `s`: it is removed when the records that make it superfluous are durable."""
         self.compactor.give_up(s)
         self.writer.state_due = True
 
@@ -483,7 +484,7 @@ cdef class FileStore(StreamStore):
     # -- segments ----------------------------------------------------------------------------------------------
     @property
     def last_checksum(self) -> int:
-        """The checksum of the last record; by the chain, it covers all records before it."""
+        """The checksum of the last record, which covers all records before it by the chain."""
         return self.writer.chain
 
     def segment_paths(self) -> list:
@@ -517,9 +518,9 @@ cdef class FileStore(StreamStore):
         return self.syncs.in_flight is None and not self.syncs.is_due()
 
     def begin_sync(self):
-        """Return a SyncJob for all writes so far; None if there are none, or a job is running.
+        """Return a SyncJob for all writes so far, or None if there are none or a job is running.
 
-        The caller passes the job's result to finish_sync, even after the store was closed.
+        The caller must pass the job's result to finish_sync, even if the store was closed in between.
         """
         job = self.syncs.begin()
         if job is not None:
@@ -533,7 +534,7 @@ cdef class FileStore(StreamStore):
         self.syncs.end(self.writer.growing_path())
         self.retired.free_segments()
         if error is not None and self.closed and not self.files.disk.exists(self.files.directory):
-            return                          # the stream and its files were deleted meanwhile
+            return                          # the stream and its files were deleted in the meantime
         if error is not None:
             self.files.found, self.files.names_above = job.found, job.above
             self.writer.sync_failed(error)
@@ -543,7 +544,7 @@ cdef class FileStore(StreamStore):
             self.compactor.take_rewritten()
 
     def sync_now(self) -> None:
-        """Sync in this thread; only for a stop and for tests."""
+        """Sync in this thread; used only when a stream is closed, and by tests."""
         if self.syncs.in_flight is not None:
             job, taken = self.syncs.again()
             error = job()
@@ -567,18 +568,18 @@ cdef class FileStore(StreamStore):
         return None if self.closed else self.retired.begin_removal()
 
     def finish_removal(self, error) -> None:
-        """Handle the result of the job. More files are removed only after these removals are durable."""
+        """Handle the result of the job. No more files are removed until these removals are durable."""
         self.retired.finish_removal(error, self.closed)
 
     @property
     def wants_upkeep(self) -> bool:
-        """Whether begin_upkeep may have a job."""
+        """Whether begin_upkeep may have work."""
         if self.retired.removing is not None or self.compactor.is_busy() or self.freeing:
             return False
         return bool(self.files.replaced) or (not self.closed and self.retired.is_due()) or self.compactor.has_work()
 
     def begin_upkeep(self):
-        """Return a job for any thread, whose result goes to finish_upkeep, or None if there is no work."""
+        """Return a job for any thread, or None if there is no work; its result must be passed to finish_upkeep."""
         if not self.wants_upkeep:
             return None
         if self.files.replaced:
@@ -601,17 +602,17 @@ cdef class FileStore(StreamStore):
 
     # -- end ---------------------------------------------------------------------------------------------------
     def close(self, tails=None) -> None:
-        """Write, sync and close everything; release the reserved space of the last segment.
+        """Write, sync and close everything; free the reserved space of the last segment.
 
-        If the last segment is small and `tails` is a list, its (number, index file) is appended to the list instead
-        of written to a file.
+        If the last segment is small and `tails` is a list, its (number, index file) is appended to `tails` instead of
+        written to a file.
         """
         if self.closed:
             return
         self.commit()
         if not self.failed:
             self.writer.give_room_back()
-            # If nothing was written since the start, the files are as durable as before: no sync is needed.
+            # Nothing was written since the recovery, so the files are as durable as before: no sync is needed.
             if self.files.unsynced or self.syncs.in_flight is not None \
                     or self.syncs.written_mark != self.syncs.synced_mark:
                 self.sync_now()
@@ -621,7 +622,7 @@ cdef class FileStore(StreamStore):
         self.release()
 
     def write_indexes(self, tails=None) -> None:
-        """Write the missing index files, in particular that of the open segment; see `close`."""
+        """Write the missing index files, in particular that of the open segment; for `tails`, see `close`."""
         cdef Segment* s = index_last(&self.catalogue.index)
         if s != NULL and (not s.sealed or self.writer.left) and self.writer.is_unindexed():
             full = self.writer.without_index(s, False)
@@ -643,7 +644,7 @@ cdef class FileStore(StreamStore):
         self.maps.drop_maps()
 
     def destroy(self) -> None:
-        """Close, and remove the directory of the segments unless it was renamed for removal."""
+        """Close the store, and remove the directory of its segments unless it was renamed for removal."""
         if not self.closed:
             self.release()
         self.retired.paths = []

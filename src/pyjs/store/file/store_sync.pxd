@@ -7,19 +7,19 @@ from pyjs.store.segment.segment_files cimport SegmentFiles
 cdef class StoreSync:
     """Group commit: the writes that the next sync must cover, and the last durable commit."""
     cdef SegmentFiles files
-    cdef readonly uint64_t written_mark     # counts commits that wrote something
-    cdef readonly uint64_t synced_mark      # the last of them that is durable; <= written_mark
+    cdef readonly uint64_t written_mark     # number of the last commit that wrote anything
+    cdef readonly uint64_t synced_mark      # number of the last durable commit; <= written_mark
     cdef object in_flight                   # the running SyncJob; None: no sync is running
-    cdef list unindexed                     # FullSegments without index file
+    cdef list unindexed                     # FullSegments without an index file
 
     cdef bint is_due(self)
     cdef void forget_index(self, uint32_t number) except *
 
 cdef class RetiredFiles:
-    """Files to remove once the commit that makes them superfluous is durable, and entries that a sync may read."""
+    """Files to remove when the commit that makes them superfluous is durable, and entries that a sync may read."""
     cdef SegmentFiles files
     cdef StoreSync syncs
-    cdef list paths    # (written_mark, path): remove the file when that commit is durable; 0: not committed yet
+    cdef list paths    # (written_mark, path): remove the file when this commit is durable; 0: not committed yet
     cdef bint undated                   # some files were retired after the last commit
     cdef object removing                # the running removal.SegmentRemoval; None: none
     cdef Segment** segments             # removed segments whose entries a running sync may read
@@ -28,8 +28,8 @@ cdef class RetiredFiles:
     cdef void retire(self, str path) except *
     cdef void date(self) noexcept
     cdef bint is_due(self)
-    # Free a segment now, or when the running sync has ended.
+    # Free a segment: now or, if a sync is running, when the sync has ended.
     cdef void free_segment(self, Segment* s) noexcept nogil
-    # Free a segment when the running sync, or else the next one, has ended.
+    # Free a segment when the running sync, or without one the next sync, has ended.
     cdef void keep(self, Segment* s) noexcept nogil
     cdef void free_segments(self) noexcept nogil

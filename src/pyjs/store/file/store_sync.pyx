@@ -3,10 +3,10 @@
 `StoreSync.begin` returns a job for any thread; `end` and `done` handle its result. Invariant: every commit up to
 `synced_mark` is durable, and synced_mark <= written_mark. The store handles a failed sync.
 
-Retired files are those of segments that are not needed any more. A file is removed once the commit after its
-retirement is durable. The next write is not enough: it may contain only records staged earlier, not those
+Retired files are those of segments that are not needed any more. A file is removed when the first commit after its
+retirement is durable. The next write is not enough: it may contain only records staged earlier, and not those
 that make the file superfluous. A job removes some files, oldest first, and syncs their directory before the
-next job, since a file may record removals of messages in older files. The entries of a removed segment are
+next job begins, since a file may record removals of messages in older files. The entries of a removed segment are
 freed after the running job, which may read them.
 
 Knows nothing of messages. Compiled: every write of a batch is counted here, and it holds plain pointers
@@ -23,7 +23,7 @@ from pyjs.store.segment.removal import SegmentRemoval
 from pyjs.store.store import SyncJob
 
 cdef enum:
-    REMOVED_AT_ONCE = 64        # files, by one job
+    REMOVED_AT_ONCE = 64        # maximum number of files that one job removes
 
 
 cdef class StoreSync:
@@ -32,7 +32,7 @@ cdef class StoreSync:
         self.unindexed = []
 
     cdef bint is_due(self):
-        """Return whether there are writes or renames that no running job covers."""
+        """Return whether the running job, if any, does not cover all writes and renames."""
         return bool(self.files.unsynced or self.files.found or self.files.names_unsynced)
 
     cdef void forget_index(self, uint32_t number) except *:
@@ -40,7 +40,7 @@ cdef class StoreSync:
         self.unindexed = [full for full in self.unindexed if full.number != number]
 
     def begin(self):
-        """Return a job for all writes so far; None if there are none, or a job is running."""
+        """Return a job for all writes so far, or None if there are none or a job is running."""
         cdef SegmentFiles files = self.files
         if self.in_flight is not None or not self.is_due():
             return None
@@ -56,9 +56,9 @@ cdef class StoreSync:
         return job
 
     def again(self):
-        """Return a second job, which covers also the writes of the running job, and the files to give back after it.
+        """Return a second job, which also covers the writes of the running job, and the files to give back after it.
 
-        The caller then need not wait for the thread of the running job.
+        The caller then need not wait until the running job's thread is done.
         """
         cdef SegmentFiles files = self.files
         taken, failure = files.handles.take(files.unsynced)
@@ -72,14 +72,14 @@ cdef class StoreSync:
         self.files.handles.give_back(job.files, growing_path)
 
     def done(self, job) -> None:
-        """Count the commits that a successful job covers as durable."""
+        """Count the commits covered by a successful job as durable."""
         for problem in job.problems:
             self.files.log.debug(problem)
         assert job.mark <= self.written_mark
         self.synced_mark = job.mark
 
     def forget_all(self) -> None:
-        """Close the unsynced files; the running job closes its own files when it ends."""
+        """Close the unsynced files, except those of the running job, which are closed when it ends."""
         cdef SegmentFiles files = self.files
         for path in files.unsynced:
             files.handles.close(path)
@@ -109,7 +109,7 @@ cdef class RetiredFiles:
         self.undated = True
 
     cdef void date(self) noexcept:
-        """Assign this commit to the files retired since the last one: when it is durable, they may be removed."""
+        """Note for the files retired since the last commit that they may be removed when this commit is durable."""
         self.undated = False
         self.paths = [(mark or self.syncs.written_mark, path) for mark, path in self.paths]
 
@@ -129,7 +129,10 @@ cdef class RetiredFiles:
         return self.removing
 
     def _to_keep(self, due) -> dict:
-        """Return new paths for files in `due` whose ids are needed; add kept files whose ids are not to `due`."""
+        """Return new paths for files in `due` whose ids are needed.
+
+        Add to `due` kept files whose ids are not needed.
+        """
         files, keep = self.files, {}
         for path in due:
             last_ts = files.last_times.pop(path, None)
@@ -142,7 +145,7 @@ cdef class RetiredFiles:
         return keep
 
     def finish_removal(self, error, closed) -> None:
-        """Handle the result of the job. More files are removed only after these removals are durable."""
+        """Handle the result of the job. No more files are removed until these removals are durable."""
         self.removing = None
         if error is not None and not closed:
             self.files.names_unsynced = True
@@ -159,13 +162,13 @@ cdef class RetiredFiles:
             self.keep(s)
 
     cdef void keep(self, Segment* s) noexcept nogil:
-        # If memory is short, the segment is leaked: a running sync could read freed memory.
+        # Without memory, the segment leaks: a running sync could otherwise read freed memory.
         if grow(<void**> &self.segments, &self.room, self.n + 1, sizeof(Segment*)) == 0:
             self.segments[self.n] = s
             self.n += 1
 
     cdef void free_segments(self) noexcept nogil:
-        """Free the kept entries; no sync may be running."""
+        """Free the kept segments with their entries; no sync may be running."""
         cdef size_t i
         for i in range(self.n):
             segment_free(self.segments[i])

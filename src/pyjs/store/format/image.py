@@ -1,7 +1,7 @@
-"""Plain images of segment files: reading and writing plain, compressed and encrypted files.
+"""Plain images of segment files: reads and writes plain, compressed and encrypted files.
 
-An encrypted image ends with a mark, which is one nonzero byte after the last written byte. The image itself may
-end with zeros, and only the mark separates them from the zeros of reserved space. store/format/outer_header
+An encrypted image ends with a mark: one nonzero byte after the last written byte. The image itself may end with
+zeros, and only the mark separates these from the zeros of reserved space. store/format/outer_header
 describes the rest of the layout.
 
 Knows nothing of records.
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from pyjs.base.disk import Disk
     from pyjs.store.format.outer_header import Buffer
 
-# Errors that prevent reading a segment as a whole.
+# Errors that make a whole segment unreadable.
 UNREADABLE = (OSError, ValueError, MemoryError, CorruptRecord, UnknownFormat, Locked)
 MARK = b"\xff"
-END_STEP = 65536  # bytes read at once in search of the mark
-STEP = 1 << 18  # bytes encrypted at once, so that other threads can run
+END_STEP = 65536  # bytes read at once to search for the mark
+STEP = 1 << 18  # bytes encrypted at once; between two steps, other threads can run
 SECTOR_SIZE = 512
-ZEROS_KEPT = 16  # if the mark is missing, this many zeros after the last nonzero byte may belong to the image
+ZEROS_KEPT = 16  # without a mark, up to this many zeros after the last nonzero byte may belong to the image
 
 
 class EncryptedImage(PlainImage):
@@ -59,11 +59,11 @@ class EncryptedImage(PlainImage):
         return self.stream.apply(self._disk.read_at(self.fd, size, self.shift + at), at)
 
     def grow(self, size: int) -> None:
-        """Note that the image has grown to `size` bytes."""
+        """Record that the image has grown to `size` bytes."""
         self.size = max(self.size, size)
 
     def whole(self, around: bool = False) -> Buffer:
-        """Return the whole image, decrypted piece by piece, so that other threads can run between pieces."""
+        """Return the whole image. It is decrypted piece by piece, so that other threads can run in between."""
         out = bytearray(self.size)
         for at in range(0, self.size, STEP):
             size = min(STEP, self.size - at)
@@ -72,7 +72,7 @@ class EncryptedImage(PlainImage):
         return memoryview(out)
 
     def _find_end(self) -> int:
-        """Return the offset of the mark, or the probable end of the image if a torn or damaged write has none."""
+        """Return the offset of the mark, or the probable end of the image if a torn or damaged write left none."""
         size = end = max(self._disk.size_of(self.fd), self.shift)
         while end > self.shift:
             begin = max(end - END_STEP, self.shift)
@@ -104,7 +104,7 @@ class TailEncryption:
         self.stream = key.stream(key.algorithm, outer.nonce)
 
     def written(self, data: Buffer, at: int) -> tuple[bytes, int]:
-        """Return the file bytes for the image bytes `data` at offset `at`, and their offset in the file."""
+        """Return the bytes to write for the image bytes `data` at offset `at`, and their offset in the file."""
         data = self.stream.apply(data, at) + MARK
         return (data, self.shift + at) if at else (self._head + data, 0)
 
@@ -114,12 +114,12 @@ class TailEncryption:
 
 
 def open_image(disk: Disk, path: str, fd: int, key: StreamKey | None) -> PlainImage:
-    """Return the plain image of the segment file `path`, open as `fd`.
+    """Return the plain image of the segment file `path`, which is open as `fd`.
 
     Raises:
         UnknownFormat: the version or a flag of the file is unknown.
-        Locked: it is encrypted with another key.
-        CorruptRecord: its outer header is damaged.
+        Locked: another key encrypted the file.
+        CorruptRecord: the outer header is damaged.
         OSError: the file cannot be read.
     """
     outer, problem = outer_header_at(disk, fd, path)
@@ -146,7 +146,7 @@ def _stream_of(outer: OuterHeader, key: StreamKey | None, path: str) -> KeyStrea
 
 
 def read_image(disk: Disk, path: str, key: StreamKey | None, around: bool = False) -> Buffer:
-    """Return the plain image of a segment file; with `around`, unreadable places become zeros.
+    """Return the plain image of a segment file; with `around`, unreadable places are replaced by zeros.
 
     Raises the same errors as open_image.
     """
@@ -155,7 +155,7 @@ def read_image(disk: Disk, path: str, key: StreamKey | None, around: bool = Fals
 
 
 def encode_file(image: Buffer, codec: int, key: StreamKey | None, meta: bytes) -> tuple[int, list[Buffer]]:
-    """Return flags and bytes of the file for `image`: compressed if that saves space, encrypted if `key` is set."""
+    """Return (flags, bytes) of the file for `image`: compressed if that saves space, encrypted if `key` is set."""
     packed = pack(image) if codec else None
     flags = (CODEC_ZSTD if packed is not None else 0) | (key.algorithm if key is not None else 0)
     if not flags:

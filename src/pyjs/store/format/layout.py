@@ -7,8 +7,8 @@
                                        consumers/<consumer>.<id>/snap.G log.G
 
 Account, stream and consumer names are escaped, so that no name can leave its directory or collide with a file of the
-server. A directory to remove is first renamed to `.deleting-…`; the next start finishes a removal that a crash
-interrupted. An unreadable directory is renamed to `.damaged-…` and left to the operator.
+server. A directory to remove is first renamed to `.deleting-…`; if a crash interrupts the removal, the next start
+finishes it. An unreadable directory is renamed to `.damaged-…` and left to the operator.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ NO_DIRECTORY_LOCK = (
 )  # NFS and others
 WORKERS = ".workers"  # the stores of workers other than the first
 DELETING = ".deleting-"
-HEALING = ".healing"  # in the directory of messages: this replica is no copy of the others yet
+# in the directory of messages: this replica does not have all messages of the others yet
+HEALING = ".healing"
 DAMAGED = ".damaged-"
 
 
@@ -38,8 +39,11 @@ class StoreLocked(PyjsError):
 
 
 def file_name(name: str) -> str:
-    """Return the file name for `name`: characters outside SAFE as %XX; a long name is cut and a digest appended."""
-    # Longer names are cut in any case: a damaged file may claim a consumer name of a megabyte.
+    """Return the file name for `name`: characters outside SAFE become %XX.
+
+    A long name is cut, with a digest added.
+    """
+    # Longer names are cut before they are escaped: a damaged file may claim a consumer name of a megabyte.
     kept = name[: NAME_SIZE_MAX + 1]
     escaped = kept if SAFE.issuperset(kept) else "".join(map(_escaped, kept))
     if len(escaped) <= NAME_SIZE_MAX:
@@ -59,7 +63,7 @@ def streams_directory(root: str, account: str) -> str:
 
 
 def make_directory(disk: Disk, directory: str) -> None:
-    """Create a directory and its parents; their names are durable on return."""
+    """Create a directory and its parents, and make their names durable."""
     missing = []
     while directory and not disk.exists(directory):
         missing.append(directory)
@@ -78,7 +82,7 @@ class StoreLock:
     """
 
     def __init__(self, disk: Disk, directory: str, *, shared: bool = False) -> None:
-        """Take both locks. Raises BlockingIOError if another process has one of them, OSError if locking fails."""
+        """Take both locks. Raises BlockingIOError if another process holds one of them, OSError if locking fails."""
         self._disk = disk
         self._fds: list[int] = []
         path = f"{directory}/.lock"
@@ -104,7 +108,7 @@ class StoreLock:
 
 
 def lock_store(disk: Disk, directory: str) -> StoreLock:
-    """Lock a store directory, which is created if it is missing.
+    """Lock a store directory; create it if it is missing.
 
     Raises:
         StoreLocked: another process has the lock.
@@ -122,21 +126,21 @@ def lock_store(disk: Disk, directory: str) -> StoreLock:
 
 
 def _sync_above(disk: Disk, directory: str) -> None:
-    """Sync the names of a directory and its parents, since a killed process may not have synced them."""
+    """Sync the names of a directory and of its parents, since a killed process may not have synced them."""
     while directory not in ("", "/"):
         directory = directory.rpartition("/")[0] or ("/" if directory.startswith("/") else ".")
         try:
             disk.sync_dir(directory)
         except OSError:
-            return  # not readable, so this server cannot have created it
+            return  # not readable, so this server has not created it
         if directory == ".":
             return
 
 
 def hide_directory(disk: Disk, directory: str, number: int = 0, sync: bool = True) -> str:
-    """Rename a directory that is to be removed to a name that no start reads; return its new path.
+    """Rename a directory that is to be removed to a name that no start reads; return the new path.
 
-    The name has the first free number from `number` on. Without `sync`, the caller must sync the parent directory.
+    The name gets the first free number from `number` on. Without `sync`, the caller must sync the parent directory.
     """
     return _rename_aside(disk, directory, DELETING, number, sync)
 
@@ -147,7 +151,7 @@ def set_aside(disk: Disk, directory: str) -> str:
 
 
 def finish_removals(disk: Disk, parent: str) -> list[str]:
-    """Finish removals in `parent` that an earlier process started; return those that failed, with their errors."""
+    """Finish the removals in `parent` that an earlier process began; return an error text for each that failed."""
     problems = []
     for name in disk.list_dir(parent):
         if name.startswith(DELETING):
@@ -159,7 +163,7 @@ def finish_removals(disk: Disk, parent: str) -> list[str]:
 
 
 def free_name(disk: Disk, directory: str, prefix: str, number: int = 0) -> str:
-    """Return the first free path beside `directory`, made of `prefix` and a number from `number` on."""
+    """Return the first free path beside `directory` that consists of `prefix` and a number from `number` on."""
     parent, _, name = directory.rpartition("/")
     while disk.exists(aside := f"{parent}/{prefix}{number}-{name}"):
         number += 1

@@ -1,10 +1,10 @@
 """Correction of one damaged byte in a short piece of a segment file: tries every value until the checksum is right.
 
 Two kinds of pieces need this, since their contents are stored nowhere else: a record of removals, without which
-removed messages would reappear, and the header of an encrypted or compressed file, without which the file cannot
+removed messages would exist again, and the header of an encrypted or compressed file, without which the file cannot
 be read.
 
-Knows no files. Compiled: a start may compute 130,000 hashes for a record (benchmarks/store_start.py).
+Knows no files. Compiled: a starting server may compute 130,000 hashes for a record (benchmarks/store_start.py).
 """
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy
@@ -24,13 +24,14 @@ cdef int mend_record(char* p, size_t length, uint64_t before) noexcept nogil:
     cdef char was
     cdef int change
     cdef bint sound = False
-    if fits(p, length):                                     # the damage is in the checksum itself
+    if fits(p, length):                                     # the checksum itself is damaged
         checksum = computed_checksum(p, length, before, &sound)
         if sound and one_byte_differs(checksum, stored_checksum(p, length)):
             memcpy(p + end, &checksum, CHECKSUM_SIZE)
             return 0
     for at in range(end):
-        if p[KIND_AT] == KIND_MSG and at != KIND_AT:    # a message is not mended, unless its kind is the damaged byte
+        # a message is not corrected, unless its kind is the damaged byte
+        if p[KIND_AT] == KIND_MSG and at != KIND_AT:
             continue
         was = p[at]
         for change in range(1, 256):
@@ -42,7 +43,7 @@ cdef int mend_record(char* p, size_t length, uint64_t before) noexcept nogil:
 
 
 def mended_header(bytes head not None) -> bytes | None:
-    """Return the header of a segment file with one damaged byte corrected; None if more bytes are damaged."""
+    """Return the header of a segment file with its only damaged byte corrected, or None if more are damaged."""
     cdef char[SEGMENT_HEADER_SIZE] header
     cdef size_t at, end = SEGMENT_HEADER_SIZE - CHECKSUM_SIZE
     cdef uint64_t checksum, stored

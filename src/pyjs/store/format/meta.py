@@ -3,18 +3,17 @@
     envelope = "PYJSMETA" | version u16 | kind u8 | flags u8 | needs u8 u8 u16 | body_size u32 | 0 u32
                | generation u64 | body (msgpack map) | XXH64 u64
 
-little-endian; the checksum covers everything before it, with seed 0. The frame is the same in every version.
-`needs` is the first pyjs-server version that reads the body; an older server shows it in its error. Each set
-flag names a feature that the reader must support. There is one flag: with SEALED the body is encrypted,
-
+Numbers are little-endian; the checksum covers everything before it, with seed 0. The frame is the same in every
+version. `needs` is the first pyjs-server version that reads the body; an older server names it in its error. Each set
+flag stands for a feature that the reader must support. There is one flag: with SEALED, the body is encrypted,
     body     = algorithm u8 | size of wrapped u8 | 0 u16 | wrapped data key | nonce | ciphertext | tag
 
-(store/crypt/keys). The 32 bytes of the frame are authenticated together with the body. Only a stream's own
-metadata includes a wrapped data key.
+(store/crypt/keys). The 32 bytes of the frame are authenticated together with the body. Only the metadata of a stream
+includes a wrapped data key.
 
 `<name>.a` and `<name>.b` hold the same map; if both copies are intact, the one with the higher generation is
 valid. Each copy is written to a temporary file, synced and renamed, and its directory is synced, before the
-other copy is changed. Invariant: at least one copy is intact at every moment.
+other copy is changed. Invariant: at least one copy is intact at any time.
 
 Knows nothing of the meaning of the map. docs/storage-format.md describes the format for other programs.
 """
@@ -36,31 +35,34 @@ if TYPE_CHECKING:
 
 MAGIC = b"PYJSMETA"
 VERSION = 1
-NEEDS = (0, 1, 0)  # the first pyjs-server that reads VERSION
+NEEDS = (0, 1, 0)  # the first pyjs-server version that reads VERSION
 HEADER = struct.Struct("<8sHBBBBHIIQ")
 FRAME_SIZE = HEADER.size
 CHECKSUM = struct.Struct("<Q")
 COPIES = ("a", "b")
 SEALED = 1  # flag: the body is encrypted
 FLAGS_AT = 11
-SEAL = struct.Struct("<BBH")  # algorithm, size of the wrapped data key, 0
+SEAL = struct.Struct("<BBH")  # algorithm, size of the wrapped data key, zeros
 
 KIND_STREAM: Final = 1
 KIND_CONSUMER: Final = 2  # an entry of the list of a stream's consumers (store/state/consumer_list)
-KIND_STATE: Final = 3  # of a consumer
+KIND_STATE: Final = 3  # the state of a consumer
 KIND_WINDOW: Final = (
-    4  # message ids of a stream's duplicate window, at a clean stop (store/format/window_file)
+    4  # written by a clean stop: message ids of a stream's duplicate window (store/format/window_file)
 )
-KIND_PURGE: Final = 5  # a purge in steps that a stream has begun (store/format/purge_file)
-KIND_TAILS: Final = 6  # index files of many streams, at a clean stop (store/format/tail_file)
-KIND_CLUSTER: Final = 7  # number of the store of a server in a cluster (jetstream/member/identity)
+KIND_PURGE: Final = 5  # a purge in steps that has begun (store/format/purge_file)
+KIND_TAILS: Final = 6  # written by a clean stop: index files of many streams (store/format/tail_file)
+KIND_CLUSTER: Final = 7  # the identity of a server's store in a cluster (jetstream/member/identity)
 
 
 class UnknownFormat(PyjsError):
     """The file has an unsupported version of the format; it is intact and must not be changed."""
 
     def __init__(self, path: str, version: int, known: int, needs: str) -> None:
-        """Create the error: the server reads version `known`; `version` needs pyjs-server `needs` or later."""
+        """Create the error for a file of version `version`, which pyjs-server `needs` or later reads.
+
+        This one reads `known`.
+        """
         super().__init__(
             f"{path} was written by a newer version: it needs pyjs-server >= {needs}"
             if version >= known
@@ -123,7 +125,7 @@ def is_sealed(data: bytes) -> bool:
 
 
 def envelope_size(data: bytes) -> int:
-    """Return the size in the header of the envelope at the start of `data`, or 0 if there is none."""
+    """Return the size given in the header of the envelope at the start of `data`, or 0 if there is no envelope."""
     if len(data) < HEADER.size or not data.startswith(MAGIC):
         return 0
     size: int = HEADER.unpack_from(data)[7]
@@ -131,7 +133,7 @@ def envelope_size(data: bytes) -> int:
 
 
 def intact_generation(data: bytes) -> int | None:
-    """Return the generation of an envelope, or None if its checksum is wrong. The body is not decoded."""
+    """Return the generation of an envelope, or None if its checksum is wrong. Does not decode the body."""
     size = envelope_size(data)
     if size == 0 or len(data) != size:
         return None
@@ -199,7 +201,7 @@ def save_meta(disk: Disk, directory: str, name: str, data: bytes) -> None:
 
 
 def write_whole(disk: Disk, temporary: str, path: str, data: bytes) -> None:
-    """Replace the file at `path` with `data`, atomically; the name is durable after sync_dir."""
+    """Replace the file at `path` with `data`, atomically; the caller must call sync_dir to make the name durable."""
     write_file(disk, temporary, [data])
     disk.rename(temporary, path)
 
@@ -207,12 +209,12 @@ def write_whole(disk: Disk, temporary: str, path: str, data: bytes) -> None:
 def load_meta(
     disk: Disk, directory: str, name: str, kind: int, opener: Opener | None = None
 ) -> tuple[int, dict[str, Any], list[str]]:
-    """Return (generation, values, problems): those of the newest intact copy, and the damage of the other copy.
+    """Return (generation, values, problems): the first two from the newest intact copy, then the damage of the other.
 
     Raises:
         CorruptRecord: no copy is intact.
-        UnknownFormat: another version wrote one of them.
-        Locked: one of them is encrypted, and `opener` cannot decrypt it.
+        UnknownFormat: another version wrote one of the copies.
+        Locked: one of the copies is encrypted, and `opener` cannot decrypt it.
         FileNotFoundError: neither copy exists.
         OSError: neither copy can be read, or descriptors or memory are short.
     """
@@ -233,7 +235,7 @@ def load_meta(
 
 
 def _severity(problem: CorruptRecord | OSError) -> int:
-    """Return the rank of an unreadable copy's error: a failing disk first, then damage, then a missing file."""
+    """Return the rank of the error of an unreadable copy: a failing disk first, then damage, then a missing file."""
     if isinstance(problem, FileNotFoundError):
         return 2
     return 1 if isinstance(problem, CorruptRecord) else 0

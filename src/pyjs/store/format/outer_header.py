@@ -1,4 +1,4 @@
-"""The outer header of a segment file, which states its encoding: compressed, encrypted, or both.
+"""The outer header of a segment file, which states how the file is encoded: compressed, encrypted, or both.
 
 The plain image is a segment as in store/format/record, including its header. A plain file is identical to its
 image. Any other file begins with an outer header, whose flags describe the encoding of the body:
@@ -6,11 +6,11 @@ image. Any other file begins with an outer header, whose flags describe the enco
     file   = header (64)  [META record]  body
     body   = image mark zeros* | table block* table           encrypted when the flags name a cipher
 
-The META record itself is not encrypted, but the stream's metadata in it is encrypted like a metadata file; so
-a stream can be opened from its segments. store/format/packed describes the body of a compressed file,
+The META record is not encrypted as a whole, but the stream's metadata in it is encrypted as in a metadata file, so
+a stream can be opened with its segments alone. store/format/packed describes the body of a compressed file,
 store/format/image that of an encrypted one. The key stream starts at the first byte of the body.
 
-Knows no records except META.
+Knows no log records other than META.
 
 Source: docs/storage-format.md, "Encodings of a segment".
 """
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from typing import Final
 
     Buffer = bytes | bytearray | memoryview
-    Holes = list[tuple[int, int]]  # begin and end of unreadable places in an image
+    Holes = list[tuple[int, int]]  # (begin, end) of unreadable places in an image
 
 HEADER = struct.Struct("<8sHBBIQ8sIIQ8sQ")
 MAGIC = b"PYJSSEG\n"
 VERSION = 3
-NEEDS = (0, 1)  # the first pyjs-server that reads outer headers
+NEEDS = (0, 1)  # the first pyjs-server version that reads outer headers
 CIPHER_MASK: Final = 0xFF
 CODEC_MASK: Final = 0xFF00
 CODEC_ZSTD: Final = 0x100
@@ -54,7 +54,7 @@ class OuterHeader(NamedTuple):
     number: int
     incarnation: int
     nonce: bytes  # of the key stream; zeros without a cipher
-    shift: int  # offset of the body in the file
+    shift: int  # offset in the file of the body
 
     @property
     def cipher(self) -> int:
@@ -67,11 +67,11 @@ class OuterHeader(NamedTuple):
         return self.flags & CODEC_MASK
 
     def pack(self) -> bytes:
-        """Return the 64 bytes."""
+        """Return the 64 bytes of the header."""
         return self._packed(self.flags, self.nonce, self.shift)
 
     def pack_plain(self) -> bytes:
-        """Return the segment header at the start of the image."""
+        """Return the segment header with which the image begins."""
         return self._packed(0, bytes(SEGMENT_NONCE_SIZE), 0)
 
     def _packed(self, flags: int, nonce: bytes, shift: int) -> bytes:
@@ -107,17 +107,17 @@ def unknown_format(head: bytes, path: str) -> UnknownFormat:
 
 
 class PlainImage:
-    """The image of a plain file, and the base class of the other images."""
+    """The image of a plain file, and the base class of all other images."""
 
     outer: OuterHeader | None = None
-    shift = 0  # offset of the image in the file, if it is not compressed
-    problem = ""  # damage by which no message is lost
-    unread = False  # its end could not be read from the disk
-    marked = False  # there is a mark after the last written byte
+    shift = 0  # offset in the file of the image, unless it is compressed
+    problem = ""  # text about damage that loses no message; "": none
+    unread = False  # the end of the image could not be read from the disk
+    marked = False  # the image has a mark after its last written byte
 
     def __init__(self, disk: Disk, fd: int) -> None:
         self._disk = disk
-        self.fd = fd  # later readers replace it
+        self.fd = fd  # a later reader sets its own descriptor
         self.size = disk.size_of(fd)
 
     def read(self, at: int, size: int) -> bytes:
@@ -125,7 +125,7 @@ class PlainImage:
         return self._disk.read_at(self.fd, size, at)
 
     def read_around(self, at: int, size: int) -> tuple[bytes, Holes]:
-        """Like `read`, but also return the unreadable places, whose bytes count as damaged."""
+        """Read as `read` does, and also return the unreadable places, whose bytes count as damaged."""
         try:
             return self.read(at, size), []
         except OSError as error:
@@ -143,23 +143,26 @@ class PlainImage:
         return b"".join(pieces), holes
 
     def whole(self, around: bool = False) -> Buffer:
-        """Return the whole image; with `around`, or in a map, fill unreadable places instead of raising errors."""
+        """Return the whole image.
+
+        With `around`, or if the file is mapped, unreadable places are filled with zeros.
+        """
         return memoryview(self._disk.map_file(self.fd, self.size)) if self.size else b""
 
     def place_of(self, at: int, end: int) -> tuple[int, int]:
-        """Return the offset and size in the file of the image bytes `at` to `end`."""
+        """Return (offset, size) in the file of the image bytes `at` to `end`."""
         return self.shift + at, end - at
 
     def grow(self, size: int) -> None:
-        """Note that the image has grown to `size` bytes."""
+        """Record that the image has grown to `size` bytes."""
 
     def spare_problem(self) -> str:
-        """Return the damage of a spare copy, or "" if there is none; harmless while the other copy is intact."""
+        """Return the damage of a spare copy, or ""; it loses nothing while the other copy is intact."""
         return "" if self.outer is None else clear_problem(self._disk, self.fd, self.outer)
 
 
 def outer_header_at(disk: Disk, fd: int, path: str) -> tuple[OuterHeader | None, str]:
-    """Return the outer header of an open file (None: there is none), and its damage ("": none).
+    """Return the outer header of an open file, or None if it has none, and the damage of the header or "".
 
     Raises:
         UnknownFormat: a flag is unknown.
@@ -184,7 +187,7 @@ def clear_problem(disk: Disk, fd: int, outer: OuterHeader) -> str:
 
 
 def readable(disk: Disk, fd: int, size: int, offset: int) -> bytes | None:
-    """Like `read_at`, but return None if the place is unreadable. Raises OSError for any other error."""
+    """Read as `read_at` does, but return None if the place is unreadable. Raises OSError for any other error."""
     try:
         return disk.read_at(fd, size, offset)
     except OSError as error:
@@ -223,7 +226,7 @@ def outer_head(outer: OuterHeader, meta: bytes) -> bytes:
 
 
 def _whole(data: bytes) -> bytes:
-    """Return the header at the start of `data`, with one damaged byte corrected."""
+    """Return the header at the start of `data`; if one byte of it is damaged, the byte is corrected."""
     head = data[: HEADER.size]
     checksum = CHECKSUM.pack(xxhash.xxh64_intdigest(head[: -CHECKSUM.size]))
     return head if head.endswith(checksum) else mended_header(head) or head

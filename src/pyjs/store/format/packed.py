@@ -1,13 +1,13 @@
 """The body of a compressed segment file: the image in chunks, and two copies of the table of chunks.
 
-The image is cut into chunks of 64 KiB; each is compressed (zstd) or stored plain. The table has their sizes and
-checksums:
+The image is cut into chunks of 64 KiB, each of which is compressed (zstd) or stored plain. The table has their sizes
+and checksums:
 
     body   = table block* table  place of the second table u64
     table  = image_size u64  count u32  chunk_size u32  (size u32  checksum u64)*  checksum u64
 
-little-endian, checksums are XXH64 with seed 0. A damaged chunk is replaced by bytes of 255 in the image, so
-its records are recognized as damaged. `cramjam` is imported lazily: only compression needs it.
+Numbers are little-endian, checksums are XXH64 with seed 0. A damaged chunk is replaced by bytes of 255 in the image,
+so that its records are recognized as damaged. `cramjam` is imported lazily, since only compression needs it.
 
 Source: docs/storage-format.md, "Encodings of a segment".
 """
@@ -29,14 +29,15 @@ if TYPE_CHECKING:
     from pyjs.store.crypt.keys import KeyStream
     from pyjs.store.format.outer_header import Buffer, Holes, OuterHeader
 
-LEVEL = 1  # of zstd. On JSON: 0.23 of the size, at 680 MB/s; level 3 is not smaller, lz4 gives 0.34
-DAMAGED = b"\xff"  # every byte of a damaged chunk in the image
+# level of zstd. JSON shrinks to 0.23 of its size, at 680 MB/s; level 3 saves no more, lz4 reaches 0.34
+LEVEL = 1
+DAMAGED = b"\xff"  # the value of every byte of a damaged chunk in the image
 CHUNK_SIZE = 65536
-IMAGE_SIZE_MAX = 1 << 30  # far beyond the largest record and segment
+IMAGE_SIZE_MAX = 1 << 30  # bytes; far above the largest record and segment
 TABLE_HEAD = struct.Struct("<QII")
 TABLE_ROW = struct.Struct("<IQ")
-GAIN_MIN = 10  # percent that compression must save
-SAMPLES = 4  # chunks that are compressed first, to estimate the gain
+GAIN_MIN = 10  # minimum percentage that compression must save
+SAMPLES = 4  # number of chunks that are compressed first, to estimate the savings
 
 
 class PackedImage(PlainImage):
@@ -52,10 +53,10 @@ class PackedImage(PlainImage):
         self.fd = fd
         self.outer = outer
         self._stream = stream
-        # Before an encrypted image was compressed, its end was proven by its mark or a FOOTER.
+        # The end of an encrypted image was proven, by its mark or a FOOTER, before it was compressed.
         self.marked = stream is not None
-        self._places: list[tuple[int, int, int]] = []  # of each chunk: offset, size, checksum
-        self.damaged: set[int] = set()  # damaged chunks among those that were read
+        self._places: list[tuple[int, int, int]] = []  # (offset, size, checksum) of each chunk
+        self.damaged: set[int] = set()  # numbers of the damaged chunks among those that were read
         body_size = disk.size_of(fd) - outer.shift
         for at, what in ((0, "first"), (None, "second")):
             table = self._table_at(body_size, at)
@@ -73,7 +74,7 @@ class PackedImage(PlainImage):
         return chunks[at - first * CHUNK_SIZE : end - first * CHUNK_SIZE]
 
     def read_around(self, at: int, size: int) -> tuple[bytes, Holes]:
-        """Like `read`, but also return the places of damaged chunks."""
+        """Read as `read` does, and also return the places of damaged chunks."""
         data = self.read(at, size)
         numbers = range(at // CHUNK_SIZE, -(-(at + len(data)) // CHUNK_SIZE))
         holes = [(each * CHUNK_SIZE, (each + 1) * CHUNK_SIZE) for each in numbers if each in self.damaged]
@@ -84,7 +85,7 @@ class PackedImage(PlainImage):
         return memoryview(b"".join(self._chunk(number) for number in range(len(self._places))))
 
     def spare_problem(self) -> str:
-        """Return the damage of one copy of the table, or "" if both are intact."""
+        """Return the damage of one copy of the table, or "" if both copies are intact."""
         body_size = self._disk.size_of(self.fd) - (self.outer.shift if self.outer is not None else 0)
         first, second = self._table_at(body_size, 0), self._table_at(body_size, None)
         end = sum(self._places[-1][:2]) + table_size(self.size) + CHECKSUM.size
@@ -96,7 +97,10 @@ class PackedImage(PlainImage):
         return all(self._unpacked(number) is not None for number in range(len(self._places)))
 
     def place_of(self, at: int, end: int) -> tuple[int, int]:
-        """Return file offset and size of the damaged chunks in the image bytes `at` to `end`; call `whole` first."""
+        """Return (offset, size) in the file of damaged chunks in the image bytes `at` to `end`.
+
+        Call `whole` first.
+        """
         last = len(self._places) - 1
         first, behind = min(at // CHUNK_SIZE, last), min(max(end - 1, at) // CHUNK_SIZE, last) + 1
         numbers = [number for number in range(first, behind) if number in self.damaged] or list(
@@ -113,7 +117,7 @@ class PackedImage(PlainImage):
         return data if self._stream is None else self._stream.apply(data, at)
 
     def _table_at(self, body_size: int, at: int | None) -> tuple[int, bytes] | None:
-        """Return image size and rows of the table at `at`, or at the end if `at` is None; None if it is damaged."""
+        """Return (image size, rows) of the table at `at`, or at the end if `at` is None; None if it is damaged."""
         if at is None:
             # The last eight bytes of the body are the offset of the second table.
             tail = self._body(body_size - CHECKSUM.size, CHECKSUM.size) if body_size > CHECKSUM.size else b""
@@ -146,9 +150,9 @@ class PackedImage(PlainImage):
             at += size
 
     def _chunk(self, number: int) -> bytes:
-        """Return one chunk of the image. A damaged chunk is not filled with zeros: they could hide a loss at the end.
+        """Return one chunk of the image. A damaged chunk is not filled with zeros, which could hide a lost end.
 
-        If the first chunk is damaged, its segment header is derived from the outer header.
+        If the first chunk is damaged, the segment header in it is derived from the outer header.
         """
         found = self._unpacked(number)
         if found is not None:
@@ -164,7 +168,7 @@ class PackedImage(PlainImage):
         at, packed_size, checksum = self._places[number]
         size = self._size_of(number)
         if packed_size > size:
-            return None  # stored plain, since compression did not make it smaller
+            return None  # the chunk is stored plain, since compression did not make it smaller
         packed = self._body(at, packed_size)
         if len(packed) != packed_size or xxhash.xxh64_intdigest(packed) != checksum:
             return None

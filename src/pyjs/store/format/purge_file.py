@@ -1,8 +1,8 @@
 """The file of a purge in steps: its filter, written before the first step and deleted after the last one.
 
-A start that finds the file completes the purge: it removes every matching message below `before_seq`. Doing
-that twice is harmless, since sequences are never used again. If the file is not a complete envelope, it was not
-durable when the server stopped, so its purge had not begun.
+A start that finds the file completes the purge: it removes every matching message below `before_seq`. To do this
+twice is harmless, since sequences are never used again. If the file is not a complete envelope, it was not durable
+when the server stopped, so the purge had not begun.
 
     <stream>/purge      one envelope of kind 5, generation 1: {"subject": str, "before_seq": int}
 """
@@ -29,7 +29,7 @@ class Purge(NamedTuple):
 
 
 def encode_purge(purge: Purge, key: StreamKey | None) -> bytes:
-    """Return the content of the file."""
+    """Return the contents of the file."""
     return encode(KIND_PURGE, 1, {"subject": purge.subject, "before_seq": purge.before_seq}, key)
 
 
@@ -39,7 +39,7 @@ def read_purge(disk: Disk, path: str, key: StreamKey | None) -> Purge:
     Raises:
         CorruptRecord: the file is damaged.
         UnknownFormat, Locked: this version cannot read the file, or this key cannot decrypt it.
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     _, values = decode(disk.read_file(path), KIND_PURGE, path, Opener(key))
     subject, before_seq = values.get("subject"), values.get("before_seq")

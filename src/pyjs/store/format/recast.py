@@ -1,4 +1,4 @@
-"""Recasting: rewrites a sealed segment compressed, encrypted, or both.
+"""Recasting: rewrites a sealed segment in another compression or encryption.
 
 The plain image does not change, so the offsets in index entries remain valid. A damaged segment is left
 unchanged. The new file is read back and compared before it replaces the old one.
@@ -23,7 +23,7 @@ from pyjs.store.open_files import ReplacedFile
 if TYPE_CHECKING:
     from pyjs.store.format.outer_header import Buffer
 
-NEW = ".new"  # suffix of a file that is being written; a start removes it
+NEW = ".new"  # suffix of a file that is being written; a starting server removes such files
 
 
 class Recast:
@@ -38,7 +38,7 @@ class Recast:
         self.flags = 0  # the encoding of the new file
         self.old_flags = 0
         self.old: ReplacedFile | None = None  # the old file, opened when the new one is written
-        self.stale = False  # the segment changed meanwhile: the new file must not be used
+        self.stale = False  # the segment has changed since the job began: the new file must not be used
         self._disk = disk
         self._codec = codec
         self._key = key
@@ -67,7 +67,7 @@ class Recast:
             raise ValueError("what was written is not what it should be")
         if (
             bad_page_count() != unreadable
-        ):  # a page of the map became zeros; the old file may be readable later, so keep it
+        ):  # a page of the map was replaced by zeros: keep the old file, which may be readable later
             raise ValueError("a page of it cannot be read any more")
         self.flags = flags
         self.old = ReplacedFile(self._disk, self.path)
@@ -78,7 +78,7 @@ def restore_plain(disk: Disk, path: str, key: StreamKey | None, meta: bytes) -> 
 
     Raises:
         CorruptRecord: part of the segment is damaged.
-        Locked: it is encrypted with another key.
+        Locked: another key encrypted the segment.
         OSError: a read or write failed; the file is unchanged.
     """
     with closing(disk, disk.open_read_only(path)) as fd:

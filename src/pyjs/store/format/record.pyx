@@ -1,6 +1,6 @@
 """Segment files: the layout of their header and records, and the checksum that chains them.
 
-A segment is a 64-byte header followed by records, little-endian, no padding:
+A segment is a 64-byte header followed by records. Numbers are little-endian; there is no padding:
 
     record   = length u32 | kind u8 | flags u8 | subject_len u16 | seq u64 | ts i64 | header_len u32 | check u32
                [term u64 | index u64]  subject  headers  payload  checksum u64
@@ -8,7 +8,7 @@ A segment is a 64-byte header followed by records, little-endian, no padding:
 The hash of a record is XXH64 of the bytes after its header; its seed is XXH64 of the header before `check`.
 `check` is half of the hash: it proves the record even if the bytes before it are lost. The checksum is XXH64
 of the hash; its seed is the eight bytes before the record, which are the checksum of the previous record or
-of the segment header. Invariant: if all checksums of a range of records are right, no record of the range is
+of the segment header. Invariant: if all checksums in a range of records are right, no record of the range is
 missing.
 
 Knows no files. Compiled: each append writes one record (benchmarks/: JetStream async publish).
@@ -22,7 +22,7 @@ cdef enum:
 
 
 cdef inline uint64_t hash_of(const char* record, size_t length) noexcept nogil:
-    """Return the hash of a record, which excludes `check` and checksum."""
+    """Return the hash of a record; it covers neither `check` nor the checksum."""
     return xxh64(record + RECORD_HEADER_SIZE, length - RECORD_SIZE_MIN, xxh64(record, CHECK_AT, 0))
 
 

@@ -1,13 +1,14 @@
-"""The index files of many open segments in one file, written by a clean stop of many streams.
+"""The index files of many open segments in one file, written by a clean stop of a server with many streams.
 
     <account>/tails     envelope of kind 6 *, each: {"streams": {file name of the stream: [number, index file]}}
 
-With a separate file for each of thousands of streams, a stop would spend most of its time writing files, and a
-start opening them. An entry is identical to the index file of segment `number` of its stream, and encrypted if
-the stream is. A damaged part is skipped: the next part is found by its magic, and the segments of the damaged
-part are read instead.
+With a separate file for each of thousands of streams, stopping would take mainly the time to write files, and
+starting the time to open them. An entry is identical to the index file of segment `number` of its stream, and
+encrypted if the stream is. A damaged part is skipped: the next part is found by its magic bytes, and the segments of
+the damaged part are read instead.
 
-The file describes the store at the time of the stop: a start reads and removes it before any stream changes.
+The file describes the store as it was when the server stopped: a starting server reads and removes it before any
+stream changes.
 
 Knows nothing of segments and streams. docs/storage-format.md describes the format for other programs.
 """
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
 
     from pyjs.base.disk import Disk
 
-Tail: TypeAlias = tuple[int, bytes]  # number of the segment, its index file
+Tail: TypeAlias = tuple[int, bytes]  # (number of the segment, its index file)
 Tails: TypeAlias = dict[str, Tail]  # by the file names of the streams
 
 NAME = "tails"
-PART_STREAMS = 1024  # streams in one part, which has about 256 KiB
+PART_STREAMS = 1024  # number of streams in one part, which has about 256 KiB
 
 
 def tails_path(streams: str) -> str:
@@ -77,7 +78,7 @@ def _entries(streams: dict[object, object]) -> Iterator[tuple[str, Tail]]:
 
 
 def write_tails(disk: Disk, path: str, tails: Tails) -> None:
-    """Replace the file at `path` with `tails`; remove it if `tails` is empty. Like index files, it is not synced.
+    """Replace the file at `path` with `tails`, or remove it if `tails` is empty. As with index files, do not sync.
 
     Raises:
         OSError: the write failed; the old file is unchanged.

@@ -1,4 +1,4 @@
-"""The file of a duplicate window: its message ids at a clean stop, in parts, so that only one part is in memory.
+"""The file of a duplicate window: its message ids at a clean stop, in parts, of which only one is in memory.
 
 A part is an envelope of store/format/meta whose generation is the number of the part. The file only makes a
 start faster: if a part is missing or damaged, the ids are read from the messages. docs/storage-format.md
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
-PART_IDS = 32_768  # ids in one part, which has about a megabyte
-ENTRY_SIZE = 24  # minimum number of bytes of an id in a part
+PART_IDS = 32_768  # number of ids in one part, which has about a megabyte
+ENTRY_SIZE = 24  # minimum bytes of an id in a part
 
 
 def write_parts(disk: Disk, path: str, parts: Iterable[dict[str, Any]], key: StreamKey | None = None) -> None:
@@ -43,8 +43,8 @@ def read_parts(disk: Disk, path: str, key: StreamKey | None = None) -> Iterator[
     Raises:
         CorruptRecord: a part is damaged or missing.
         UnknownFormat: another version wrote it.
-        Locked: it is encrypted with another key.
-        FileNotFoundError: there is no window.
+        Locked: another key encrypted it.
+        FileNotFoundError: there is no such file.
         OSError: the file cannot be read.
     """
     at, number, total, seen = 0, 0, 0, 0
@@ -56,7 +56,8 @@ def read_parts(disk: Disk, path: str, key: StreamKey | None = None) -> Iterator[
             number += 1
             part = _part(data or head, path, at, number, key)
             total, seen = part.get("total", -1), seen + part["count"]
-            if not isinstance(total, int) or total > end // ENTRY_SIZE:  # the caller allocates memory for it
+            # the caller will allocate memory for this many ids
+            if not isinstance(total, int) or total > end // ENTRY_SIZE:
                 raise CorruptRecord(path, at, f"it tells of {total} message ids in {end} bytes")
             yield part
             at += len(data)

@@ -8,41 +8,46 @@ from pyjs.store.index.subject_set cimport SubjectSet
 from pyjs.store.index.subjects cimport Subject
 
 cdef class Catalogue:
-    """The live sequences and their subjects; only the store that owns it changes it."""
-    cdef readonly uint64_t first_seq    # last_seq + 1 if there are no messages left; 0 before the first message
+    """The live sequences and their subjects. Only the store that owns the catalogue changes it."""
+    cdef readonly uint64_t first_seq    # last_seq + 1 if all messages were removed; 0 before the first message
     cdef readonly uint64_t last_seq
     cdef readonly uint64_t msgs
-    cdef readonly uint64_t bytes        # as nats-server counts them, see reference storage-notes section 2
-    cdef readonly int64_t first_ts, last_ts     # 0: none
-    cdef readonly uint32_t overhead             # counted per message in `bytes`
-    cdef readonly uint32_t header_overhead      # counted per message with headers
+    cdef readonly uint64_t bytes        # as nats-server counts bytes, see reference storage-notes section 2
+    cdef readonly int64_t first_ts, last_ts     # ns; 0: there is no such message
+    cdef readonly uint32_t overhead             # bytes counted per message in `bytes`
+    cdef readonly uint32_t header_overhead      # bytes counted in addition per message with headers
 
     cdef SeqIndex index
     cdef readonly SubjectSet subjects
     cdef readonly DropLog drops
-    cdef list remains                   # memory of dropped messages to be freed, see take_remains; None: none
+    cdef list remains                   # memory of dropped messages that must be freed, see take_remains; None: none
 
     cdef Entry* add_entry(self, Segment* s, const char* subject, uint32_t subject_len,
                           uint32_t header_len, uint32_t size, int64_t ts) noexcept nogil
     cdef int add_gap(self, Segment* s) noexcept nogil
     cdef void unlink(self, Segment* s, uint32_t i) noexcept nogil
     cdef void move_first(self, uint64_t from_seq) noexcept nogil
-    cdef void take_back(self, uint64_t seq) noexcept nogil    # reuse the sequences above `seq`, all of which are dead
+    # make the sequences above `seq` unused again; all of them are dead
+    cdef void take_back(self, uint64_t seq) noexcept nogil
     cdef uint64_t stored_size(self, Entry* e) noexcept nogil
     cdef void recount_all(self) noexcept nogil
-    cdef void forget_all(self, uint64_t first_seq) noexcept nogil       # drop all messages, but not the segments
+    cdef void forget_all(self, uint64_t first_seq) noexcept nogil       # drop all messages, but keep the segments
     cdef void part_from_subjects(self) noexcept
     cdef void part_from_segments(self) noexcept
     cdef void leave(self, Remains remains) except *
 
-    cdef uint64_t next_seq(self, uint64_t from_seq, StoreFilter f) noexcept nogil    # first live match; 0: none
+    # first live match; 0: there is none
+    cdef uint64_t next_seq(self, uint64_t from_seq, StoreFilter f) noexcept nogil
     cdef uint64_t count_from(self, uint64_t from_seq, StoreFilter f) noexcept nogil  # number of live matches
-    cdef uint64_t next_with_headers(self, uint64_t from_seq) noexcept nogil    # the first with headers; 0: none
+    # first live message with headers; 0: there is none
+    cdef uint64_t next_with_headers(self, uint64_t from_seq) noexcept nogil
     cdef int64_t time_of(self, uint64_t seq) noexcept nogil      # time of a live message; otherwise last_ts
-    cdef uint64_t last_seq_of(self, const char* subject, size_t n) noexcept nogil    # last live one; 0: none
+    # of the last live message; 0: there is none
+    cdef uint64_t last_seq_of(self, const char* subject, size_t n) noexcept nogil
     cdef uint64_t first_seq_of(self, const char* subject, size_t n) noexcept nogil
-    cdef const char* subject_at(self, uint64_t seq, uint32_t* n) noexcept nogil    # of a live message, or NULL
-    cdef uint64_t count_of(self, const char* subject, size_t n) noexcept nogil    # of live messages
+    # of a live message; NULL: there is none
+    cdef const char* subject_at(self, uint64_t seq, uint32_t* n) noexcept nogil
+    cdef uint64_t count_of(self, const char* subject, size_t n) noexcept nogil    # number of live messages
 
     cdef uint64_t next_of_id(self, uint64_t seq, uint64_t end, uint32_t id) noexcept nogil
     cdef uint64_t prev_of_id(self, uint64_t seq, uint32_t id) noexcept nogil

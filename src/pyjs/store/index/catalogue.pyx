@@ -1,13 +1,13 @@
 """The index of a store by sequence and by subject, and every search in it.
 
 Knows nothing of bodies and callers: the store that owns it reports added and dropped messages, and rebuilds
-the index at a start. Sequences are dense in segments (store/index/sequences.pyx). Each segment has a 4096-bit set
-of the subject ids that it may contain. Each entry has the distance to the previous message of its subject. Each
-subject has a count and its first and last sequence, which are searched again only after those messages were
+the index when it is opened. Sequences are dense in segments (store/index/sequences.pyx). Each segment has a 4096-bit
+set of the subject ids that it may contain. Each entry has the distance to the previous message of its subject. Each
+subject has a count and its first and last sequence, which are searched again only if these messages were
 dropped.
 
 A search examines a few thousand sequences. If none of them matches, it examines the matching subjects instead: if
-they have few later matches, the filter caches all of them. So the cost of a delivery depends neither on gaps nor on
+these have few later matches, the filter caches all of them. So the cost of a delivery depends neither on gaps nor on
 the length of the stream. A trie of tokens finds the subjects that match a filter with wildcards.
 
 Invariants: first_seq <= last_seq + 1; msgs is the number of live entries of all segments, and the sum of the counts
@@ -29,9 +29,9 @@ from pyjs.store.index.subjects cimport subject_by_id, subjects_add, subjects_fin
 
 cdef enum:
     SCAN_MAX = 4096             # sequences that a search examines before it goes through the subjects
-    AHEAD_MAX = 16384           # matches that a filter remembers; if there are more, sequences are examined
-    AHEAD_GAP = 65536           # after a look-ahead that found too many: sequences to examine before the next one
-    FREED_AT_ONCE = 4096        # subjects; more than that are freed in another thread
+    AHEAD_MAX = 16384  # maximum number of matches that a filter caches; if there are more, sequences are examined
+    AHEAD_GAP = 65536  # sequences to examine before the next look-ahead, after one that found too many matches
+    FREED_AT_ONCE = 4096        # number of subjects; the memory of more is freed in another thread
 
 
 cdef class Catalogue:
@@ -69,7 +69,7 @@ cdef class Catalogue:
         e.subject_len = subject_len
         e.flags = ENTRY_MSG
         e.subject_id = sub.id
-        # A stale `last` is a dropped message of this subject; the chain may pass through dropped messages.
+        # A stale `last` is a dropped message of the subject; a chain may lead through dropped messages.
         e.prev = <uint32_t> (seq - sub.last) if sub.count and seq - sub.last < 0xffffffffu else 0
         if sub.count == 0:
             if self.subjects.by_token != NULL and self.subjects.add_tokens(sub) != 0:
@@ -111,7 +111,7 @@ cdef class Catalogue:
         return 0
 
     cdef void unlink(self, Segment* s, uint32_t i) noexcept nogil:
-        """Subtract a live entry from all counts."""
+        """Subtract a live entry from all counts, which are those of messages, bytes and its subject."""
         cdef Entry* e = &s.entries[i]
         cdef uint64_t seq = s.base + i, size = self.stored_size(e)
         cdef Subject* sub = subject_by_id(&self.subjects.table, subject_of(s, i))
@@ -176,7 +176,7 @@ cdef class Catalogue:
             self.bytes += s.live_bytes
 
     cdef void part_from_subjects(self) noexcept:
-        """Start with an empty table of subjects; take_remains returns the old memory."""
+        """Begin with an empty table of subjects; take_remains returns the old memory."""
         cdef Remains remains
         try:
             remains = Remains()
@@ -186,7 +186,7 @@ cdef class Catalogue:
             self.subjects.clear()
 
     cdef void part_from_segments(self) noexcept:
-        """Start without segments; take_remains returns the old memory."""
+        """Begin without segments; take_remains returns the old memory."""
         cdef Remains remains
         try:
             remains = Remains()
@@ -196,7 +196,7 @@ cdef class Catalogue:
             index_free(&self.index)
 
     cdef void leave(self, Remains remains) except *:
-        """Hold memory that is no longer needed until take_remains."""
+        """Store memory that is no longer used, for take_remains."""
         self.remains = [*(self.remains or ()), remains]
 
     cdef void forget_all(self, uint64_t first_seq) noexcept nogil:
@@ -327,7 +327,7 @@ cdef class Catalogue:
         return 0
 
     cdef uint64_t search(self, uint64_t seq, StoreFilter f) noexcept nogil:
-        """Return the first match >= `seq`, or 0 if there is none; a wide gap is searched only once."""
+        """Return the first match >= `seq`, or 0 if there is none; a wide gap is examined only once."""
         cdef uint64_t found
         if f.n_ahead and f.ahead_from <= seq <= f.ahead_to:
             found = self.next_ahead(seq, f)
@@ -346,7 +346,7 @@ cdef class Catalogue:
         return self.scan(seq, self.last_seq + 1, f)
 
     cdef uint64_t scan(self, uint64_t seq, uint64_t end, StoreFilter f) noexcept nogil:
-        """Return the first match in seq .. end - 1, or 0 if there is none, by examining each message."""
+        """Return the first match in seq .. end - 1, or 0 if there is none; examines each message."""
         cdef size_t at = index_at(&self.index, seq)
         cdef Segment* s
         cdef Subject* subject
@@ -367,7 +367,7 @@ cdef class Catalogue:
         return 0
 
     cdef uint64_t next_ahead(self, uint64_t seq, StoreFilter f) noexcept nogil:
-        """Return the first remembered match >= `seq` that is live, or 0 if there is none."""
+        """Return the first cached match >= `seq` that is still live, or 0 if there is none."""
         cdef size_t at = f.ahead_at
         if at and f.ahead[at - 1] >= seq:
             at = 0
@@ -377,7 +377,7 @@ cdef class Catalogue:
         return f.ahead[at] if at < f.n_ahead else 0
 
     cdef int look_ahead(self, uint64_t seq, StoreFilter f) noexcept nogil:
-        """Store all matches >= `seq` in `f`; return -1 if there are too many, or the chain of a subject is broken."""
+        """Cache all matches >= `seq` in `f`; return -1 if there are too many, or the chain of a subject is broken."""
         cdef Matches found
         cdef uint64_t total = 0
         cdef uint64_t* seqs = NULL
@@ -406,13 +406,13 @@ cdef class Catalogue:
         return 0
 
     cdef int chain_down_to(self, Subject* s, uint64_t from_seq, uint64_t* seqs, size_t* n) noexcept nogil:
-        """Add the subject's live sequences >= `from_seq` to `seqs` (NULL: only count); -1: the chain is broken."""
+        """Add the subject's live sequences >= `from_seq` to `seqs` (NULL: only count). -1: the chain is broken."""
         cdef uint64_t seq = s.last, found = 0
         cdef Segment* segment
         cdef uint32_t i
         while seq >= from_seq:
             segment = index_find(&self.index, seq)
-            if segment == NULL:                     # a dropped message, whose segment was removed by compaction
+            if segment == NULL:                     # compaction removed the segment of a dropped message
                 seq = self.prev_of_id(seq, s.id)
                 if seq == 0:
                     return -1
@@ -468,7 +468,7 @@ cdef class Catalogue:
         return best if failed == 0 else self.scan_back(&seq, <uint64_t> -1, f)
 
     cdef uint64_t scan_back(self, uint64_t* seq, uint64_t limit, StoreFilter f) noexcept nogil:
-        """Return the last match <= `seq` among `limit` messages, or 0. Set `seq` to the next one to examine, or 0."""
+        """Return the last match <= `seq` in `limit` messages, or 0. Set `seq` to the next one to examine, or to 0."""
         cdef Segment* s
         while limit:
             seq[0] = index_prev_live(&self.index, seq[0])
@@ -515,16 +515,16 @@ cdef class Catalogue:
         return count
 
     cdef uint64_t walk_back(self, Subject* s, uint64_t* live) noexcept nogil:
-        """Follow the subject's chain from s.last over at most `live` live messages; return the last sequence.
+        """Follow the subject's chain from s.last over up to `live` live messages; return the last sequence reached.
 
-        Set `live` to the number of live messages that were not found: 0 if all of them were.
+        Set `live` to the number of live messages that were not found; 0 means that all were found.
         """
         cdef uint64_t seq = s.last, found = 0
         cdef Segment* segment
         cdef uint32_t i
         while True:
             segment = index_find(&self.index, seq)
-            if segment == NULL:                     # a dropped message, whose segment was removed by compaction
+            if segment == NULL:                     # compaction removed the segment of a dropped message
                 seq = self.prev_of_id(seq, s.id)
                 if seq == 0:
                     return found
@@ -543,7 +543,7 @@ cdef class Catalogue:
         cdef uint64_t left, found
         if not s.first_stale:
             return
-        # A chain costs a jump for each message of the subject; a scan costs a step for each message of the
+        # Following a chain takes a jump for each message of the subject; a scan takes a step for each message of the
         # stream.
         if s.count <= 1 << 20 and s.count * s.count * 16 < self.msgs:
             left = s.count
@@ -578,14 +578,14 @@ cdef class Catalogue:
             if step == 0:
                 return 0
             seq -= step
-        # The chain may end at a dropped message, or in a segment that was removed.
+        # The chain may end at a dropped message whose segment was removed.
         if index_live(&self.index, seq) == NULL:
             return self.prev_of_id(seq, s.id)
         return seq
 
     # -- Python ------------------------------------------------------------------------------------------------
     def take_remains(self) -> list:
-        """Return the memory of dropped messages, which the caller must free; that may take long."""
+        """Return the memory of dropped messages. The caller must free it, which may take long."""
         remains, self.remains = self.remains, None
         return remains or []
 
@@ -602,23 +602,23 @@ cdef class Catalogue:
         return self.subjects.learn(f, limit)
 
     def last_seqs_or_none(self, StoreFilter f not None, uint64_t up_to_seq, size_t most):
-        """Return the last sequence (<= `up_to_seq` unless that is 0) of each matching subject, ascending.
+        """Return the last sequence (<= `up_to_seq`, unless that is 0) of each matching subject, ascending.
 
-        Returns None if there are more than `most`.
+        Return None if there are more than `most`.
         """
         cdef uint64_t seq, up_to = up_to_seq or self.last_seq
         cdef uint64_t* lasts
         cdef Matches found
         cdef size_t i, n = 0
         cdef bint ascending = True
-        if up_to_seq == 0 and most < self.subjects.table.table.used:     # every subject has a last message
+        if up_to_seq == 0 and most < self.subjects.table.table.used:     # each subject has a last message
             found = matches_up_to(most)
             if self.subjects.is_every(f) or self.subjects.collect(f, &found) != 0:
                 free(found.items)
                 return None
         else:
             self.subjects.collect_for_python(f, &found)
-        lasts = <uint64_t*> found.items         # the same memory: each item is read before it is overwritten
+        lasts = <uint64_t*> found.items         # in the same memory: each item is read before it is overwritten
         for i in range(found.n):
             seq = self.last_up_to(found.items[i], up_to)
             if seq:

@@ -1,4 +1,4 @@
-"""Dropped messages of a store: their log for consumers, and their memory, which is to be freed."""
+"""Dropped messages of a store: a log of them for consumers, and their memory, which must be freed."""
 from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.store.index.sequences cimport SeqIndex
@@ -6,21 +6,21 @@ from pyjs.store.index.subject_trie cimport SubjectIndex
 from pyjs.store.index.subjects cimport SubjectTable
 
 cdef class DropLog:
-    """Entries (sequence u64, length u32, subject), without gaps, of the messages dropped while `tracked`."""
-    cdef public bint tracked            # drops are logged; a reader must drain the log
+    """A log of the messages dropped while `tracked`: entries (sequence u64, length u32, subject) without gaps."""
+    cdef public bint tracked            # drops are logged, and a reader must empty the log
     cdef char* data
-    cdef size_t size                    # bytes in the log; the reader sets it to 0
+    cdef size_t size                    # bytes in the log; its reader sets this to 0
     cdef size_t room
 
     cdef void add(self, uint64_t seq, const char* subject, uint32_t n) noexcept nogil
 
 cdef class Remains:
-    """Tables that no store uses any longer."""
+    """Tables that their store no longer uses."""
     cdef SeqIndex index
     cdef SubjectTable subjects
     cdef SubjectIndex* by_token
 
-    cdef void take_subjects(self, SubjectTable* table, SubjectIndex** by_token) except *    # leaves empty tables
+    cdef void take_subjects(self, SubjectTable* table, SubjectIndex** by_token) except *  # leave empty tables behind
     cdef void take_segments(self, SeqIndex* index) noexcept nogil       # may be called only once
     cdef void take_first_segments(self, SeqIndex* index, size_t n) noexcept nogil
     cdef void free_all(self) noexcept nogil

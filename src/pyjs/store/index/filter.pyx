@@ -1,9 +1,9 @@
 """A set of subject filters over one store, with the cached results of its searches.
 
-The memory of one filter is bounded, however many subjects there are, since each of ten thousand consumers may have
-a filter. Knows nothing of the position of messages; catalogue.pyx does the searches.
+A filter uses a bounded amount of memory, however many subjects there are, since each of ten thousand consumers may
+have one. Knows nothing of the position of messages; catalogue.pyx does the searches.
 
-Compiled: a search calls the filter for each message (benchmarks/: pull 500).
+Compiled: a search asks the filter about each message (benchmarks/: pull 500).
 """
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdlib cimport calloc, free, malloc
@@ -11,7 +11,7 @@ from libc.stdlib cimport calloc, free, malloc
 from pyjs.store.index.subjects cimport subject_by_id, subject_matches
 
 cdef enum:
-    VERDICTS = 2048             # a power of two
+    VERDICTS = 2048             # number of cached results; a power of two
 
 
 def is_wildcard(bytes subject) -> bool:

@@ -1,8 +1,8 @@
-"""Searches in steps: the last sequence of each matching subject, and the number of matching messages.
+"""Searches in steps: the last sequence of each matching subject, or the number of matching messages.
 
-Both consider only messages that were stored when the search began. Messages that are removed during a count may
-still be counted; `Count.is_exact` is False then. A search needs eight bytes per subject, sixteen during the sort, so
-callers should limit the number of simultaneous searches of a large store.
+Both count only messages that were stored when the search began. A count may include messages that are removed while
+it runs; `Count.is_exact` is then False. A search uses eight bytes per subject, and sixteen while it sorts, so callers
+should limit the number of simultaneous searches of a large store.
 
 Compiled: a stream may have millions of subjects (benchmarks/hostile.py last-per-subject, filter-updates).
 """
@@ -18,21 +18,22 @@ from pyjs.store.index.subject_walk cimport SubjectWalk
 from pyjs.store.index.subjects cimport Subject
 
 cdef enum:
-    CHUNK = 4096                # sequences that are sorted at once
-    GAP_SIZE_MAX = 10           # bytes of a packed number
+    CHUNK = 4096                # number of sequences sorted at once
+    GAP_SIZE_MAX = 10           # maximum bytes of a packed number
 
 
 cdef class LastSeqs:
-    """The last sequences, in ascending order when `step` has returned True."""
+    """The last sequence of each matching subject; ascending, once `step` has returned True."""
 
     cdef SubjectWalk walk
-    cdef readonly uint64_t up_to        # the newest message at the time when the search began
+    cdef readonly uint64_t up_to        # the newest sequence when the search began
     cdef readonly size_t n
     cdef size_t room
     cdef uint64_t* seqs
     cdef uint64_t* merged               # destination of the merge; NULL: no merge is running
-    cdef size_t run                     # length of the sorted runs of `seqs`; 0: not known yet
-    cdef size_t low, left, right    # of the two runs being merged: the start of the first, and the next item of each
+    cdef size_t run                     # length of the sorted runs in `seqs`; 0: not sorted yet
+    # of the two runs that are being merged: start of the first, and the next item of each
+    cdef size_t low, left, right
 
     def __init__(self, Catalogue store not None, StoreFilter f not None):
         self.walk = SubjectWalk(store, f)
@@ -82,7 +83,7 @@ cdef class LastSeqs:
                     qsort(&self.seqs[begin], CHUNK, sizeof(uint64_t), by_seq)
             limit -= 1
         if self.n == self.room:
-            self.walk.at = self.walk.end        # subjects added later have no messages that old
+            self.walk.at = self.walk.end        # subjects added later have no message as old as this
         return 0
 
     cdef int begin_merging(self) except -1:
@@ -95,11 +96,12 @@ cdef class LastSeqs:
                 if self.merged == NULL:
                     raise MemoryError
                 return 0
-        self.run = max(self.n, <size_t> CHUNK)  # the subjects are in order of their sequences, as they usually are
+        # the subjects are in the order of their sequences already, as is usual
+        self.run = max(self.n, <size_t> CHUNK)
         return 0
 
     cdef void merge(self, size_t limit) noexcept nogil:
-        """Merge pairs of runs into `merged`; after the last pair, start again with runs twice as long."""
+        """Merge pairs of runs into `merged`; after the last pair, begin again with runs twice as long."""
         cdef size_t middle, end
         while limit:
             middle = min(self.low + self.run, self.n)
@@ -155,10 +157,10 @@ cdef class Count:
     """The number of matching messages among those stored when the count began."""
 
     cdef SubjectWalk walk
-    cdef readonly uint64_t up_to        # the newest message at the time when the count began
-    cdef readonly uint64_t msgs         # number of matching messages; valid when `step` has returned True
+    cdef readonly uint64_t up_to        # the newest sequence when the count began
+    cdef readonly uint64_t msgs         # number of matching messages; valid once `step` has returned True
     cdef uint64_t all_msgs              # number of messages in the store when the count began
-    cdef bint lost    # the chain of a subject is broken, so its messages cannot be counted along it
+    cdef bint lost    # the chain of a subject is broken, so its messages cannot be counted by it
 
     def __init__(self, Catalogue store not None, StoreFilter f not None):
         self.walk = SubjectWalk(store, f)
@@ -185,6 +187,6 @@ cdef class Count:
 
     @property
     def is_exact(self) -> bool:
-        """Whether no messages were removed during the count; otherwise removed messages may be included."""
+        """Whether no message was removed during the count; otherwise `msgs` may include removed messages."""
         cdef Catalogue store = self.walk.store
         return not self.lost and store.msgs - self.all_msgs == store.last_seq - self.up_to

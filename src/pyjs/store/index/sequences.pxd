@@ -1,4 +1,4 @@
-"""Sequences of one store: dense segments of fixed-width entries, with one bit per entry for dead entries."""
+"""The sequences of one store: dense segments of fixed-width entries, with one bit per entry for dead ones."""
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
 cdef enum:
@@ -14,24 +14,25 @@ cdef struct Entry:              # 40 bytes, as in an .idx file
     uint16_t subject_len
     uint16_t flags              # ENTRY_...
     uint32_t subject_id
-    uint32_t prev               # distance to the subject's previous message; 0: none, or too far
+    uint32_t prev  # distance to the previous message of the subject; 0: there is none, or it is too far away
 
 cdef enum:
-    ENTRY_MSG = 1               # 0: a sequence without a message
-    ENTRY_EXTENDED = 2          # the record has term and index before the subject
-    ENTRY_ERASED = 4            # its headers and payload had been erased when the file was read
+    ENTRY_MSG = 1               # not set: the sequence has no message
+    ENTRY_EXTENDED = 2          # the record has term and index before its subject
+    ENTRY_ERASED = 4            # headers and payload were erased already when the file was read
 
-cdef struct Local:    # a subject of a segment whose entries are in a map; they name the subject by its row
+cdef struct Local:    # a subject of a segment whose entries are in a map; these entries name the subject by its row
     uint32_t id                 # subject id in the store
-    uint32_t prev               # like Entry.prev, from the subject's first entry here to an earlier segment
+    # as Entry.prev: distance from the subject's first entry here to its previous message in another segment
+    uint32_t prev
 
 cdef enum:
     CHUNK_BITS = 16             # a view of a compressed or encrypted segment is filled in chunks of 1 << CHUNK_BITS
 
-cdef struct Filled:             # which part of a view's memory is filled
-    uint64_t begin, end         # these bytes are filled, whatever `chunks` says
-    uint64_t* chunks            # a bit for each filled chunk
-    uint64_t used               # number of the last read in this view (store/segment/view)
+cdef struct Filled:             # the filled part of a view's memory
+    uint64_t begin, end         # bytes that are filled, even if `chunks` lacks them
+    uint64_t* chunks            # one bit for each filled chunk
+    uint64_t used               # number of the last read in the view (store/segment/view)
 
 cdef struct Segment:
     uint64_t base               # sequence of entries[0]
@@ -42,39 +43,39 @@ cdef struct Segment:
     uint64_t live_bytes         # as nats-server counts bytes
     int64_t first_ts
     int64_t last_ts
-    uint64_t end                # file: offset of the next record
-    uint64_t floor              # file: highest first_seq of its STATE records
+    uint64_t end                # in a file: offset of the next record
+    uint64_t floor              # in a file: highest first_seq of its STATE records
     Entry* entries
     uint64_t* dead              # one bit per entry; NULL only while n is 0
-    char** bodies               # memory store: subject | headers | payload of each entry, NULL: none
-    const char* data            # file: the map or the view; NULL until something is read
-    Filled* filled              # file: the filled bytes of `data`; NULL: all
-    uint32_t encoding               # file: flags of its outer header; 0: plain
-    Local* locals    # file: set if `entries` is in the read-only map of an .idx file; else NULL
+    char** bodies               # in a memory store: subject | headers | payload of each entry; NULL: none
+    const char* data            # in a file: its map or view; NULL until something is read
+    Filled* filled              # in a file: the filled part of `data`; NULL: all is filled
+    uint32_t encoding               # in a file: flags of its outer header; 0: plain
+    Local* locals    # in a file: set if `entries` is in the read-only map of an .idx file, else NULL
     uint32_t n_locals
     bint sealed
-    bint examined               # file: it was read because of damage, so its live messages are known to be intact
+    bint examined  # in a file: it was examined because of damage, so its live messages are known to be intact
     bint in_memory              # `bodies` has an item for each entry
-    bint roomy                  # file: it has wide gaps
-    bint sparse                 # file: over half of it is dead: queued for compaction
-    uint64_t* removed           # file: sequences whose removal is recorded in this segment's file
+    bint roomy                  # in a file: it has wide gaps
+    bint sparse                 # in a file: over half of it is dead, and it is queued for compaction
+    uint64_t* removed           # in a file: sequences whose removal its records have
     uint32_t n_removed
     size_t removed_room
-    uint64_t map_size           # file: size of `data`
-    uint64_t[64] presence       # bit (subject id & 4095): the segment may have messages of the subject
+    uint64_t map_size           # in a file: bytes of `data`
+    uint64_t[64] presence       # if bit (subject id & 4095) is set, the segment may have messages of the subject
 
 cdef struct SeqIndex:
-    Segment** segments          # ascending bases, no overlap
+    Segment** segments          # ascending bases, no overlaps
     size_t n
     size_t cap
     size_t hot                  # index of the segment that the last search found
 
 # A wide gap inside a recovered segment is one entry with the length of the gap, followed by zeros on pages
-# that were never touched. In that entry, `size` is the length; `seq` and `flags` are 0. Other entries of the
-# gap are only dead.
+# that were never touched. In the first entry, `size` is the length, and `seq` and `flags` are 0. The other entries of
+# the gap are only marked as dead.
 
 cdef inline uint32_t gap_at(Entry* e) noexcept nogil:
-    """Return the length of the wide gap that begins here, or 0 if there is none."""
+    """Return the length of the wide gap that begins with this entry, or 0 if none does."""
     return e.size if e.flags == 0 and e.seq == 0 else 0
 
 cdef inline bint is_dead(Segment* s, uint32_t i) noexcept nogil:
@@ -90,11 +91,11 @@ cdef inline bint is_filled(Filled* f, uint64_t begin, uint64_t end) noexcept nog
     return True
 
 cdef inline uint32_t subject_of(Segment* s, uint32_t i) noexcept nogil:
-    """Return the subject id of entry i, which has a message."""
+    """Return the subject id of entry i, which must have a message."""
     return s.entries[i].subject_id if s.locals == NULL else s.locals[s.entries[i].subject_id].id
 
 cdef inline uint32_t prev_of(Segment* s, uint32_t i) noexcept nogil:
-    """Return the distance from entry i to the previous message of its subject, or 0 if there is none nearby."""
+    """Return the distance from entry i to the previous message of its subject; 0: there is none, or too far away."""
     cdef Entry* e = &s.entries[i]
     return e.prev if e.prev or s.locals == NULL else s.locals[e.subject_id].prev
 
@@ -102,7 +103,7 @@ cdef inline bint may_hold(Segment* s, uint32_t subject_id) noexcept nogil:
     return (s.presence[(subject_id & PRESENCE_MASK) >> 6] >> (subject_id & 63)) & 1
 
 cdef inline int by_seq(const void* a, const void* b) noexcept nogil:
-    """Order sequences, for qsort."""
+    """Compare two sequences, for qsort."""
     cdef uint64_t x = (<const uint64_t*> a)[0], y = (<const uint64_t*> b)[0]
     return (x > y) - (x < y)
 
@@ -112,19 +113,24 @@ cdef inline Segment* index_last(SeqIndex* x) noexcept nogil:
 
 cdef Segment* segment_new(uint64_t base, uint32_t number) noexcept nogil
 cdef void segment_free(Segment* s) noexcept nogil
-cdef Entry* segment_add(Segment* s) noexcept nogil          # the next entry, uninitialised; NULL: no memory
-cdef uint32_t segment_place(Segment* s, uint32_t id) noexcept nogil    # how entries name the subject; ~0: not at all
+cdef Entry* segment_add(Segment* s) noexcept nogil          # the next entry, not initialized; NULL: no memory
+# the number by which entries name the subject; ~0: they cannot
+cdef uint32_t segment_place(Segment* s, uint32_t id) noexcept nogil
 cdef void segment_mark(Segment* s, uint32_t i) noexcept nogil       # set the dead bit of entry i
-cdef void segment_mark_range(Segment* s, uint32_t i, uint32_t end) noexcept nogil    # dead bits of entries i .. end
-cdef void segment_clear_front(Segment* s, uint32_t end) noexcept nogil    # the same before `end`; frees bodies
-cdef void copy_sparse(Entry* to, Entry* entries, size_t n) noexcept nogil    # to zeroed memory; skips pages of zeros
+# set the dead bits of entries i .. end - 1
+cdef void segment_mark_range(Segment* s, uint32_t i, uint32_t end) noexcept nogil
+# set the dead bits before `end`, and free the bodies
+cdef void segment_clear_front(Segment* s, uint32_t end) noexcept nogil
+# copy to zeroed memory; skip pages of zeros
+cdef void copy_sparse(Entry* to, Entry* entries, size_t n) noexcept nogil
 cdef uint32_t segment_next_live(Segment* s, uint32_t i) noexcept nogil      # first live entry >= i; n: none
 cdef uint64_t segment_count_from(Segment* s, uint32_t i) noexcept nogil     # number of live entries >= i
 
 cdef int index_push(SeqIndex* x, Segment* s) noexcept nogil         # -1: no memory
 cdef void index_remove(SeqIndex* x, size_t at) noexcept nogil       # does not free the segment
 cdef void index_free(SeqIndex* x) noexcept nogil
-cdef size_t index_place(SeqIndex* x, uint32_t number) noexcept nogil    # position of that segment; n: not found
+# position of the segment with this number; n: none
+cdef size_t index_place(SeqIndex* x, uint32_t number) noexcept nogil
 cdef size_t index_at(SeqIndex* x, uint64_t seq) noexcept nogil    # first segment that ends after seq; n: none
 cdef Segment* index_find(SeqIndex* x, uint64_t seq) noexcept nogil  # the segment that covers seq; NULL: none
 cdef Entry* index_live(SeqIndex* x, uint64_t seq) noexcept nogil    # NULL: absent or dead

@@ -1,6 +1,6 @@
-"""Sequences of one store: the position of each message, and whether it is live.
+"""The sequences of one store: the place of each message, and whether the message is live.
 
-Knows nothing of subject names, of files or of the memory of bodies. Removing a message sets one bit. Entries
+Knows nothing of the names of subjects, of files or of the memory of bodies. Removing a message sets one bit. Entries
 of sealed segments never change, so they may be in a read-only map.
 
 Invariants: a segment covers the sequences base .. base + n - 1 without gaps (a sequence that never had a
@@ -143,7 +143,7 @@ cdef uint64_t segment_count_from(Segment* s, uint32_t i) noexcept nogil:
         return s.live
     for word in range(i >> 6, words):
         count += popcount(s.dead[word])
-    # Bits below i in its word were counted too: subtract them.
+    # Subtract the bits below i in the same word, which were counted too.
     count -= popcount(s.dead[i >> 6] & ~(~<uint64_t> 0 << (i & 63)))
     return s.n - i - count
 
@@ -263,8 +263,8 @@ cdef uint64_t index_seq_at(SeqIndex* x, int64_t ts) noexcept nogil:
     cdef size_t at
     cdef uint32_t first, last, i, live
     cdef Segment* s
-    # Times ascend within a segment, but not over all segments: the wall clock may have been set back between
-    # two.
+    # Times ascend within a segment, but not from one segment to the next: the wall clock may have been set back in
+    # between.
     for at in range(x.n):
         s = x.segments[at]
         if s.live == 0 or s.last_ts < ts or (s.entries[s.n - 1].seq and s.entries[s.n - 1].ts < ts):
@@ -272,7 +272,7 @@ cdef uint64_t index_seq_at(SeqIndex* x, int64_t ts) noexcept nogil:
         first, last = 0, s.n
         while first < last:
             i = (first + last) >> 1
-            live = segment_next_live(s, i)          # dead entries may have no time
+            live = segment_next_live(s, i)          # dead entries may lack a time
             if live < last and s.entries[live].ts < ts:
                 first = live + 1
             else:

@@ -10,11 +10,11 @@ from pyjs.store.index.subjects cimport Subject, SubjectTable
 cdef class SubjectSet:
     """Every subject with live messages, and the search for the subjects that match a filter."""
     cdef SubjectTable table
-    cdef SubjectIndex* by_token         # the trie of tokens; NULL: not needed yet
-    cdef uint32_t known_tokens          # ids below this are in by_token
+    cdef SubjectIndex* by_token         # the trie of tokens; NULL: no search needed it yet
+    cdef uint32_t known_tokens          # all ids below this are in by_token
 
     cdef int add_tokens(self, Subject* s) noexcept nogil
-    cdef void remove(self, Subject* s) noexcept nogil       # `s` has no messages; its id may be reused
+    cdef void remove(self, Subject* s) noexcept nogil       # `s` must have no messages; its id may be used again
     cdef void clear(self) noexcept nogil
     cdef int know_tokens(self, uint32_t more) noexcept nogil
     cdef void forget_tokens(self) noexcept nogil

@@ -1,7 +1,7 @@
 """The subjects of one store: a table by name and id, and a trie of their tokens for searches by wildcards.
 
-Of messages it knows only the sequences in the table. The first search that needs the trie builds it in steps; later
-searches use it again. If there are few subjects, a search compares each of them instead.
+Knows nothing of messages except the sequences in the table. The first search that needs the trie builds it in steps;
+later searches use it again. If there are few subjects, a search compares each of them instead.
 
 Compiled: runs for every append, to look up the subject (benchmarks/: jspub-150k).
 """
@@ -18,7 +18,7 @@ from pyjs.store.index.subjects cimport (
 )
 
 cdef enum:
-    FEW_SUBJECTS = 1000         # up to this many are compared one by one
+    FEW_SUBJECTS = 1000         # up to this many subjects are compared one by one
 
 
 cdef class SubjectSet:
@@ -40,7 +40,7 @@ cdef class SubjectSet:
 
     # -- tokens ------------------------------------------------------------------------------------------------
     cdef int add_tokens(self, Subject* s) noexcept nogil:
-        """Add a new subject to the trie, if the trie covers all older ids."""
+        """Add a new subject to the trie if the trie has all older ids; otherwise do nothing."""
         if s.id < self.known_tokens:
             return subject_index_add(self.by_token, s)
         if s.id == self.known_tokens and self.by_token != NULL:
@@ -49,7 +49,10 @@ cdef class SubjectSet:
         return 0
 
     cdef int know_tokens(self, uint32_t more) noexcept nogil:
-        """Add `more` subject ids to the trie; return 0 if it is then complete, 1 if not, -1 if memory is short."""
+        """Add up to `more` subject ids to the trie.
+
+        Return 0 if it is now complete, 1 if not, -1 if memory is short.
+        """
         cdef uint32_t id = self.known_tokens
         cdef Subject* s
         if self.by_token == NULL:
@@ -83,7 +86,7 @@ cdef class SubjectSet:
 
     # -- matches -----------------------------------------------------------------------------------------------
     cdef bint is_every(self, StoreFilter f) noexcept nogil:
-        """Return whether the filter is known to match every subject; does not search."""
+        """Return whether the filter is known to match every subject, without a search."""
         cdef size_t k
         if f.all:
             return True
@@ -95,7 +98,7 @@ cdef class SubjectSet:
         return False
 
     cdef int collect(self, StoreFilter f, Matches* out) noexcept nogil:
-        """Add every matching subject once; return -1 if there are more than `out.max`, or memory is short."""
+        """Collect each matching subject once; return -1 if there are more than `out.max`, or memory is short."""
         cdef size_t k
         for k in range(f.n):
             if self.collect_pattern(f, k, out) != 0:
@@ -112,7 +115,7 @@ cdef class SubjectSet:
         return -1
 
     cdef int collect_every(self, StoreFilter f, Matches* out) noexcept nogil:
-        """Set `out` to all matching subjects in order of their ids; return -1 if memory is short."""
+        """Set `out` to all matching subjects, in the order of their ids; return -1 if memory is short."""
         cdef uint32_t id
         cdef Subject* s
         cdef bint every
@@ -120,7 +123,8 @@ cdef class SubjectSet:
             return 0
         every = self.is_every(f)
         out.max = <size_t> -1
-        for id in range(self.table.n_ids):  # if most subjects match, the order of ids (their age) is faster
+        # if most subjects match, the order of ids, which is that of their age, is faster
+        for id in range(self.table.n_ids):
             s = subject_by_id(&self.table, id)
             if s != NULL and (every or f.matches_name(s, f.n)) and matches_push(out, s) != 0:
                 free(out.items)
@@ -128,7 +132,7 @@ cdef class SubjectSet:
         return 0
 
     cdef int collect_pattern(self, StoreFilter f, size_t k, Matches* out) noexcept nogil:
-        """Add the subjects that match pattern `k` but no earlier pattern."""
+        """Collect the subjects that match pattern `k` but no earlier pattern."""
         cdef size_t at = out.n, kept = out.n
         if self.collect_one(f, k, out) != 0:
             return -1
@@ -142,7 +146,10 @@ cdef class SubjectSet:
         return 0
 
     cdef int collect_one(self, StoreFilter f, size_t k, Matches* out) noexcept nogil:
-        """Add the subjects that match pattern `k`; return -1 if `out` allows no more, or memory is short."""
+        """Collect the subjects that match pattern `k`.
+
+        Return -1 if `out` has no room for more, or memory is short.
+        """
         cdef uint32_t id
         cdef Subject* s
         if not f.wild[k]:
@@ -168,7 +175,7 @@ cdef class SubjectSet:
 
     # -- renewal -----------------------------------------------------------------------------------------------
     cdef int renew(self, SeqIndex* index, uint64_t seq, Remains remains) noexcept nogil:
-        """Rebuild the table from the messages from `seq` on; move the old table to `remains`. -1: no memory."""
+        """Rebuild the table from the messages from `seq` on, and move the old one to `remains`; -1: no memory."""
         cdef SubjectTable fresh
         cdef Subject* old
         cdef Subject* s
@@ -176,7 +183,7 @@ cdef class SubjectSet:
         cdef uint64_t each
         cdef uint32_t i
         subjects_init(&fresh)
-        fresh.last_gen = self.table.last_gen        # filters store generations, so these continue
+        fresh.last_gen = self.table.last_gen        # filters store generations, so these must not begin again
         each = index_next_live(index, seq)
         while each:
             segment = index_find(index, each)
@@ -191,7 +198,7 @@ cdef class SubjectSet:
             s.last = each
             each = index_next_live(index, each + 1)
         each = index_next_live(index, seq)
-        while each:                                         # last, because nothing after this can fail
+        while each:                                         # at the end, since nothing after this can fail
             segment = index_find(index, each)
             i = <uint32_t> (each - segment.base)
             old = subject_by_id(&self.table, segment.entries[i].subject_id)
@@ -205,6 +212,6 @@ cdef class SubjectSet:
         return 0
 
     cdef void hand_over(self, Remains remains) except *:
-        """Move the table to `remains`, and start with an empty one."""
+        """Move the table to `remains`, and begin with an empty one."""
         remains.take_subjects(&self.table, &self.by_token)
         self.known_tokens = 0

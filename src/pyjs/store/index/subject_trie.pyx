@@ -2,8 +2,8 @@
 
 The first filter with wildcards over many subjects builds the trie; later searches use it again. The cost of a search
 depends on the number of its matches, not on the number of subjects. A branch is a node where subjects differ, or a
-token that they share. If only one subject continues after a token, its rest is a leaf of eight bytes, whose tokens
-are read from the subject. Knows nothing of messages.
+token that several subjects share. If only one subject continues after a token, this continuation is a leaf of eight
+bytes, and its tokens are read from the subject. Knows nothing of messages.
 
 No function is recursive, since clients determine the depth of the trie.
 Compiled: a search visits a branch per token of each subject (benchmarks/: scaling, subjects).
@@ -17,7 +17,7 @@ from pyjs.base.ref_table cimport ref_fit, ref_free, ref_put, ref_remove, ref_sea
 from pyjs.base.table cimport table_hash
 from pyjs.store.index.subjects cimport subject_by_id, subject_matches
 
-cdef uint32_t LEAF = 0x80000000u    # bit of a child: it is a leaf, and the rest is a subject id
+cdef uint32_t LEAF = 0x80000000u    # a bit of a child: the child is a leaf, and the other bits are a subject id
 cdef enum:
     BRANCHES_MAX = 0x7fffffff
 
@@ -44,7 +44,7 @@ cdef int more_branches(SubjectIndex* x) noexcept nogil:
 
 
 cdef Branch* branch_new(SubjectIndex* x, Branch* parent, const char* token, size_t n) noexcept nogil:
-    """Return a new branch, which its parent does not link to yet, or NULL if memory is short."""
+    """Return a new branch to which its parent does not link yet, or NULL if memory is short."""
     cdef Branch* b
     if x.free == 0 and more_branches(x) != 0:
         return NULL
@@ -100,7 +100,7 @@ cdef void subject_index_free(SubjectIndex* x) noexcept nogil:
 # -- children --------------------------------------------------------------------------------------------------
 
 cdef bint leads_to(SubjectIndex* x, Branch* b, uint32_t child, const char* token, size_t n) noexcept nogil:
-    """Return whether `token` leads from `b` to this child."""
+    """Return whether `token` leads from `b` to the child `child`."""
     cdef Subject* s
     cdef Branch* below
     if not child & LEAF:
@@ -112,7 +112,7 @@ cdef bint leads_to(SubjectIndex* x, Branch* b, uint32_t child, const char* token
 
 
 cdef uint32_t child_of(SubjectIndex* x, Branch* b, const char* token, size_t n, uint32_t* slot) noexcept nogil:
-    """Return the child that `token` leads to, and its slot, or 0 if there is none."""
+    """Return the child of `b` to which `token` leads, and set `slot`; return 0 if there is none."""
     cdef uint32_t tag = tag_of(token, n), child
     slot[0] = tag & b.children.mask
     child = ref_search(&b.children, tag, slot)
@@ -123,7 +123,7 @@ cdef uint32_t child_of(SubjectIndex* x, Branch* b, const char* token, size_t n, 
 
 
 cdef int put_leaf(Branch* b, Subject* s) noexcept nogil:
-    """Add `s` as a child of `b`, or as the subject that ends at `b`; no child has the same token."""
+    """Add `s` as a child of `b`, or as the subject that ends at `b`; no child may have the same token."""
     cdef const char* token = s.name + b.begin
     if s.len + <uint32_t> 1 == b.begin:
         b.here = s.id + 1
@@ -132,7 +132,7 @@ cdef int put_leaf(Branch* b, Subject* s) noexcept nogil:
 
 
 cdef Branch* split(SubjectIndex* x, Branch* b, uint32_t slot, size_t n) noexcept nogil:
-    """Replace the leaf in `slot` with a branch that has this leaf; if memory is short, return NULL."""
+    """Replace the leaf in `slot` with a branch that contains it; return NULL if memory is short."""
     cdef Subject* s = leaf(x, b.children.slots[slot].ref)
     cdef Branch* below = branch_new(x, b, s.name + b.begin, n)
     if below == NULL:
@@ -182,7 +182,7 @@ cdef void subject_index_remove(SubjectIndex* x, Subject* s) noexcept nogil:
 
 
 cdef uint32_t only_leaf(Branch* b) noexcept nogil:
-    """Return the only leaf at and below `b`, or 0 if there is none or more than one."""
+    """Return the only leaf at or below `b`, or 0 if there is none or more than one."""
     cdef uint32_t i
     if b.children.used == 0:
         return LEAF | (b.here - 1) if b.here else 0
@@ -195,7 +195,7 @@ cdef uint32_t only_leaf(Branch* b) noexcept nogil:
 
 
 cdef void prune(SubjectIndex* x, Branch* b) noexcept nogil:
-    """Remove branch `b`, then its parents, up to the first branch with more than one subject."""
+    """Remove branch `b` and then its parents, up to the first branch with more than one subject."""
     cdef Branch* parent
     cdef uint32_t only, slot
     ref_fit(&b.children)
@@ -285,7 +285,7 @@ cdef bint subject_index_is_every(SubjectIndex* x, const char* pattern, size_t n)
     cdef Branch* b = x.branches[0]
     cdef uint32_t slot
     cdef size_t size
-    while b.here == 0:    # a subject that ends here does not match: `>` needs one more token
+    while b.here == 0:    # a subject that ends at `b` does not match: `>` needs at least one more token
         if n == 1 and pattern[0] == c'>':
             return True
         size = token_size(pattern, n)

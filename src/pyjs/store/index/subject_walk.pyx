@@ -1,8 +1,8 @@
 """The subjects that match a filter, found and returned in steps while the store changes.
 
-Each pattern is searched in the index of subjects, with a bounded number of lookups. A pattern that needs more
+Each pattern is searched in the trie of subjects, with a bounded number of lookups. A pattern that needs more
 lookups is broad: `look` compares every subject with it, some in each call. The walk stores ids and generations, not
-subjects, so a subject that has lost its last message is left out. Knows nothing of its callers.
+subjects; a subject that has lost its last message since then is left out. Knows nothing of its callers.
 
 Compiled: a stream may have millions of subjects (benchmarks/: scaling, subjects).
 """
@@ -14,7 +14,7 @@ from pyjs.store.index.subject_trie cimport Matches, matches_up_to
 from pyjs.store.index.subjects cimport SubjectTable, subject_by_id, subject_matches
 
 cdef enum:
-    LOOKS = 8192    # lookups of one pattern in the index; each is a cache miss, together half a millisecond
+    LOOKS = 8192    # lookups for one pattern in the trie; each is a cache miss, all of them take half a millisecond
 
 
 cdef class SubjectWalk:
@@ -38,7 +38,7 @@ cdef class SubjectWalk:
         free(self.known)
 
     def look(self, size_t limit) -> bool:
-        """Compare about `limit` more subjects; return whether all matches are known. `take` needs a result of True.
+        """Compare about `limit` more subjects; return whether all matches are known, as `take` requires.
 
         Raises MemoryError.
         """
@@ -50,7 +50,8 @@ cdef class SubjectWalk:
                 work += self.collect(self.pattern_at)
                 self.pattern_at += 1
             elif self.n_broad and self.looked_at < self.look_end:
-                s = subject_by_id(t, self.looked_at) if self.looked_at < t.n_ids else NULL  # none after a close
+                # there are no ids after the store is closed
+                s = subject_by_id(t, self.looked_at) if self.looked_at < t.n_ids else NULL
                 if s != NULL and self.matches_broad(s):
                     self.remember(s)
                 self.looked_at += 1
@@ -60,7 +61,7 @@ cdef class SubjectWalk:
         return self.found_all
 
     cdef size_t collect(self, size_t k) except 0:
-        """Store the subjects that match pattern `k`, or note that it is broad; return the number of lookups."""
+        """Store the subjects that match pattern `k`, or mark the pattern as broad; return the number of lookups."""
         cdef Matches found = matches_up_to(LOOKS)
         cdef size_t i
         found.looks_left = LOOKS
@@ -84,7 +85,7 @@ cdef class SubjectWalk:
         return False
 
     cdef int remember(self, Subject* s) except -1:
-        """Add a subject, unless it was added before or created after the walk began."""
+        """Add a subject, unless it was added already, or was created after the walk began."""
         cdef uint8_t bit = 1 << (s.id & 7)
         if s.id >= self.look_end or self.known[s.id >> 3] & bit:
             return 0
@@ -103,7 +104,7 @@ cdef class SubjectWalk:
             count -= 1
 
     def take(self, size_t count) -> dict:
-        """Return name -> number of messages for the next `count` subjects, except those removed meanwhile."""
+        """Return name -> number of messages for those of the next `count` subjects that still exist."""
         cdef dict counts = {}
         cdef Subject* s
         while count:
@@ -121,7 +122,7 @@ cdef class SubjectWalk:
         cdef uint32_t id
         while self.at < self.end:
             id = <uint32_t> self.at if self.ids == NULL else self.ids[2 * self.at]
-            s = subject_by_id(t, id) if id < t.n_ids else NULL        # none after a close
+            s = subject_by_id(t, id) if id < t.n_ids else NULL        # there are no ids after the store is closed
             self.at += 1
             if s != NULL and (self.ids == NULL or s.gen == self.ids[2 * self.at - 1]):
                 return s

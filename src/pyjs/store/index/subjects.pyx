@@ -1,13 +1,13 @@
 """The subjects of one store.
 
-Knows nothing of files, records or consumers. Each subject with live messages has a small id (reused after the
-subject is removed) and a generation (never reused), so that a filter can cache its result per id. First and
-last sequence are maintained lazily: when that message is dropped, the sequence is only marked as stale, and the
+Knows nothing of files, records or consumers. Each subject with live messages has a small id (used again after the
+subject is removed) and a generation (never used again), so that a filter can cache its result per id. The first and
+last sequence are updated lazily: when that message is dropped, the sequence is only marked as stale, and the
 next query searches for the new one.
 
 A stream may have millions of subjects, so each is one block of 40 bytes plus its name. Blocks are written to
 chunks one after another; 31 bits address a block. A chunk without live blocks is freed. When a new chunk
-begins, the live blocks of chunks that are less than a quarter full move to it. So blocks move only while a
+begins, the live blocks of all chunks that are less than a quarter full move to it; so blocks move only when a
 subject is added.
 
 Compiled: runs for every append, to look up the subject (benchmarks/: jspub-150k).
@@ -21,13 +21,14 @@ from pyjs.base.table cimport table_hash
 
 cdef enum:
     CHUNK_MIN = 256             # bytes; a new chunk is as large as all live blocks together, up to CHUNK_MAX
-    CHUNK_MAX = 1 << 20         # bytes that a reference can address in a chunk
+    CHUNK_MAX = 1 << 20         # bytes; a reference cannot address more in a chunk
     CHUNKS_MAX = 1 << 14
     FIRST_USED = 8              # offset of the first block, so that no reference is 0
     NAME_MAX = 65535
     GENERATIONS = 0x7fffffff
     NO_ID = 0x7fffffff
-cdef uint32_t FREE = 0x80000000u    # bit of an item in `refs`: the id is free; the lower bits are the next free id
+# a bit of an item in `refs`: the id is free, and the other bits are the next free id
+cdef uint32_t FREE = 0x80000000u
 
 
 cdef void subjects_init(SubjectTable* t) noexcept nogil:
@@ -75,7 +76,7 @@ cdef int number_for_chunk(SubjectTable* t) noexcept nogil:
 
 
 cdef int begin_chunk(SubjectTable* t, uint32_t n) noexcept nogil:
-    """Start a chunk with room for `n` bytes or more; move blocks of sparse chunks to it. Return -1 without memory."""
+    """Begin a chunk with room for at least `n` bytes, and move blocks of sparse chunks to it; -1: no memory."""
     cdef uint32_t size = CHUNK_MIN, i
     cdef int number = number_for_chunk(t)
     cdef Chunk* c
@@ -97,7 +98,7 @@ cdef int begin_chunk(SubjectTable* t, uint32_t n) noexcept nogil:
 
 
 cdef void empty_chunk(SubjectTable* t, uint32_t number) noexcept nogil:
-    """Move the live blocks of a chunk to the current chunk, which has room, and free the chunk."""
+    """Move the live blocks of a chunk to the current chunk, which must have room, and free the chunk."""
     cdef Chunk* c = &t.chunks[number]
     cdef Chunk* to = &t.chunks[t.filling]
     cdef uint32_t at = FIRST_USED, slot, tag, ref, size
@@ -180,7 +181,7 @@ cdef Subject* subjects_add(SubjectTable* t, const char* name, size_t n) noexcept
 
 
 cdef uint32_t take_id(SubjectTable* t) noexcept nogil:
-    """Return a free id; `more_ids` must be called before."""
+    """Return a free id; `more_ids` must have been called before."""
     cdef uint32_t id = t.free_id
     if id == NO_ID:
         id = t.n_ids

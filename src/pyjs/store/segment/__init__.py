@@ -1,1 +1,1 @@
-"""One segment file: read, checked, indexed, compacted, removed."""
+"""One segment file: reading, checks, index file, compaction, removal."""

@@ -1,9 +1,9 @@
-"""The live messages of one segment, given the removals of the whole stream.
+"""The live messages of one segment, determined with the removals of the whole stream.
 
-Used by the check of stored files, which reads one segment after another and holds only one in memory. An open
+Used by the check of stored files, which reads the segments one after another and has only one in memory. An open
 store uses its index instead (store/index/sequences).
 
-Knows no files. Compiled: a check examines every entry of a store (benchmarks/store_start.py).
+Knows no files. Compiled: the check examines every entry of a store (benchmarks/store_start.py).
 """
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport qsort
@@ -25,7 +25,7 @@ def removals_of(SegmentContents c not None) -> bytes:
 
 
 def message_ranges(SegmentContents c not None) -> list:
-    """Return (first, last) of each range of sequences with a message, removed or not."""
+    """Return (first, last) of each range of sequences that had a message, whether it was removed or not."""
     cdef uint32_t i, begin = 0
     ranges = []
     for i in range(c.n):
@@ -99,7 +99,7 @@ cdef bint same_entries(Entry* found, Entry* entries, uint32_t n) noexcept nogil:
 
 
 def body_of(SegmentContents c not None, uint64_t seq) -> tuple:
-    """Return (offset, size) of headers and payload of message `seq` in the plain bytes of the segment."""
+    """Return (offset, size) of the headers and payload of message `seq` in the plain image of the segment."""
     cdef Entry* e = &c.entries[seq - c.base_seq]
     return <uint64_t> e.offset + RECORD_HEADER_SIZE + e.subject_len, e.size
 
@@ -107,8 +107,8 @@ def body_of(SegmentContents c not None, uint64_t seq) -> tuple:
 def live_in(SegmentContents c not None, uint64_t floor, bytes removed) -> tuple:
     """Return (messages, bytes of subjects and bodies, messages with headers, first sequence, erased sequences).
 
-    Messages below `floor` or in the sorted `removed` are not live. The fifth value lists the messages that were
-    erased without a record of their removal.
+    Messages below `floor` or in `removed` (sorted) are not live. The fifth value lists erased messages whose
+    removal no record shows.
     """
     cdef const uint64_t* seqs = <const uint64_t*> <const char*> removed
     cdef size_t n = len(removed) // 8

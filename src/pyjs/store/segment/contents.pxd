@@ -4,12 +4,12 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from pyjs.store.index.sequences cimport Entry
 
 cdef enum:
-    NO_PLACE = 0xffffffff       # a subject's position if it has none
+    NO_PLACE = 0xffffffff       # the position of a subject that has none
 
-cdef uint64_t ERASED_BIT        # set in the removal of an erased message
+cdef uint64_t ERASED_BIT        # set in the removal of a message that was erased
 
-cdef struct SubjectRow:         # 24 bytes, as in an .idx file; entries refer to it by its position
-    uint32_t count              # messages
+cdef struct SubjectRow:         # 24 bytes, as in an .idx file; entries refer to the row by its position
+    uint32_t count              # number of its messages
     uint32_t first              # position of its first entry
     uint32_t last
     uint32_t name_at            # offset of the name in `names`
@@ -17,23 +17,23 @@ cdef struct SubjectRow:         # 24 bytes, as in an .idx file; entries refer to
     uint32_t spare
 
 cdef class SegmentContents:
-    """One segment file, read by a scan or from its index file. Removals are only listed, not applied."""
+    """The contents of one segment file, from a scan or from its index file. Removals are listed but not applied."""
     cdef readonly uint64_t base_seq, incarnation
     cdef readonly uint32_t number
-    cdef readonly bint sealed           # its last record is a footer
-    cdef readonly uint64_t end          # size of header and records
+    cdef readonly bint sealed           # its last record is a FOOTER
+    cdef readonly uint64_t end          # bytes of header and records
     cdef readonly uint64_t chain        # checksum of the last record
     cdef readonly uint64_t floor        # highest first_seq of a STATE record; 0: none
     cdef readonly int64_t first_ts      # of the first message; 0: none
     cdef readonly int64_t last_ts       # of the last message or STATE record; 0: none
     cdef readonly uint32_t messages, with_headers
-    cdef readonly uint64_t message_bytes        # subjects, headers and payloads
-    cdef Entry* entries    # subject_id is a position in `subjects`; `prev` refers only to the same segment
+    cdef readonly uint64_t message_bytes        # bytes of subjects, headers and payloads
+    cdef Entry* entries    # subject_id is a position in `subjects`; `prev` refers only to this segment
     cdef bint borrowed                  # `entries` belongs to another object
-    cdef object source                  # that object: the map of an index file; None: none
-    cdef bint erased                    # from an index file: some messages are erased
+    cdef object source                  # the owner of `entries`: the map of an index file; None: this object
+    cdef bint erased                    # set in contents from an index file: some messages are erased
     cdef readonly uint32_t n
-    cdef size_t room                    # a multiple of 64
+    cdef size_t room                    # entries for which there is memory; a multiple of 64
     cdef SubjectRow* subjects
     cdef readonly uint32_t n_subjects
     cdef size_t subjects_room
@@ -42,15 +42,15 @@ cdef class SegmentContents:
     cdef uint64_t* removals             # removed sequences, with ERASED_BIT if erased
     cdef readonly uint32_t n_removals
     cdef size_t removals_room
-    cdef readonly bint sparse    # `entries` has wide gaps (store/index/sequences), and there is no index file
-    cdef readonly list problems         # (offset, size, text)
-    cdef readonly list lost             # (first, last) sequence of each loss
-    cdef readonly dict mended           # offset -> bytes of a record with one corrected byte
+    cdef readonly bint sparse    # `entries` has wide gaps (store/index/sequences); such a segment has no index file
+    cdef readonly list problems         # (offset, size, text) of each damaged place
+    cdef readonly list lost             # (first, last) sequence of each range of lost messages
+    cdef readonly dict mended           # offset -> bytes of a record in which one byte was corrected
     cdef readonly uint64_t lost_bytes
     cdef readonly bint end_damaged      # the last record is damaged
-    cdef readonly size_t mark_at, mark_size    # body of the last STATE record with a replica's mark
-    cdef readonly size_t mark_end               # end of the records that the mark covers; 0: no mark
-    cdef readonly size_t meta_at, meta_size     # body of the last META record; offset 0: none
+    cdef readonly size_t mark_at, mark_size    # body of the last STATE record that has a replica's mark
+    cdef readonly size_t mark_end               # end of the records that this mark covers; 0: there is no mark
+    cdef readonly size_t meta_at, meta_size     # body of the last META record; offset 0: there is none
 
     cdef void own_entries(self) except *
     cdef Entry* add_entry(self) noexcept nogil

@@ -1,11 +1,11 @@
-"""The contents of one segment file: its tables, and how they grow.
+"""The contents of one segment file: its tables, and the functions that extend them.
 
-They depend only on the file, so an index file can store them (store/segment/index_file): removed messages
+The tables depend only on the file, so that an index file can store them (store/segment/index_file): removed messages
 still have entries, and subject ids are those of this segment. A sequence without a message has the time of
-the previous message or STATE record in the file; 0: none.
+the previous message or STATE record in the file, or 0.
 
-Knows nothing of records and files. Compiled: a start after a kill creates an entry for each record of the open
-segment (benchmarks/store_start.py).
+Knows nothing of records and files. Compiled: a server that starts after a kill creates an entry for each record of
+the open segment (benchmarks/store_start.py).
 """
 from libc.stdint cimport UINT32_MAX
 from libc.stdlib cimport calloc, free
@@ -15,7 +15,7 @@ from pyjs.base.grow cimport grow
 from pyjs.store.index.sequences cimport copy_sparse
 
 cdef enum:
-    WIDE_GAP = 64               # entries; a wider gap takes no memory
+    WIDE_GAP = 64               # entries; a wider gap uses no memory
 ERASED_BIT = <uint64_t> 1 << 63
 
 
@@ -49,12 +49,13 @@ cdef class SegmentContents:
         return &self.entries[self.n - 1]
 
     cdef int add_gap(self, uint64_t before) noexcept nogil:
-        """Add dead entries up to, but not including, the sequence `before`."""
+        """Add dead entries up to the sequence `before`, exclusive."""
         cdef uint64_t first = self.base_seq + self.n
         cdef Entry* e
         if before > first and before - self.base_seq > UINT32_MAX:
             return -1
-        if before > first and before - first > WIDE_GAP:    # one entry with the length, then zeros on untouched pages
+        # one entry with the length of the gap, followed by zeros on untouched pages
+        if before > first and before - first > WIDE_GAP:
             if self.grow_sparse(<uint32_t> (before - self.base_seq)) != 0:
                 return -1
             self.entries[self.n].size = <uint32_t> (before - first)
@@ -77,7 +78,7 @@ cdef class SegmentContents:
         return grow(<void**> &self.entries, &self.room, (n + 63) & ~<size_t> 63, sizeof(Entry))
 
     cdef int grow_sparse(self, uint32_t n) noexcept nogil:
-        """Make room for `n` entries; new memory is zeros, and its pages are not touched."""
+        """Make room for `n` entries; the new memory is zeros on untouched pages. Return -1 if memory is short."""
         cdef Entry* more
         cdef size_t room
         if self.sparse and n <= self.room:

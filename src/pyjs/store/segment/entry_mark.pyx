@@ -1,10 +1,10 @@
-"""Marks: which entry of its log a replicated stream has applied last; stored together with the effects.
+"""Marks: the entry of its log that a replicated stream applied last, stored together with the entry's effects.
 
-A mark follows first_seq and last_ts in a STATE record: term, index and time of the entry, the identity of the
-group that has the log, the time from which message ids count, then the last message id. It states that the
-effects of every entry up to this one are in the records before it. After a crash, entries are applied again,
-so no part of an entry may be left: `cut_steps` removes everything after the last mark. A mark of another
-group is ignored: the stream was replicated before, and messages stored since then are kept.
+A mark follows first_seq and last_ts in a STATE record: term, index and time of the entry, the identity of the group
+that has the log, the time from which message ids count, and the last message id. The records before the mark have the
+effects of every entry up to this one. After a crash, later entries are applied again, so no part of one may be left:
+`cut_steps` removes everything after the last mark. A mark of another group is ignored: the stream was replicated
+before, and messages stored since then are kept.
 
 Invariant of a replicated stream: in each segment a mark precedes the first message, and a segment is sealed only
 after a mark that covers all of its records.
@@ -27,10 +27,10 @@ from pyjs.store.segment.index_file import index_path, remove_file
 from pyjs.store.segment.recovery import contents_of, is_segment
 
 cdef enum:
-    STATE_SIZE = 16             # first_seq and last_ts
-    FIXED_SIZE = 40             # term, index, time, group, ids_from
+    STATE_SIZE = 16             # bytes of first_seq and last_ts
+    FIXED_SIZE = 40             # bytes of term, index, time, group, ids_from
     ID_SIZE_MAX = 256
-_NUMBERS = Struct("<QQqQq")            # in the order of FIXED_SIZE
+_NUMBERS = Struct("<QQqQq")            # the numbers of FIXED_SIZE, in the same order
 
 
 cdef class EntryMark:
@@ -52,23 +52,23 @@ cdef class EntryMark:
 
 
 def read_mark(bytes state not None) -> EntryMark:
-    """Return the mark in the body of a STATE record, which must have one."""
+    """Return the mark in the body of a STATE record that has one."""
     term, index, ns, group, ids_from = _NUMBERS.unpack_from(state, STATE_SIZE)
     return EntryMark(index, term, ns, state[STATE_SIZE + FIXED_SIZE:], group, ids_from)
 
 
 def cut_steps(SegmentFiles files not None, uint64_t group):
-    """Remove everything after the last mark of `group`, unless it has no mark. Each step reads a segment.
+    """Remove everything after the last mark of `group`, or nothing if it has no mark. Each step reads one segment.
 
     Return the mark or None, the numbers of the segments that were cut or removed, and the sequences of messages whose
-    erasure was cut off: their bytes may be overwritten already.
+    recorded erasure was cut off: their bytes may be overwritten already.
 
     Raises, at any step:
         OSError, UnknownFormat, Locked, CorruptRecord: the last segment cannot be read, so the last mark is unknown.
     """
     names = sorted((name for name in files.disk.list_dir(files.directory) if is_segment(name)),
                    key=lambda name: int(name[:-4]), reverse=True)
-    newer = []                          # segments whose first write was torn, so their entries were never applied
+    newer = []                          # segments of which the first write was torn; their entries were never applied
     changed, erased = set(), set()
     for name in names:
         path = f"{files.directory}/{name}"
@@ -92,7 +92,7 @@ def cut_steps(SegmentFiles files not None, uint64_t group):
 
 
 cdef set _erasures(SegmentContents c):
-    """Return the sequences of the erased messages that are recorded in a segment."""
+    """Return the sequences of erased messages according to the records of a segment."""
     cdef uint32_t i
     cdef set found = set()
     for i in range(c.n_removals):
@@ -102,7 +102,7 @@ cdef set _erasures(SegmentContents c):
 
 
 def _read(SegmentFiles files, path, number):
-    """Return the contents, the STATE record with the last mark (or b""), and the offset where to cut (or None)."""
+    """Return the contents, the STATE record with the last mark (or b""), and the offset at which to cut (or None)."""
     cdef SegmentContents c
     with closing(files.disk, files.disk.open_read_only(path)) as fd:
         image = open_image(files.disk, path, fd, files.key)
@@ -121,7 +121,7 @@ def _read(SegmentFiles files, path, number):
 
 
 def _remove(SegmentFiles files, list segments) -> None:
-    """Remove segments that have no valid mark."""
+    """Remove `segments`, which have no valid mark."""
     for path, messages in segments:
         if messages:
             files.log.warn(f"{path} is removed: what is in it is applied again, since no mark covers it")

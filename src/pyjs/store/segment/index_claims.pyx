@@ -1,12 +1,13 @@
-"""Verification of an index file against the other records of its segment (STATE, DELETES, META, FOOTER).
+"""Verification of an index file by the records of its segment other than messages (STATE, DELETES, META, FOOTER).
 
 An index file that another program or a fault has written may have a valid checksum and still differ from its
-segment. So a start verifies everything that could remove messages: sequences without a message,
+segment. So a recovery verifies everything in it that could remove messages: sequences without a message,
 removals, and first_seq. The entries have the offset of each message, so only the records between messages are
 read here, a small part of a segment. Places, sizes and subjects of messages are verified when a message is
-loaded, and by the background check.
+read, and by the background check.
 
-Knows no stores. Compiled: a clean start does this for each entry (benchmarks/store_start.py).
+Knows no stores. Compiled: a server that starts after a clean stop does this for each entry
+(benchmarks/store_start.py).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -19,7 +20,7 @@ from pyjs.store.format.record cimport (
 from pyjs.store.segment.contents cimport ERASED_BIT, SegmentContents
 
 cdef enum:
-    READ_SIZE = 4096            # bytes read at once; increased after several reads that were too short
+    READ_SIZE = 4096            # bytes read at once; raised after several reads that were too short
     READS_MAX = 32
     READ_MORE = 262144
 
@@ -57,9 +58,9 @@ cdef class Between:
     cdef SegmentContents c
     cdef object image
     cdef bytes data             # a piece of the image
-    cdef uint64_t data_at       # offset of its first byte
+    cdef uint64_t data_at       # offset of its first byte in the image
     cdef int reads
-    cdef uint64_t next_seq      # one more than the last sequence in a record
+    cdef uint64_t next_seq      # the last sequence in a record, plus one
     cdef uint64_t floor
     cdef int64_t last_ts
     cdef uint32_t n_removals
@@ -70,7 +71,10 @@ cdef class Between:
         self.next_seq = c.base_seq
 
     cdef bint take(self, uint64_t at, uint64_t end) except *:
-        """Read the records from `at` to `end`; return whether there are any, and all agree with the index file."""
+        """Read the records from `at` to `end`.
+
+        Return whether there are any and all of them agree with the index file.
+        """
         cdef RecordHeader h
         cdef const char* p
         while at < end:
@@ -114,7 +118,7 @@ cdef class Between:
         return True
 
     cdef const char* bytes_at(self, uint64_t at, size_t size) except? NULL:
-        """Return `size` bytes of the image at `at`, or NULL if the image ends before."""
+        """Return `size` bytes of the image at `at`, or NULL if the image is shorter."""
         cdef size_t wanted
         if at < self.data_at or at + size > self.data_at + <uint64_t> len(self.data):
             self.reads += 1
@@ -128,7 +132,7 @@ cdef class Between:
 def begins_alike(SegmentContents known not None, SegmentContents c not None) -> bool:
     """Return whether an index file has the same messages as the part of its segment that still exists.
 
-    If so, the index file shows which messages the missing end had. Damaged parts of the segment are not
+    If so, the index file shows which messages were in the missing end. Damaged parts of the segment are not
     compared.
     """
     cdef uint32_t i

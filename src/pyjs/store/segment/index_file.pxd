@@ -1,4 +1,4 @@
-"""Index files: the contents of one segment, which a start can map. Explained in docs/storage-format.md."""
+"""Index files: the contents of one segment, which a recovery can map. See docs/storage-format.md."""
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from pyjs.store.index.catalogue cimport Catalogue
@@ -13,13 +13,13 @@ cdef enum:
 cdef packed struct IndexHeader:
     char[8] magic
     uint32_t version
-    uint32_t flags              # 0; in the outer header of an encrypted file: the cipher
+    uint32_t flags              # 0, or in the outer header of an encrypted file: the cipher
     uint64_t base_seq
     uint32_t number             # number of the segment, as in its file name
-    uint32_t sealed             # 1: the segment ends with a footer
+    uint32_t sealed             # 1: the segment ends with a FOOTER
     uint64_t incarnation
     uint64_t segment_size       # bytes of header and records
-    uint64_t segment_checksum   # checksum of its last record
+    uint64_t segment_checksum   # checksum of the segment's last record
     uint64_t floor
     int64_t first_ts
     int64_t last_ts
@@ -35,18 +35,18 @@ cdef packed struct IndexHeader:
     uint64_t spare
 
 cdef class FullSegment:
-    """A segment that gets no more appends; another thread writes its index file.
+    """A segment that gets no more records; another thread writes its index file.
 
-    The entries belong to the store, which neither changes nor frees them until the sync of this object ends.
+    The entries belong to the store, which neither changes nor frees them until the sync with this object ends.
     """
     cdef Catalogue catalogue
-    cdef object retired                 # store_sync.RetiredFiles, which like the catalogue keeps the entries alive
+    cdef object retired  # store_sync.RetiredFiles, which keeps the entries in memory, as the catalogue does
     cdef readonly str path
     cdef readonly object key            # keys.StreamKey of the stream; None: not encrypted
     cdef uint64_t base_seq, incarnation, end, chain, floor
     cdef readonly uint32_t number
     cdef bint sealed
-    cdef Entry* entries                 # NULL: some are dead, so the segment must be read
+    cdef Entry* entries                 # NULL: some entries are dead, so the segment must be read
     cdef uint32_t n
     cdef uint64_t* removals
     cdef uint32_t n_removals

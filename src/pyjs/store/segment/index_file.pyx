@@ -1,19 +1,20 @@
-"""Index files: the contents of one segment, which a start can map.
+"""Index files: the contents of one segment, which a recovery can map.
 
     index  = header (128 bytes)  entry*  subject*  removal u64*  names  zeros up to a multiple of 8  checksum u64
 
-Little-endian; every part begins at a multiple of 8, so that numpy and Arrow can map it. An index file is a
-cache: all of it is also in the segment. If the index file is missing, damaged or does not match the segment,
-the segment is read instead. It matches if stream and base sequence are those in the segment's header, and the
-segment has the same size and the same checksum of the last record (which covers all records by the chain).
-The FOOTER of a sealed segment must agree too.
+Numbers are little-endian; every part begins at a multiple of 8, so that numpy and Arrow can map it. An index file is
+a cache: all of it is also in the segment. If the index file is missing, damaged or does not match the segment, the
+segment is read instead. It matches if stream and base sequence equal those in the segment's header, and size and
+checksum of the last record equal those of the segment (by the chain, this checksum covers all records). The FOOTER of
+a sealed segment must agree too.
 
-In an encrypted stream the whole index is encrypted, after an outer header, and read into memory:
+In an encrypted stream, the whole index follows an outer header, encrypted; it is read into memory:
 
     file   = "PYJSIDX\n"  1 u32  algorithm u32  nonce (16)  index, encrypted
 
-Knows nothing of stores. The thread that syncs a sealed segment writes its index file, or else a stop does.
-Compiled: a clean start copies and checks each entry (benchmarks/store_start.py).
+Knows nothing of stores. The thread that syncs a sealed segment writes its index file; a stopping server writes
+missing ones.
+Compiled: a server that starts after a clean stop copies and checks each entry (benchmarks/store_start.py).
 """
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -41,17 +42,18 @@ from pyjs.store.crypt.keys import BLOCK_SIZES
 
 
 cdef enum:
-    BUFFER_SIZE = 65536         # bytes for the parts before and after the entries
+    BUFFER_SIZE = 65536         # bytes of the buffer for the parts before and after the entries
     BUFFER_KEPT_MAX = 4194304
-    OUTER_SIZE = 32             # of the header of an encrypted file
+    OUTER_SIZE = 32             # bytes of the header of an encrypted file
     SMALL_ENTRIES = 16    # maximum number of entries of an index in the common file (store/format/tail_file)
-    SMALL_SIZE = 2048           # maximum size of such an index in bytes
+    SMALL_SIZE = 2048           # maximum bytes of such an index
 cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no message has a higher sequence
-cdef list spare_buffers = []    # at most one: it costs more to get fresh pages for each segment than to fill them
+# at most one buffer: getting fresh pages for each segment takes longer than filling them
+cdef list spare_buffers = []
 
 
 class IndexUnusable(PyjsError):
-    """The index file cannot be used. `ordinary`: without damage (no file, another version, other encryption)."""
+    """The index file cannot be used. `ordinary`: not because of damage (no file, another version or encryption)."""
 
     def __init__(self, reason, ordinary=False) -> None:
         super().__init__(reason)
@@ -79,7 +81,7 @@ cdef size_t encoded_size(SegmentContents c) noexcept nogil:
 
 
 cdef void encode_into(SegmentContents c, char* out) noexcept nogil:
-    """Write the index file to `out`, which may already contain the entries."""
+    """Write the index file to `out`, in which the entries may already be in place."""
     cdef IndexHeader h
     cdef char* p = out + INDEX_HEADER_SIZE
     cdef uint64_t checksum
@@ -109,7 +111,7 @@ cdef void encode_into(SegmentContents c, char* out) noexcept nogil:
 
 
 cpdef SegmentContents decode_index(data):
-    """Return the contents in an index file. The entries are not copied: the contents hold a reference to `data`.
+    """Return the contents in an index file. Entries are not copied; the contents hold a reference to `data`.
 
     Raises:
         IndexUnusable: the file is damaged, or of another version.
@@ -155,7 +157,7 @@ cdef void copy_parts(SegmentContents c, IndexHeader* h, const char* p) except *:
 
 
 cdef bint consistent(SegmentContents c) except *:
-    """Return whether entries and subjects are valid; a start uses their numbers without further checks."""
+    """Return whether entries and subjects are valid; after this, a recovery uses their numbers unchecked."""
     cdef SubjectRow* rows = <SubjectRow*> calloc(c.n_subjects + 1, sizeof(SubjectRow))
     cdef SubjectRow* row
     cdef uint32_t i, messages = 0, with_headers = 0
@@ -186,7 +188,7 @@ cdef bint consistent(SegmentContents c) except *:
 
 
 cdef inline bint follows(SegmentContents c, SubjectRow* rows, uint32_t i) noexcept nogil:
-    """Return whether entry i is consistent with the entries before it, counted in `rows`; if so, count it."""
+    """Return whether entry i is consistent with the entries before it, which `rows` counts; if so, count it too."""
     cdef Entry* e = &c.entries[i]
     cdef SubjectRow* row
     if e.seq != c.base_seq + i:
@@ -224,7 +226,7 @@ def decrypted(data, key):
     """Return the plain index in a file, decrypted if necessary.
 
     Raises:
-        IndexUnusable: the file is encrypted with another key.
+        IndexUnusable: another key encrypted the file.
     """
     algorithm = int.from_bytes(data[12:16], "little")
     if len(data) < OUTER_SIZE or algorithm == 0:
@@ -238,7 +240,7 @@ def decrypted(data, key):
 def load_index(disk, str path, image, key, stored=None) -> SegmentContents:
     """Return the contents of the segment `path`, whose plain image is `image`, from its index file.
 
-    If the index file was in the common file of the account, `stored` has its bytes.
+    If the index file was in the account's common file, `stored` has its bytes.
 
     Raises:
         IndexUnusable: the caller must read the segment.
@@ -274,18 +276,18 @@ def load_index(disk, str path, image, key, stored=None) -> SegmentContents:
     if not agrees:
         raise IndexUnusable("it says something else than its segment")
     if data is file and isinstance(mapped, FileMap):
-        mapped.unguard()        # later reads are unchecked, so an unreadable page must not become zeros
+        mapped.unguard()        # later reads are unchecked, and must not get zeros for an unreadable page
     return c
 
 
 def map_whole(disk, str path) -> object:
-    """Return a read-only map of a file. Raises OSError; ValueError for an empty one."""
+    """Return a read-only map of a file. Raises OSError, or ValueError if the file is empty."""
     with closing(disk, disk.open_read_only(path)) as fd:
         return disk.map_file(fd, disk.size_of(fd))
 
 
 def fits_segment(SegmentContents c not None, uint64_t size, bytes head, bytes tail) -> bool:
-    """Return whether the index `c` matches its segment with the header `head` and the last bytes `tail`."""
+    """Return whether the index `c` matches a segment with the header `head` and the last bytes `tail`."""
     cdef SegmentHeader header
     cdef RecordHeader footer
     cdef uint64_t[6] summary
@@ -315,7 +317,7 @@ def fits_segment(SegmentContents c not None, uint64_t size, bytes head, bytes ta
 
 
 def store_index(disk, str path, data) -> None:
-    """Write an index file. Raises OSError. If it is incomplete, its checksum shows that.
+    """Write an index file. Raises OSError; the checksum shows later that an incomplete file is invalid.
 
     An existing file of that name is removed, not overwritten, since it may be mapped.
     """
@@ -328,7 +330,7 @@ def store_index(disk, str path, data) -> None:
 
 
 def small_index(FullSegment f not None):
-    """Return the index file of a small segment, from memory alone; None if it is too large, or the file must be read.
+    """Return the index file of a small segment, made from memory alone, or None if it is too large or must be read.
 
     Must be called in the thread of the store.
     """
@@ -343,12 +345,12 @@ def small_index(FullSegment f not None):
             raise MemoryError
         data = encode_index(c) if encoded_size(c) <= SMALL_SIZE else None
     finally:
-        c.entries = NULL        # they are only valid during this function
+        c.entries = NULL        # they are valid only during this function
     return data if data is None or f.key is None else encrypted(data, f.key)
 
 
 cdef object unset_buffer(size_t size):
-    """Return a buffer of `size` bytes whose pages are first touched when it is filled, without the GIL."""
+    """Return a buffer of `size` bytes; its pages are first touched when it is filled, without the GIL."""
     return PyByteArray_FromStringAndSize(NULL, size)
 
 
@@ -356,7 +358,7 @@ def index_segment(disk, FullSegment f not None) -> None:
     """Write the index file of a segment; for any thread.
 
     Raises:
-        IndexUnusable: the segment is damaged, or belongs to another stream: the next start must read it.
+        IndexUnusable: the segment is damaged, or belongs to another stream; the next start must read it.
         OSError, ValueError, CorruptRecord, UnknownFormat, Locked: the segment cannot be read.
     """
     cdef SegmentContents c
@@ -369,7 +371,7 @@ def index_segment(disk, FullSegment f not None) -> None:
     image = borrowed(whole, &size)
     if <size_t> len(buffer) < INDEX_HEADER_SIZE + f.n * sizeof(Entry):
         buffer = unset_buffer(INDEX_HEADER_SIZE + f.n * sizeof(Entry) + BUFFER_SIZE)
-    room = buffer                           # `c` points into it, so it must stay alive
+    room = buffer                           # `c` points into the buffer, which must stay in memory
     c = f.contents(image, size, PyByteArray_AS_STRING(room))
     size = encoded_size(c)
     if size > <size_t> len(buffer):
@@ -380,7 +382,7 @@ def index_segment(disk, FullSegment f not None) -> None:
     data = memoryview(buffer)[:size]
     store_index(disk, index_path(f.path), data if f.key is None else encrypted(data, f.key))
     if len(buffer) <= BUFFER_KEPT_MAX and not spare_buffers:
-        spare_buffers.append(buffer)        # the buffer itself: each view of a view would make the chain longer
+        spare_buffers.append(buffer)  # the buffer itself: with a view of a view, each use would make the chain longer
 
 
 def whole_image(disk, str path, key):
@@ -393,7 +395,7 @@ def whole_image(disk, str path, key):
 
 
 def index_segments(disk, segments) -> list:
-    """Write the index files of segments; return the errors, which only make the next start slower."""
+    """Write the index files of segments; return the errors, whose only effect is a slower start."""
     problems = []
     for segment in segments:
         try:
@@ -405,13 +407,13 @@ def index_segments(disk, segments) -> list:
 
 cdef FullSegment full_segment(Catalogue catalogue, SegmentFiles files, object retired, Segment* s, bint footer,
                               uint64_t chain, bint whole):
-    """Return the data for the index file of `s`; `whole`: the file has every record that the store has."""
+    """Return the data for the index file of `s`; `whole`: the file has all records that the store has."""
     cdef FullSegment f = FullSegment()
     f.catalogue, f.retired = catalogue, retired
     f.path, f.key = files.path_of(s.number), files.key
     f.base_seq, f.number, f.incarnation, f.sealed = s.base, s.number, files.incarnation, footer
     f.end, f.chain, f.floor = s.end, chain, s.floor
-    # A dead entry may have no message in the file, and its subject id may belong to another subject now.
+    # A dead entry may lack a message in the file, and its subject id may now belong to another subject.
     if whole and s.n and s.live == s.n:
         f.entries, f.n = s.entries, s.n
         f.removals, f.n_removals = s.removed, s.n_removed
@@ -422,7 +424,7 @@ cdef class FullSegment:
     cdef SegmentContents contents(self, const char* file, size_t size, char* room):
         """Return the contents of the segment mapped at `file`: from the entries if possible, otherwise by a scan.
 
-        The entries are copied to `room`, their place in the index file, which must live as long as the
+        The entries are copied to `room`, their place in the index file; this memory must stay as long as the
         contents.
         """
         cdef SegmentContents c
@@ -447,9 +449,9 @@ cdef class FullSegment:
         return c
 
     cdef int fill(self, SegmentContents c, const char* file) noexcept nogil:
-        """Fill `c` from the entries; for the name of each subject, read one of its records in the file.
+        """Fill `c` from the entries; read the name of each subject from one of its records in the file.
 
-        If `file` is NULL, names come from the store; this is only allowed in the store's thread.
+        If `file` is NULL, the store gives the names, which is allowed only in the store's thread.
         """
         cdef SubjectTable* table = &self.catalogue.subjects.table
         cdef uint32_t* places
@@ -465,7 +467,7 @@ cdef class FullSegment:
         memcpy(c.removals, self.removals, c.n_removals * 8)
         for i in range(c.n):
             ids = max(ids, c.entries[i].subject_id + 1)
-        places = <uint32_t*> calloc(ids, sizeof(uint32_t))      # subject id -> place + 1
+        places = <uint32_t*> calloc(ids, sizeof(uint32_t))      # subject id -> 1 + position
         if places == NULL:
             return -1
         for i in range(c.n):
@@ -498,13 +500,13 @@ def remove_file(disk, log, str path) -> None:
 class SegmentSync(SyncJob):
     """A SyncJob that then writes the index files of newly sealed segments.
 
-    An index file is only a cache, so a failed write is no error.
+    An index file is only a cache, so a failure to write one is not an error.
     """
 
     def __init__(self, disk, files, directory, mark, sealed) -> None:
         super().__init__(disk, files, directory, mark)
         self.sealed = sealed            # FullSegments
-        self.problems = []              # errors from writing index files
+        self.problems = []              # errors while writing index files
 
     def __call__(self):
         """Sync; return the error of the first call that failed, or None if everything is durable."""

@@ -1,4 +1,4 @@
-"""The metadata of a stream in one of its segments; used if the stream's metadata files are lost.
+"""The metadata of a stream in one of its segments, used if the stream's metadata files are lost.
 
 Knows nothing of the stream's directory.
 """
@@ -18,13 +18,13 @@ from pyjs.store.segment.scan import last_meta
 if TYPE_CHECKING:
     from pyjs.base.disk import Disk
 
-HEAD_SIZE = 1 << 20  # bytes at the start of an encrypted segment that contain the unencrypted META record
+HEAD_SIZE = 1 << 20  # bytes at the start of an encrypted segment in which the unencrypted META record is
 
 
 def meta_in(disk: Disk, path: str, opener: Opener, around: bool = False) -> bytes:
     """Return the envelope in the last META record of a segment, or b"" if there is none.
 
-    If the segment is encrypted, its unencrypted META record has the wrapped data key. With `around`,
+    In an encrypted segment, the unencrypted META record has the wrapped data key. With `around`,
     unreadable pages count as zeros.
 
     Raises:

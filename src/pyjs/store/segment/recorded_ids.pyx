@@ -1,8 +1,8 @@
-"""The headers of all messages that a replicated stream has stored since a given time, including removed messages.
+"""The headers of all messages that a replicated stream has stored since a given time, including removed ones.
 
 Replicas must agree on the duplicate window after any crash, so message ids are needed even after their
-messages were removed. The ids stay in the records: a segment with ids in the window is not compacted. When it
-has no live messages left, it is renamed to `NNNNNNNN.ids`; it is removed when its ids have left the window.
+messages were removed. The ids stay in the records: a segment with ids in the window is not compacted. If
+it has no live messages, it is renamed to `NNNNNNNN.ids`, and removed when its ids have left the window.
 
 Knows nothing of the meaning of ids. Compiled: a start reads the segments of the window
 (benchmarks/replica.py).
@@ -24,14 +24,14 @@ KEPT = ".ids"
 
 
 def kept_path(str path) -> str:
-    """Return the new name for a segment that has no live messages but is still needed."""
+    """Return the new name for a segment without live messages that is still needed for its ids."""
     return f"{path[:-4]}{KEPT}"
 
 
 def headers_steps(SegmentFiles files not None, int64_t from_ns):
-    """Return (sequence, time, headers) of the messages since `from_ns`, in order; each step reads a file.
+    """Return (sequence, time, headers) of the messages since `from_ns`, in order; each step reads one file.
 
-    Removes `.ids` files that have no such messages, or cannot be read.
+    Removes `.ids` files that have no such messages or cannot be read.
     """
     names = [name for name in files.disk.list_dir(files.directory)
              if is_segment(name) or (name.endswith(KEPT) and is_segment(f"{name[:-4]}.seg"))]

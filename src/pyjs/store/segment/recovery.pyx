@@ -1,15 +1,15 @@
-"""Recovery: reads the segments of a directory at a start.
+"""Recovery: reads the segments of a directory when a store is opened.
 
 The contents of a segment come from its index file if that matches, otherwise from a scan of its records. So
 after a clean stop no records are read, and after a kill only those of the open segment. Both ways give the
 same contents (store/segment/scan). A segment whose index file is missing or unusable is scanned and gets a
 new index file. A damaged segment gets none, so that every start finds and reports the damage.
 
-Index files also show losses: the messages of a missing segment, or of an end that was cut off.
+Index files also reveal losses: the messages of a missing segment, or of a segment end that was cut off.
 
-`steps` yields the segments, which the store adopts; after the last one the Recovery has the losses, the removals and
+`steps` yields the segments, which the store adopts; after the last one, the Recovery has the losses, the removals and
 the next sequence. Knows nothing of stores.
-Compiled: a start adopts millions of entries (benchmarks/store_start.py).
+Compiled: a starting server adopts millions of entries (benchmarks/store_start.py).
 """
 from pyjs.base.borrow cimport borrowed
 from pyjs.store.index.sequences cimport ENTRY_MSG
@@ -36,7 +36,7 @@ cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no message has a higher sequen
 
 
 def is_segment(str name) -> bool:
-    """Return whether a file name is that of a segment; the server does not touch any other file."""
+    """Return whether a file name is that of a segment; the server leaves all other files alone."""
     digits = name[:-4]
     return (name.endswith(".seg") and digits.isascii() and digits.isdigit()
             and int(digits) <= 0xffffffff and name == f"{int(digits):08d}.seg")
@@ -46,9 +46,9 @@ def contents_of(str path, data, uint32_t number, uint64_t incarnation, uint64_t 
                 image=None):
     """Return the contents of the segment `path` by a scan, or None if its header is damaged and cannot be rebuilt.
 
-    `data` are the bytes of `image`, which maps them to the file; without `image` the file is plain. `sure`
-    means that the header is known to have had `number`, `incarnation` and `next_seq`, so records after damage
-    at the start are used.
+    `data` are the bytes of `image`, which knows their place in the file; without `image`, the file is plain. `sure`
+    means that the header is known to have had `number`, `incarnation` and `next_seq`; records after damage
+    at the start are then used.
 
     Raises:
         UnknownFormat: another version wrote it.
@@ -106,7 +106,7 @@ cdef class Recovery:
         directory = self.files.directory
         names = self.files.disk.list_dir(directory)
         self._expect_tail(names)
-        names.sort(key=len)                 # they are sorted by name; a longer number is higher
+        names.sort(key=len)                 # sorted by name before; a longer number is higher
         self.damaged_paths += [f"{directory}/{name}" for name in names if name.startswith(DAMAGED)]
         segments = [name for name in names if is_segment(name)]
         present = set(segments)
@@ -123,7 +123,7 @@ cdef class Recovery:
 
     # -- files -------------------------------------------------------------------------------------------------
     def _expect_tail(self, names) -> None:
-        """If a segment with a stored index file is not in `names`, write that file, so that the loss is counted."""
+        """If `names` lack a segment whose index file was stored, write that file, so that the loss is counted."""
         if self.stored_tail is not None:
             stem = f"{self.stored_tail[0]:08d}"
             if f"{stem}.seg" not in names:
@@ -137,7 +137,7 @@ cdef class Recovery:
         return stored is not None and f"{stored[0]:08d}.seg" == path.rpartition("/")[2]
 
     def _keep_tail(self, path) -> None:
-        """Write the stored index file to its own file, since its segment changed: the index file shows the loss."""
+        """Write the stored index file to its own file, since its segment has changed and this file shows the loss."""
         (_, data), self.stored_tail = self.stored_tail, None
         store_index(self.files.disk, index_path(path), data)
 
@@ -174,7 +174,8 @@ cdef class Recovery:
         if c.number != number:
             self.files.log.warn(f"{path} says that it is number {c.number}: it was renamed, and its name counts")
             c.number = number
-        ended = image.marked and c.end == size and not last    # encrypted and complete: each start begins a new one
+        # an encrypted file that is complete: each start begins a new segment
+        ended = image.marked and c.end == size and not last
         if not indexed:
             self.scanned.append(number)
             restored = known is not None and self._restore_end(c, known)
@@ -184,13 +185,13 @@ cdef class Recovery:
         self.cut = 0 if indexed or restored or ended or c.sealed \
             else max(<uint64_t> size, self.segment_size) // (RECORD_SIZE_MIN + 1)
         if c.problems and c.problems[-1][:2] == (c.end, FOOTER_SIZE):
-            self.cut = 0                # nothing but the footer is missing
+            self.cut = 0                # only the FOOTER is missing
         if not (last or c.sealed or c.problems or ended):
             self.ends.append((path, c.end, c.base_seq + c.n))
         return self.take(c, image, size, ended, c.end if indexed else 0)
 
     cdef RecoveredSegment take(self, SegmentContents c, image, uint64_t size, bint ended, uint64_t indexed):
-        """Add the losses and removals of a segment; the next segment must continue after it."""
+        """Add the losses and removals of a segment; the next segment must continue after its last sequence."""
         cdef RecoveredSegment found = RecoveredSegment()
         found.contents, found.ended, found.size, found.indexed = c, ended, size, indexed
         found.encoding = image.outer.flags if image.outer is not None else 0
@@ -206,8 +207,8 @@ cdef class Recovery:
         """Return (contents, witness, from_index): the contents of the segment, and those of its index file.
 
         `contents` is None if the header is damaged and cannot be rebuilt. `witness` is None if there is no
-        index file. If `from_index` is True, the contents are from the index file and the segment was not
-        read; `witness` is None then too.
+        index file. If `from_index` is True, the contents are from the index file, the segment was not
+        read, and `witness` is None.
         """
         cdef SegmentContents c, known
         if image.problem:
@@ -241,16 +242,16 @@ cdef class Recovery:
     def _from_records(self, path, number, image, SegmentContents known=None):
         """Return the contents by a scan, or None if the header is damaged and cannot be rebuilt.
 
-        `known` is the contents of its index file, which repeats the fields of the header.
+        `known` are the contents of the index file, which repeats the fields of the header.
         """
         next_seq = self.last_seq + 1 if known is None else known.base_seq
         return contents_of(path, image.whole(True), number, self.files.incarnation, next_seq, known is not None,
                            image)
 
     def _keep_index(self, path, SegmentContents c not None, left) -> None:
-        """Sync a segment that was scanned and is sealed, or `left`, then write its index file.
+        """Sync a scanned segment that is sealed or `left`, and then write its index file.
 
-        The next start does not read a segment with an index file, and so would not sync writes of a killed
+        The next start does not read a segment with an index file, so it would not sync the writes of a killed
         process. If the sync fails here, the store refuses messages.
         """
         if c.problems or c.sparse or not (c.sealed or left):
@@ -269,7 +270,10 @@ cdef class Recovery:
             self.files.log.warn(f"{index_path(path)} cannot be written: {error}")
 
     def _witness(self, path):
-        """Return the contents of an intact index file of this stream at `path`, or None; it may not match."""
+        """Return the contents of an intact index file of this stream at `path`, or None.
+
+        They may not match the segment.
+        """
         cdef SegmentContents known
         try:
             known = decode_index(decrypted(map_whole(self.files.disk, path), self.files.key))
@@ -280,10 +284,10 @@ cdef class Recovery:
         return known if known.incarnation == self.files.incarnation else None
 
     def _miss_segment(self, path) -> None:
-        """Count the messages of a missing segment as lost, as its index file lists them.
+        """Count the messages of a missing segment as lost, according to its index file.
 
-        A normal removal deletes the index file first, so it leaves none. Delete an index file that is unusable
-        or begins at a known sequence.
+        A normal removal deletes the index file first, so none is left. Delete an index file that is unusable
+        or begins with a known sequence.
         """
         cdef SegmentContents known = self._witness(path)
         if known is None or known.base_seq <= self.last_seq:
@@ -294,7 +298,7 @@ cdef class Recovery:
         self._add_lost_segment(path, known, what)
 
     def _add_lost_segment(self, path, SegmentContents known, what="") -> None:
-        """Count the messages of a missing segment as lost; the next segment must continue after its sequences."""
+        """Count the messages of a missing segment as lost; the next segment must continue after their sequences."""
         self._bridge(known.base_seq)
         before = len(self.lost)
         self.miss(known, 0)
@@ -304,7 +308,7 @@ cdef class Recovery:
         self.witnesses.append((path, known.base_seq + known.n - 1, missed, known.message_bytes, ids_ns, what))
 
     def _restore_end(self, SegmentContents c, SegmentContents known) -> bool:
-        """Count as lost the missing end of an open segment, according to its index file."""
+        """Count the messages in the missing end of an open segment as lost, according to its index file."""
         if c.sealed or c.end >= known.end or c.base_seq != known.base_seq or c.number != known.number \
                 or not begins_alike(known, c):
             return False
@@ -319,7 +323,7 @@ cdef class Recovery:
         return True
 
     cdef void miss(self, SegmentContents known, uint32_t start) except *:
-        """Count the messages from entry `start` on as lost; save the removals that only this segment recorded."""
+        """Count the messages from entry `start` on as lost; note the removals that only this segment recorded."""
         cdef uint32_t i
         for i in range(start, known.n):
             if known.entries[i].flags & ENTRY_MSG:
@@ -329,7 +333,7 @@ cdef class Recovery:
             self.unrecorded.append(known.removals[i])
 
     def _set_aside(self, path, size, reason, witnessed=False) -> None:
-        """Rename an unreadable file, so that it is not read again; remove an empty one, which was never used."""
+        """Rename an unreadable file, so that no server reads it again; remove an empty file, which was never used."""
         directory, _, name = path.rpartition("/")
         if not witnessed:
             remove_file(self.files.disk, self.files.log, index_path(path))
@@ -343,7 +347,7 @@ cdef class Recovery:
         self.files.names_unsynced = True
 
     def _bridge(self, base_seq) -> None:
-        """Continue at `base_seq`; if the end of the previous file is missing, the sequences before it are lost."""
+        """Continue at `base_seq`; if the end of the previous file is missing, the sequences in between are lost."""
         if self.cut and self.last_seq + 1 < base_seq:
             last_seq = self.last_seq
             self.lost.append((last_seq + 1, min(base_seq - 1, last_seq + self.cut)))

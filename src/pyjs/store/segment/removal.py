@@ -1,7 +1,6 @@
-"""Removal of retired segments, as a job for any thread.
+"""Removal of retired segments, in a job for any thread.
 
-Knows nothing of their contents. Before the job runs, the records that make the segments superfluous are
-durable.
+Knows nothing of their contents. The records that make the segments superfluous are durable before the job runs.
 """
 
 from __future__ import annotations
@@ -23,7 +22,8 @@ class SegmentRemoval:
         self._log = log
         self._directory = directory
         self._paths = paths
-        self._keep = keep  # path -> new name of a file that is no longer a segment but is still needed
+        # path -> new name, for files that are no longer segments but are still needed for their ids
+        self._keep = keep
 
     def __call__(self) -> OSError | None:
         """Delete or rename the segments and delete their index files; return the error, or None if all is durable."""
@@ -35,7 +35,7 @@ class SegmentRemoval:
                 else:
                     self._disk.unlink(path)
             except FileNotFoundError:
-                pass  # the file may not even have been created
+                pass  # the file may never have been created
             except OSError as error:
                 self._log.warn(f"{path} could not be removed: {error}")
         try:

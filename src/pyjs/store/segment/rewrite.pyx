@@ -1,15 +1,15 @@
 """Rewriting of one sealed segment: writes its live messages to a new file.
 
-The job reads and checks a segment that is over half dead, and writes a new file beside it: metadata, live
-messages, removals that are still needed for other segments, first_seq and time. The new file is synced. It is
-renamed over the old file once the removals of the dead messages are durable. Invariant: one complete file
-exists at every moment. A compaction leaves a damaged segment unchanged.
+The job reads and checks a segment of which over half is dead, and writes a new file beside it: metadata, live
+messages, removals that are still needed for other segments, first_seq and time. The new file is synced, and
+renamed over the old one when the removals of the dead messages are durable. Invariant: one complete file
+exists at any time. A compaction leaves a damaged segment unchanged.
 
-A repair gets the records that replace damaged ones (`restored`), and fails if there is none for a live message. It
+A repair gets records that replace the damaged ones (`restored`); it fails if it lacks one for a live message. It
 also copies removed messages, whose ids may still count, and keeps all removals.
 
 Knows nothing of stores: store/file chooses segments and replaces the files. Runs in any thread, without the GIL.
-Compiled: it copies and seals every live record (benchmarks/store_start.py reads such files).
+Compiled: it copies and seals every live record (benchmarks/store_start.py reads the rewritten files).
 """
 from cpython.buffer cimport PyBUF_READ
 from cpython.memoryview cimport PyMemoryView_FromMemory
@@ -51,7 +51,7 @@ cdef SegmentRewrite rewrite_of(object disk, str path, Segment* s, uint64_t incar
     cdef uint32_t i, last = 0
     cdef uint64_t end = s.base + s.n
     if restored:
-        end = max(end, <uint64_t> max(restored) + 1)    # the end of the segment was lost
+        end = max(end, <uint64_t> max(restored) + 1)    # the end of the segment may be lost
         more = ((end - s.base + 63) >> 6) - words
     job.disk, job.path, job.number, job.mark = disk, path, s.number, mark
     job.incarnation, job.base, job.floor, job.last_ts, job.meta = incarnation, s.base, s.floor, s.last_ts, meta
@@ -94,7 +94,7 @@ cdef SegmentRewrite missing_of(object disk, str path, uint32_t number, uint64_t 
 
 
 def record_of(StoredMessage message not None) -> bytes:
-    """Return the record of a message, not sealed."""
+    """Return the record for a message, without its checks."""
     cdef RecordHeader h
     memset(&h, 0, sizeof(h))
     body = message.subject + message.headers + message.payload
@@ -152,7 +152,7 @@ cdef class SegmentRewrite:
         return self.restored is not None
 
     cdef object read(self):
-        """Return the plain image of the old file; for a repair, b"" if there is none."""
+        """Return the plain image of the old file, or, for the repair of a missing file, b""."""
         if self.restored is None:
             return whole_image(self.disk, self.path, self.key)
         try:
@@ -173,7 +173,7 @@ cdef class SegmentRewrite:
         return c
 
     cdef SegmentContents damaged_contents(self, object view):
-        """Return what is intact in a damaged file."""
+        """Return the intact contents of a damaged file."""
         cdef SegmentContents c = contents_of(self.path, view, self.number, self.incarnation, self.base, True)
         if c is None or c.incarnation != self.incarnation:
             c = SegmentContents()
@@ -200,14 +200,14 @@ cdef class SegmentRewrite:
             raise MemoryError
 
     cdef int restore_all(self, SegmentContents old, const char* file) except -1:
-        """Add the intact records, and in place of each damaged one the restored one."""
+        """Add the intact records, and a restored record in place of each damaged one."""
         cdef uint32_t i
         cdef uint64_t at
         cdef RecordHeader h
         cdef bint is_intact
         cdef bytes record
         for i in range(<uint32_t> (self.last - self.base) + 1):
-            at = self.base + i - old.base_seq           # if the header was rebuilt, its base_seq may differ
+            at = self.base + i - old.base_seq  # if the header was rebuilt, its base_seq may differ from the real one
             is_intact = at < old.n and old.entries[at].flags & (ENTRY_MSG | ENTRY_ERASED) == ENTRY_MSG
             record = None if is_intact else self.restored.get(self.base + i)
             if is_intact:
@@ -249,7 +249,7 @@ cdef class SegmentRewrite:
             return -1
         if self.put_removals(0) != 0 or self.put_removals(FLAG_ERASED) != 0:
             return -1
-        if 0 < old.mark_size <= MARK_SIZE_MAX and self.has_mark:      # the mark is copied
+        if 0 < old.mark_size <= MARK_SIZE_MAX and self.has_mark:      # copy the mark too
             state_size = old.mark_size
             memcpy(state, file + old.mark_at, state_size)
         memcpy(state, &self.floor, 8)
@@ -269,7 +269,7 @@ cdef class SegmentRewrite:
         return self.put_plain(KIND_META, 0, self.first - 1, meta, size) if size else 0
 
     cdef int put_removals(self, int flags) noexcept nogil:
-        """Record the removals of other segments' messages, with or without erasure."""
+        """Record the removals of messages in other segments, with or without erasure."""
         cdef uint64_t* seqs = <uint64_t*> malloc(<size_t> self.n_removed * 8 + 8)
         cdef uint32_t i
         cdef size_t n = 0, at = 0, some
@@ -301,7 +301,7 @@ cdef class SegmentRewrite:
         return 0
 
     cdef int put_copy(self, const char* record, size_t length) noexcept nogil:
-        """Add a record of the old file; nothing but its checksum changes."""
+        """Add a record of the old file; only its checksum changes."""
         if self.make_room(length) != 0:
             return -1
         memcpy(self.out + self.size, record, length - CHECKSUM_SIZE)
@@ -317,7 +317,7 @@ cdef class SegmentRewrite:
 
 
 cdef inline bint is_copy(Entry* e, Entry* found) noexcept nogil:
-    """Return whether `found` has the metadata of entry `e`; its content must have been verified already."""
+    """Return whether `found` has the metadata of entry `e`; the caller must have verified its content."""
     return (found.flags & ENTRY_MSG and found.seq == e.seq and found.ts == e.ts and found.size == e.size
             and found.header_len == e.header_len and found.subject_len == e.subject_len)
 

@@ -1,4 +1,4 @@
-"""Scan: the contents of one segment file from its records."""
+"""Scan: the contents of one segment file, from its records."""
 from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.base.table cimport Table
@@ -6,28 +6,28 @@ from pyjs.store.format.record cimport RecordHeader, SegmentHeader
 from pyjs.store.segment.contents cimport SegmentContents
 
 cdef class SegmentScan:
-    """One scan of one segment file; use it once."""
+    """One scan of one segment file; it cannot be repeated."""
     cdef SegmentContents c              # the result
     cdef uint64_t shift    # offset of the image in its file, since torn writes end at sectors of the file
-    cdef bint unread                    # the end of the file is unreadable, so it is not a torn write
+    cdef bint unread                    # the end of the file is unreadable, so damage there is not a torn write
     cdef const char* p
     cdef size_t size
-    cdef size_t effort                  # bytes that may still be hashed to find records after damage
-    cdef int mends                      # number of records searched for a damaged byte
-    cdef uint64_t bad_before            # number of unreadable pages in maps before this scan
+    cdef size_t effort                  # bytes that may still be hashed in the search for records after damage
+    cdef int mends                      # number of records in which a damaged byte was searched
+    cdef uint64_t bad_before            # number of unreadable pages in all maps before this scan
     cdef Table by_name                  # name -> 1 + position of the subject
     cdef uint32_t latest                # position of the subject of the last message
-    cdef size_t batch_at                # offset of the batch whose last message has not been read yet; 0: none
-    cdef dict parts    # batches with a hole: offset of the batch -> offset of the next record after the hole
+    cdef size_t batch_at                # offset of a batch of which the last message was not read yet; 0: none
+    cdef dict parts    # batches with a hole: offset of the batch -> offset of the first record after the hole
     cdef bint has_parts
-    cdef int scans                      # earlier scans of this file
+    cdef int scans                      # number of earlier scans of this file
     cdef size_t part_end                # offset at which the hole begins
-    cdef bint torn                      # the last damage was a hole, so the next records may be the rest of a batch
-    cdef uint64_t torn_seq              # sequence of the last message of such a rest
-    cdef size_t hole_at                 # offset where a write was torn; 0: none. Marks after it prove nothing
+    cdef bint torn  # the last damage was a hole, so the records after it may be the rest of a batch
+    cdef uint64_t torn_seq              # sequence of the last message in such a rest
+    cdef size_t hole_at                 # offset at which a write was torn; 0: none. Marks after it are not valid
     cdef bint begun_adrift              # the header was damaged
-    cdef bint adrift                    # after damage, the checksum that the next record continues is unknown
-    cdef size_t after_damage    # unreadable bytes before the next record; they limit how many messages were lost
+    cdef bint adrift                    # after damage: the checksum from which the next record continues is unknown
+    cdef size_t after_damage    # unreadable bytes before the next record, which limit the number of lost messages
 
     cdef SegmentContents whole(self, const char* p, size_t size)
     cdef SegmentContents without_header(self, SegmentHeader* header, const char* p, size_t size)
@@ -55,9 +55,9 @@ cdef class SegmentScan:
     cdef size_t cut_at(self, size_t used) noexcept nogil
     cdef void report(self, size_t at, size_t size, const char* what) noexcept nogil
 
-# Return whether a subject can be in a protocol line.
+# Return whether a protocol line can contain the subject.
 cdef bint sendable(const char* subject, size_t n) noexcept nogil
 
-# Rebuild a damaged header from the first intact record; return -1 if there is no such record.
+# Rebuild a damaged header from the first intact record; return -1 if there is none.
 cdef int told_header(SegmentHeader* header, const char* p, size_t size, uint32_t number, uint64_t incarnation,
                      uint64_t next_seq) except -2

@@ -1,22 +1,22 @@
-"""Scan: the contents of one segment file from its records, and its damage.
+"""Scan: the contents of one segment file, and its damage, from its records.
 
 If the checksum of a record is wrong, there are three cases:
 
-- Only the stored checksum is damaged: the next record's chain matches the computed checksum, and nothing is lost.
-- A later record is right: the bytes in between are damage; the scan continues with that record.
-- No later record is right: the last write was torn and never acknowledged. If such a record is complete, it
+- Only the stored checksum is damaged: the next record continues from the computed checksum, and nothing is lost.
+- A later record is right: the bytes in between are damaged; the scan continues with that record.
+- No later record is right: the last write was torn, and never acknowledged. But if the bad record is complete, it
   counts as damage, not as a torn write.
 
-If the last batch has no last message, its write was torn too, and the whole batch is ignored. The same holds
-for a batch with a hole: sectors of zeros where a power loss prevented the write of a page, while other pages
+If the last batch has no last message, its write was torn too, and the whole batch is ignored. The same applies
+to a batch with a hole: sectors of zeros where a power failure prevented the write of a page, while other pages
 were written.
 
-A DELETES record may be the only evidence of its removals. If such a short record has one damaged byte, it is
+A DELETES record may be the only evidence of its removals. If one byte of such a short record is damaged, it is
 corrected.
 
 Knows the format (store/format/record), but no files and no store. Works on bytes, in any thread, without the
 GIL.
-Compiled: a start after a kill reads every record of the open segment (benchmarks/store_start.py).
+Compiled: a server that starts after a kill reads every record of the open segment (benchmarks/store_start.py).
 """
 from libc.stdint cimport int64_t, uintptr_t
 from libc.string cimport memcmp, memcpy, memset
@@ -36,19 +36,20 @@ cdef extern from "string.h" nogil:
     const void* memmem(const void* text, size_t n, const void* part, size_t part_n)
 
 cdef enum:
-    GAP_MAX = 2097152           # sequences without a message in one segment; more are damage
-    EFFORT_PART = 64            # bytes hashed at most to find records after damage, as a multiple of the file's size
-    EFFORT_EACH = 512           # bytes; when that is used up, longer records are not searched
-    SCANS_MAX = 8               # of one file with holes in batches; usually the second scan finds no more holes
-    MARK_SIZE_MIN = 56          # bytes of the body of a STATE record with a mark
-    MENDS_MAX = 16              # records of a file that are searched for a damaged byte
+    GAP_MAX = 2097152           # maximum number of sequences without a message in one segment; more are damage
+    EFFORT_PART = 64  # maximum bytes hashed in the search for records after damage, in multiples of the file's size
+    EFFORT_EACH = 512           # bytes; when that limit is reached, longer records are not searched
+    # maximum number of scans of a file with holes in batches; usually the second scan finds no further hole
+    SCANS_MAX = 8
+    MARK_SIZE_MIN = 56          # minimum bytes of the body of a STATE record with a mark
+    MENDS_MAX = 16              # maximum number of records in a file in which a damaged byte is searched
     PAGE_SIZE = 4096
-    SECTOR_SIZE = 512           # a power loss tears writes at sectors, a kill at pages
+    SECTOR_SIZE = 512           # a power failure tears writes at sectors, a kill at pages
 cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no record has a higher sequence
 
 
 cdef inline size_t end_of_bytes(const char* p, size_t at, size_t size) noexcept nogil:
-    """Return the offset of the zeros that fill the rest of the file."""
+    """Return the offset from which zeros fill the rest of the file."""
     while size > at and p[size - 1] == 0:
         size -= 1
     return size
@@ -66,7 +67,7 @@ def scan_segment(bytes data) -> SegmentContents:
 
 
 def last_meta(bytes data) -> bytes:
-    """Return the body of the last META record of a segment file, or b"". The file's header may be damaged."""
+    """Return the body of the last META record of a segment file, or b""; the file's header may be damaged."""
     cdef SegmentContents c
     cdef SegmentHeader header
     cdef RecordHeader first
@@ -74,7 +75,7 @@ def last_meta(bytes data) -> bytes:
     if len(data) < SEGMENT_HEADER_SIZE + RECORD_SIZE_MIN:
         return b""
     memcpy(&first, <const char*> data + SEGMENT_HEADER_SIZE, RECORD_HEADER_SIZE)
-    header.base_seq = first.seq         # then there is no gap before it
+    header.base_seq = first.seq         # so that there is no gap before this record
     c = SegmentScan().without_header(&header, data, len(data))
     return data[c.meta_at:c.meta_at + c.meta_size]
 
@@ -96,16 +97,16 @@ cdef int told_header(SegmentHeader* header, const char* p, size_t size, uint32_t
     base = first.seq + (first.kind != KIND_MSG)
     if at == 0 or base < next_seq:
         return -1
-    if at > SEGMENT_HEADER_SIZE and base - next_seq <= size // RECORD_SIZE_MIN:    # else it is a gap, not a loss
+    if at > SEGMENT_HEADER_SIZE and base - next_seq <= size // RECORD_SIZE_MIN:    # otherwise it is a gap, not a loss
         base = next_seq
     make_segment_header(header, base, number, incarnation)
     return 0
 
 
 cdef bint sendable(const char* subject, size_t n) noexcept nogil:
-    """Return whether a subject can be in a protocol line: only separators are refused.
+    """Return whether a protocol line can contain a subject: only separators are refused.
 
-    As wire/parser does: every subject that a client can publish to must be readable again.
+    wire/parser applies the same rule, so every subject that a client can publish to can be read again.
     """
     cdef size_t i
     for i in range(n):
@@ -141,9 +142,9 @@ cdef class SegmentScan:
         return self.behind(&header, p, size)
 
     cdef SegmentContents without_header(self, SegmentHeader* header, const char* p, size_t size):
-        """Scan a file with a damaged header, using the rebuilt `header`."""
+        """Scan a file with a damaged header, for which `header` was rebuilt."""
         memcpy(&header.checksum, p + SEGMENT_HEADER_SIZE - CHECKSUM_SIZE, CHECKSUM_SIZE)
-        self.adrift = True              # its checksum may be the damaged part
+        self.adrift = True              # the checksum in the header may be the damaged part
         return self.behind(header, p, size)
 
     cdef SegmentContents behind(self, SegmentHeader* header, const char* p, size_t size):
@@ -164,14 +165,14 @@ cdef class SegmentScan:
         return self.without_batch(header) if self.batch_at and not c.sealed else c
 
     cdef SegmentContents without_batch(self, SegmentHeader* header):
-        """Scan again without the last batch: its last message is missing, so it was not acknowledged."""
+        """Scan again without the last batch: its last message is missing, so the batch was not acknowledged."""
         cdef SegmentScan scan = SegmentScan()
         cdef size_t end = end_of_bytes(self.p, self.batch_at, self.size)
         scan.shift, scan.unread, scan.adrift = self.shift, self.unread, self.begun_adrift
         scan.parts = self.parts
         scan.c.problems += [each for each in self.c.problems if each[0] < SEGMENT_HEADER_SIZE]
         scan.behind(header, self.p, self.batch_at)
-        if self.c.end_damaged:          # the batch may have been acknowledged: its last sequence must not be reused
+        if self.c.end_damaged:  # the batch may have been acknowledged, so its last sequence must not be used again
             scan.c.end_damaged = True
             scan.c.lost.append((scan.c.base_seq + scan.c.n, self.c.base_seq + self.c.n - 1))
             scan.c.lost_bytes += end - self.batch_at
@@ -183,7 +184,7 @@ cdef class SegmentScan:
         return scan.c
 
     cdef SegmentContents without_parts(self, SegmentHeader* header):
-        """Scan again; treat the parts of batches before their holes as damage, too."""
+        """Scan again, and treat the parts of batches before their holes as damage too."""
         cdef SegmentScan scan = SegmentScan()
         scan.shift, scan.unread, scan.adrift = self.shift, self.unread, self.begun_adrift
         scan.c.problems += [each for each in self.c.problems if each[0] < SEGMENT_HEADER_SIZE]
@@ -192,7 +193,10 @@ cdef class SegmentScan:
 
     # -- records -----------------------------------------------------------------------------------------------
     cdef int records(self) noexcept nogil:
-        """Read all records. Return 1 if batches have holes (listed in `parts`), -1 without memory, otherwise 0."""
+        """Read all records.
+
+        Return 1 if batches have holes (listed in `parts`), -1 if memory is short, otherwise 0.
+        """
         cdef size_t at = SEGMENT_HEADER_SIZE, next_at, used, end = 0
         cdef uint32_t length = 0
         cdef int taken, found = 0
@@ -228,7 +232,7 @@ cdef class SegmentScan:
                 if self.batch_at:
                     found = 1
                     self.note_part(next_at)
-                if not self.torn:       # otherwise it is another hole of the same batch
+                if not self.torn:       # if it is set, this is a further hole in the same batch
                     self.torn, self.part_end = True, at
             self.report(at, next_at - at, b"damaged bytes between records")
             self.c.lost_bytes += next_at - at
@@ -236,7 +240,7 @@ cdef class SegmentScan:
             memcpy(&self.c.chain, self.p + next_at - CHECKSUM_SIZE, CHECKSUM_SIZE)
             self.adrift = True
             at = next_at
-        if self.torn:                   # the rest of a batch without its end: the next records replace it
+        if self.torn:                   # the rest of a batch has no end: the next records replace it
             at = self.part_end
             memcpy(&self.c.chain, self.p + at - CHECKSUM_SIZE, CHECKSUM_SIZE)
         self.c.end = at
@@ -245,7 +249,7 @@ cdef class SegmentScan:
         return self.fill_gap(self.torn_seq + 1) if self.torn_seq >= self.c.base_seq + self.c.n else 0
 
     cdef void note_part(self, size_t end) noexcept nogil:
-        """Note that the open batch has a hole up to `end`."""
+        """Record that the open batch has a hole up to `end`."""
         with gil:
             self.parts[self.batch_at] = end
         self.batch_at = 0
@@ -258,10 +262,10 @@ cdef class SegmentScan:
             return self.parts.get(at, 0)
 
     cdef bint is_hole(self, size_t at, size_t end) noexcept nogil:
-        """Return whether a sector between two records is all zeros, or everything from `at` to the end of its page.
+        """Return whether a sector between two records is all zeros, or the rest of the page from `at` on is.
 
-        A page that the kernel wrote back before the last write to it ends with zeros after a record, while
-        the next page may contain that write.
+        A page that the kernel wrote back before the last write to the page has zeros after a record, while the next
+        page may have bytes of that write.
         """
         cdef size_t first = (at + self.shift + SECTOR_SIZE - 1) // SECTOR_SIZE * SECTOR_SIZE - self.shift
         cdef size_t page_end = ((at + self.shift) // PAGE_SIZE + 1) * PAGE_SIZE - self.shift
@@ -274,15 +278,15 @@ cdef class SegmentScan:
         return False
 
     cdef bint is_rest(self, const char* record, RecordHeader* h) noexcept nogil:
-        """Return whether the message continues a batch whose start is in the hole before it."""
+        """Return whether the message continues a batch of which the start is in the hole before the message."""
         cdef size_t fixed = RECORD_HEADER_SIZE + (16 if h.flags & FLAG_EXTENDED else 0)
         cdef const char* headers = record + fixed + h.subject_len
-        if begins_batch(headers, h.header_len):         # then the hole is damage of other messages
+        if begins_batch(headers, h.header_len):         # then the hole is damage to other messages
             return False
         return h.flags & FLAG_UNFINISHED or memmem(headers, h.header_len, b"\nNats-Batch-Id:", 15) != NULL
 
     cdef bint accept(self, size_t at) noexcept nogil:
-        """Return whether the record at `at` is valid; if so, the chain continues with its checksum."""
+        """Return whether the record at `at` is valid; if so, its checksum continues the chain."""
         cdef const char* p = self.p + at
         cdef size_t left = self.size - at
         cdef RecordHeader h
@@ -300,7 +304,7 @@ cdef class SegmentScan:
             self.c.chain = stored
             self.adrift = False
             return True
-        # The next record continues the computed checksum, so only the stored one is damaged.
+        # The next record continues from the computed checksum, so only the stored one is damaged.
         if plausible(p + h.length, left - h.length) and intact(p + h.length, computed):
             self.report(at + h.length - CHECKSUM_SIZE, CHECKSUM_SIZE, b"a damaged checksum; its record is whole")
             self.c.chain = computed
@@ -311,7 +315,7 @@ cdef class SegmentScan:
         """Correct and accept a DELETES or STATE record with one damaged byte.
 
         Return 1 if the record was accepted; 0 if it is of another kind or has more damage; -1 if memory is
-        short. 96 bits of checksums prove the correction.
+        short. The correction is proven by 96 bits of checksums.
         """
         cdef char[MEND_SIZE_MAX] record
         cdef RecordHeader h
@@ -331,7 +335,7 @@ cdef class SegmentScan:
         return 1 if self.take(at, record) == 0 else -1
 
     cdef bint goes_on(self, size_t at, RecordHeader* h) noexcept nogil:
-        """Return whether the next record confirms length and sequence of an erased message with a wrong checksum."""
+        """Return whether the next record confirms length and sequence of an erased message with a bad checksum."""
         cdef size_t behind = at + h.length, end
         cdef RecordHeader after
         if not plausible(self.p + behind, self.size - behind):
@@ -354,14 +358,14 @@ cdef class SegmentScan:
         if end and not whole and not self.unread and bad_pages() == self.bad_before \
                 and used - at >= RECORD_HEADER_SIZE:
             memcpy(&h, self.p + at, RECORD_HEADER_SIZE)
-            # A MSG record has the next sequence, any other record the last one.
+            # A message has the next sequence, any other record the last one.
             if RECORD_SIZE_MIN <= h.length and h.length > end - at \
                     and h.seq + (h.kind != KIND_MSG) == self.c.base_seq + self.c.n:
                 self.report(at, used - at, b"the last write was cut short; it was never acknowledged")
                 return
         self.report(at, used - at, b"the last record is damaged")
         self.c.lost_bytes += used - at
-        self.c.end_damaged = True         # its sequence field may be the damaged part
+        self.c.end_damaged = True         # the damaged part may be its sequence
 
     cdef bint is_cut_in_checksum(self, size_t at, size_t length, size_t end) noexcept nogil:
         """Return whether a write was torn at `end`, inside the checksum of a record that is valid up to there."""
@@ -376,8 +380,8 @@ cdef class SegmentScan:
     cdef size_t cut_at(self, size_t used) noexcept nogil:
         """Return the offset at which a write was torn, if its last nonzero byte is before `used`; 0 if it is damage.
 
-        A power loss tears a write at a sector, a kill at a page. The written bytes may themselves end with
-        zeros: these reach to the end of the page, and the zeros of reserved space follow them.
+        A power failure tears a write at a sector, a kill at a page. The written bytes may themselves end with
+        zeros: these then reach to the end of the page, and the zeros of reserved space follow.
         """
         cdef size_t page = (used + self.shift + PAGE_SIZE - 1) // PAGE_SIZE * PAGE_SIZE - self.shift
         if (used + self.shift) % SECTOR_SIZE == 0:
@@ -391,7 +395,7 @@ cdef class SegmentScan:
     cdef size_t resync(self, size_t at) noexcept nogil:
         """Return the offset of the next record with a valid checksum or check, or 0 if there is none.
 
-        The work is limited: a client may have sent bytes that look like the start of long records everywhere.
+        The work is limited: a client may have sent bytes that look like the starts of long records everywhere.
         """
         cdef uint64_t before = 0
         cdef uint32_t length = 0
@@ -410,7 +414,10 @@ cdef class SegmentScan:
 
     # -- contents of records -----------------------------------------------------------------------------------
     cdef int take(self, size_t at, const char* record) noexcept nogil:
-        """Add the record at `at` to the contents; `record` points to it in the image, or to a corrected copy."""
+        """Add the record at `at` to the contents.
+
+        `record` points to it in the image, or to a corrected copy of it.
+        """
         cdef RecordHeader h
         cdef uint64_t[2] state
         cdef int failed = 0
@@ -447,12 +454,12 @@ cdef class SegmentScan:
             self.c.meta_at = at + RECORD_HEADER_SIZE
             self.c.meta_size = h.length - RECORD_SIZE_MIN
         if at == self.c.mark_end and (h.kind == KIND_FOOTER or h.kind == KIND_META):
-            self.c.mark_end += h.length         # this record is not an effect of an entry
+            self.c.mark_end += h.length         # this record is not an effect of an entry, so the mark covers it too
         self.after_damage = 0
         return failed
 
     cdef void note_mark(self, size_t at, RecordHeader* h) noexcept nogil:
-        """Note the mark in a STATE record, if it has one. After a hole, marks are ignored."""
+        """Store the place of the mark in a STATE record, if it has one. Marks after a hole are ignored."""
         if h.length >= RECORD_SIZE_MIN + MARK_SIZE_MIN and self.hole_at == 0:
             self.c.mark_at, self.c.mark_size = at + RECORD_HEADER_SIZE, h.length - RECORD_SIZE_MIN
             self.c.mark_end = at + h.length
@@ -464,7 +471,7 @@ cdef class SegmentScan:
             return -1
         for i in range(n):
             memcpy(&seq, record + RECORD_HEADER_SIZE + i * 8, 8)
-            if seq > h.seq:             # a removal of a message that comes later
+            if seq > h.seq:             # the removal of a message that comes later
                 self.report(at, h.length, b"the removal of a later sequence: not believed")
                 return 0
             self.c.removals[self.c.n_removals + i] = seq | ERASED_BIT if h.flags & FLAG_ERASED else seq
@@ -504,14 +511,14 @@ cdef class SegmentScan:
         return 0
 
     cdef bint follows(self, uint64_t before) noexcept nogil:
-        """Return whether the next entry can have the sequence `before`: the total of gaps in a segment is limited."""
+        """Return whether the next entry can have the sequence `before`: gaps in a segment have a limited total."""
         cdef uint64_t expected = self.c.base_seq + self.c.n
         if before > SEQ_MAX:
             return False
         return before <= expected or before - expected + (self.c.n - self.c.messages) < GAP_MAX
 
     cdef int fill_gap(self, uint64_t before) noexcept nogil:
-        """Add dead entries, of gaps or losses, up to, but not including, the sequence `before`."""
+        """Add dead entries, for gaps or losses, up to the sequence `before`, exclusive."""
         cdef uint64_t first = self.c.base_seq + self.c.n
         if self.after_damage and first < before:
             with gil:
@@ -520,7 +527,7 @@ cdef class SegmentScan:
         return self.c.add_gap(before)
 
     cdef uint32_t subject_place(self, const char* name, uint32_t size) noexcept nogil:
-        """Return the position of the subject's row, which is added if absent; NO_PLACE if memory is short."""
+        """Return the position of the subject's row, and add the row if it is missing; NO_PLACE if memory is short."""
         cdef SubjectRow* row
         cdef uint32_t place
         if self.c.n_subjects:

@@ -2,23 +2,23 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 cdef class SegmentFiles:
-    """The directory of a stream's segments, and its unsynced files and names."""
+    """The directory of a stream's segments, with its unsynced files and names."""
     cdef readonly object disk               # base.disk.Disk
     cdef readonly object handles            # open_files.OpenFiles of the node
     cdef readonly object log                # base.log.Log
     cdef readonly str directory
     cdef readonly uint64_t incarnation
     cdef readonly object key                # keys.StreamKey; None: the stream is not encrypted
-    cdef bytes meta                         # the stream's metadata, for META records; b"": unknown
+    cdef bytes meta                         # the stream's metadata for META records; b"": unknown
     cdef list unsynced                      # paths of segments written since the last sync
-    cdef list found                         # paths of segments that a killed process may not have synced
-    cdef list replaced             # open_files.ReplacedFiles, which upkeep closes
-    cdef bint names_unsynced                # names in the directory changed since the last sync
-    cdef public int64_t ids_from            # ids of later messages are still needed; INT64.high: none are
-    cdef readonly set suspects              # numbers of segments in which a start saw damage without examining it
-    cdef readonly dict last_times           # path of a retired segment with needed ids -> time of its last message
-    cdef readonly dict kept                 # the same for files that were renamed to keep their ids
-    cdef public tuple names_above           # directories that the start found; the first job syncs them
+    cdef list found                         # paths of segments whose writes a killed process may not have synced
+    cdef list replaced             # open_files.ReplacedFiles that upkeep will close
+    cdef bint names_unsynced                # names in the directory have changed since the last sync
+    cdef public int64_t ids_from  # ns; ids of messages since then are still needed; INT64.high: no ids are needed
+    cdef readonly set suspects  # numbers of segments in which the recovery saw damage without examining it
+    cdef readonly dict last_times  # path of a retired segment with needed ids -> time of its last message, ns
+    cdef readonly dict kept                 # the same, for files that were renamed to keep their ids
+    cdef public tuple names_above           # directories above that already existed; the first job syncs their names
 
     cdef bint keeps_ids(self, int64_t last_ts) noexcept nogil
     cdef void wrote(self, str path) except *

@@ -1,4 +1,4 @@
-"""The directory of a stream's segments: paths, open files, unsynced files and names.
+"""The directory of a stream's segments: paths, open files, unsynced files and unsynced names.
 
 Knows nothing of records. Compiled: every write of a batch is noted here (benchmarks/, JetStream async publish).
 """
@@ -10,7 +10,7 @@ from pyjs.store.open_files import OpenFiles
 
 cdef int64_t TIME_MAX = INT64.high
 
-# Errors that only mean that a file could not be opened: no descriptors left, or wrong permissions. Nothing is
+# Errors that only mean that a file could not be opened: descriptors are short, or permissions wrong. Nothing is
 # lost.
 UNOPENED = (*SHORTAGES, errno.EACCES)
 

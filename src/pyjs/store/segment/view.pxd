@@ -1,4 +1,4 @@
-"""View: memory with the plain image of one segment file, filled on demand."""
+"""A view: memory with the plain image of one segment file, filled when it is read."""
 from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.store.index.sequences cimport Filled
@@ -7,7 +7,7 @@ cdef class ViewCache:
     """The views of all streams of a node, under one limit of bytes."""
     cdef public uint64_t held_max   # maximum number of filled bytes
     cdef readonly uint64_t held     # number of filled bytes
-    # Address of each View -> None, least recently used first. A view that is freed is removed.
+    # address of each View -> None, least recently used first; freed views are removed
     cdef dict views
     cdef uint64_t reads             # number of records read in views
 
@@ -15,24 +15,24 @@ cdef class ViewCache:
     cdef bint is_over(self)
 
 cdef inline void note_use(ViewCache cache, Filled* filled) noexcept nogil:
-    """Note a read in the view, so that it is not freed soon."""
+    """Record a read in the view, so that the view is not freed soon."""
     cache.reads += 1
     filled.used = cache.reads
 
 cdef class View:
-    """The image of a segment in private memory. Readers that point into it hold a reference to it."""
+    """The image of a segment in private memory. A reader with pointers into it must hold a reference to the view."""
     cdef ViewCache cache
     cdef object owner               # a weak reference to the SegmentMaps that has this view
-    cdef uint32_t number            # number of the segment
+    cdef uint32_t number            # number of the view's segment
     cdef uint64_t held              # number of its filled bytes
-    cdef uint64_t looked_at         # `reads` at the last check by make_room
+    cdef uint64_t looked_at         # `reads` when make_room last checked this view
     cdef object room                # an mmap that is never closed
-    cdef char* memory               # of `room`
+    cdef char* memory               # the memory of `room`
     cdef readonly uint64_t size
     cdef Filled filled
     cdef object image               # store/format/outer_header.PlainImage
-    cdef bint passing               # created by a bulk read, which frees it after the segment
-    cdef dict torn                  # chunk -> (how far it was read, unreadable places in it)
+    cdef bint passing               # created by a bulk read, which frees it after reading the segment
+    cdef dict torn                  # chunk -> (number of bytes that were read, unreadable places in it)
 
     cdef int fill(self, object fd, uint64_t begin, uint64_t end, uint64_t limit) except -1
     cdef int put(self, const char* data, uint64_t at, size_t n) except -1

@@ -1,15 +1,15 @@
-"""View: memory with the plain image of one segment file, filled on demand.
+"""A view: memory with the plain image of one segment file, filled when it is read.
 
 A compressed or encrypted segment cannot be mapped, so its records are read from memory that has the size of
-the image. A read fills the 64 KiB chunk that contains the record: the image (store/format/image) decrypts or
-decompresses it, and a bit marks the chunk as filled. Writes to the open segment are also copied to the view,
-if it has the end of the image.
+the image. A read fills the chunk of 64 KiB that has the record: the image (store/format/image) decrypts or
+decompresses the chunk, and a bit marks it as filled. Writes to the open segment are also copied to its view,
+if the view has the bytes before them.
 
 A chunk with unreadable or damaged places is never marked as filled, so every read in it is checked here.
-Records outside those places can be read.
+Records outside these places can be read.
 
-All views of a node share one limit of bytes, set in their ViewCache. The least recently used views are freed
-first, by their owner. Marking a view as used costs one store instruction (`used`).
+All views of a node share one limit of bytes, which is in their ViewCache. The least recently used views are freed
+first, by their owners. To mark a view as used takes one store instruction (`used`).
 
 Knows nothing of records. Compiled: the message path reads records here as in a map (benchmarks/, JetStream rows with
 `key`).
@@ -24,10 +24,10 @@ from pyjs.store.index.sequences cimport CHUNK_BITS
 
 cdef enum:
     CHUNK_SIZE = 65536          # 1 << CHUNK_BITS; also the chunk size of compressed files
-    VIEWS_MAX = 1024            # a view is a map of a segment's size; a process can have 65,530 maps
-    READS_KEPT = 4              # when this many other records were read, a reader has finished with a record
-# Filled bytes of all streams. Enough for 1,024 places that are read at the same time, or for eight segments
-# of 8 MiB that are read completely. Reading a view again after it was freed costs 0.2 ms: one map and one
+    VIEWS_MAX = 1024            # maximum number of views; each is a map, and a process can have 65,530 maps
+    READS_KEPT = 4              # a reader no longer needs a record when this many other records were read
+# Maximum of filled bytes in all streams: enough for 1,024 places that are read at the same time, or for eight
+# segments of 8 MiB that are read completely. If a view was freed, reading it again takes 0.2 ms: for one map and one
 # chunk.
 HELD_MAX = 64 << 20
 
@@ -43,7 +43,7 @@ cdef class ViewCache:
         return len(self.views)
 
     cdef int make_room(self) except -1:
-        """Free views until the rest is within the limit, beginning with those not used since the last call."""
+        """Free views until the rest is within the limit; begin with those not used since the last call."""
         cdef View view
         cdef size_t address, left = 2 * len(self.views)
         while self.is_over() and left:
@@ -95,23 +95,23 @@ cdef class View:
         return self.cache.make_room() if self.cache.is_over() else 0
 
     cdef int give_up(self) except -1:
-        """Make the owner drop its reference to this view."""
+        """Make the owner of this view drop its reference to the view."""
         owner = self.owner()
         if owner is not None:
             owner.drop_map(self.number)
-        self.leave()                    # even if the owner has no reference to it
+        self.leave()                    # even if the owner has no reference any more
         return 0
 
     cdef void leave(self) noexcept:
-        """Remove this view from the cache; the owner has already dropped it."""
+        """Remove this view from the cache; its owner has already dropped it."""
         self.cache.views.pop(<size_t> <void*> self, None)
         self.cache.held -= self.held
         self.held = 0
 
     cdef int fill(self, object fd, uint64_t begin, uint64_t end, uint64_t limit) except -1:
-        """Fill the bytes begin..end. Returns 0, or 1 if some of them cannot be read.
+        """Fill the bytes begin..end. Return 0, or 1 if some of them cannot be read.
 
-        `fd` is the open file; its image has `limit` bytes at present.
+        `fd` is the open file, whose image has `limit` bytes now.
         """
         cdef uint64_t chunk
         limit = min(limit, self.size)
@@ -134,11 +134,11 @@ cdef class View:
         if holes:
             begin = read_to
         elif f.begin <= begin < f.end:
-            begin = f.end               # a part of the last chunk is already filled: that chunk grows
+            begin = f.end               # a part of the last chunk is filled already, and is extended
         if begin < end:
             data, more = self.image.read_around(begin, end - begin)
             memcpy(self.memory + begin, <const char*> data, min(<uint64_t> len(data), end - begin))
-            if <uint64_t> len(data) < end - begin:      # the file was truncated
+            if <uint64_t> len(data) < end - begin:      # another program truncated the file
                 more = [*more, (begin + len(data), end)]
             holes = holes + more
             self.count(end - begin)
@@ -153,7 +153,7 @@ cdef class View:
         return 0
 
     cdef int put(self, const char* data, uint64_t at, size_t n) except -1:
-        """Copy bytes that were just written to the file, if the bytes before them are filled."""
+        """Copy bytes that were just written to the file to the view, if the bytes before them are filled."""
         if self.filled.end == at and self.filled.begin < at and at + n <= self.size:
             memcpy(self.memory + at, data, n)
             self.filled.end = at + n

@@ -1,1 +1,1 @@
-"""The consumers of a stream in files: a list of them, and the state of each."""
+"""The consumers of a stream in files: a list of the consumers, and the state of each."""

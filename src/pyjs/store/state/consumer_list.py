@@ -3,13 +3,13 @@
     consumers.a = consumers.b = entry*          entry = MARK | envelope of store/format/meta
 
 The generation of an envelope is the number of its entry; numbers are consecutive. The first entry of a file
-is its head; it has the number of entries that were written together with it. An entry that is damaged in one
-copy is read from the other copy; the mark helps to find the entry after it. Invalid bytes at the end of both
-copies are an append that a kill interrupted before the client got an answer. A number that is missing in both
-copies is damage: that entry may have created a consumer.
+is its head, which has the number of entries that were written together with it. An entry that is damaged in one
+copy is read from the other copy; the mark helps to find the entry after it. If both copies have invalid bytes at the
+end, a kill interrupted an append before the client got an answer. A number that is missing in both
+copies is damage, since that entry may have created a consumer.
 
 A list is rewritten as a whole, one copy after the other; each new copy is durable before it replaces the old
-one. If the copies have different heads, the one with the higher number is valid.
+one. If the copies have different heads, the copy with the higher head number is valid.
 
 Knows nothing of configurations and states.
 """
@@ -45,7 +45,8 @@ HEAD, PUT, DROP = "head", "put", "drop"
 NUMBER_MAX = 1 << 62
 NAME = "consumers"
 IDENT_DIGITS_MAX = 20
-LIVE, REMOVED, UNKNOWN = range(3)  # whose directory it is: a consumer's, a deleted one's, not in the list
+# to whom a directory belongs: a consumer, a deleted consumer, no consumer in the list
+LIVE, REMOVED, UNKNOWN = range(3)
 
 
 @dataclass(eq=False, slots=True)
@@ -56,7 +57,7 @@ class Listed:
     ident: int  # number of the entry that created the consumer
     created_ns: int
     config: dict[str, Any]
-    state: bytes | None  # its first snapshot; None: the entry with it is lost
+    state: bytes | None  # its first snapshot; None: the entry that had it is lost
 
     def values(self) -> dict[str, Any]:
         """Return the entry that creates the consumer."""
@@ -70,7 +71,7 @@ class Problem:
     path: str
     at: int
     what: str
-    torn: bool  # it is the end of a write that a kill interrupted
+    torn: bool  # the place is the end of a write that a kill interrupted
 
     def __str__(self) -> str:
         return f"{self.path} at {self.at}: {self.what}"
@@ -95,14 +96,15 @@ class Copy:
 
 @dataclass(eq=False, slots=True)
 class ConsumerList:
-    """The merged copies of a list."""
+    """The result of merging both copies of a list."""
 
     live: dict[str, Listed] = field(default_factory=dict)
-    dropped: set[tuple[str, int]] = field(default_factory=set)  # name and ident of deleted consumers
+    dropped: set[tuple[str, int]] = field(default_factory=set)  # (name, ident) of deleted consumers
     last: int = 0  # number of the last entry
-    count: int = 0  # entries
+    count: int = 0  # number of entries
     size: int = 0  # bytes of a complete copy
-    gaps: list[tuple[int, int]] = field(default_factory=list)  # ranges of numbers missing in both copies
+    # (first, last) number of each range that is missing in both copies
+    gaps: list[tuple[int, int]] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     clean: bool = True  # both copies are equal and intact
     sealed: bool = True  # in an encrypted stream: every entry is encrypted
@@ -139,7 +141,7 @@ class Owners:
         self._dropped = {state_name(*each) for each in found.dropped}
 
     def owner_of(self, name: str) -> int:
-        """Return LIVE or REMOVED, or UNKNOWN if no entry belongs to the directory `name`."""
+        """Return LIVE, REMOVED or, if no entry belongs to the directory `name`, UNKNOWN."""
         escaped, _, digits = name.rpartition(".")
         ident = int(digits) if digits.isdecimal() and len(digits) < IDENT_DIGITS_MAX else 0
         live = self._live.get(escaped, 0)
@@ -149,12 +151,12 @@ class Owners:
 
 
 def encode_entry(number: int, values: dict[str, Any], key: StreamKey | None) -> bytes:
-    """Return the bytes of an entry."""
+    """Return an entry as bytes."""
     return MARK + encode(KIND_CONSUMER, number, values, key)
 
 
 def encode_list(first: int, entries: list[dict[str, Any]], key: StreamKey | None) -> bytes:
-    """Return a whole file as bytes: a head with the number `first`, then `entries`."""
+    """Return a whole file as bytes: a head with the number `first`, followed by `entries`."""
     parts = [encode_entry(first, {"op": HEAD, "count": len(entries)}, key)]
     parts += [encode_entry(number, values, key) for number, values in enumerate(entries, first + 1)]
     return b"".join(parts)
@@ -163,7 +165,7 @@ def encode_list(first: int, entries: list[dict[str, Any]], key: StreamKey | None
 def load_list(
     disk: Disk, directory: str, opener: Opener, ends: tuple[int, int] | None = None
 ) -> ConsumerList:
-    """Return the list of a stream; `ends` limits the bytes that are read of each copy.
+    """Return the list of a stream; `ends` limits how many bytes of each copy are read.
 
     Raises:
         UnknownFormat: another version wrote an entry.
@@ -178,12 +180,12 @@ def load_list(
         except FileNotFoundError as error:
             found.append((path, error))
         except OSError as error:
-            if error.errno != errno.EIO:  # EIO is permanent; a lack of descriptors is not
+            if error.errno != errno.EIO:  # EIO is permanent, a lack of descriptors is not
                 raise
             found.append((path, error))
     errors = [data for _, data in found if isinstance(data, OSError)]
     if all(data == b"" or isinstance(data, FileNotFoundError) for _, data in found):
-        return ConsumerList()  # the server was perhaps killed before it created them
+        return ConsumerList()  # the server may have been killed before it created them
     if len(errors) == len(found):
         raise next(error for error in errors if not isinstance(error, FileNotFoundError))
     return read_list(found, opener)
@@ -192,7 +194,7 @@ def load_list(
 def is_intact(disk: Disk, directory: str, ends: tuple[int, int], opener: Opener) -> bool:
     """Return whether both copies are readable, equal, and complete up to `ends`.
 
-    Ten times as fast as `load_list`, since only the head is decoded. Call it in a thread, since its work delays
+    Ten times as fast as `load_list`, since only the head is decoded. Call this in a thread, since it would delay
     the event loop. The result may be False while an entry is being written.
 
     Raises:
@@ -216,7 +218,7 @@ def is_intact(disk: Disk, directory: str, ends: tuple[int, int], opener: Opener)
 
 
 def read_list(found: Iterable[tuple[str, bytes | OSError]], opener: Opener) -> ConsumerList:
-    """Merge copies, given with their paths. Raises UnknownFormat, Locked."""
+    """Merge the copies, which come with their paths. Raises UnknownFormat or Locked."""
     opener.saw_plain = False
     copies: list[Copy] = []
     same: bytes | None = None
@@ -235,7 +237,7 @@ def read_list(found: Iterable[tuple[str, bytes | OSError]], opener: Opener) -> C
 
 
 def _parsed(path: str, data: bytes, opener: Opener) -> Copy:
-    """Return the intact entries of a file and its damaged places."""
+    """Return the intact entries of a file, and its damaged places."""
     copy = Copy(path, size=len(data))
     before, *pieces = data.split(MARK)
     at = len(before)
@@ -253,7 +255,7 @@ def _parsed(path: str, data: bytes, opener: Opener) -> Copy:
 
 
 def _read_piece(copy: Copy, piece: bytes, at: int, is_last: bool, opener: Opener) -> Problem | None:
-    """Add the entry whose mark is at `at`; return its damage, or None if it is intact."""
+    """Add the entry whose mark is at offset `at`; return its damage, or None if it is intact."""
     size = min(envelope_size(piece) or len(piece), len(piece))
     try:
         number, values = decode(piece[:size], KIND_CONSUMER, copy.path, opener)
@@ -307,14 +309,14 @@ def _merged(copies: list[Copy]) -> ConsumerList:
             found.problems.append(Problem(copy.path, copy.size, f"it lacks {missing} entries", True))
         found.clean = found.clean and not copy.problems and not missing
     if all(each.torn for each in found.problems) and {copy.last for copy in copies} == {found.last}:
-        found.problems = []  # an unfinished creation was never acknowledged, so this is no problem
+        found.problems = []  # a creation that was not finished was never acknowledged, so this is no problem
     return found
 
 
 def _take_entries(found: ConsumerList, base: int, entries: dict[int, dict[str, Any]]) -> None:
     """Apply entries in the order of their numbers."""
     due = base if base else min(entries, default=0)
-    if entries and not base:  # the head is lost, and perhaps the entries after it
+    if entries and not base:  # the head is lost, and perhaps the entries that follow it
         found.gaps.append((0, due - 1))
     for number in sorted(entries):
         values = entries[number]

@@ -1,19 +1,19 @@
-"""The state of one consumer: a snapshot, and a log of the changes since then.
+"""The state of one consumer: a snapshot, and a log of the changes since the snapshot.
 
-A generation g consists of two files that begin with the same envelope of store/format/meta, which has the
+Two files form a generation g; both begin with the same envelope of store/format/meta, which has the
 snapshot:
 
     snap.<g> = envelope
     log.<g>  = envelope entry*          entry = size u32 | 0 u32 | checksum u64 | delta
 
-little-endian. The checksum is XXH64 of size and delta, seeded with the previous entry's checksum; the first
-entry's seed is the envelope's checksum. Because there are two envelopes, one damaged byte always leaves an
+Numbers are little-endian. The checksum is XXH64 of size and delta, seeded with the previous entry's checksum, or with
+the envelope's checksum for the first entry. Because there are two envelopes, one damaged byte always leaves an
 intact snapshot. The log ends at the first entry with a wrong checksum: applying later entries could move the
 ack floor too far, while ignoring them only causes redeliveries. A new generation is complete before the files
 of the old one are removed.
 
-The first snapshot may be durable elsewhere (in the list of consumers) before the directory exists. `append` then
-creates the directory and the first generation, without a sync. Until an envelope of that generation is intact, the
+The first snapshot may be durable in the list of consumers before the directory exists. `append` then
+creates the directory and the first generation, without a sync. Until an envelope of this generation is intact, the
 first snapshot is the state.
 
 In an encrypted stream the envelope is encrypted with the data key, and each delta with a key of the generation.
@@ -49,27 +49,27 @@ from pyjs.store.open_files import OpenFiles
 from pyjs.store.state.log_sync import Done, LogSync
 
 ENTRY = struct.Struct("<IIQ")
-FIRST = 1  # generation
-NUMBER_DIGITS_MAX = 19  # of a generation, a u64
-ASIDE = ".damaged-"  # prefix of files that are no longer read
+FIRST = 1  # number of the first generation
+NUMBER_DIGITS_MAX = 19  # maximum digits of a generation, a u64
+ASIDE = ".damaged-"  # prefix for files that no server reads any more
 SEED_SIZE = 24  # bytes at the end of an encrypted envelope (tag and checksum), unique to each envelope
 
 
 class NextState(NamedTuple):
-    """A generation for the caller to write; both files begin with the envelope."""
+    """A new generation, which the caller must write; both files begin with the envelope."""
 
     directory: str
     generation: int
     envelope: bytes
-    replaced: tuple[str, ...]  # files of the previous generation
+    replaced: tuple[str, ...]  # paths of the files of the previous generation
 
     def path_of(self, kind: str) -> str:
-        """Return the path of the file of a kind, "snap" or "log"."""
+        """Return the path of the file of kind "snap" or "log"."""
         return f"{self.directory}/{kind}.{self.generation}"
 
 
 class OpenLogs:
-    """Descriptors of recently written logs, since opening a file costs as much as four writes, and their syncs."""
+    """Descriptors of recently written logs, and their syncs. Opening a file takes as long as four writes."""
 
     def __init__(self, disk: Disk, files: OpenFiles | None = None, sync: LogSync | None = None) -> None:
         self.sync = sync or LogSync(disk)
@@ -77,7 +77,7 @@ class OpenLogs:
 
 
 class ConsumerStateFile:
-    """The files of one consumer's state. `append` costs one small write."""
+    """The files of one consumer's state. `append` takes one small write."""
 
     def __init__(
         self,
@@ -89,15 +89,15 @@ class ConsumerStateFile:
     ) -> None:
         self._disk = disk
         self._directory = directory
-        self._first = first  # the first snapshot, if it is durable elsewhere
+        self._first = first  # the first snapshot, if it is durable in the list of consumers
         self._logs = logs or OpenLogs(disk)
         self._key = key
         self._sealer: Sealer | None = None  # encrypts the deltas of this generation
         self._generation = 0
-        self._newest = 0  # highest generation so far; after a failed write, some of its files may exist
+        self._newest = 0  # highest generation so far; some of its files may exist even if writing it failed
         self._start = 0  # offset of the log's first entry, after its envelope
         self._end = 0  # size of the log; _start <= _end
-        self._chain = 0  # checksum of its last entry
+        self._chain = 0  # checksum of the last entry
 
     @property
     def deltas_size(self) -> int:
@@ -110,7 +110,7 @@ class ConsumerStateFile:
         return self._start
 
     def begun(self) -> None:
-        """Continue after the first snapshot; the first `append` or `snapshot` creates the directory."""
+        """Continue after the first snapshot; the next `append` or `snapshot` creates the directory."""
         assert self._first is not None, "it is kept elsewhere"
         self._generation = FIRST
 
@@ -118,7 +118,7 @@ class ConsumerStateFile:
         """Append the changes of one turn to the log; they are durable after the next sync.
 
         Raises:
-            OSError: the delta is not written; the next call must be `snapshot` or `next_state`.
+            OSError: the delta was not written; call `snapshot` or `next_state` next.
         """
         if not self._start:
             self._make_first()
@@ -136,10 +136,10 @@ class ConsumerStateFile:
         self._logs.sync.when_synced(self._path("log", self._generation), done)
 
     def snapshot(self, data: bytes) -> None:
-        """Start a new generation with `data`, and remove the previous one; `data` is durable on return.
+        """Begin a new generation with `data`, and remove the previous one; `data` is durable on return.
 
         Raises:
-            OSError: either the old generation still has everything that was appended, or the new one is complete.
+            OSError: the old generation still has everything that was appended, or the new one is complete.
         """
         generation = max(self._newest, self._generation) + 1
         envelope = encode(KIND_STATE, generation, {"state": data}, self._key)
@@ -152,9 +152,9 @@ class ConsumerStateFile:
         self._remove_others()
 
     def next_state(self, data: bytes) -> NextState:
-        """Return a new generation with `data`, for a thread to write; call `took` once it is durable.
+        """Return a new generation with `data`, which a thread must write; call `took` when it is durable.
 
-        Until then `append` must not be called. If writing failed, call `snapshot` next.
+        Until then, do not call `append`. If writing fails, call `snapshot` next.
         """
         self._newest = max(self._newest, self._generation) + 1
         replaced = tuple(self._path(kind, self._generation) for kind in ("snap", "log"))
@@ -162,7 +162,7 @@ class ConsumerStateFile:
         return NextState(self._directory, self._newest, envelope, replaced)
 
     def took(self, state: NextState) -> None:
-        """Continue with the new generation `state`, which is durable; close the files that it replaced."""
+        """Continue with the new generation `state`, which must be durable; close the files that it replaced."""
         for path in state.replaced:
             self._logs.files.close(path)
             self._logs.sync.forget(path)
@@ -206,7 +206,7 @@ class ConsumerStateFile:
         Raises:
             CorruptRecord: no snapshot is intact.
             UnknownFormat: another version wrote the files.
-            Locked: the files are encrypted with another key.
+            Locked: another key encrypted the files.
             FileNotFoundError: there are no files.
             OSError: the files cannot be read.
         """
@@ -215,8 +215,9 @@ class ConsumerStateFile:
         for number in numbers:
             found = self._read_generation(number, problems)
             if found is not None:
-                self._generation = numbers[0]  # a new generation must not use names of a damaged one
-                if number == numbers[0] and not problems:  # otherwise a synced new generation begins
+                self._generation = numbers[0]  # a new generation must not use the names of a damaged one
+                # otherwise the caller begins a new generation, which is synced
+                if number == numbers[0] and not problems:
                     self._logs.sync.adopted(self._path("log", number), bool(found[1]))
                 if seal and self._key is not None and self._sealer is None:
                     self._seal(*found)
@@ -236,7 +237,7 @@ class ConsumerStateFile:
         raise CorruptRecord(self._directory, 0, "; ".join(map(str, problems)))
 
     def set_aside(self) -> list[str]:
-        """Rename every file to a name that no start reads; return the new paths. The next call must be `snapshot`.
+        """Rename every file to a name that no server reads; return the new paths. Call `snapshot` next.
 
         Raises:
             OSError: some files were not renamed.
@@ -249,7 +250,7 @@ class ConsumerStateFile:
     # -- parts ---------------------------------------------------------------------------------------------
 
     def _seal(self, state: bytes, deltas: list[bytes]) -> None:
-        """Rewrite plain files encrypted: first the log, atomically with all its deltas."""
+        """Rewrite plain files encrypted: first the log, atomically, with all its deltas."""
         generation = self._generation + 1
         envelope = encode(KIND_STATE, generation, {"state": state}, self._key)
         self._sealer = self._sealer_of(envelope)
@@ -267,14 +268,14 @@ class ConsumerStateFile:
         self._remove_others()
 
     def _entry(self, delta: bytes, chain: int) -> tuple[bytes, int]:
-        """Return the log entry of a delta, and its checksum; `chain` is the checksum of the entry before it."""
+        """Return the log entry for a delta, and its checksum; `chain` is the checksum of the entry before it."""
         if self._sealer is not None:
             delta = self._sealer.seal(delta, b"")
         checksum: int = xxhash.xxh64_intdigest(len(delta).to_bytes(4, "little") + delta, chain)
         return ENTRY.pack(len(delta), 0, checksum) + delta, checksum
 
     def _sealer_of(self, envelope: bytes) -> Sealer | None:
-        """Return the cipher for the deltas after an envelope, or None if they are not encrypted."""
+        """Return the cipher for the deltas that follow `envelope`, or None if they are not encrypted."""
         if self._key is None or not is_sealed(envelope):
             return None
         return self._key.sealer(b"log" + envelope[-SEED_SIZE:])
@@ -286,7 +287,10 @@ class ConsumerStateFile:
         self._logs.sync.began(path)
 
     def _sync_names(self) -> None:
-        """Make the names of the files and their directory durable; the sync of the first log may not have run yet."""
+        """Make the names of the files and of their directory durable.
+
+        The sync of the first log may not have run yet.
+        """
         self._disk.sync_dir(self._directory)
         self._disk.sync_dir(self._directory.rpartition("/")[0])
 
@@ -296,7 +300,7 @@ class ConsumerStateFile:
         return max(numbers, default=0) <= FIRST and all(is_torn(self._disk.read_file(path)) for path in paths)
 
     def _read_generation(self, number: int, problems: list[Exception]) -> tuple[bytes, list[bytes]] | None:
-        """Return (snapshot, deltas) of one generation, or None if neither of its files has the snapshot."""
+        """Return (snapshot, deltas) of one generation, or None if neither of its two files has an intact snapshot."""
         log = self._read(self._path("log", number), problems)
         envelope = state = None
         for path, data in (
@@ -321,13 +325,13 @@ class ConsumerStateFile:
         try:
             return self._disk.read_file(path)
         except OSError as error:
-            if error.errno != errno.EIO:  # EIO is permanent; a lack of descriptors is not
+            if error.errno != errno.EIO:  # EIO is permanent, a lack of descriptors is not
                 raise
             problems.append(error)
             return None
 
     def _entries(self, number: int, envelope: bytes, log: bytes, problems: list[Exception]) -> list[bytes]:
-        """Return the deltas of a log, and continue at its end: before the first entry with a wrong checksum."""
+        """Return the deltas of a log up to the first entry with a wrong checksum; continue the log at this point."""
         at, chain, deltas = len(envelope), _checksum_of(envelope), []
         self._sealer = sealer = self._sealer_of(envelope)
         while at + ENTRY.size <= len(log):

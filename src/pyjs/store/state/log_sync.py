@@ -1,9 +1,9 @@
-"""Consumer logs that have unsynced bytes, and the jobs that sync them.
+"""Consumer logs with unsynced bytes, and the jobs that sync them.
 
-Works like the syncs of a stream's store: `begin_sync` returns a job for any thread, `finish_sync` handles its
+Works as the syncs of a stream's store do: `begin_sync` returns a job for any thread, `finish_sync` handles its
 result. A job opens the files by path, since a log's own descriptor may be closed at any time; syncing a file
-covers writes through all descriptors. If a file is missing, a later, durable generation has replaced it, or it was
-removed with its consumer.
+covers writes through all descriptors. If a file is missing, a later generation that is durable has replaced it, or it
+was removed with its consumer.
 
 After a failed sync `is_lost` is true, and the consumer must start a new generation.
 """
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
 Done: TypeAlias = "Callable[[Exception | None], None]"
-JOB_LOGS_MAX = 64  # with `always`: publishers wait for the only thread, which also syncs streams
+JOB_LOGS_MAX = 64  # with `always`, publishers wait for the only thread, which also syncs streams
 
 
 class LogSyncJob:
-    """A sync of some logs, to run in any thread; it uses only files."""
+    """A job for any thread that syncs some logs; it uses only files."""
 
     def __init__(self, disk: Disk, paths: list[str], new: set[str]) -> None:
         self._disk = disk
         self._paths = paths
-        self._new = new  # logs whose file names and directories are not durable yet
+        self._new = new  # logs whose file name and directory are not durable yet
         self.together: Together | None = None  # None: this job syncs each log by itself
         self.failed: list[str] = []
 
@@ -57,9 +57,9 @@ class LogSyncJob:
 
 
 class LogSync:
-    """The unsynced logs of all consumers. Calls `ask` once when `begin_sync` is due.
+    """The unsynced logs of all consumers. Calls `ask` once when `begin_sync` should be called.
 
-    With `always` jobs are small, since clients wait for them; otherwise one job syncs all writes of the interval.
+    With `always`, jobs are small, since clients wait for them; otherwise one job syncs all writes of the interval.
     """
 
     def __init__(
@@ -70,20 +70,20 @@ class LogSync:
         self.sync_always = always  # acks may wait for a sync
         self._logs_max = JOB_LOGS_MAX if always else None
         self._asked = False
-        self._waiting: dict[str, list[Done]] = {}  # unsynced log -> callbacks, in order of writes
+        self._waiting: dict[str, list[Done]] = {}  # unsynced log -> callbacks, in the order of the writes
         self._new: set[str] = set()
         self._lost: set[str] = set()
-        self._job: LogSyncJob | None = None  # the running job, which syncs `_syncing`
+        self._job: LogSyncJob | None = None  # the running job, which syncs the logs in `_syncing`
         self._syncing: dict[str, list[Done]] = {}
 
     def began(self, path: str) -> None:
-        """Note a new log, which may have the path of a removed log."""
+        """Add a new log, which may have the path of a removed one."""
         self._lost.discard(path)
         self._new.add(path)
         self.wrote(path)
 
     def adopted(self, path: str, has_entries: bool) -> None:
-        """Note a log found at the start; a killed process may not have synced its name and entries."""
+        """Add a log found by the recovery; a killed process may not have synced its name and entries."""
         self._new.add(path)
         if has_entries:
             self.wrote(path)
@@ -104,7 +104,7 @@ class LogSync:
         return path in self._lost
 
     def forget(self, path: str) -> None:
-        """Note that the log was removed; the next sync calls its waiting callbacks."""
+        """Note that the log was removed; the next sync calls the callbacks that wait for it."""
         self._lost.discard(path)
         self._new.discard(path)
 
@@ -133,7 +133,7 @@ class LogSync:
             self._ask_once()
 
     def sync_now(self) -> None:
-        """Sync all logs in this thread; for a stop and for tests."""
+        """Sync all logs in this thread, when the server stops and in tests."""
         while (job := self.begin_sync()) is not None:
             self.finish_sync(job())
 

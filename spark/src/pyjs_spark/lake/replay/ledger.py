@@ -2,9 +2,9 @@
 
     {"v": 1, "definition": {...}, "created": "...", "batch": 3, "low": 2000001, "high": 3000001, "state": "begun"}
 
-`created` is the creation time of the archived stream. A batch is marked as begun before its first message,
-and as done after its last acknowledgement. After a kill in between, the next run repeats the same batch, even
-if the archive has changed. Each write states the revision that was read before, so of two concurrent runs of
+`created` is the creation time of the archived stream. The state of a batch is `begun` before its first message is
+sent, and `done` after its last acknowledgement. After a kill in between, the next run repeats the same batch, even
+if the archive has changed. Each write states the revision that was read before; so of two concurrent runs of
 one replay, one fails.
 """
 
@@ -38,12 +38,12 @@ class Ledger:
 
     @property
     def next(self) -> int:
-        """Return the first sequence that is not done."""
+        """Return the first sequence that no finished batch contains."""
         return self.high if self.state == DONE else self.low
 
 
 def check_same(found: Replay, ledger: Ledger, created: str) -> None:
-    """Raise OptionError if the id belongs to another replay, DataLoss if it belongs to another archive."""
+    """Raise OptionError if the id belongs to another replay, and DataLoss if it belongs to another archive."""
     ours = found.definition()
     for name, value in ours.items():
         if ledger.definition.get(name) != value:
@@ -59,7 +59,7 @@ def check_same(found: Replay, ledger: Ledger, created: str) -> None:
 
 
 def read(client: Client, found: Replay, created: str) -> Ledger:
-    """Return the stored progress of this replay; without a key, that of a new replay.
+    """Return the stored progress of this replay, or the initial progress if the key does not exist.
 
     `created` is the creation time of the stream.
     """

@@ -94,9 +94,10 @@ def _wrong(said: str, why: str) -> OptionError:
 
 
 def pattern_of(subjects: Iterable[str]) -> str:
-    """Return a regular expression for any of the subjects, valid in Python and in Java."""
+    """Return a regular expression that matches any of the subjects, valid in Python and in Java."""
     parts = [r"[.]".join(map(_regex, each.split("."))) for each in subjects]
-    return rf"(?s)\A(?:{'|'.join(parts)})(?!.)"  # Java and Python have different signs for the end of a text
+    # Java and Python have different notations for the end of a text
+    return rf"(?s)\A(?:{'|'.join(parts)})(?!.)"
 
 
 def _regex(token: str) -> str:

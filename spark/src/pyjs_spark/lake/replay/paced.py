@@ -1,4 +1,4 @@
-"""Data source `jetstream-replay`: the sink, with the number of the `batch` and a `rate` in rows per second.
+"""Data source `jetstream-replay`: the sink, with two more options: `batch` (a number), `rate` (rows per second).
 
 A repeated write is recognised by the number of its batch, as in a streaming query. The task that publishes
 limits the rate, because Spark buffers thousands of rows before this task, and delivers them all at once.
@@ -54,7 +54,7 @@ class PacedWriter(DataSourceArrowWriter):
         return self._writer.write(paced(iterator, self._rate))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Handle the end of all partitions."""
+        """Handle the end of all partitions of a batch."""
         self._writer.commit(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:

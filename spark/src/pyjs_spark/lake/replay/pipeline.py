@@ -30,8 +30,8 @@ would have an effect again (Nats-Rollup, Nats-Expected-..., Nats-TTL), and in ad
     Pyjs-Origin-Seq: 1234
     Pyjs-Origin-Ts: 2026-11-20T19:19:45.123456789Z
 
-Its Nats-Msg-Id is that of the original; if the original has none, or `msg_ids` is `origin`, it is
-`<stream>:<seq>`. Knows nothing of servers and files.
+Its Nats-Msg-Id is that of the original; if the original has none, or `msg_ids` is `origin`, the id is
+`<stream>:<seq>`. This module uses no servers or files.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ ROWS_PER_BATCH = 1_000_000
 # Options that the pipeline sets itself.
 OWN = ("stream", "subject", "sinkid", "msgid", "msgidcolumn", "delivery")
 IDENTITY = ("stream", "target", "first_seq", "last_seq", "since_ns", "until_ns", "msg_ids")
-ID_MAX = 100  # characters; the sink appends more
+ID_MAX = 100  # maximum number of characters; the sink appends more
 
 
 _name = option_values.like(rf"(?!.*[*,]){option_values.STREAM_NAME}", "the name of one stream")
@@ -83,7 +83,7 @@ KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """One replaying pipeline, checked."""
+    """The checked definition of one replay."""
 
     source: str
     stream: str
@@ -104,7 +104,7 @@ class Replay:
     catalog: Table[str, str] = field(default_factory=dict)
 
     def definition(self) -> dict[str, object]:
-        """Return the identity of this replay; stored progress with another identity cannot be continued."""
+        """Return the identity of this replay; a run cannot continue stored progress that has another identity."""
         lists = {"map": [str(each) for each in self.maps], "subjects": list(self.subjects)}
         return {**lists, **{name: getattr(self, name) for name in IDENTITY}}
 
@@ -130,7 +130,7 @@ def sink_options(head: Said, options: Table[str, str]) -> tuple[dict[str, str], 
 def of_values(
     values: Table[str, Any], given: Table[str, str], sink: SinkOptions, catalog: Table[str, str]
 ) -> Replay:
-    """Return the pipeline of checked keys. Raises OptionError."""
+    """Return the replay that checked keys define. Raises OptionError."""
     own = {NAMES.get(name, name): value for name, value in values.items() if name != "master"}
     lake_of(own["source"], own["format"], catalog)
     found = Replay(options=sink, given=given, catalog=dict(catalog), **own)
@@ -164,9 +164,9 @@ class Batch:
 
 
 def batches(replay: Replay, files: list[File], at: int, until: int | None = None) -> list[Batch]:
-    """Return the batches from sequence `at` on, in order; cut at multiples of rows_per_batch.
+    """Return the batches from sequence `at` on, in order, cut at multiples of rows_per_batch.
 
-    `until` is the end of a batch that an earlier run began; that batch is the first one, and is repeated as a
+    `until` is the end of a batch that an earlier run began. That batch is the first one, and is repeated as a
     whole.
     """
     end = min(max((file.high for file in files), default=at), replay.last_seq + 1)

@@ -1,7 +1,7 @@
 """Rows of a replay: messages of an archive as rows for the sink, and the check for rows that cannot be written.
 
-Spark expressions, which the JVM evaluates: no Python runs per message. Knows the archive's columns and the
-target's subjects, but no server.
+The rows are Spark expressions, which the JVM evaluates: no Python runs per message. This module knows the columns of
+an archive and the subjects of the target, but uses no server.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 COLUMNS = "seq bigint, ts_ns bigint, subject string, headers map<string,array<string>>, data binary"
-HEADERS_SIZE = (  # size of a message's headers, counted as the sink does
+HEADERS_SIZE = (  # SQL expression for the size of a message's headers, counted as the sink counts them
     "octet_length(msg_id) + aggregate(map_entries(headers), 0L, (sum, e) -> "
     "sum + aggregate(e.value, 0L, (part, v) -> part + octet_length(e.key) + octet_length(v) + 4))"
 )
@@ -96,7 +96,7 @@ class Limits:
 
 
 def check(spark: SparkSession, found: Replay, limits: Limits, batches: Sequence[Batch]) -> None:
-    """Raise OptionError if a row cannot be written; called before the first write."""
+    """Raise OptionError if a row cannot be written; called before the first write of a replay."""
     from pyspark.sql import functions as f
 
     if not batches:
@@ -137,7 +137,7 @@ def _why(
 
 
 def _check_ids(rows: DataFrame) -> None:
-    """Check that no two originals share an id: within its duplicate window, the target would store only one."""
+    """Raise OptionError if two originals have the same id: within its duplicate window, the target stores one."""
     from pyspark.sql import functions as f
 
     twice = (

@@ -1,7 +1,7 @@
-"""Runs of a replay: checks the archive, plans batches and writes them one after another.
+"""Runs of a replay: check the archive, plan batches, and write the batches one after another.
 
-Each batch is one Spark job that ends with a single task, because the order of messages is guaranteed: the JVM
-reads the Parquet files, filters and maps, and the task passes the rows to the sink in the order of their
+Each batch is one Spark job that ends with a single task, because the order of messages is guaranteed. The JVM
+reads the Parquet files, filters and maps; the task passes the rows to the sink in the order of their
 sequences. A batch has the same rows in every attempt, so the sink recognises a repeated batch by its number and
 writes no row twice (ledger.py).
 """
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from pyjs_spark.write.marker import Progress
 
-SHOWN = 20  # batches that `explain` shows; --json has all of them
+SHOWN = 20  # number of batches that `explain` shows; --json shows all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Replayed:
 
     low: int
     high: int
-    rows: int  # including those that an earlier run had written
+    rows: int  # number of rows, including those that an earlier run had written
     duplicates: int = 0  # rows that the target did not store, since it already had their ids
 
 
@@ -111,7 +111,7 @@ def _check_gap(found: Replay, held: list[File], at: int, end: int) -> None:
 def run(
     spark: SparkSession, found: Replay, planned: Plan, tell: Callable[[Replayed], None]
 ) -> list[Replayed]:
-    """Write the planned batches; report each finished one.
+    """Write the planned batches; report each finished batch.
 
     Raises:
         OptionError, RowRefused: a message of the archive cannot be written; raised before the first write.

@@ -2,8 +2,8 @@
 
 The progress is the application transaction `pyjs-archive` in the table's log: its version is the sequence
 after the last committed one. The library accepts the same version twice, so the version is read before each
-commit. A commit must become the next version of the table, so that no other commit comes between the read and
-the commit. The identity of the stream is stored in the table's configuration.
+commit. A commit must become the next version of the table, so that no other commit comes between the read
+and the commit. The table's configuration contains the identity of the stream.
 
 Source: the protocol of Delta (transaction identifiers). deltalake's behaviour:
 spark/tests/lake/test_tables.py.
@@ -31,7 +31,7 @@ class DeltaArchive(Table):
 
     def __init__(self, lake: Lake, stream: str) -> None:
         super().__init__(lake, stream)
-        if "%" in self.root:  # the library decodes % in some places, and would use another path there
+        if "%" in self.root:  # the library decodes % in some places, and would use another path
             raise OptionError(f"format=delta: the target {lake.root} has a % in its name; name another")
 
     def record(self) -> TableProperties | None:

@@ -79,7 +79,7 @@ class IcebergArchive(Table):
     def commit(self, table: Any, high: int, files: Sequence[TableFile]) -> None:
         """Add the files in one commit."""
         paths = [f"{self.parts}/{file.path}" for file in files]
-        table.metadata.properties[RETRIES] = "0"  # only in this object; not written to the table
+        table.metadata.properties[RETRIES] = "0"  # changed only in this object, and not written to the table
         with table.transaction() as change:
             change.set_properties({NEXT: str(high)})
             change.add_files(paths, snapshot_properties={NEXT: str(high)}, check_duplicate_files=False)
@@ -109,7 +109,7 @@ class IcebergArchive(Table):
         return (self.lake.catalog.get("namespace", NAMESPACE), self.stream)
 
     def _catalog(self, *, is_made: bool) -> Any:
-        """Return the catalog; None if its file is missing and must not be created."""
+        """Return the catalog; None if its file does not exist and `is_made` is False."""
         from pyiceberg.catalog import load_catalog
 
         said = {name: value for name, value in self.lake.catalog.items() if name not in ("name", "namespace")}

@@ -28,8 +28,8 @@ from pyjs_spark.options.reading import Options
 from pyjs_spark.read.plan import StreamState
 from pyjs_spark.read.ranges import ReadRange
 
-MOVES = 8  # files moved at the same time
-NONE = "_none"  # the folder of empty files
+MOVES = 8  # number of files moved at the same time
+NONE = "_none"  # folder of the empty files
 FILE = re.compile(r"seq=(\d{19})-(\d{19})\.parquet")
 
 
@@ -49,7 +49,7 @@ class ParquetArchive:
         return Holding(state, covered, self.said(), len(covered))
 
     def files(self) -> list[File]:
-        """Return the files by their sequences, without those that are being written."""
+        """Return the files in the order of their sequences, without unfinished ones."""
         from pyarrow import fs
 
         found = []
@@ -116,7 +116,7 @@ class ParquetArchive:
 
 
 def rows_in(system: Any, path: str, low: int, high: int) -> int:
-    """Return the rows of a Parquet file from its footer. Raises ValueError: damaged, or a row outside [low, high)."""
+    """Return the number of rows of a Parquet file. Raises ValueError: damaged, or a row is outside [low, high)."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

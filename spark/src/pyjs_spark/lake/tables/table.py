@@ -1,4 +1,4 @@
-"""The table of one stream, as an archive uses it; subclasses implement the formats. Knows nothing of any library."""
+"""The table of one stream, as an archive uses it. Subclasses implement the formats; this module uses no library."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from pyjs_spark.read.ranges import ReadRange
 INSTALL = "pip install 'pyjs-spark[lake]'"
 FORMATS = ("parquet", "delta", "iceberg")
 PART = re.compile(r"part-(\d{19})-[0-9a-f]{32}\.parquet")
-ORPHAN_AGE = timedelta(days=1)  # no run takes this long for one part
-TRIES_MAX = 5  # attempts, if maintenance of the table commits at the same time
+# age above which uncommitted files are removed; no run takes this long for one part
+ORPHAN_AGE = timedelta(days=1)
+TRIES_MAX = 5  # attempts at a commit, since maintenance of the table may commit at the same time
 PACKAGES = {"delta": "deltalake", "iceberg": "pyiceberg"}
 
 
@@ -72,7 +73,7 @@ class Table(ABC):
         self.lake = lake
         self.stream = stream
         self.folder = f"{self.root}/{folder_name(stream)}"
-        self.parts = f"{self.root}/{parts_folder(lake.format, stream)}"  # the folder of its files
+        self.parts = f"{self.root}/{parts_folder(lake.format, stream)}"  # folder of the table's files
 
     @property
     def root(self) -> str:
@@ -111,7 +112,10 @@ class Table(ABC):
                 system.delete_file(info.path)
 
     def begin(self, low: int) -> int:
-        """Return the end of the table. Raises SparkError if ranges from `low` were planned from another end."""
+        """Return the sequence at which the table ends.
+
+        Raises SparkError if that is after `low`, where the plan begins.
+        """
         with told(self):
             record = self.record()
         if record is None or record.next > low:
@@ -186,7 +190,7 @@ def check_installed(kind: str) -> None:
 
 @contextmanager
 def told(table: Table) -> Iterator[None]:
-    """Convert exceptions of a library to SparkErrors of one line; the libraries have no common error class."""
+    """Convert a library's exceptions to SparkErrors of one line, since the libraries have no common error class."""
     try:
         yield
     except (SparkError, OSError):

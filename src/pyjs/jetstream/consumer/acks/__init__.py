@@ -1,1 +1,1 @@
-"""Pending deliveries, and acks."""
+"""Deliveries that wait for an acknowledgement, and the acks."""

@@ -2,7 +2,7 @@
 from libc.stdint cimport int64_t, uint64_t
 
 cdef enum Change:
-    DELIVERED = 1               # seq, cseq, n, ts: n first deliveries, seq and cseq ascending by one
+    DELIVERED = 1               # seq, cseq, n, ts: n first deliveries; seq and cseq rise by one
     ACKED                       # seq, n
     ACKED_ALL                   # seq, cseq
     REDELIVERED                 # seq, ts
@@ -15,8 +15,8 @@ cdef class StateLog:
     cdef unsigned char* data
     cdef size_t len, room
     cdef public bint enabled
-    cdef public bint lost       # a change was dropped for lack of memory: only a snapshot has the whole state
-    cdef int run                # DELIVERED or ACKED: changes that are still being joined; 0: none
+    cdef public bint lost       # memory was short and a change was dropped: only a snapshot has the whole state
+    cdef int run                # DELIVERED or ACKED: consecutive changes that are being joined; 0: none
     cdef uint64_t run_seq, run_cseq, run_n
     cdef int64_t run_ts
     cdef void delivered(self, uint64_t seq, uint64_t cseq, int64_t ts) noexcept nogil

@@ -1,22 +1,22 @@
-"""Deliveries waiting for an acknowledgement."""
+"""Deliveries that wait for an acknowledgement."""
 cimport cython
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
 cdef enum:
-    IN_NONE = 0                 # in no list: it is being moved
+    IN_NONE = 0                 # in no list, because the entry is being moved
     IN_REDELIVER = 1            # queued for redelivery, first in, first out
     IN_EXHAUSTED = 2            # due, but already delivered `max_deliver` times
-    IN_DELAYED = 3              # due at its own time (nak with delay): in the heap, in no list
-    IN_WAIT = 4                 # first of the lists that wait for an ack, one per backoff step
+    IN_DELAYED = 3              # due at a time of its own (nak with delay): in the heap, in no list
+    IN_WAIT = 4                 # number of the first waiting list; there is one list per step of `backoff`
 
 cdef struct Entry:
     uint64_t seq                # stream_seq
     uint64_t cseq               # consumer_seq of the first delivery
-    int64_t sent_at             # ns: last delivery or +WPI
-    int64_t due_at              # ns: time of the redelivery, for an entry in a waiting list
-    uint32_t count              # deliveries so far, >= 1
-    uint32_t older, newer       # neighbours by seq; 0: none
-    uint32_t before, after      # neighbours in its list; 0: none. In the heap, `before` is its position
+    int64_t sent_at             # ns: time of the last delivery or +WPI
+    int64_t due_at              # ns: time of the redelivery, if the entry is in a waiting list
+    uint32_t count              # number of deliveries so far, >= 1
+    uint32_t older, newer       # neighbours by seq; 0: there is none
+    uint32_t before, after  # neighbours in its list; 0: there is none. In the heap, `before` is the entry's position
     uint16_t where              # IN_...
 
 cdef struct Ends:
@@ -25,37 +25,37 @@ cdef struct Ends:
 
 @cython.final
 cdef class PendingAcks:
-    cdef Entry* entries         # entries[0] is unused: index 0 means none
-    cdef readonly uint32_t capacity     # entries allocated
-    cdef uint32_t used          # entries that have been in use
-    cdef uint32_t free          # free entries, linked by `after`
-    cdef uint32_t* buckets      # hash of seq -> index
+    cdef Entry* entries         # entries[0] is not used: index 0 means no entry
+    cdef readonly uint32_t capacity     # number of allocated entries
+    cdef uint32_t used          # number of entries that were ever in use
+    cdef uint32_t free          # first of the free entries, which are linked by `after`
+    cdef uint32_t* buckets      # hash table from seq to index
     cdef uint64_t bucket_mask
     cdef int bucket_shift
-    cdef readonly uint32_t count            # entries in use
-    cdef readonly uint32_t redelivered      # entries delivered more than once
+    cdef readonly uint32_t count            # number of entries in use
+    cdef readonly uint32_t redelivered      # number of entries delivered more than once
     cdef uint32_t oldest, newest            # by seq
-    cdef readonly uint32_t n_queued         # entries queued for redelivery
-    cdef readonly uint64_t heap_steps       # positions of the heap written so far, for tests
-    cdef uint32_t* heap         # entries IN_DELAYED; none is due before its parent; room for `capacity`
+    cdef readonly uint32_t n_queued         # number of entries queued for redelivery
+    cdef readonly uint64_t heap_steps       # number of heap positions written so far, for tests
+    cdef uint32_t* heap         # the entries IN_DELAYED; no entry is due before its parent; room for `capacity`
     cdef uint32_t n_heap
     cdef Ends* lists
-    cdef int64_t* waits         # ns per backoff step
+    cdef int64_t* waits         # ns, one for each step of `backoff`
     cdef uint32_t n_waits
 
-    cdef int reserve(self) noexcept nogil       # makes room for one entry, so that track cannot fail; -1: no memory
-    cdef uint32_t find(self, uint64_t seq) noexcept nogil                       # 0: not pending
+    cdef int reserve(self) noexcept nogil       # make room for one entry, so that `track` cannot fail; -1: no memory
+    cdef uint32_t find(self, uint64_t seq) noexcept nogil                       # 0: the sequence is not pending
     cpdef uint32_t track(self, uint64_t seq, uint64_t cseq, int64_t now) noexcept nogil   # 0: no memory
     cdef void sent_again(self, uint32_t i, int64_t now) noexcept nogil
     cdef void remove(self, uint32_t i) noexcept nogil
     cpdef void remove_to(self, uint64_t seq) noexcept nogil
-    cpdef void shrink(self) noexcept nogil                                       # invalidates all indices
+    cpdef void shrink(self) noexcept nogil  # invalidates the indexes of all entries
     cdef void progress(self, uint32_t i, int64_t now) noexcept nogil
     cdef void requeue(self, uint32_t i) noexcept nogil
     cdef void delay(self, uint32_t i, int64_t due_at) noexcept nogil
-    cdef int64_t deadline(self, uint32_t i) noexcept nogil                      # assuming that it waits for an ack
+    cdef int64_t deadline(self, uint32_t i) noexcept nogil                      # of entry i, if it waits for an ack
     cdef int64_t last_deadline(self) noexcept nogil                             # 0: nothing is pending
-    cpdef int64_t next_due(self) noexcept nogil                                  # 0: no entry is waiting
+    cpdef int64_t next_due(self) noexcept nogil                                  # 0: no entry waits
     cdef uint32_t expire(self, int64_t now, uint32_t max_deliver) noexcept nogil
     cdef void clear(self) noexcept nogil
     cdef uint64_t newest_seq(self) noexcept nogil                               # 0: nothing is pending

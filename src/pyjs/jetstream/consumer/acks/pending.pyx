@@ -1,16 +1,17 @@
-"""Deliveries waiting for an acknowledgement: found by sequence, redelivered by deadline.
+"""Deliveries that wait for an acknowledgement: found by sequence, redelivered by deadline.
 
 Knows nothing of streams, subjects or sockets: it sees sequences and times.
 
 One entry per stream_seq, in a slab, found by a hash table. Every entry is in two linked lists: the list of all
-entries by sequence (first deliveries are in that order, so a new entry is the newest), and one list for its state.
-There is one list of waiting entries per backoff step: its entries have equal waits and time never decreases, so the
-list is ordered by deadline without a heap, an ack costs O(1), and the next deadline is the least of the heads.
-Entries with their own deadline (nak with delay) are in a binary heap instead, since they come in no order.
+entries by sequence (first deliveries are in that order, so a new entry is the newest), and a list for its state.
+There is one list of waiting entries per step of `backoff`: its entries have equal waits and time never decreases, so
+the list is ordered by deadline without a heap, an ack takes constant time, and the next deadline is the earliest of
+the list heads. Entries with a deadline of their own (nak with delay) are in a binary heap instead, since they come in
+any order.
 
 Invariants: seq ascends from `oldest` to `newest`; count == 0 exactly if oldest == 0.
 
-Long because deliveries, their deadlines and the tables that find them change one state.
+Long because deliveries, their deadlines, and the tables that find them change the same state.
 Compiled: runs for every delivery and every ack (benchmarks/: pull with explicit acks).
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -23,10 +24,10 @@ cdef enum:
     FIRST_CAPACITY = 64
     FIRST_BUCKETS_LOG = 7
     ENTRY_TEXT_MAX = 128        # characters of an entry in JSON: six numbers and separators
-    EXPIRED_MAX = 16384         # due entries handled by one call; more would delay the turn
-    FEW_PART = 4                # the table is rebuilt after removing at least 1/4 as many entries as remain
-    ROOMY_PART = 16             # the slab is shrunk if at most 1/16 of it is used
-    MANY = 4096                 # entries: smaller slabs are not shrunk, and fewer removals rebuild no table
+    EXPIRED_MAX = 16384         # maximum number of due entries handled by one call; more would delay the turn
+    FEW_PART = 4  # the table is rebuilt if at least 1 / FEW_PART as many entries are removed at once as remain
+    ROOMY_PART = 16             # the slab is shrunk if at most 1 / ROOMY_PART of it is used
+    MANY = 4096                 # entries: smaller slabs are not shrunk, and fewer removals do not rebuild the table
 
 cdef struct SortKey:
     int64_t key
@@ -153,7 +154,7 @@ cdef class PendingAcks:
         return 0
 
     cdef void take_table(self, uint32_t* buckets, int size_log) noexcept nogil:
-        """Replace the table by these empty buckets, and insert all entries."""
+        """Replace the table by `buckets`, which are empty, and insert all entries."""
         cdef uint32_t i = self.oldest
         cdef uint64_t at
         free(self.buckets)
@@ -203,7 +204,7 @@ cdef class PendingAcks:
         e.where = IN_NONE
 
     cdef void place(self, uint32_t i, uint32_t at) noexcept nogil:
-        """Put entry `i` at position `at` of the heap."""
+        """Put entry `i` in position `at` of the heap."""
         self.heap[at] = i
         self.entries[i].before = at
         self.heap_steps += 1
@@ -261,7 +262,7 @@ cdef class PendingAcks:
         return 0
 
     cpdef uint32_t track(self, uint64_t seq, uint64_t cseq, int64_t now) noexcept nogil:
-        """Add the first delivery of `seq`, which is larger than all others."""
+        """Add the first delivery of `seq`, which must be higher than all others."""
         cdef uint32_t i
         cdef uint64_t at
         cdef Entry* e
@@ -324,7 +325,7 @@ cdef class PendingAcks:
         while self.buckets[at] != i:
             at = (at + 1) & self.bucket_mask
         hole = at
-        while True:                         # move later entries of the run into the gap, so that no probe stops early
+        while True:  # move later entries of the run into the gap, so that no search ends too early
             at = (at + 1) & self.bucket_mask
             if self.buckets[at] == 0:
                 break
@@ -335,7 +336,7 @@ cdef class PendingAcks:
         self.buckets[hole] = 0
 
     cpdef void remove_to(self, uint64_t seq) noexcept nogil:
-        """Remove every entry up to `seq`. If few remain, rebuild the table for them."""
+        """Remove all entries up to `seq`. If few remain, rebuild the table for them."""
         cdef uint32_t i = self.oldest, n = 0
         cdef uint32_t* buckets = NULL
         while i and self.entries[i].seq <= seq:
@@ -354,7 +355,7 @@ cdef class PendingAcks:
         self.take_table(buckets, 64 - self.bucket_shift)
 
     cpdef void shrink(self) noexcept nogil:
-        """Shrink the slab when few entries remain; invalidates all indices of entries."""
+        """Shrink the slab if few entries remain; this invalidates the indexes of all entries."""
         cdef uint32_t room = FIRST_CAPACITY, n = 0, i = self.oldest, k
         cdef int size_log = FIRST_BUCKETS_LOG
         cdef Entry* entries
@@ -376,7 +377,7 @@ cdef class PendingAcks:
         while i:
             n += 1
             entries[n] = self.entries[i]
-            self.entries[i].due_at = n      # its new index
+            self.entries[i].due_at = n      # the entry's new index
             i = self.entries[i].newer
         for i in range(1, n + 1):
             entries[i].older = i - 1
@@ -396,25 +397,25 @@ cdef class PendingAcks:
         self.take_table(buckets, size_log)
 
     cdef uint32_t moved(self, uint32_t i) noexcept nogil:
-        """Return the index of entry `i` in the new slab."""
+        """Return the new index of entry `i` after the slab was shrunk."""
         return <uint32_t> self.entries[i].due_at if i else 0
 
     cdef void progress(self, uint32_t i, int64_t now) noexcept nogil:
-        """Restart the wait of entry `i` (in progress); an entry queued for redelivery stays queued."""
+        """Begin the ack wait of entry `i` again (in progress); an entry queued for redelivery stays queued."""
         self.entries[i].sent_at = now
         if self.entries[i].where >= IN_DELAYED:
             self.unlink(i)
             self.await_ack(i)
 
     cdef void requeue(self, uint32_t i) noexcept nogil:
-        """Queue entry `i` for redelivery, after those already queued."""
+        """Queue entry `i` for redelivery, after the entries already queued."""
         if self.entries[i].where == IN_REDELIVER:
             return
         self.unlink(i)
         self.link(i, IN_REDELIVER)
 
     cdef void delay(self, uint32_t i, int64_t due_at) noexcept nogil:
-        """Redeliver entry `i` at `due_at`, instead of after its ack wait."""
+        """Redeliver entry `i` at `due_at` instead of after its ack wait."""
         self.unlink(i)
         self.entries[i].due_at = due_at
         self.entries[i].where = IN_DELAYED
@@ -428,7 +429,7 @@ cdef class PendingAcks:
         return e.sent_at + self.waits[(e.count if e.count < self.n_waits else self.n_waits) - 1]
 
     cdef int64_t last_deadline(self) noexcept nogil:
-        """Return the latest deadline of all, or 0 if nothing is pending."""
+        """Return the latest of all deadlines, or 0 if nothing is pending."""
         cdef int64_t latest = 0
         cdef uint32_t i = self.oldest
         while i:
@@ -446,7 +447,7 @@ cdef class PendingAcks:
         return best
 
     cdef uint32_t first_due(self, int64_t now, uint32_t* where) noexcept nogil:
-        """Return the index of an entry due at `now`, or 0; the lists before `where` have no due entry."""
+        """Return the index of an entry that is due at `now`, or 0; lists before `where` have no due entry."""
         cdef uint32_t i
         if self.n_heap and self.entries[self.heap[0]].due_at <= now:
             return self.heap[0]
@@ -460,8 +461,8 @@ cdef class PendingAcks:
     cdef uint32_t expire(self, int64_t now, uint32_t max_deliver) noexcept nogil:
         """Queue entries that are due at `now` for redelivery, in sequence order; return their number.
 
-        At most EXPIRED_MAX per call; the others remain due for the next call. Entries delivered `max_deliver` times
-        (0: no limit) go to the list of exhausted entries instead.
+        One call handles at most EXPIRED_MAX entries; the rest stays due for the next call. Entries delivered
+        `max_deliver` times (0: no limit) go to the list of exhausted entries instead.
         """
         cdef uint32_t k, i, n = 0, where = IN_WAIT
         cdef size_t room = 0
@@ -494,7 +495,7 @@ cdef class PendingAcks:
     # -- for recovery, reports and tests ---------------------------------------------------------------------------
 
     def restore(self, entries) -> None:
-        """Add `entries`, tuples as from `dump`, ascending by seq."""
+        """Add `entries`, which are tuples in the form of `dump`, ascending by seq."""
         cdef uint32_t i
         for seq, cseq, sent_at, count, where, due_at in entries:
             if count < 1 or where not in (IN_REDELIVER, IN_DELAYED, IN_WAIT) \
@@ -513,14 +514,14 @@ cdef class PendingAcks:
         self.reorder_all()
 
     def reorder_all(self) -> None:
-        """Sort the waiting lists after `restore`."""
+        """Sort the waiting lists, after `restore`."""
         cdef uint32_t k
         for k in range(IN_WAIT, IN_WAIT + self.n_waits):
             self.lists[k].head = self.lists[k].tail = 0
         self.reorder()
 
     def sent_by(self, int64_t now) -> None:
-        """Limit all delivery times to `now` after the clock was set back, so that redeliveries are not delayed."""
+        """Limit all delivery times to `now`, since the clock was set back: otherwise redeliveries would be late."""
         cdef uint32_t i = self.oldest
         cdef int64_t ahead
         cdef bint changed = False
@@ -560,7 +561,7 @@ cdef class PendingAcks:
         return out
 
     def dump_json(self) -> bytes:
-        """Return `dump` as JSON text, without an object per entry."""
+        """Return the result of `dump` as JSON text, made without a Python object per entry."""
         cdef char* text = <char*> malloc((<size_t> self.count + 1) * ENTRY_TEXT_MAX)
         cdef char* out = text
         cdef uint32_t i = self.oldest
@@ -604,7 +605,7 @@ cdef class PendingAcks:
     cdef uint64_t newest_seq(self) noexcept nogil:
         return self.entries[self.newest].seq if self.newest else 0
 
-    # The message path for tests in Python: each method returns False if `seq` is not pending.
+    # The message path for Python tests: each method returns False if `seq` is not pending.
 
     def deliver_again(self, int64_t now) -> int:
         """Deliver the next entry queued for redelivery; return its sequence, or 0 if none is queued."""
@@ -615,14 +616,14 @@ cdef class PendingAcks:
         return self.entries[i].seq
 
     def acknowledge(self, uint64_t seq) -> bool:
-        """Remove `seq`."""
+        """Acknowledge `seq`."""
         cdef uint32_t i = self.find(seq)
         if i:
             self.remove(i)
         return i != 0
 
     def in_progress(self, uint64_t seq, int64_t now) -> bool:
-        """Restart the wait of `seq`."""
+        """Begin the ack wait of `seq` again."""
         cdef uint32_t i = self.find(seq)
         if i:
             self.progress(i, now)
@@ -640,7 +641,7 @@ cdef class PendingAcks:
         return True
 
     def expire_due(self, int64_t now, uint32_t max_deliver=0) -> list:
-        """Queue due entries; remove those delivered `max_deliver` times and return their sequences."""
+        """Queue due entries; remove those delivered `max_deliver` times, and return their sequences."""
         cdef list exhausted = []
         cdef uint32_t i
         self.expire(now, max_deliver)

@@ -1,10 +1,10 @@
-"""Queues that acks fill for the turn."""
+"""Queues that acks fill, for the consumer's turn."""
 from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.core.account cimport Account
 
 cdef class AckReplies:
-    cdef char* data             # u32 length and subject of each reply
+    cdef char* data             # of each reply: u32 length, then the subject
     cdef size_t size, room      # bytes
 
     cdef void add(self, const char* reply, uint32_t n) noexcept nogil
@@ -14,7 +14,7 @@ cdef class AckReplies:
 cdef class AcknowledgedQueue:
     cdef uint64_t* seqs
     cdef size_t count, room
-    cdef size_t taken           # sequences already taken
+    cdef size_t taken           # number of sequences that were taken already
 
     cdef void add(self, uint64_t seq) noexcept nogil
     cdef list take(self, size_t most)

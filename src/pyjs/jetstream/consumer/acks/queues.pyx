@@ -1,6 +1,6 @@
-"""Queues that acks fill for the turn: replies to acks, and acknowledged sequences for the stream.
+"""Queues that acks fill for the consumer's turn: replies to acks, and acknowledged sequences for the stream.
 
-Replies are empty messages, sent after the acks are written. The stream takes the sequences in order, some at a time.
+Replies are empty messages, sent after the acks were written. The stream takes the sequences in order, some at a time.
 Knows nothing of acks and streams.
 
 Compiled: runs for every ack with a reply, and for every ack in an interest or workqueue stream (benchmarks/: pull
@@ -16,7 +16,7 @@ from pyjs.wire.compose cimport TAIL_SIZE_MAX, compose, set_tail
 from pyjs.wire.ops cimport Msg
 
 cdef enum:
-    ROOM_KEPT = 2048            # sequences; a larger buffer is freed when it is empty
+    ROOM_KEPT = 2048            # number of sequences; a larger buffer is freed when it is empty
 
 
 cdef class AckReplies:
@@ -26,7 +26,7 @@ cdef class AckReplies:
         free(self.data)
 
     cdef void add(self, const char* reply, uint32_t n) noexcept nogil:
-        """Queue a reply. Without memory it is dropped, and the client sends the ack again."""
+        """Queue a reply. If memory is short, the reply is dropped, and the client sends the ack again."""
         if grow(<void**> &self.data, &self.room, self.size + n + sizeof(uint32_t), 1) < 0:
             return
         memcpy(self.data + self.size, &n, sizeof(uint32_t))
@@ -34,10 +34,10 @@ cdef class AckReplies:
         self.size += n + sizeof(uint32_t)
 
     cdef void send(self, Account account) noexcept nogil:
-        """Publish the replies; replies caused by this are queued for the next call."""
+        """Publish the replies; replies that this causes are queued for the next call."""
         cdef char* data = self.data
         cdef size_t size = self.size, room = self.room
-        self.data = NULL                # a reply may be an ack of this consumer
+        self.data = NULL                # a reply may itself be an ack of this consumer
         self.size = self.room = 0
         send_ack_replies(account, data, size)
         if self.data == NULL:
@@ -46,14 +46,14 @@ cdef class AckReplies:
             free(data)
 
     cdef bytes take(self):
-        """Remove and return the replies, for `send_ack_replies`."""
+        """Remove and return the replies, for a later `send_ack_replies`."""
         replies = <bytes> self.data[:self.size]
         self.size = 0
         return replies
 
 
 cdef void send_ack_replies(Account account, const char* replies, size_t size) noexcept nogil:
-    """Publish replies that `AckReplies.take` returned."""
+    """Publish the replies that `AckReplies.take` returned."""
     cdef size_t at = 0
     cdef uint32_t n = 0
     cdef char[TAIL_SIZE_MAX] tail
@@ -73,14 +73,14 @@ cdef class AcknowledgedQueue:
         free(self.seqs)
 
     cdef void add(self, uint64_t seq) noexcept nogil:
-        """Queue a sequence. Without memory it is dropped, and its message remains in the stream."""
+        """Queue a sequence. If memory is short, the sequence is dropped, and its message stays in the stream."""
         if grow(<void**> &self.seqs, &self.room, self.count + 1, sizeof(uint64_t)) < 0:
             return
         self.seqs[self.count] = seq
         self.count += 1
 
     cdef list take(self, size_t most):
-        """Return up to `most` sequences, and remove them."""
+        """Remove up to `most` sequences, and return them."""
         cdef size_t n = min(self.count - self.taken, most)
         out = [self.seqs[self.taken + i] for i in range(n)]
         self.taken += n

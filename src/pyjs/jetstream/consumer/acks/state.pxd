@@ -10,11 +10,11 @@ from pyjs.store.index.catalogue cimport Catalogue
 @cython.final
 cdef class AckState:
     cdef readonly PendingAcks pending
-    cdef readonly StateLog changes          # since the state was last written
-    cdef readonly dict exhausted            # seq -> deliveries: reached max_deliver, not acked, not pending
+    cdef readonly StateLog changes          # changes since the state was last written
+    cdef readonly dict exhausted  # seq -> number of deliveries; of deliveries that reached max_deliver without an ack
     cdef uint32_t n_exhausted               # len(exhausted)
     cdef readonly uint64_t delivered_seq, delivered_cseq
-    cdef readonly uint64_t floor_seq, floor_cseq    # the ack floor, as reported
+    cdef readonly uint64_t floor_seq, floor_cseq    # the ack floor, as reports show it
 
     cpdef void delivered(self, uint64_t seq, int64_t now, bint acked) noexcept nogil
     cdef void sent_again(self, uint32_t i, int64_t now) noexcept nogil

@@ -1,10 +1,10 @@
 """The acknowledgement state of a consumer: the last delivery, pending deliveries, and the ack floor.
 
-Each change is added to `changes`, which is written to the state file; a start replays it with the same code
-(replay.pyx). Invariant: every pending sequence is <= delivered_seq, and above floor_seq unless older messages were
+Each change is added to `changes`, which is written to the state file; recovery replays it with the same code
+(replay.pyx). Invariant: every pending sequence is <= delivered_seq, and above floor_seq, unless older messages were
 delivered again after newer ones.
 
-Knows nothing of streams and advisories: the consumer notifies the stream and publishes the advisories.
+Knows nothing of streams and advisories; the consumer notifies the stream and publishes the advisories.
 Compiled: runs for every delivery and every ack (benchmarks/: pull with explicit acks).
 Source: nats.docs "Consumers"; floors compared in tests/conformance.
 """
@@ -25,11 +25,11 @@ cdef class AckState:
         self.exhausted = {}
 
     def begin(self, uint64_t seq) -> None:
-        """Start with everything before `seq` delivered and acknowledged."""
+        """Begin with everything before `seq` delivered and acknowledged."""
         self.delivered_seq = self.floor_seq = seq - 1
 
     def reset(self, uint64_t seq) -> None:
-        """Forget every delivery, and restart at `seq`; the caller must write a snapshot."""
+        """Forget every delivery, and begin again at `seq`; the caller must write a snapshot."""
         self.pending.clear()
         self.set_exhausted({})
         self.begin(seq)
@@ -38,7 +38,10 @@ cdef class AckState:
     # -- deliveries ------------------------------------------------------------------------------------------------
 
     cpdef void delivered(self, uint64_t seq, int64_t now, bint acked) noexcept nogil:
-        """Add a first delivery; `acked` is true for ack policy none. `pending.reserve` must be called before."""
+        """Add a first delivery; `acked` is set for ack policy none.
+
+        `pending.reserve` must have been called before.
+        """
         self.delivered_cseq += 1
         self.delivered_seq = seq
         self.changes.delivered(seq, self.delivered_cseq, now)
@@ -54,7 +57,7 @@ cdef class AckState:
         self.pending.sent_again(i, now)
 
     def give_up(self, uint64_t seq) -> int:
-        """Give up a pending delivery, which remains unacknowledged; return its number of deliveries.
+        """Give up a pending delivery, which stays unacknowledged; return its number of deliveries.
 
         The ack floor does not change.
         """
@@ -85,12 +88,12 @@ cdef class AckState:
         return True
 
     cdef void acknowledge(self, uint32_t i) noexcept nogil:
-        """Remove a pending delivery, and raise the ack floor as far as possible."""
+        """Acknowledge a pending delivery, and raise the ack floor as far as possible."""
         cdef Entry* e = &self.pending.entries[i]
         cdef Entry* after
         cdef uint64_t seq = e.seq, cseq = e.cseq
         cdef uint32_t newer = e.newer
-        cdef bint oldest = e.older == 0     # with ack policy all, the entry need not be the oldest
+        cdef bint oldest = e.older == 0     # with ack policy all, it may not be the oldest
         self.pending.remove(i)
         if self.pending.count == 0:
             self.floor_seq, self.floor_cseq = self.delivered_seq, self.delivered_cseq
@@ -102,9 +105,9 @@ cdef class AckState:
                 self.floor_seq, self.floor_cseq = seq, cseq
 
     cpdef bint ack_to(self, uint64_t seq, uint64_t cseq) noexcept nogil:
-        """Acknowledge everything up to `seq`; return False if nothing changed. If True, call `take_exhausted` next.
+        """Acknowledge everything up to `seq`; return whether anything changed. If so, call `take_exhausted` next.
 
-        If an older message was redelivered, the `consumer_seq` of a later first delivery can be below the floor.
+        After the redelivery of an older message, the `consumer_seq` of a later first delivery can be below the floor.
         nats-server confirms such an ack but ignores it; here it counts.
         """
         cdef uint32_t i = self.pending.oldest
@@ -117,7 +120,7 @@ cdef class AckState:
         return True
 
     cpdef void in_progress(self, uint64_t seq, int64_t now) noexcept nogil:
-        """Restart the ack wait of `seq`."""
+        """Begin the ack wait of `seq` again."""
         cdef uint32_t i = self.pending.find(seq)
         if i:
             self.pending.progress(i, now)
@@ -136,7 +139,7 @@ cdef class AckState:
     # -- deliveries that were given up -----------------------------------------------------------------------------
 
     cdef bint forget_exhausted(self, uint64_t seq) noexcept nogil:
-        """Remove a delivery that was given up; return False if `seq` is not one."""
+        """Acknowledge a delivery that was given up; return False if `seq` is not one."""
         with gil:
             if self.exhausted.pop(seq, None) is None:
                 return False
@@ -144,7 +147,7 @@ cdef class AckState:
         return True
 
     def take_exhausted(self, uint64_t seq) -> list:
-        """Remove the given-up deliveries up to `seq`; return their sequences."""
+        """Acknowledge all given-up deliveries up to `seq`; return their sequences."""
         taken = [each for each in self.exhausted if each <= seq]
         for each in taken:
             del self.exhausted[each]
@@ -163,7 +166,7 @@ cdef class AckState:
         return self.pending.find(seq) != 0 or (self.n_exhausted and seq in self.exhausted)
 
     cpdef bint purge(self, uint64_t first_seq, Catalogue catalogue) noexcept:
-        """Remove purged messages; the stream now begins at `first_seq`. Return whether any was pending."""
+        """Forget purged messages, since the stream now begins at `first_seq`. Return whether any was pending."""
         cdef uint32_t i = self.pending.oldest, newer
         cdef bint removed = False
         while i:

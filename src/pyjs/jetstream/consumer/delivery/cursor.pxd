@@ -6,12 +6,12 @@ from pyjs.store.index.catalogue cimport Catalogue
 from pyjs.store.index.filter cimport StoreFilter
 from pyjs.store.store cimport StreamStore
 
-cdef class Skips:                   # sequences to deliver first, packed
-    cdef readonly size_t left       # number of sequences not delivered yet
+cdef class Skips:                   # packed sequences that are delivered first
+    cdef readonly size_t left       # number of sequences that were not delivered yet
     cdef uint64_t seq               # the next sequence
     cdef bytes data
-    cdef const uint8_t* raw         # points into data
-    cdef size_t size, at            # size of `data`; position in it after `seq`
+    cdef const uint8_t* raw         # points into `data`
+    cdef size_t size, at            # bytes of `data`; offset in it of the number after `seq`
 
     cdef void advance(self) noexcept nogil
 
@@ -21,13 +21,13 @@ cdef class DeliveryCursor:
     cdef StreamStore store
     cdef Catalogue catalogue            # of the store
     cdef StoreFilter filter
-    cdef readonly uint64_t next_seq     # where the search for the next first delivery begins
-    cdef Skips skips                    # last_per_subject: up to `skips_end`, only these are delivered
+    cdef readonly uint64_t next_seq     # sequence at which the search for the next first delivery begins
+    cdef Skips skips                    # for last_per_subject: up to `skips_end`, only these are delivered
     cdef uint64_t skips_end
-    cdef uint64_t end_seq               # the last search ended here without a match; 0: it found one
-    cdef uint64_t unread                # live matches from next_seq to counted_to
+    cdef uint64_t end_seq               # sequence at which the last search ended without a match; 0: it found one
+    cdef uint64_t unread                # number of live matches from next_seq to counted_to
     cdef uint64_t counted_to
-    cdef bint stale                     # `unread` must be counted again
+    cdef bint stale                     # `unread` is not valid and must be counted again
 
     cdef bint covers(self, uint64_t seq) noexcept nogil
     cpdef uint64_t find(self) noexcept nogil

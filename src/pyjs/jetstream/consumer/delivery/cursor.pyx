@@ -1,10 +1,10 @@
 """The position of a consumer in its stream: its next message, and its num_pending.
 
-Deliveries, new messages and removals update the count; it is recomputed only after other changes. A consumer with
-`last_per_subject` first delivers the message that was the last of each subject when the consumer was created.
+Deliveries, new messages and removals update the count; after other changes, it is counted again. A consumer with
+`last_per_subject` first delivers, for each subject, the message that was the last one when the consumer was created.
 `Skips` holds these sequences, packed, since many consumers may have a million each: the first sequence, then the
-distance to each next one, as LEB128 (packed by store/index/last_seqs.pyx). A snapshot has the same bytes as base64,
-or an empty list.
+distance from each sequence to the next, as LEB128 (packed by store/index/last_seqs.pyx). A snapshot has the same
+bytes as base64, or an empty list.
 
 Invariant: unread <= msgs of the stream, if the count is up to date and no skips are left.
 
@@ -53,7 +53,7 @@ cdef class Skips:
     """The sequences that one consumer delivers first, each once, ascending."""
 
     def __init__(self, bytes packed not None):
-        """Start with the first sequence. Raises ValueError if `packed` is not an ascending list."""
+        """Begin with the first sequence. Raises ValueError if `packed` is not an ascending list."""
         cdef uint64_t gap = 0, seq = 0
         cdef size_t at = 0
         self.data = packed
@@ -69,7 +69,7 @@ cdef class Skips:
 
     @staticmethod
     def from_state(kept) -> Skips:
-        """Return the Skips of a snapshot. Raises ValueError or TypeError if it is invalid."""
+        """Return the Skips that a snapshot has. Raises ValueError or TypeError if they are invalid."""
         return Skips(b"" if kept == [] else a2b_base64(kept, strict_mode=True))
 
     def state(self) -> str | list:
@@ -81,7 +81,7 @@ cdef class Skips:
         return number_bytes(self.seq) + self.data[self.at :] if self.left else b""
 
     cdef void advance(self) noexcept nogil:
-        """Advance to the next sequence; `left` must be above 0."""
+        """Go to the next sequence; `left` must be above 0."""
         cdef uint64_t gap = 0
         self.left -= 1
         if self.left:
@@ -103,26 +103,26 @@ cdef class DeliveryCursor:
         self.end_seq = 0
 
     def begin(self, uint64_t seq, Skips skips not None, uint64_t skips_end) -> None:
-        """Set the position to `seq`; first deliver the `skips`, and no other message up to `skips_end`."""
+        """Set the position to `seq`. First, deliver only the `skips` up to `skips_end`, and no other messages."""
         self.next_seq, self.skips, self.skips_end = seq, skips, skips_end
 
     def reset(self, uint64_t seq) -> None:
-        """Set the position to `seq`, and forget the skips."""
+        """Set the position to `seq`, and drop the skips."""
         self.begin(seq, Skips(b""), 0)
         self.end_seq = 0
         self.stale = True
 
     def take_count(self, uint64_t unread, uint64_t counted_to) -> None:
-        """Set num_pending to `unread`, the number of matches between the first message and sequence `counted_to`.
+        """Set num_pending to `unread`, the number of matches from the first message to sequence `counted_to`.
 
         Has no effect unless the cursor is still at the first message. No message may have been removed since the
-        count, except for removals that `dropped` has not reported yet.
+        count, except removals that `dropped` will still report.
         """
         if self.next_seq <= self.catalogue.first_seq and self.catalogue.drops.size == 0 and self.skips.left == 0:
             self.unread, self.counted_to, self.stale = unread, counted_to, False
 
     def num_pending(self) -> int:
-        """Return num_pending: the number of messages still to be delivered for the first time."""
+        """Return num_pending: the number of messages that wait for their first delivery."""
         self.refresh()
         assert self.stale or self.skips.left or self.unread <= self.catalogue.msgs
         return self.unread if self.next_seq <= self.catalogue.last_seq or self.skips.left else 0
@@ -133,11 +133,11 @@ cdef class DeliveryCursor:
         self.next_seq = max(self.next_seq, first_seq)
 
     cdef bint covers(self, uint64_t seq) noexcept nogil:
-        """Return whether the stream has message `seq` and it matches the filters."""
+        """Return whether message `seq` is in the stream and matches the filters."""
         return index_live(&self.catalogue.index, seq) != NULL and self.catalogue.next_seq(seq, self.filter) == seq
 
     cpdef uint64_t find(self) noexcept nogil:
-        """Return the sequence of the next first delivery, or 0 if there is none now."""
+        """Return the sequence of the next first delivery, or 0 if there is none at present."""
         cdef uint64_t seq
         if self.skips.left:
             return self.skips.seq
@@ -151,7 +151,7 @@ cdef class DeliveryCursor:
         return seq
 
     cpdef void pass_by(self, uint64_t seq) noexcept nogil:
-        """Advance past the match `seq`."""
+        """Advance past `seq`, which is a match."""
         self.next_seq = seq + 1
         if self.unread:
             self.unread -= 1
@@ -161,7 +161,7 @@ cdef class DeliveryCursor:
                 self.next_seq = self.skips_end + 1
 
     cdef void refresh(self) noexcept nogil:
-        """Update `unread`, the number of matches after the cursor."""
+        """Count `unread` (the matches after the cursor) again, if it is not valid."""
         cdef uint64_t after = self.counted_to + 1
         if self.stale:
             self.stale = False
@@ -173,11 +173,11 @@ cdef class DeliveryCursor:
             after = self.next_seq
         self.unread += self.catalogue.count_from(after, self.filter)
         self.counted_to = self.catalogue.last_seq
-        # This count already excludes removals that `dropped` will report, which must not be subtracted again.
+        # The count excludes removals that `dropped` has still to report: these must not be subtracted again.
         self.stale = self.catalogue.drops.size != 0
 
     cpdef void woken(self, uint64_t seq) noexcept nogil:
-        """Skip the messages between the end of the last search and `seq` (0: unknown); none of them matches."""
+        """Skip the messages between the end of the last search and `seq` (0: unknown), since none of them matches."""
         if seq == 0 or self.end_seq == 0 or self.end_seq + 1 != self.next_seq or self.skips.left:
             return
         if seq > self.next_seq:
@@ -186,7 +186,7 @@ cdef class DeliveryCursor:
                 self.counted_to = max(self.counted_to, seq - 1)
 
     cpdef void dropped(self, uint64_t seq) noexcept nogil:
-        """Subtract a removed match from the count."""
+        """Subtract a removed match from `unread`."""
         if seq < self.next_seq or self.stale or seq > self.counted_to:
             return
         if self.skips.left:
@@ -195,6 +195,6 @@ cdef class DeliveryCursor:
             self.unread -= 1
 
     cpdef void fit(self, uint64_t last) noexcept nogil:
-        """Clamp the position to the stream: from its first message to just after `last`."""
+        """Clamp the position to the stream: from its first message to the sequence after `last`."""
         self.next_seq = max(min(self.next_seq, last + 1), self.catalogue.first_seq)
         self.skips_end = min(self.skips_end, last)

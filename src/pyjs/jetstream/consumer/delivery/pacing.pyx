@@ -9,9 +9,9 @@ Source: nats.docs "ReplayPolicy", "RateLimit".
 from libc.stdint cimport int64_t
 
 cdef enum:
-    EARLY_NS = 1000000          # a replayed message may be early by this much
-    HOLD_MIN_NS = 1000000       # minimum wait for the rate limit, so that several messages are sent together
-    LATE_NS = 50000000          # if a delivery is later than this, the next interval starts at its actual time
+    EARLY_NS = 1000000          # ns by which a replayed message may be early
+    HOLD_MIN_NS = 1000000       # ns: minimum wait for the rate limit, so that several messages are sent together
+    LATE_NS = 50000000          # ns: if a delivery is later than this, the next interval begins at its actual time
 
 
 cdef class Pacing:
@@ -21,12 +21,12 @@ cdef class Pacing:
         self.burst_size = burst_size
 
     def set_rate(self, int64_t rate_bps) -> None:
-        """Set the limit in bits per second (0: none); a new limit starts with a full bucket."""
+        """Set the limit in bits per second (0: none); a new limit begins with a full bucket."""
         if self.rate_bps != rate_bps:
             self.rate_bps, self.burst_at = rate_bps, 0
 
     cdef int64_t replay_due(self, int64_t ts, int64_t now) noexcept nogil:
-        """Return the delivery time for a message stored at `ts`, at its original interval after the previous one."""
+        """Return the time to deliver a message stored at `ts`: its original interval after the previous delivery."""
         if self.replay_ts == 0:
             return now
         return self.replay_at + (ts - self.replay_ts if ts > self.replay_ts else 0)
@@ -40,13 +40,13 @@ cdef class Pacing:
         return True
 
     cpdef void note_replayed(self, int64_t ts, int64_t now) noexcept nogil:
-        """Start the next interval at this delivery; small delays do not accumulate."""
+        """Begin the next interval at this delivery, so that small delays do not accumulate."""
         cdef int64_t due = self.replay_due(ts, now)
         self.replay_at = due if now - due < LATE_NS else now
         self.replay_ts = ts
 
     cpdef bint take_rate(self, int64_t size, int64_t now) noexcept nogil:
-        """Take `size` bytes out of the bucket; return False if the message must wait until `hold_until`."""
+        """Take `size` bytes from the bucket; return False if the message must wait until `hold_until`."""
         cdef double ns_per_byte = 8e9 / <double> self.rate_bps
         cdef int64_t spare = 0
         if size < self.burst_size:

@@ -1,7 +1,7 @@
 """The body of a pull request: its fields, or the status that refuses it.
 
-Knows nothing of queues and messages. Unlike other requests a pull request is decoded leniently: unknown fields are
-ignored, and a body that is neither JSON nor a number asks for one message.
+Knows nothing of queues and messages. In contrast to other requests, a pull request is decoded leniently: unknown
+fields are ignored, and a body that is neither JSON nor a number requests one message.
 
 Source: ADR-13; behaviour and texts probed on nats-server 2.15.1.
 """
@@ -23,19 +23,19 @@ from pyjs.jetstream.config.json_strict import JsonFault, decode
 if TYPE_CHECKING:
     from typing import Any
 
-PRIORITY_LAST = 2**31 - 1  # of a request without JSON
+PRIORITY_LAST = 2**31 - 1  # priority of a request whose body is not JSON
 _INTEGER = re.compile(rb"[+-]?[0-9]{1,18}")
 _PLAIN = {"batch": int, "expires": int, "no_wait": bool, "max_bytes": int, "idle_heartbeat": int}
 _PLAIN |= {"group": str, "min_pending": int, "min_ack_pending": int, "id": str, "priority": int}
 
 
 class RefusedPull(Exception):
-    """A refused pull request; the text is the status after NATS/1.0."""
+    """A pull request is refused; the exception's text is the status after NATS/1.0."""
 
 
 @dataclass(slots=True)
 class PullRequest:
-    """The fields of a pull request; 0 means unset, except in `batch`."""
+    """The fields of a pull request; 0 means unset, except for `batch`."""
 
     batch: int = 1
     expires_ns: int = 0
@@ -82,7 +82,7 @@ def read_pull(body: bytes) -> PullRequest:
 
 
 def _fields(body: bytes) -> dict[str, Any]:
-    """Return the fields; a valid request costs one call to the JSON library."""
+    """Return the fields; for a valid request, this takes one call of the JSON library."""
     try:
         fields = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -101,10 +101,10 @@ def _is_plain(name: str, value: object) -> bool:
 
 
 def check_pull(request: PullRequest, config: ConsumerConfig) -> None:
-    """Refuse a request beyond the limits of the consumer, or one that violates its priority policy.
+    """Refuse a request that exceeds the limits of the consumer or violates its priority policy.
 
     Raises:
-        RefusedPull: 409, naming the limit, or 400.
+        RefusedPull: 409, the status names the limit; 400, the request does not fit the priority policy.
     """
     if 0 < config.max_batch < request.batch:
         raise RefusedPull(f"409 Exceeded MaxRequestBatch of {config.max_batch}")

@@ -1,12 +1,12 @@
-"""The waiting pull requests of a consumer, and the choice of the next one.
+"""The waiting pull requests of a consumer, and the choice of the one that gets the next message.
 
 `WaitingQueue` is served round robin: a request that got a message and wants more goes to the end, or after the others
-of its priority. `Pin` belongs to a priority group: only the pinned client is served while it sends requests in time.
-A pin has an id, which the client repeats in its requests, and a number, which identifies it in waiting requests.
-`PullRequests` skips or ends requests because of expiry, pin or priority policy. A request that ends before it has all
-its messages gets a status.
+of its priority. `Pin` belongs to a priority group: only the pinned client is served as long as it sends requests in
+time. A pin has an id, which the client repeats in its requests, and a number, which identifies the pin in waiting
+requests. `PullRequests` skips or ends requests because of expiry, pin or priority policy. A request that ends before
+it got all its messages gets a status.
 
-Knows nothing of cursors and acks: the consumer passes the numbers for the conditions.
+Knows nothing of cursors and acks: the consumer passes the numbers that the priority policy needs.
 
 Compiled: runs for every message of a pull consumer (benchmarks/: pull 500).
 Source: nats.docs "Pull consumers", ADR-13, ADR-42; order of checks and of service probed on nats-server 2.15.1.
@@ -71,7 +71,7 @@ cdef class WaitingQueue:
         return True
 
     cdef void insert(self, Waiting* w) noexcept nogil:
-        """Insert `w` at the end, or after the last of its priority."""
+        """Insert `w` at the end or, with priorities, after the last request of its priority."""
         cdef Waiting* before = self.tail
         if self.by_priority and before != NULL and before.priority > w.priority:
             before = NULL
@@ -94,7 +94,7 @@ cdef class WaitingQueue:
             self.wake_at = w.heartbeat_at
 
     cdef void rotate(self) noexcept nogil:
-        """Move the first request after the others of its priority."""
+        """Move the first request behind all others of its priority."""
         cdef Waiting* w = self.head
         if w == self.tail:
             return
@@ -105,7 +105,7 @@ cdef class WaitingQueue:
         self.remove(NULL, self.head)
 
     cdef void remove(self, Waiting* before, Waiting* w) noexcept nogil:
-        """Remove and free `w`, which follows `before`, or is the first if that is NULL."""
+        """Remove and free `w`, which follows `before`, or which is the first one if `before` is NULL."""
         if before == NULL:
             self.head = w.next
         else:
@@ -118,9 +118,9 @@ cdef class WaitingQueue:
         free(w)
 
     cdef bint served(self, int64_t size, int64_t now) noexcept nogil:
-        """Count a message of `size` bytes for the first request, and move on to the next request.
+        """Count a message of `size` bytes for the first request, then move on to the next request.
 
-        Return True if the first request got all its messages but not all its bytes; the caller must then end it.
+        Return True if the first request got all its messages but has bytes left; the caller must then end it.
         """
         cdef Waiting* w = self.head
         w.delivered += 1
@@ -140,7 +140,7 @@ cdef class WaitingQueue:
         return False
 
     def replies(self) -> list:
-        """Return the reply subjects in the order of service."""
+        """Return the reply subjects in the order in which the requests are served."""
         cdef list out = []
         cdef Waiting* w = self.head
         while w != NULL:
@@ -172,7 +172,7 @@ cdef class WaitingQueue:
 
 
 cdef class Pin:
-    """The pin of one consumer, initially unassigned."""
+    """The pin of one consumer, which is not assigned at first."""
 
     def __cinit__(self):
         self.id = b""
@@ -189,7 +189,7 @@ cdef class Pin:
         self.extend(now)
 
     def extend(self, int64_t now) -> None:
-        """Extend the pin: its client sent another request."""
+        """Extend the pin, because its client sent another request."""
         self.until = now + self.wait_ns
 
     def clear(self) -> None:
@@ -198,7 +198,7 @@ cdef class Pin:
 
 
 cdef class PullRequests:
-    """The pull requests of one consumer, at most `max_waiting`."""
+    """The pull requests of one consumer; at most `max_waiting` may wait."""
 
     def __cinit__(self, Account account not None, DeliveryWriter writer not None, rng, events, int64_t max_waiting):
         self.account = account
@@ -210,7 +210,7 @@ cdef class PullRequests:
         self.group = ""
 
     def configure(self, str policy, groups, int64_t pin_wait_ns) -> None:
-        """Set the priority policy, the groups and the duration of pins."""
+        """Set the priority policy, the groups, and the time for which a pin is valid."""
         self.priority = PRIORITIES[policy]
         self.group = groups[0] if groups else ""
         self.pin.wait_ns = pin_wait_ns
@@ -219,7 +219,7 @@ cdef class PullRequests:
             self.pin.clear()
 
     def names_wrong_pin(self, request, int64_t now) -> bool:
-        """Return whether a request has the id of another pin; extend the pin if the id is right."""
+        """Return whether a request has the id of another pin; if it has the right id, extend the pin."""
         if not self.pin.number or not request.pin_id:
             return False
         if request.pin_id != self.pin.id.decode():
@@ -244,7 +244,10 @@ cdef class PullRequests:
     # -- messages --------------------------------------------------------------------------------------------------
 
     cdef Outcome send(self, Msg* m, int64_t size, uint64_t unread, uint64_t ack_pending, int64_t now) noexcept nogil:
-        """Send a message of `size` bytes to the first eligible request; `unread` is num_pending after that."""
+        """Send a message of `size` bytes to the first eligible request.
+
+        `unread` is num_pending after the delivery.
+        """
         cdef Waiting* w
         cdef int64_t passed = 0
         while self.queue.head != NULL:
@@ -273,7 +276,7 @@ cdef class PullRequests:
         return NOT_TAKEN
 
     cdef bint may_have(self, Waiting* w, uint64_t unread, uint64_t ack_pending) noexcept nogil:
-        """Return whether the priority policy allows the request to get the next message."""
+        """Return whether the priority policy lets the request get the next message."""
         if self.priority == PRIORITY_PINNED:
             return self.pin.number == 0 or w.pin == self.pin.number
         if self.priority == PRIORITY_PRIORITIZED or (w.min_pending <= 0 and w.min_ack_pending <= 0):
@@ -283,7 +286,7 @@ cdef class PullRequests:
         return w.min_ack_pending > 0 and w.min_ack_pending <= <int64_t> ack_pending
 
     cdef int publish(self, Waiting* w, Msg* m, int64_t now) noexcept nogil:
-        """Send a message to one client; the pinned client's messages have a header with the id of the pin."""
+        """Send a message to one client; messages to a pinned client have a header with the id of the pin."""
         cdef Msg pinned
         if self.priority != PRIORITY_PINNED:
             return self.account.publish_to(w.reply, w.reply_len, m)
@@ -323,7 +326,7 @@ cdef class PullRequests:
     # -- ends of requests ------------------------------------------------------------------------------------------
 
     cdef void end_head(self, bytes text) noexcept:
-        """End the first request with a status that shows its missing messages and bytes."""
+        """End the first request with a status that shows how many messages and bytes are missing."""
         cdef Waiting* w = self.queue.head
         reply = <bytes> w.reply[:w.reply_len]
         body = ended(text, w.left, w.bytes_left)
@@ -331,7 +334,7 @@ cdef class PullRequests:
         self.account.send(reply, b"", body)
 
     def end_all(self, str reason) -> None:
-        """End every request, since the consumer stops; `reason` is as in Consumer.stop."""
+        """End every request, since the consumer stops; for `reason`, see Consumer.stop."""
         cdef Waiting* w
         cdef bytes last = LAST.get(reason)
         while self.queue.head != NULL:
@@ -343,10 +346,10 @@ cdef class PullRequests:
             self.queue.drop_head()
 
     def sweep(self, int64_t now, bint at_end, heartbeat) -> None:
-        """Remove requests that expired or lost their interest; send due heartbeats.
+        """Remove requests that expired or lost their interest, and send the heartbeats that are due.
 
-        With `at_end` there are no messages, so requests that do not wait end too. `heartbeat` returns the status for
-        heartbeats.
+        `at_end` means that there are no messages, so requests that do not wait end too. `heartbeat` is a function
+        that returns the status for heartbeats.
         """
         cdef Waiting* before = NULL
         cdef Waiting* w = self.queue.head

@@ -1,7 +1,7 @@
 """The subscribers of a push consumer, and its flow control.
 
-Flow control: after half of the window the consumer requests a confirmation; if the window is full, it waits for the
-confirmation, which doubles the window, up to 32 MiB. States: off, open and asked; `switch` leads from off to open and
+Flow control: after half of the window, the consumer requests a confirmation. If the window is full, it waits for the
+confirmation, which doubles the window, up to 32 MiB. States: off, open and asked. `switch` leads from off to open and
 back, `ask` from open to asked, `confirm` from asked to open. Invariant: 0 <= asked <= pending.
 
 Knows nothing of messages. Compiled because it runs for every message of a push consumer (benchmarks/: push).
@@ -45,7 +45,7 @@ cdef class FlowControl:
         return False
 
     def ask(self, bytes reply) -> None:
-        """Note the request for a confirmation with the reply subject `reply`."""
+        """Record that a confirmation with the reply subject `reply` was requested."""
         self.reply = reply
         self.state = FLOW_ASKED
         self.asked = self.pending
@@ -76,7 +76,7 @@ cdef class PushSubject:
     def update_bound(self, Account account not None, int64_t now) -> None:
         """Set `bound`: whether a subscription has exactly the deliver subject and queue group.
 
-        A wildcard that matches the subject does not count.
+        A subscription with a wildcard that matches the subject does not count.
         """
         self.changed = False
         was, self.bound = self.bound, False

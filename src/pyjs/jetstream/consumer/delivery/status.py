@@ -1,6 +1,6 @@
 """The status messages of consumers: header blocks without payload.
 
-Knows nothing of the reasons for sending them.
+Knows nothing of the reasons for which they are sent.
 
 Source: ADR-13 and nats.docs "Consumers"; texts and headers probed on nats-server 2.15.1.
 """
@@ -12,12 +12,12 @@ NO_MESSAGES = b"NATS/1.0 404 No Messages\r\n\r\n"
 
 
 def status(text: str | bytes) -> bytes:
-    """Return a status without headers; `text` is its code and description."""
+    """Return a status without further headers; `text` is its code and description."""
     return b"NATS/1.0 %b\r\n\r\n" % (text.encode() if isinstance(text, str) else text)
 
 
 def ended(text: bytes, messages_left: int, bytes_left: int) -> bytes:
-    """Return the status that ends a pull request, with its missing messages and bytes."""
+    """Return the status that ends a pull request; it shows how many messages and bytes are missing."""
     return b"NATS/1.0 %b\r\nNats-Pending-Messages: %d\r\nNats-Pending-Bytes: %d\r\n\r\n" % (
         text,
         messages_left,
@@ -26,7 +26,7 @@ def ended(text: bytes, messages_left: int, bytes_left: int) -> bytes:
 
 
 def read_progress(headers: bytes) -> tuple[int, int]:
-    """Return stream_seq and consumer_seq of an answer to flow control; 0 for a missing one."""
+    """Return (stream_seq, consumer_seq) of an answer to flow control; 0 for a missing number."""
     found = []
     for name in (b"Nats-Last-Stream:", b"Nats-Last-Consumer:"):
         text = headers.partition(name)[2].partition(b"\r\n")[0].strip()

@@ -1,4 +1,4 @@
-"""Deliveries as bytes, and the acks to them."""
+"""Deliveries as bytes, and the acks that answer them."""
 from libc.stdint cimport uint32_t, uint64_t
 
 from pyjs.store.store cimport Record
@@ -8,14 +8,14 @@ cdef enum:
     PIN_SIZE = 22               # characters of a pin, a nuid
 
 cdef struct AckToken:
-    uint64_t count              # deliveries of the message, including this one
+    uint64_t count              # number of deliveries of the message, including this one
     uint64_t seq                # stream_seq
     uint64_t cseq               # consumer_seq
 
-cdef struct TokenText:          # the last token written, and the positions of its digits
+cdef struct TokenText:          # the last token that was written, and the positions of its digits
     uint64_t count, seq, cseq, pending
-    uint64_t ts_high            # the timestamp without its last eight digits
-    uint32_t seq_end, cseq_end, ts_end      # position of the last digit of each
+    uint64_t ts_high            # the time without its last eight digits
+    uint32_t seq_end, cseq_end, ts_end      # positions of the last digits of each number
     uint32_t size
 
 cdef enum Verb:
@@ -32,11 +32,11 @@ cdef class DeliveryWriter:
     cdef char* line                     # "<ack prefix><token> [hlen ]size CRLF"
     cdef TokenText token                # of `line`
     cdef uint32_t prefix_len            # of "$JS.ACK.<stream>.<consumer>."
-    cdef uint32_t other_len             # of the ack prefix that deliveries do not have
+    cdef uint32_t other_len             # length of the other form of the ack prefix
     cdef public bint headers_only
-    cdef char* bare                     # headers_only: the headers, with the size of the payload added
+    cdef char* bare                     # for headers_only: the headers, with the size of the payload added
     cdef size_t bare_room
-    cdef char* pinned                   # a message with the header of the pin added
+    cdef char* pinned                   # a message with the header of a pin added
     cdef size_t pinned_room
 
     cdef int write(self, Msg* m, Record* r, uint32_t count, uint64_t cseq, uint64_t unread) noexcept nogil

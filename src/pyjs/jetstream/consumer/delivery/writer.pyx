@@ -1,12 +1,12 @@
-"""Deliveries as bytes, and the acks to them: both have the consumer's ack subject.
+"""Deliveries as bytes, and the acks that answer them: both have the consumer's ack subject.
 
     $JS.ACK.<stream>.<consumer>.<count>.<stream_seq>.<consumer_seq>.<timestamp>.<pending>
     $JS.ACK.<domain or _>.<account hash>.<stream>.<consumer>.<the same five>[.<anything>]
 
 A delivery is a stored message whose reply subject is its ack subject: a prefix and the last five tokens. This module
 writes the line before the body; the body itself is sent from the store's memory. Only headers_only and a pin copy the
-body, to add one header. The timestamp and pending count of an ack are for clients, and are not read. Knows nothing of
-the receivers.
+body, to add a header. The timestamp and the pending count in an ack are for clients; this module does not read them.
+Knows nothing of the receivers.
 
 Compiled: writes every delivery and reads every ack (benchmarks/: pull 500, push, pull with explicit acks).
 Source: nats.docs "Consumers", ADR-15, ADR-42 and ADR-47; lenience with acks probed on nats-server 2.15.1.
@@ -22,16 +22,16 @@ from pyjs.wire.compose cimport compose, write_sizes
 from pyjs.wire.ops cimport Msg
 
 cdef enum:
-    LOW_NS = 100000000          # the last eight digits of a timestamp
-    LINE_ROOM = 160             # after the ack prefix: token, header length, size
-    HEADER_ROOM = 64            # for one header and the end of the block
+    LOW_NS = 100000000          # 10 to the power of 8: the last eight digits of a timestamp in ns
+    LINE_ROOM = 160             # bytes after the ack prefix: token, header length, size
+    HEADER_ROOM = 64            # bytes for one header and the end of the block
 
 
 # -- ack subjects ---------------------------------------------------------------------------------------------------
 
 
 cdef size_t read_number(const char* p, size_t n, uint64_t* out) noexcept nogil:
-    """Read a number up to a dot or the end; return its length. An invalid number becomes 2**64 - 1."""
+    """Read a number up to a dot or the end; return its length. An invalid number is read as 2**64 - 1."""
     cdef size_t i = 0
     cdef uint64_t value = 0
     while i < n and <unsigned char> (p[i] - c'0') <= 9:
@@ -65,7 +65,7 @@ cdef int parse_token(const char* p, size_t n, AckToken* out) noexcept nogil:
 
 cdef void write_token(TokenText* t, char* out, uint64_t count, uint64_t seq, uint64_t cseq, uint64_t ts,
                       uint64_t pending) noexcept nogil:
-    """Write the five tokens to `out` (104 bytes or more), and record their positions in `t`."""
+    """Write the five tokens to `out` (room for 104 bytes), and record the positions of their digits in `t`."""
     cdef char* p = out
     p += write_digits(p, count)
     p[0] = c'.'
@@ -118,7 +118,7 @@ cdef Verb parse_verb(const char* p, size_t n) noexcept nogil:
 
 
 cdef inline char* copy_headers(char* out, Msg* m) noexcept nogil:
-    """Copy the headers without the empty last line, or begin a header block; return the position after them."""
+    """Copy the headers without their empty last line, or begin a new block; return the position after them."""
     cdef size_t n = m.header_len - 2 if m.header_len else 10
     memcpy(out, m.body if m.header_len else <const char*> b"NATS/1.0\r\n", n)
     return out + n
@@ -141,7 +141,10 @@ cdef class DeliveryWriter:
         free(self.pinned)
 
     cdef int write(self, Msg* m, Record* r, uint32_t count, uint64_t cseq, uint64_t unread) noexcept nogil:
-        """Set `m` to the delivery of a stored message, without the end of its line; return -1 if memory is short."""
+        """Set `m` to the delivery of a stored message, but without the end of its line.
+
+        Return -1 if memory is short.
+        """
         compose(m, r.subject, r.subject_len, r.body, r.header_len, r.size)
         m.reply = m.tail = self.line
         update_token(&self.token, self.line + self.prefix_len, count, r.seq, cseq, <uint64_t> r.ts, unread)
@@ -150,12 +153,12 @@ cdef class DeliveryWriter:
         return self.strip_payload(m) if self.headers_only else 0
 
     cdef void finish(self, Msg* m) noexcept nogil:
-        """Write "[hlen ]size" after the reply."""
+        """Write "[hlen ]size" after the reply subject."""
         self.line[m.reply_len] = c' '
         m.tail_len = write_sizes(self.line + m.reply_len + 1, m) - self.line
 
     cdef int strip_payload(self, Msg* m) noexcept nogil:
-        """Replace the payload with a header that states its size."""
+        """Replace the payload by a header with the payload's size."""
         cdef char* p
         if grow(<void**> &self.bare, &self.bare_room, m.header_len + HEADER_ROOM, 1) < 0:
             return -1
@@ -200,7 +203,7 @@ cdef class DeliveryWriter:
 
 
 def parse(bytes tokens) -> tuple:
-    """Return (count, stream_seq, consumer_seq) from the last five tokens, or None if they are invalid."""
+    """Return (count, stream_seq, consumer_seq) in the last five tokens, or None if these are invalid."""
     cdef AckToken token
     if parse_token(tokens, len(tokens), &token) < 0:
         return None
@@ -208,9 +211,9 @@ def parse(bytes tokens) -> tuple:
 
 
 def compose_tokens(deliveries) -> list:
-    """Return the last five ack-subject tokens of each delivery in `deliveries`.
+    """Return the last five tokens of the ack subject of each delivery in `deliveries`.
 
-    All are composed in one buffer, as in `write`, so each overwrites the previous one.
+    All are written to one buffer, as in `write`, so each overwrites the one before.
     """
     cdef TokenText t
     cdef char out[104]

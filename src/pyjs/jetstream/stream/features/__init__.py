@@ -1,1 +1,1 @@
-"""Publishes with special headers: counters, batches, schedules."""
+"""Publishes with special headers: counters, batches, schedules, TTLs."""

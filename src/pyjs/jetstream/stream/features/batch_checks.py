@@ -1,7 +1,7 @@
-"""The checks of an atomic batch at its commit: each message is checked as if those before it were stored.
+"""The checks of an atomic batch when it is committed: each message is checked as if those before it were stored.
 
-If a message fails a check, the batch is refused with the error of the first such message. The stored messages equal
-the published ones, except for counters, schedules, and TTLs that are too short.
+If a message fails a check, the batch is refused with the error of the first such message. The messages are stored as
+they were published, except for counters, schedules, and TTLs that are too short.
 
 Source: ADR-50; order and texts probed on nats-server 2.15.1 (tests/conformance/scenarios/atomic).
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         config: StreamConfig
 
         def is_known_id(self, msg_id: bytes) -> bool:
-            """Return whether the duplicate window has the id."""
+            """Return whether the duplicate window has the id `msg_id`."""
 
         def last_seq_of(self, subject: bytes) -> int:
             """Return the last sequence of a subject, which may have wildcards, or 0 if there is none."""
@@ -41,20 +41,20 @@ if TYPE_CHECKING:
             """Return the header block of the last message of a subject, or None if there is none."""
 
         def totals(self) -> tuple[int, int, int]:
-            """Return last sequence, messages and bytes of the stream."""
+            """Return (last sequence, number of messages, bytes) of the stream."""
 
         def count_of(self, subject: bytes) -> int:
             """Return the number of messages of a subject."""
 
         def stored_size(self, subject: bytes, headers: bytes, payload: bytes) -> int:
-            """Return the stored size of a message in bytes, as limits count it."""
+            """Return the bytes that a message counts towards limits when it is stored."""
 
         def add_up_after(
             self, headers: bytes, last: tuple[bytes, bytes] | None, subject: bytes
         ) -> tuple[bytes, bytes, bytes]:
-            """Add the increment in `headers` to the counter; return headers, payload and new value.
+            """Add the increment in `headers` to the counter of the subject; return headers, payload and new value.
 
-            `last` is the headers and payload of the preceding message; None: use the last stored message.
+            `last` is (headers, payload) of the counter's preceding message; None: use the last stored message.
             """
 
 
@@ -80,12 +80,13 @@ class BatchChecks:
         self._config = state.config
         self._last_seq, self._msgs, self._bytes = state.totals()
         self._ids: set[bytes] = set()
-        self._counts: dict[bytes, int] = {}  # messages of this batch by subject
+        self._counts: dict[bytes, int] = {}  # by subject: number of messages in this batch
         self._expected: dict[bytes, int] = {}  # subject -> the last sequence that a condition has required
-        self._last: dict[bytes, bytes] = {}  # subject -> headers, in a stream with schedules
+        # in a stream with schedules: subject -> headers of its last message in this batch
+        self._last: dict[bytes, bytes] = {}
         self._sums: dict[
             bytes, tuple[bytes, bytes]
-        ] = {}  # counter -> headers and payload of its last message
+        ] = {}  # subject of a counter -> (headers, payload) of its last message in this batch
 
     def checked(self, message: Staged) -> Staged:
         """Return the next message as it will be stored.
@@ -98,14 +99,14 @@ class BatchChecks:
         return self.accepted(message)
 
     def plain(self, message: Staged) -> Staged:
-        """Like `checked`, for a message whose headers need no check beyond their size."""
+        """Return the message as `checked` does, if its headers need no check but that of their size."""
         errcodes.STREAM_HEADER_EXCEEDS_MAXIMUM.raise_if(len(message.headers) > HEADERS_SIZE_MAX)
         self._count(message)
         self._last_seq += 1
         return message
 
     def accepted(self, message: Staged) -> Staged:
-        """Like `checked`, but ignore Nats-Expected-Last-Msg-Id."""
+        """Return the message as `checked` does, but ignore Nats-Expected-Last-Msg-Id."""
         headers, subject = message.headers, message.subject
         self._check_alone(headers, len(message.payload))
         if self._config.allow_msg_counter:
@@ -131,11 +132,11 @@ class BatchChecks:
         return self._state.wall_ns()
 
     def last_headers(self, subject: bytes) -> bytes | None:
-        """Return the header block of the last message of a subject, in this batch or stored, or None."""
+        """Return the headers of the last message of a subject, in this batch or stored, or None."""
         return self._last[subject] if subject in self._last else self._state.last_headers(subject)
 
     def _check_alone(self, headers: bytes, payload_size: int) -> None:
-        """Check the id, and the headers whose validity depends only on this message."""
+        """Check the id, and the headers whose validity depends on no other message."""
         errcodes.STREAM_HEADER_EXCEEDS_MAXIMUM.raise_if(len(headers) > HEADERS_SIZE_MAX)
         if error := increment_error(headers, payload_size, self._config.allow_msg_counter):
             raise error
@@ -179,7 +180,7 @@ class BatchChecks:
             errcodes.STREAM_ROLLUP_FAILED.raise_if(self._counts, err="batch rollup all invalid")
 
     def _count(self, message: Staged) -> None:
-        """Count the message, and check the limits of discard new."""
+        """Count the message, and check the limits that apply with discard policy new."""
         config, subject = self._config, message.subject
         self._counts[subject] = self._counts.get(subject, 0) + 1
         self._msgs += 1

@@ -1,4 +1,4 @@
-"""The commits of atomic batches of one stream."""
+"""The commit of atomic batches of one stream."""
 from libc.stdint cimport int64_t, uint64_t
 
 from pyjs.jetstream.stream.features.batches cimport AtomicBatch, BatchUsage
@@ -9,15 +9,15 @@ cdef class BatchCommits:
     cdef Stream stream
     cdef object state                   # a batch_checks.State
     cdef BatchUsage usage
-    cdef AtomicBatch batch              # the batch that is committed in steps; None: none
-    cdef bytes reply                    # reply subject of its last message
-    cdef object checks                  # its batch_checks.BatchChecks
-    cdef int phase                      # the next step
+    cdef AtomicBatch batch              # the batch that is committed in steps; None: there is none
+    cdef bytes reply                    # reply subject of the batch's last message
+    cdef object checks                  # batch_checks.BatchChecks of the batch
+    cdef int phase                      # the phase of the next step
     cdef bint stepping                  # a step is running
-    cdef size_t at                      # the next message of the phase
-    cdef size_t last_wanted             # the last message that is stored
-    cdef int64_t first_ts               # time of the first message; the others follow one nanosecond apart
-    cdef list held                      # publishes since its start: (subject, reply, body, header_len)
+    cdef size_t at                      # index of the next message in this phase
+    cdef size_t last_wanted             # index of the last message that will be stored
+    cdef int64_t first_ts               # ns, time of the first message; the others follow one nanosecond apart
+    cdef list held                      # publishes since the commit began: (subject, reply, body, header_len)
     cdef size_t held_size
 
     cdef void commit(self, Msg* m, AtomicBatch batch) except *

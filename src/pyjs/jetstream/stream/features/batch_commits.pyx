@@ -1,12 +1,12 @@
-"""The commit of an atomic batch: its messages are checked, then all are stored or none.
+"""The commit of an atomic batch: its messages are checked, and then all of them are stored, or none.
 
 A small batch is committed as soon as its last message arrives. A large batch is committed in steps of bounded work
-over several turns: first the checks; then the bytes, which the store takes in parts; last the index, so that no
-reader sees a message until all of them are stored. Meanwhile publishes to the stream are held, in order, and its
-other commits wait. All other code that stores into the stream, erases from it, or purges, configures or closes it,
-calls `finish` first or waits. Removals of acknowledged or unwanted messages and the steps of a purge continue: until
-the commit after the batch they change only the index, no file. If many publishes are held, each further publish does
-a part of the work itself.
+over several turns: first the checks, then the bytes, which the store takes in parts, and last the index, so that no
+reader sees a message until all of them are stored. During this time, publishes to the stream are held, in order, and
+other commits of the stream wait. All other code that stores into the stream, erases from it, or purges, configures or
+closes it, calls `finish` first or waits. Removals of acknowledged or unwanted messages and the steps of a purge
+continue: until the commit after the batch, they change only the index, no file. If many publishes are held, each
+further publish does a part of the work itself.
 
 Compiled: runs for every message of a batch (benchmarks/batches.py: atomic).
 Source: ADR-50; order of checks probed on nats-server 2.15.1 (tests/conformance/scenarios/atomic).
@@ -32,10 +32,10 @@ from pyjs.jetstream.stream.publish_errors import store_error
 cdef uint32_t HEADER_LEN_MAX = HEADERS_SIZE_MAX
 
 cdef enum:
-    CHECKED_STEP = 128          # messages that one step checks
-    HELD_MAX = 2097152          # bytes of held publishes beyond which each does a part of the work
+    CHECKED_STEP = 128          # number of messages that one step checks
+    HELD_MAX = 2097152          # bytes of held publishes; above this, each further publish does a part of the work
     HELD_OVERHEAD = 512         # bytes that a held publish counts in addition to its size
-    STEP_WORK = 8192            # bytes of a turn's input that a step counts as
+    STEP_WORK = 8192            # units of a turn's input (Turn.input_left) that a step counts as
 
 cdef enum Phase:
     ENTER
@@ -54,10 +54,10 @@ cdef class BatchCommits:
         self.held = []
 
     cdef void commit(self, Msg* m, AtomicBatch batch) except *:
-        """Commit a closed batch with the last message `m`, which the PubAck of the batch answers.
+        """Commit a closed batch whose last message is `m`; the PubAck of the batch answers this message.
 
         Raises:
-            ApiError: a check failed, or the store refused; nothing is stored.
+            ApiError: a check failed, or the store refused; nothing was stored.
         """
         if batch.used > self.usage.at_once_max and not self.stream.store.changing:
             self.begin(m, batch)
@@ -65,20 +65,20 @@ cdef class BatchCommits:
             self.commit_whole(m, batch)
 
     cdef void commit_whole(self, Msg* m, AtomicBatch batch) except *:
-        """Commit a batch now."""
+        """Commit a batch before returning."""
         if self.stream.limits.features & DISCARD_NEW:
-            self.stream.makes_room()            # earlier evictions of this turn no longer count
+            self.stream.makes_room()            # so that earlier evictions of this turn do not count any more
         try:
             self.check(batch, 0, batch.n, self.count_to_check(batch))
         finally:
-            self.checks = None                  # it refers to the stream
-        if self.stream.replica is None:         # otherwise the leader has checked the limits of its node
+            self.checks = None                  # break the cycle: it refers to the stream
+        if self.stream.replica is None:         # otherwise the leader has checked the limits of its own node
             self.check_room(batch)
         self.answer(m, batch, self.append_batch(batch))
 
     # -- in steps ----------------------------------------------------------------------------------------------
     cdef void begin(self, Msg* m, AtomicBatch batch) except *:
-        """Hold the stream, and queue the steps."""
+        """Hold publishes to the stream, and queue the steps."""
         self.batch, self.reply = batch, m.reply[:m.reply_len]
         self.phase, self.at, self.last_wanted = ENTER, 0, batch.n
         self.usage.bytes += batch.bytes
@@ -86,7 +86,7 @@ cdef class BatchCommits:
         self.stream.turn.go_on(self.steps(batch))
 
     def steps(self, AtomicBatch batch not None):
-        """Yield after each step of a batch."""
+        """Run the steps of a batch; yield after each."""
         while self.batch is batch:
             self.step()
             yield None
@@ -94,8 +94,8 @@ cdef class BatchCommits:
     def finish(self) -> None:
         """Run all remaining steps of the batch, and store the held publishes, before the stream changes.
 
-        It may run during a delivery, so other messages of the turn are not committed. The current trace belongs to
-        another message and is off meanwhile.
+        May run during a delivery, so other messages of the turn are not committed. The current trace belongs to
+        another message, and is switched off during the call.
         """
         trace, self.stream.turn.trace = self.stream.turn.trace, None
         try:
@@ -140,14 +140,14 @@ cdef class BatchCommits:
         return 1
 
     cdef void step(self) except *:
-        """Do a step; an error ends the batch."""
+        """Run one step; an error ends the batch."""
         self.stepping = True
         try:
             self.do_step()
         except ApiError as error:
             self.refuse(self.reply, error)
             self.leave()
-        except Exception as error:          # the stream's state may be wrong
+        except Exception as error:          # the stream's state may be half changed
             self.stream.turn.faulted.append((self.stream, error))
             self.leave()
         finally:
@@ -166,14 +166,17 @@ cdef class BatchCommits:
             self.put_some()
 
     cdef void enter(self) except *:
-        """Commit earlier messages and make later commits wait. Must not run in a delivery, since it sends PubAcks."""
+        """Commit earlier messages, and make later commits wait.
+
+        Must not run in a delivery, since it sends PubAcks.
+        """
         if self.stream.dirty:
             self.stream.commit()
         self.stream.limits.features |= IN_STEPS
         self.phase = CHECK
 
     cdef void do_all(self) except *:
-        """Run all phases of a batch that has not begun."""
+        """Run all phases of a batch of which no step has run."""
         cdef bytes reply = self.reply
         cdef Msg m
         compose(&m, NULL, 0, NULL, 0, 0)
@@ -182,7 +185,7 @@ cdef class BatchCommits:
         self.leave()
 
     cdef void check_some(self) except *:
-        """Check up to CHECKED_STEP messages; after the last one, begin to write."""
+        """Check up to CHECKED_STEP messages; after the last message, begin to write."""
         cdef AtomicBatch batch = self.batch
         cdef size_t end = min(self.at + CHECKED_STEP, batch.n)
         self.check(batch, self.at, end, self.count_to_check(batch))
@@ -193,7 +196,7 @@ cdef class BatchCommits:
             self.begin_parts()
 
     cdef void begin_parts(self) except *:
-        """Decide which messages are stored, set their times, and begin the batch in the store."""
+        """Determine which messages are stored, set their times, and begin the batch in the store."""
         cdef StreamStore store = self.stream.store
         cdef AtomicBatch batch = self.batch
         cdef uint64_t size = 0
@@ -210,13 +213,13 @@ cdef class BatchCommits:
             raise store_error(store.error)
 
     cdef void put_some(self) except *:
-        """Write some messages to the store; after the last one, add all of them to the index."""
+        """Write some messages to the store; after the last message, add all of them to the index."""
         cdef StreamStore store = self.stream.store
         cdef AtomicBatch batch = self.batch
         cdef size_t size = 0
         cdef int failed = 0
         cdef Msg m
-        self.check_room(batch)              # again: other streams may have used the account's room meanwhile
+        self.check_room(batch)  # again, since other streams may have used the account's room since the first check
         while self.at < batch.n and size < self.usage.part_size and failed == 0:
             if not batch.messages[self.at].skipped:
                 batch.view(self.at, &m)
@@ -230,7 +233,7 @@ cdef class BatchCommits:
             self.add_all()
 
     cdef void add_all(self) except *:
-        """Add the messages to the index, and answer."""
+        """Add all messages to the index, and answer."""
         cdef AtomicBatch batch = self.batch
         cdef uint64_t first = self.stream.store.catalogue.last_seq + 1, seq = 0
         cdef bytes reply = self.reply
@@ -245,7 +248,7 @@ cdef class BatchCommits:
                 break
         self.stream.stamp = 0
         self.stream.store.end_parts()
-        if seq == 0:                        # out of memory: the store has the records, the index only some of them
+        if seq == 0:  # memory is short: the store has all records, but the index has only some of the messages
             raise MemoryError
         self.note_batch(batch, first)
         compose(&m, NULL, 0, NULL, 0, 0)
@@ -254,7 +257,7 @@ cdef class BatchCommits:
         self.leave()
 
     cdef void leave(self) except *:
-        """End the batch; the stream resumes normal commits."""
+        """End the batch, after which the stream commits as usual."""
         self.stream.store.drop_parts()
         self.stream.limits.features &= ~<unsigned int> (HOLDS | IN_STEPS)
         self.usage.bytes -= self.batch.bytes
@@ -262,7 +265,7 @@ cdef class BatchCommits:
         self.stream.note_change()
 
     cdef void release(self) except *:
-        """Process the held publishes; hold those again that follow the end of another large batch."""
+        """Publish the held messages; if one of them ends another large batch, hold those after it again."""
         held, self.held, self.held_size = self.held, [], 0
         for subject, reply, body, header_len in held:
             self.replay(subject, reply, body, header_len)
@@ -281,7 +284,7 @@ cdef class BatchCommits:
 
     # -- checks ------------------------------------------------------------------------------------------------
     cdef void check(self, AtomicBatch batch, size_t first, size_t end, size_t n_checked) except *:
-        """Check the messages first .. end in order, and replace those that are stored with other headers.
+        """Check the messages first .. end - 1 in order, and replace those that must be stored with other headers.
 
         Messages after the first `n_checked` need no Python object.
 
@@ -316,9 +319,10 @@ cdef class BatchCommits:
         errcodes.ACCOUNT_RESOURCES_EXCEEDED.raise_if(0 <= usage.max < usage.used + size)
 
     cdef size_t count_to_check(self, AtomicBatch batch) noexcept nogil:
-        """Return how many messages, from the first one, need the checks in Python.
+        """Return how many messages, counted from the first, need the checks in Python.
 
-        No message after the last one with a special header does, unless an option of the stream needs all checked.
+        The messages after the last one with a special header do not, unless an option of the stream needs all
+        checked.
         """
         cdef size_t n = batch.n
         if self.stream.limits.features & (COUNTS | SCHEDULES | DISCARD_NEW | DISCARD_NEW_PER_SUBJECT):
@@ -329,7 +333,7 @@ cdef class BatchCommits:
 
     # -- storing -----------------------------------------------------------------------------------------------
     cdef uint64_t append_batch(self, AtomicBatch batch) except? 0:
-        """Append messages so that a crash leaves all of them or none; return the last sequence."""
+        """Append the messages so that after a crash either all or none exist; return the last sequence."""
         cdef StreamStore store = self.stream.store
         cdef uint64_t first = store.catalogue.last_seq + 1
         cdef uint64_t seq = self.append_all(batch)
@@ -344,7 +348,7 @@ cdef class BatchCommits:
     cdef uint64_t append_all(self, AtomicBatch batch) noexcept nogil:
         """Append the messages as one batch of the store; return the last sequence, or 0 if refused.
 
-        After a refusal some messages may be in the index.
+        After a refusal, some messages may be in the index.
         """
         cdef uint64_t seq = 0, size = 0
         cdef size_t i
@@ -363,25 +367,25 @@ cdef class BatchCommits:
         return seq
 
     cdef bint is_wanted(self, Msg* m) noexcept nogil:
-        """Return whether the stream stores the message; an interest stream needs a consumer whose filter matches."""
+        """Return whether the stream stores the message; an interest stream does if it matches a consumer's filter."""
         return not self.stream.limits.features & KEEPS_INTEREST \
             or self.stream.interest.wanted(m.subject, m.subject_len)
 
     cdef uint64_t skip(self, Msg* m) noexcept nogil:
-        """Skip the sequence of a message that the stream does not store."""
+        """Use up the sequence of a message that the stream does not store."""
         if self.stream.replica is None:
             return self.stream.store.skip()
         return skip_unwanted(self.stream.store, m, self.stream.wall(), True)
 
     cdef uint64_t keep_wanted(self, Msg* m) noexcept nogil:
-        """Append one message of a batch whose limits have been checked."""
+        """Append one message of a batch for which the limits were checked."""
         if self.stream.republisher is None:
             return self.stream.keep(m)
         with gil:
             return self.stream.keep_and_republish(m)
 
     cdef void note_batch(self, AtomicBatch batch, uint64_t first) noexcept nogil:
-        """Apply the headers of the messages from sequence `first` on, which were just appended."""
+        """Apply the headers of the batch's messages, which were appended just now from sequence `first` on."""
         cdef PubHeaders h
         cdef size_t i
         cdef Msg m

@@ -1,9 +1,9 @@
-"""Atomic batches: messages staged in memory until the last one commits all of them, or none.
+"""Atomic batches: messages are staged in memory until the last one commits all of them, or none.
 
 A batch is open from its message 1 to its commit, an error, or the end of its idle time. Its messages are checked
-(batch_checks.py) and stored only at the commit. They are staged in one buffer for each batch, without Python objects.
-The staged bytes of all batches of the server are bounded, so a batch can be refused for its size before its number of
-messages reaches the limit.
+(batch_checks.py) and stored only when it is committed. Until then, they are staged in one buffer per batch, without
+Python objects. The staged bytes of all batches of the server are bounded, so a batch may be refused for its size
+before its number of messages reaches the limit.
 
 A message that continues the batch used last is staged by compiled code alone (`goes_on`, `stage`); the first and the
 last message, and messages of other batches, take the slow path (`take`).
@@ -26,21 +26,22 @@ from pyjs.jetstream.config.level import needs_higher_level
 from pyjs.jetstream.stream.features.headers import added, without
 
 ID_SIZE_MAX = 64
-STAGED_BYTES_MAX = 64 << 20  # of all open batches of the server
+STAGED_BYTES_MAX = 64 << 20  # maximum bytes staged in all open batches of the server
 AT_ONCE_MAX = 1 << 20  # bytes that are committed in one turn: about a millisecond
 PART_SIZE = 512 << 10  # bytes of a larger batch that one step stores
 COMMIT, LEVEL = b"Nats-Batch-Commit", b"Nats-Required-Api-Level"
-TIMEOUT, LARGE, INCOMPLETE, UNSUPPORTED = "timeout", "large", "incomplete", "unsupported"  # reasons of an end
+# reasons why a batch was abandoned
+TIMEOUT, LARGE, INCOMPLETE, UNSUPPORTED = "timeout", "large", "incomplete", "unsupported"
 
 cdef enum:
     SEQUENCE_DIGITS_MAX = 20
-cdef int64_t SEQUENCE_MAX = 10**17      # parsing of a sequence stops at this value, which no batch reaches
+cdef int64_t SEQUENCE_MAX = 10**17      # a sequence is parsed up to this value, which no batch reaches
 
 
 # -- headers ---------------------------------------------------------------------------------------------------------
 
 cdef int64_t sequence_of(Value v) noexcept nogil:
-    """Return a sequence of up to 20 digits; return at least SEQUENCE_MAX if it is larger, -1 if it is invalid."""
+    """Return a sequence of up to 20 digits, SEQUENCE_MAX or more if it is larger, or -1 if it is invalid."""
     cdef int64_t seq = 0
     cdef uint32_t i
     if v.n == 0 or v.n > SEQUENCE_DIGITS_MAX:
@@ -68,7 +69,7 @@ cdef inline Value value_in(const char* line, const char* end, size_t name_size) 
 
 
 cdef void scan_batch_headers(const char* headers, size_t n, BatchHeaders* out) noexcept nogil:
-    """Fill `out` from a whole header block; of several headers with one name, the first counts."""
+    """Fill `out` from a whole header block; if a name occurs several times, its first value counts."""
     cdef const char* end = headers + n
     cdef const char* line = <const char*> memchr(headers, c'\n', n)
     cdef const char* next_line
@@ -98,7 +99,7 @@ cdef void scan_batch_headers(const char* headers, size_t n, BatchHeaders* out) n
 
 
 def scan(bytes headers not None) -> tuple:
-    """Return id, sequence, commit or None, and whether a level is required, from a header block; for tests."""
+    """Return (id, sequence, commit or None, whether an API level is required) of a header block, for tests."""
     cdef BatchHeaders h
     scan_batch_headers(headers, len(headers), &h)
     return (h.id.p[:h.id.n] if h.id.n else b"", h.seq,
@@ -140,7 +141,7 @@ cdef class AtomicBatch:
         return 0
 
     cdef int put(self, StagedMessage* to, Msg* m) noexcept nogil:
-        """Copy a message to the end of the arena."""
+        """Copy a message to the end of the arena, and describe it in `to`."""
         cdef char* p
         if grow(<void**> &self.arena, &self.arena_room, self.used + m.subject_len + m.size, 1) != 0:
             return -1
@@ -152,13 +153,13 @@ cdef class AtomicBatch:
         return 0
 
     cdef void view(self, size_t i, Msg* m) noexcept nogil:
-        """Set `m` to a view of message `i`."""
+        """Set `m` to message `i`, which stays in the arena."""
         cdef StagedMessage* s = &self.messages[i]
         cdef const char* p = self.arena + s.at
         compose(m, p, s.subject_len, p + s.subject_len, s.header_len, s.size)
 
     cdef int replace(self, size_t i, bytes subject, bytes headers, bytes payload) except -1:
-        """Replace message `i`; the old bytes remain in the arena, unused."""
+        """Replace message `i`; the old bytes stay in the arena, unused."""
         cdef bytes body = headers + payload
         cdef Msg m
         compose(&m, subject, len(subject), body, len(headers), len(body))
@@ -174,20 +175,20 @@ cdef class AtomicBatches:
         self.limits = limits                    # options.BatchLimits
         self.usage = usage                      # of the server
         self.timers = timers
-        self.tell = tell                        # called with the id and the reason of each abandoned batch
+        self.tell = tell                        # called with id and reason for each abandoned batch
         self.timeout_ns = limits.timeout_ns
         self.msgs_max = limits.max_msgs
         self.open = {}
         self.last = AtomicBatch(b"")
 
     cdef bint goes_on(self, Msg* m, BatchHeaders* h) noexcept nogil:
-        """Return whether a message continues the batch used last, within its limits, and is not its last one."""
+        """Return whether a message continues the batch used last, within the limits, and is not its last message."""
         return (h.seq == <int64_t> self.last.n + 1 and h.seq > 1 and not h.has_commit and not h.has_level
                 and h.id.n == self.last.id_len and memcmp(h.id.p, self.last.id_text, h.id.n) == 0
                 and self.last.n < self.msgs_max and self.has_room(m))
 
     cdef int stage(self, AtomicBatch batch, Msg* m, bint special, int64_t now_ns) noexcept nogil:
-        """Append a message to an open batch, and restart its idle time; return -1 if memory is short."""
+        """Append a message to an open batch, and begin its idle time again; return -1 if memory is short."""
         cdef int64_t size = m.subject_len + m.size + sizeof(StagedMessage)
         if batch.stage(m, special) != 0:
             return -1
@@ -197,7 +198,7 @@ cdef class AtomicBatches:
         return 0
 
     cdef AtomicBatch take(self, Msg* m, BatchHeaders* h, bint special, int64_t now_ns):
-        """Stage a message; if it commits its batch, close and return the batch, otherwise return None.
+        """Stage a message. If it commits its batch, close and return the batch; otherwise return None.
 
         Raises:
             ApiError: the message is refused, and its batch is abandoned.
@@ -228,7 +229,7 @@ cdef class AtomicBatches:
             raise self.abandoned(batch, INCOMPLETE, errcodes.ATOMIC_PUBLISH_INCOMPLETE_BATCH.error())
         if h.seq - is_end > <int64_t> self.msgs_max or not self.has_room(m):
             raise self.abandoned(batch, LARGE, self.too_large())
-        if is_end:                          # not stored: the message before it gets the commit header
+        if is_end:  # the message itself is not stored: the one before it gets the commit header
             self.end(batch)
         elif self.stage(batch, m, special, now_ns) != 0:
             raise self.abandoned(batch, LARGE, self.too_large())
@@ -263,18 +264,18 @@ cdef class AtomicBatches:
         return batch
 
     def end(self, AtomicBatch batch not None) -> None:
-        """Add the commit header to the last staged message."""
+        """Add the commit header to the message that was staged last."""
         cdef Msg m
         batch.view(batch.n - 1, &m)
         batch.replace(batch.n - 1, m.subject[:m.subject_len], added(m.body[:m.header_len], COMMIT, b"1"),
                       m.body[m.header_len:m.size])
 
     def arm(self, AtomicBatch batch not None) -> None:
-        """Set the timer for the end of the idle time, which later messages do not move."""
+        """Set the timer for the end of the idle time; later messages do not move it."""
         batch.timer = self.timers.at(batch.deadline_ns, lambda: self.check_idle(batch), self)
 
     def check_idle(self, AtomicBatch batch not None) -> None:
-        """Abandon the batch, unless a message has arrived since its timer was set."""
+        """Abandon the batch, or set the timer again if a message has arrived since."""
         if batch.deadline_ns > batch.timer.deadline_ns:
             self.arm(batch)
         else:
@@ -287,11 +288,11 @@ cdef class AtomicBatches:
         return error
 
     def too_large(self):
-        """Return the error of a batch that has too many messages or bytes."""
+        """Return the error for a batch that has too many messages or bytes."""
         return errcodes.ATOMIC_PUBLISH_TOO_LARGE_BATCH.error(size=self.msgs_max)
 
     def close(self, AtomicBatch batch not None) -> None:
-        """Close an open batch and stop counting its messages."""
+        """Close an open batch, and subtract its messages from the usage."""
         del self.open[batch.id]
         self.usage.count -= 1
         self.usage.bytes -= batch.bytes

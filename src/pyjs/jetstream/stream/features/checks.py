@@ -1,6 +1,6 @@
-"""Checks of rare headers, at the points where nats-server makes them.
+"""Checks of rare headers, at the points at which nats-server makes them.
 
-The compiled ingest calls this module only for messages that have such a header, so the Python calls do not matter.
+The compiled ingest calls this module only for messages with such a header, so its speed does not matter.
 The order of the checks decides which error a publisher gets (tests/conformance/scenarios/publish).
 """
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 def later_refusal(
     point: int, config: StreamConfig, headers: bytes, payload_size: int, subject: bytes, view: View
 ) -> ApiError | None:
-    """Return the error of a header, or None if the checks at this `point` find none.
+    """Return the error for a header, or None if the checks at this `point` find none.
 
-    Points are the places where nats-server checks these headers: 0 before any condition, 1 after the expected stream,
+    `point` selects the checks by their place in nats-server: 0 before any condition, 1 after the expected stream,
     2 after the expected sequences, 3 just before storing.
     """
     if point == 0:
@@ -38,7 +38,7 @@ def later_refusal(
 
 
 def _refused_after_stream(headers: bytes) -> ApiError | None:
-    """Return the error of a TTL in a stream without `allow_msg_ttl`; checked after the expected stream."""
+    """Return the error for a TTL in a stream without `allow_msg_ttl`; checked after the expected stream."""
     ttl = value_of(headers, b"Nats-TTL")
     return errcodes.MESSAGE_TTL_DISABLED.error() if ttl and parse_ttl_ns(ttl) else None
 
@@ -46,7 +46,7 @@ def _refused_after_stream(headers: bytes) -> ApiError | None:
 def _refused_after_sequences(
     config: StreamConfig, headers: bytes, subject: bytes, view: View
 ) -> ApiError | None:
-    """Return the error of a schedule or a forged source header; checked after the expected sequences."""
+    """Return the error for a schedule or a forged source header; checked after the expected sequences."""
     if error := schedule_refusal(config, headers, subject, view):
         return error
     if value_of(headers, b"Nats-Stream-Source"):
@@ -55,6 +55,6 @@ def _refused_after_sequences(
 
 
 def _refused_last(headers: bytes) -> ApiError | None:
-    """Return the error of an invalid TTL; checked just before storing."""
+    """Return the error for an invalid TTL; checked just before storing."""
     ttl = value_of(headers, b"Nats-TTL")
     return errcodes.MESSAGE_TTL_INVALID.error() if ttl and parse_ttl_ns(ttl) is None else None

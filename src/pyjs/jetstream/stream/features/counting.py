@@ -1,8 +1,8 @@
-"""Counters: a message adds its Nats-Incr to the last value of its subject, and the sum is stored.
+"""Counters: the Nats-Incr of a message is added to the last value of its subject, and the sum is stored.
 
 Numbers have any size, as in nats-server: thousands of digits are read and written in parts, because Python limits the
-digits of one conversion. A copied message has the total value of its origin. Nats-Counter-Sources, a header of the
-last message of the subject, has the last known value of every origin; only the change since then is added.
+digits of one conversion. A copied message has the total value of its origin. The header Nats-Counter-Sources of the
+subject's last message has the last known value of every origin; only the change since then is added.
 
 Knows only headers and payloads; the stream finds the last message and stores the new one.
 Source: ADR-49; order, texts and headers probed on nats-server 2.15.1 (tests/conformance/scenarios/counter).
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pyjs.jetstream.errcodes import ApiError
 
 INCREMENT, SOURCES, STREAM_SOURCE = b"Nats-Incr", b"Nats-Counter-Sources", b"Nats-Stream-Source"
-DIGITS_AT_ONCE = 4000  # Python converts 4,300 digits at most
-# Headers that are refused in a message with an increment.
+DIGITS_AT_ONCE = 4000  # digits; Python converts at most 4,300 at once
+# Headers with which a message with an increment is refused.
 _NOT_WITH_INCREMENT = (
     b"Nats-Rollup",
     b"Nats-Expected-Stream",
@@ -38,7 +38,7 @@ _ESCAPES = ((b"&", rb"\u0026"), (b"<", rb"\u003c"), (b">", rb"\u003e"))
 
 
 def increment_error(headers: bytes, payload_size: int, allowed: bool) -> ApiError | None:
-    """Return the error of a Nats-Incr header sent by a client, or None if it is valid or absent."""
+    """Return the error for a Nats-Incr header sent by a client, or None if the header is valid or absent."""
     increment = value_of(headers, INCREMENT)
     if not increment:
         return None
@@ -62,8 +62,8 @@ def counted(
 ) -> tuple[bytes, bytes, bytes]:
     """Return the headers, payload and value to store for a message whose increment is added.
 
-    `last_headers` and `last_payload` are from the last message of the subject; no payload means there is none.
-    `copied` is the payload of a message from another stream.
+    `last_headers` and `last_payload` are those of the last message of the subject; no payload means that there is
+    none. `copied` is the payload of a message from another stream; None: the message is not a copy.
 
     Raises:
         ApiError: the message cannot be counted.
@@ -87,7 +87,7 @@ def counted(
 def _with_copy(
     headers: bytes, total: int, sources: dict[str, dict[str, str]], theirs: int
 ) -> tuple[int, bytes]:
-    """Add the change of an origin's value since its last copy; note the new value in `sources`."""
+    """Add the change of an origin's value since its last copy; store the new value in `sources`."""
     fields = value_of(headers, STREAM_SOURCE).decode("utf-8", "replace").split(" ")
     subjects = sources.setdefault(fields[0], {})
     subject = fields[4] if len(fields) > 4 else ""
@@ -107,7 +107,7 @@ def _value_in(payload: bytes) -> int:
 
 
 def _sources_in(headers: bytes) -> dict[str, dict[str, str]]:
-    """Return the values in a stored header as origin -> subject -> value."""
+    """Return the values in a stored Nats-Counter-Sources header, as origin -> subject -> value."""
     shown = value_of(headers, SOURCES)
     if not shown:
         return {}
@@ -134,7 +134,7 @@ def _leading_number(text: bytes) -> int:
 
 
 def number_of(text: bytes) -> int:
-    """Return the value of decimal digits with an optional sign."""
+    """Return the value of decimal digits, which may have a sign."""
     if text[:1] in (b"-", b"+"):
         return -_natural(text[1:]) if text[:1] == b"-" else _natural(text[1:])
     return _natural(text)

@@ -1,13 +1,13 @@
 """Cron patterns of six fields (second, minute, hour, day, month, weekday), in the dialect of nats-server.
 
-This module exists because no library reads exactly this dialect, on which it depends which patterns are refused.
-croniter and cronsim also accept `L`, `#` and weekday 7, and have other rules for jumps of the clock.
+No library reads exactly this dialect, which decides which patterns are refused. croniter and cronsim also accept `L`,
+`#` and weekday 7, and have other rules for jumps of the clock.
 
 A field is a list of ranges: `*`, `?`, a number or a name, `a-b`, each with `/step`; `a/step` ends at the maximum. If
 neither day nor weekday has a star, one of them must match; otherwise both must match.
 
-The search moves an instant forward, field by field from month to second, and restarts when a field wraps around. So
-hours that the clock skips do not match, and hours that it repeats match twice, as in nats-server.
+The search moves a point in time forward, field by field from month to second, and begins again when a field wraps
+around. So hours that the clock skips do not match, and hours that it repeats match twice, as in nats-server.
 
 Knows nothing of messages. Source: ADR-51; the dialect probed on nats-server 2.15.1
 (tests/conformance/scenarios/schedule/patterns.txt).
@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-PATTERN_SIZE_MAX = 1000  # characters; nats-server has no limit, and each range costs a microsecond
-YEARS_MAX = 5  # a pattern without a match in this time is invalid
+# maximum number of characters; nats-server has no limit, but each range takes a microsecond
+PATTERN_SIZE_MAX = 1000
+YEARS_MAX = 5  # a pattern without a match in this many years is invalid
 CACHED = 4096
 _EPOCH = datetime(1970, 1, 1)  # wall times are naive datetimes
 _NUMBER = re.compile(r"\+?[0-9]{1,18}", re.ASCII)
@@ -47,7 +48,7 @@ _FIELDS: tuple[tuple[int, int, dict[str, int]], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    bits: int  # bit n is set if the value n matches
+    bits: int  # bit n is set if value n matches
     star: bool  # the field has a star without a step
 
 
@@ -103,7 +104,7 @@ def _number(text: str, names: dict[str, int]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """One pattern."""
+    """One parsed pattern."""
 
     second: _Field
     minute: _Field
@@ -129,7 +130,7 @@ class Cron:
         return None
 
     def _has_date(self) -> bool:
-        """Return whether any date matches; without this check a search would visit every day of several years."""
+        """Return whether any date can match; without this check, a search would visit every day of several years."""
         by_day = any(
             self.month.bits >> month & 1 and self.day.bits & ((2 << days) - 2)
             for month, days in enumerate(_DAYS_MAX, 1)
@@ -191,35 +192,35 @@ class Cron:
 
 
 class _Walk:
-    """An instant that moves forward, and the wall time of its zone."""
+    """A point in time that moves forward, and the wall time of its zone."""
 
     __slots__ = ("at_s", "truncated", "wall", "zone")
 
     def __init__(self, at_s: int, zone: tzinfo | None) -> None:
         self.zone = zone
-        self.truncated = False  # the smaller fields have been reset to their minimum
+        self.truncated = False  # the smaller fields were already set to their minimum
         self.move(at_s)
 
     def move(self, at_s: int) -> None:
-        """Move to an instant."""
+        """Move to a point in time, in seconds since 1970."""
         self.at_s = at_s
         self.wall = _EPOCH + timedelta(seconds=at_s + offset_s(at_s, self.zone))
 
     def go_to(self, wall: datetime) -> None:
-        """Move to a wall time; if the clock skips or repeats it, to the instant that Go's time.Date returns."""
+        """Move to a wall time. If the clock skips or repeats it, choose the time that Go's time.Date returns."""
         as_utc = (wall - _EPOCH) // timedelta(seconds=1)
         guess = offset_s(as_utc, self.zone)
         self.move(as_utc - offset_s(as_utc - guess, self.zone))
 
     def truncate(self, wall: datetime) -> None:
-        """Reset the smaller fields to their minimum, once."""
+        """Set the smaller fields to their minimum, unless that was already done."""
         if not self.truncated:
             self.truncated = True
             self.go_to(wall)
 
 
 def offset_s(at_s: int, zone: tzinfo | None) -> int:
-    """Return the offset of a zone from UTC at an instant, in seconds."""
+    """Return the offset of a zone from UTC at a given time, in seconds."""
     if zone is None:
         return 0
     ahead = datetime.fromtimestamp(at_s, zone).utcoffset()

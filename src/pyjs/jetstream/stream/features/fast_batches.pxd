@@ -14,7 +14,7 @@ cdef struct FastReply:          # the fields of a reply subject; `id` points int
     uint16_t flow               # maximum number of messages per acknowledgement
     bint gap_ok
     Operation operation
-    uint64_t seq                # of the message in its batch, from 1
+    uint64_t seq                # number of the message in its batch, from 1
 
 # Fill `out` from a reply subject that ends with ".$FI"; return 0 if it is malformed.
 cdef bint parse_fast_reply(const char* reply, size_t n, FastReply* out) noexcept nogil
@@ -23,12 +23,12 @@ cdef class FastBatch:
     cdef bytes id
     cdef const char* id_text    # points into `id`
     cdef uint32_t id_len
-    cdef uint16_t flow, flow_max                # messages per acknowledgement: now, and at most
+    cdef uint16_t flow, flow_max                # number of messages per acknowledgement: at present, and at most
     cdef bint gap_ok
-    cdef readonly uint64_t last_seq             # highest received sequence of the batch
-    cdef readonly uint64_t stream_seq           # of the last stored message of the batch; 0: none
-    cdef uint64_t done_seq                      # all up to this are stored or duplicates; <= last_seq
-    cdef uint64_t acked_seq                      # all up to this are acknowledged; <= done_seq
+    cdef readonly uint64_t last_seq             # highest sequence that was received in the batch
+    cdef readonly uint64_t stream_seq           # stream sequence of the batch's last stored message; 0: none
+    cdef uint64_t done_seq                      # all sequences up to this are stored or duplicates; <= last_seq
+    cdef uint64_t acked_seq                      # all sequences up to this are acknowledged; <= done_seq
     cdef int64_t deadline_ns
     cdef object timer
 
@@ -40,7 +40,7 @@ cdef class FastBatches:
     cdef int64_t timeout_ns
     cdef dict open              # id -> FastBatch
     cdef size_t n_open
-    cdef FastBatch last         # the batch used last; never None, but it may be closed
+    cdef FastBatch last         # the batch used last; never None, but possibly closed
 
     cdef FastBatch find(self, FastReply* r)
     cdef FastBatch begin(self, FastReply* r, int64_t now_ns)

@@ -1,9 +1,9 @@
-"""Fast batches: messages stored at once, acknowledged in groups whose size the server chooses.
+"""Fast batches: messages are stored at once, and acknowledged in groups whose size the server chooses.
 
 The reply subject of a message has all parameters: `<prefix>.<id>.<flow>.<ok or fail>.<sequence>.<operation>.$FI`. A
-batch with gap mode `fail` ends before a missing message; a batch with `ok` continues. Every n-th message is
-acknowledged, and the acknowledgement states the next n. It doubles each time, up to the client's maximum and to 500
-divided by the number of open batches.
+batch with gap mode `fail` ends if a message is missing; a batch with `ok` continues. Every n-th message is
+acknowledged, and the acknowledgement states the next n, which doubles each time, up to the client's maximum and to
+500 divided by the number of open batches.
 
 Invariant of an open batch: acked_seq <= done_seq <= last_seq.
 
@@ -18,10 +18,11 @@ from libc.string cimport memcmp
 from pyjs.jetstream import errcodes
 
 cdef enum:
-    FLOW_MAX = 500              # messages per acknowledgement, divided among the open batches of a stream
+    # maximum number of messages per acknowledgement, divided by the number of open batches of a stream
+    FLOW_MAX = 500
     FLOW_DEFAULT = 10
 
-cdef int64_t VALUE_MAX = 10**17     # parsing of a number stops at this value, before it could overflow
+cdef int64_t VALUE_MAX = 10**17     # a number is parsed up to this value, before it could overflow
 
 
 cdef inline const char* token_before(const char* start, const char* end) noexcept nogil:
@@ -84,7 +85,7 @@ cdef bint parse_fast_reply(const char* reply, size_t n, FastReply* out) noexcept
 
 
 def parse(bytes reply not None):
-    """Return id, flow, gap mode, sequence and operation of a reply subject, or None if malformed; for tests."""
+    """Return (id, flow, gap mode, sequence, operation) of a reply subject, or None if it is malformed; for tests."""
     cdef FastReply r
     if not reply.endswith(b".$FI") or not parse_fast_reply(reply, len(reply), &r):
         return None
@@ -104,7 +105,7 @@ cdef class FastBatch:
         return r.id_len == self.id_len and memcmp(r.id, self.id_text, self.id_len) == 0
 
     cdef bint owes_ack(self, size_t n_open) noexcept nogil:
-        """Return whether an ack is due; if so, advance `acked_seq` and adjust `flow` (messages per ack)."""
+        """Return whether an acknowledgement is due; if so, advance `acked_seq` and adjust `flow`."""
         cdef uint16_t most
         if self.done_seq < self.acked_seq + self.flow:
             return False
@@ -129,7 +130,7 @@ cdef class FastBatches:
         self.last = FastBatch(b"", 1, False)
 
     cdef FastBatch find(self, FastReply* r):
-        """Return the open batch of a message, or None if there is none."""
+        """Return the open batch that a message belongs to, or None if there is none."""
         cdef FastBatch batch = self.open.get(r.id[:r.id_len])
         if batch is not None:
             self.last = batch
@@ -154,15 +155,15 @@ cdef class FastBatches:
         return batch
 
     cdef void keep_alive(self, FastBatch batch, int64_t now_ns) noexcept nogil:
-        """Restart the idle time of the batch."""
+        """Begin the idle time of the batch again."""
         batch.deadline_ns = now_ns + self.timeout_ns
 
     def arm(self, FastBatch batch not None) -> None:
-        """Set the timer for the end of the idle time, which later messages do not move."""
+        """Set the timer for the end of the idle time; later messages do not move it."""
         batch.timer = self.timers.at(batch.deadline_ns, lambda: self.check_idle(batch), self)
 
     def check_idle(self, FastBatch batch not None) -> None:
-        """Close the batch, unless a message has arrived since its timer was set; its client is not notified."""
+        """Close the batch, or set the timer again if a message has arrived since; the client is not notified."""
         if batch.deadline_ns > batch.timer.deadline_ns:
             self.arm(batch)
         else:
@@ -179,7 +180,7 @@ cdef class FastBatches:
             self.last = FastBatch(b"", 1, False)
 
     def close_lost(self, uint64_t kept_seq) -> None:
-        """Close the batches without gaps that have a message after `kept_seq`: those messages were not written."""
+        """Close the batches without gaps that have a message after `kept_seq`, since that message was not written."""
         cdef FastBatch batch
         for batch in list(self.open.values()):
             if batch.stream_seq > kept_seq and not batch.gap_ok:

@@ -1,8 +1,8 @@
 """Publishes of fast batches into one stream: order, gaps, checks, acknowledgements.
 
 A message that continues the batch used last, and needs only checks of its size and id, is stored by compiled code
-alone (`append`). Other messages take the slow path (`take`), with the checks of an atomic batch of one message. Like
-nats-server, it sends the replies of a batch, including errors of its messages, even if the stream has `no_ack`.
+alone (`append`). Other messages take the slow path (`take`), with the checks of an atomic batch of one message. The
+replies of a batch, including errors of its messages, are sent even if the stream has `no_ack`, as on nats-server.
 
 Compiled: runs for every message of a fast batch (benchmarks/batches.py).
 Source: ADR-50 "Fast-ingest Batch Publishing"; order of checks probed on nats-server 2.15.1
@@ -33,7 +33,7 @@ cdef extern from "string.h" nogil:
     void* memmem(const void* text, size_t n, const void* part, size_t part_n)
 
 cdef enum:
-    CHECKED = COUNTS | DISCARD_NEW | DISCARD_NEW_PER_SUBJECT      # options that require checks of every message
+    CHECKED = COUNTS | DISCARD_NEW | DISCARD_NEW_PER_SUBJECT      # options with which every message needs checks
 
 
 cdef class FastPublishes(Sink):
@@ -65,26 +65,26 @@ cdef class FastPublishes(Sink):
                 self.take(m, &r, is_valid)
             except ApiError as error:
                 self.stream.refuse_with(m, error)
-            except BaseException as error:      # the stream's state may be wrong
+            except BaseException as error:      # the stream's state may be half changed
                 self.stream.turn.faulted.append((self.stream, error))
         return 1
 
     # -- the fast path -----------------------------------------------------------------------------------------
     cdef bint goes_on(self, Msg* m, FastReply* r, PubHeaders* h) noexcept nogil:
-        """Return whether the message continues the batch used last and needs no further check."""
+        """Return whether a message continues the batch used last and needs no further checks."""
         return (r.operation == APPEND and r.seq == self.batches.last.last_seq + 1 and self.batches.last.has_id(r)
                 and not (h.conditional or h.later or self.stream.limits.features & CHECKED)
                 and not self.stream.size_refused(m)
                 and (m.header_len == 0 or memmem(m.body, m.header_len, b"Nats-Required-Api-Level", 23) == NULL))
 
     cdef void append(self, Msg* m, PubHeaders* h) noexcept nogil:
-        """Store a message that continues its batch, unless its id is known."""
+        """Store a message that continues its batch, unless its id is in the duplicate window."""
         cdef uint64_t seq
         self.batches.keep_alive(self.batches.last, self.stream.turn.now)
         self.batches.last.last_seq += 1
         if h.msg_id.n == 0 or self.stream.dedupe.seq_of(h.msg_id.p, h.msg_id.n, self.stream.now()) == 0:
             seq = self.stream.keep_or_skip(m, False)
-            if seq == 0:                        # refused, and answered
+            if seq == 0:                        # the message was refused and answered
                 with gil:
                     self.batches.close(self.batches.last)
                 return
@@ -102,7 +102,7 @@ cdef class FastPublishes(Sink):
 
     # -- replies -----------------------------------------------------------------------------------------------
     cdef void send_flow(self, Msg* m, FastBatch batch) noexcept nogil:
-        """Queue the acknowledgement of the batch up to `acked_seq`."""
+        """Queue the acknowledgement for the batch up to `acked_seq`."""
         self.say_flow(m, LONG_ACK, batch.stream_seq, batch.acked_seq, batch.flow)
 
     cdef void say_flow(self, Msg* m, int kind, uint64_t stream_seq, uint64_t seq, uint64_t flow) noexcept nogil:
@@ -154,7 +154,7 @@ cdef class FastPublishes(Sink):
             self.check(m, r, batch, headers)
 
     cdef bint follows(self, Msg* m, FastReply* r, FastBatch batch) except -1:
-        """Return whether the batch accepts the sequence of the message; report a gap."""
+        """Return whether the batch accepts the sequence of the message; report a gap before it."""
         cdef uint64_t expected = batch.last_seq + 1
         if r.seq != expected:
             self.say(m, b'{"type":"gap","last_seq":%d,"seq":%d}' % (expected, r.seq))
@@ -175,7 +175,7 @@ cdef class FastPublishes(Sink):
         self.send_flow(m, batch)
 
     cdef void check(self, Msg* m, FastReply* r, FastBatch batch, bytes headers) except *:
-        """Store the message if its headers and the limits of the stream allow it."""
+        """Store the message, if its headers and the limits of the stream allow that."""
         cdef bytes subject = m.subject[:m.subject_len], msg_id
         cdef uint64_t known = 0
         if self.stream.limits.features & (DISCARD_NEW | DISCARD_NEW_PER_SUBJECT):
@@ -204,7 +204,7 @@ cdef class FastPublishes(Sink):
         other.reply, other.reply_len = m.reply, m.reply_len
         scan_pub_headers(other.body, other.header_len, &h)
         seq = 0 if self.stream.size_refused(&other) else self.stream.keep_or_skip(&other, h.rollup.n != 0)
-        if seq == 0:                            # refused, and answered
+        if seq == 0:                            # the message was refused and answered
             self.batches.close(batch)
             return
         self.note_stored(&other, &h, seq)
@@ -216,7 +216,7 @@ cdef class FastPublishes(Sink):
             self.send_flow(m, batch)
 
     cdef void refuse(self, Msg* m, FastReply* r, FastBatch batch, error, uint64_t known) except *:
-        """Report the error of a message; end the batch unless it continues. `known` is the duplicate's sequence."""
+        """Report the error of a message; end the batch unless it may continue. `known`: sequence of the duplicate."""
         if known:
             batch.done_seq = r.seq
             if batch.owes_ack(self.batches.n_open):
@@ -237,7 +237,7 @@ cdef class FastPublishes(Sink):
         self.end(m, batch)
 
     cdef void end(self, Msg* m, FastBatch batch) except *:
-        """End the batch with the PubAck of its last stored message."""
+        """End the batch with a PubAck for its last stored message."""
         shown = orjson.dumps(batch.id.decode("utf-8", "replace"))
         body = b'%b%d,"batch":%b,"count":%d}' % (self.stream.answers.head, batch.stream_seq, shown, batch.last_seq)
         self.stream.answers.add(m, LONG_ACK, batch.stream_seq, body, len(body))

@@ -1,4 +1,4 @@
-"""Values of a header block, read and replaced as in nats-server: names match exactly, and the first match counts.
+"""Values of a header block, read and replaced as in nats-server: names must match exactly, the first match counts.
 
 Knows nothing of the meaning of a header. Source: nats.docs "Headers", probed on nats-server 2.15.1.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-FIELDS_CACHED = 16  # header blocks: all checks of a message read the same block
+FIELDS_CACHED = 16  # number of header blocks; all checks of a message read the same block
 FIRST_LINE = b"NATS/1.0\r\n"
 _END = b"\r\n\r\n"
 
@@ -29,7 +29,7 @@ def value_of(headers: bytes, name: bytes) -> bytes:
 
 @lru_cache(FIELDS_CACHED)
 def fields_of(headers: bytes) -> Mapping[bytes, bytes]:
-    """Return every header by name (the first, if a name repeats); for callers that read many headers of a message."""
+    """Return all headers by name (the first, if a name repeats), for callers that read many headers of a message."""
     fields: dict[bytes, bytes] = {}
     for line in headers.split(b"\r\n")[1:]:
         name, _, value = line.partition(b":")

@@ -21,7 +21,7 @@ cdef enum:
 
 
 cdef bint is_only_increment(PubHeaders* h) noexcept nogil:
-    """Return whether one Nats-Incr is the only header that matters."""
+    """Return whether a single Nats-Incr is the only header with an effect."""
     return (h.increments == 1 and h.increment.n and not h.rare
             and not (h.msg_id.n or h.ttl.n or h.rollup.n or h.expected_stream.n or h.expected_last_seq.n
                      or h.expected_last_subject_seq.n or h.expected_last_subject.n or h.expected_last_msg_id.n
@@ -29,7 +29,7 @@ cdef bint is_only_increment(PubHeaders* h) noexcept nogil:
 
 
 cdef bint small_number(Value v, int64_t* out) noexcept nogil:
-    """Set `out` to a decimal number with an optional sign; return False if it is not a small number."""
+    """Set `out` to a decimal number, which may have a sign; return False if it is not a small number."""
     cdef int64_t total = 0
     cdef uint32_t i = 1 if v.n and (v.p[0] == c'-' or v.p[0] == c'+') else 0
     if v.n == i or v.n - i > DIGITS_MAX:
@@ -44,7 +44,7 @@ cdef bint small_number(Value v, int64_t* out) noexcept nogil:
 
 
 cdef bint small_value(Record* r, int64_t* out) noexcept nogil:
-    """Set `out` to the number in a stored payload, of a counter without other origins."""
+    """Set `out` to the number in a stored payload, if the counter has no other origins; return False if not."""
     cdef const char* p = r.body + r.header_len
     cdef size_t n = r.size - r.header_len
     cdef Value v
@@ -70,7 +70,10 @@ cdef size_t write_payload(char* out, int64_t value) noexcept nogil:
 
 
 def added(bytes increment not None, bytes headers not None, bytes payload) -> bytes | None:
-    """Return the payload after an increment of a stored message, or None if counting.py must do it; for tests."""
+    """Return the payload after an increment of a stored message, or None if counting.py must compute it.
+
+    For tests.
+    """
     cdef char[PAYLOAD_SIZE_MAX] out
     cdef int64_t total = 0, change = 0
     cdef bytes body

@@ -1,4 +1,4 @@
-"""Schedules in their usual form, read without Python objects: `@at` a time in UTC, and a target.
+"""Schedules in their usual form, read without Python objects: `@at` with a time in UTC, and a target.
 
     block = "NATS/1.0" CRLF { line CRLF } CRLF
     line  = "Nats-Schedule: @at " time | "Nats-Schedule-Target: " subject | "Nats-Rollup: sub" | "Nats-Msg-Id:" id
@@ -7,7 +7,7 @@
 
 All other forms, valid or not, are left to schedule.py; a form accepted here has the same meaning there.
 
-Compiled: each publish of a schedule is checked here, and a start reads all stored ones (benchmarks/expiry.py).
+Compiled: each publish of a schedule is checked here, and a recovery reads all stored ones (benchmarks/expiry.py).
 Source: ADR-51, see schedule.py; tests/unit/jetstream/stream/features/test_plain_schedules.py compares both.
 """
 from libc.stdint cimport int64_t, uint32_t
@@ -19,13 +19,14 @@ from pyjs.subjects.tokens cimport overlaps, valid_literal
 from pyjs.wire.ops cimport Msg
 
 cdef enum:
-    FIRST_SIZE = 10             # of "NATS/1.0\r\n"
-    DATE_SIZE = 19              # of "20YY-MM-DDThh:mm:ss"
-    DIGITS_MAX = 9              # of a fraction
-    DAYS_TO_2000 = 10957        # since 1970
+    FIRST_SIZE = 10             # bytes of "NATS/1.0\r\n"
+    DATE_SIZE = 19              # bytes of "20YY-MM-DDThh:mm:ss"
+    DIGITS_MAX = 9              # digits of a fraction of a second
+    DAYS_TO_2000 = 10957        # days from 1970 to 2000
     DAY_S = 86400
 cdef int64_t NS_PER_S = 1000000000
-cdef int[12] DAYS_BEFORE = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334]  # in a common year
+# before each month of a common year
+cdef int[12] DAYS_BEFORE = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334]
 cdef int[12] MONTH_DAYS = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
 
 
@@ -93,7 +94,7 @@ cdef Value value_after(const char* line, size_t n, size_t at) noexcept nogil:
 
 
 cdef bint read_line(const char* line, size_t n, PlainSchedule* out) noexcept nogil:
-    """Note one line; return False if the block is not a schedule of the usual form."""
+    """Read one line into `out`; return False if the block is not a schedule in the usual form."""
     cdef Value value
     if not is_named(line, n, b"Nats-", 5) or is_named(line, n, b"Nats-Msg-Id:", 12):
         return True
@@ -154,7 +155,7 @@ cdef bint is_own(tuple subjects, Value target) noexcept:
 
 
 def read(bytes headers not None) -> tuple | None:
-    """Return time in ns, target and whether the message rolls up, or None for another form; for tests."""
+    """Return (time in ns, target, whether the message rolls up), or None for another form; for tests."""
     cdef PlainSchedule found
     if not read_plain(headers, len(headers), &found):
         return None

@@ -1,9 +1,9 @@
-"""Message schedules: when a message with Nats-Schedule fires next, and the headers of the messages that it produces.
+"""Message schedules: the next time at which a message with Nats-Schedule fires, and the headers of its products.
 
-A schedule is `@at` a time, `@every` duration, six cron fields, or a name such as `@daily`. It belongs to a subject; a
-later message of that subject replaces or ends it. Each firing publishes the message, or the last message of
-Nats-Schedule-Source, under Nats-Schedule-Target. Its header Nats-Scheduler holds the schedule's subject, and
-Nats-Schedule-Next the time of the next firing, or `purge` if this was the last one.
+A schedule is `@at` with a time, `@every` with a duration, six cron fields, or a name such as `@daily`. It belongs to
+a subject; a later message of this subject replaces or ends it. Each firing publishes the message, or the last message
+of Nats-Schedule-Source, under Nats-Schedule-Target. The header Nats-Scheduler of the published message has the
+schedule's subject, and Nats-Schedule-Next the time of the next firing, or `purge` if this was the last one.
 
 Pure functions of headers and times; scheduling.pyx stores the schedules of a stream.
 Source: ADR-51; order, texts and headers probed on nats-server 2.15.1 (tests/conformance/scenarios/schedule).
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 SCHEDULE, NEXT, SCHEDULER = b"Nats-Schedule", b"Nats-Schedule-Next", b"Nats-Scheduler"
 TARGET, SOURCE = b"Nats-Schedule-Target", b"Nats-Schedule-Source"
 TTL, ROLLUP, ZONE = b"Nats-Schedule-TTL", b"Nats-Schedule-Rollup", b"Nats-Schedule-Time-Zone"
-PURGE = b"purge"  # value of Nats-Schedule-Next: the schedule has ended
+PURGE = b"purge"  # value of Nats-Schedule-Next after the last firing
 NS_PER_S = 1_000_000_000
 ZONE_SIZE_MAX = 255
 ZONES_CACHED = 64
-TEXTS_CACHED = 64  # texts; the check of a message and its storage parse the same one
+TEXTS_CACHED = 64  # number of cached texts; the check of a message and its storage parse the same text
 NAMED = {
     "@yearly": "0 0 0 1 1 *",
     "@annually": "0 0 0 1 1 *",
@@ -63,8 +63,8 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\dT)(\d{1,2})(:\d\d:\d\d(?:[.,]\d+)?)(?:Z|([+
 _PLAIN_TIME = re.compile(
     r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,9}Z|20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII
 )
-_EPOCH = datetime(1970, 1, 1)  # times are naive datetimes
-# Headers not copied to a produced message: those of the schedule, and those that could prevent its storage.
+_EPOCH = datetime(1970, 1, 1)  # times here are naive datetimes
+# Headers not copied to a published message: those of the schedule, and those that could prevent its storage.
 _PREFIXES = (b"Nats-Schedule", b"Nats-Expected-")
 _NAMES = (b"Nats-Msg-Id", b"Nats-TTL", b"Nats-Rollup")
 
@@ -112,10 +112,10 @@ def zone_of(name: bytes) -> tzinfo:
 def next_due(headers: bytes, after_ns: int, now_ns: int) -> Due | None:
     """Return the first firing after `after_ns`, or None if the message is not a schedule.
 
-    Firings that `now_ns` has passed are skipped, except that of `@at`.
+    Firings before `now_ns` are skipped, except that of `@at`.
 
     Raises:
-        ApiError: 10223, the zone is invalid; 10189, the pattern is.
+        ApiError: 10223, the zone is invalid; 10189, the pattern is invalid.
     """
     fields = fields_of(headers)
     zone_name = fields.get(ZONE)
@@ -154,7 +154,7 @@ def _due(pattern: str, zone: tzinfo | None, after_ns: int, now_ns: int) -> Due |
 
 @lru_cache(TEXTS_CACHED)
 def _time_ns(text: str) -> int:
-    """Return the time of `@at` in ns; it may have a one-digit hour, and an offset of up to 24 hours and 60 minutes.
+    """Return the time of `@at` in ns; its hour may have one digit, its offset may be up to 24 hours and 60 minutes.
 
     Raises:
         ValueError: the text is not such a time.
@@ -184,7 +184,7 @@ _duration_ns = lru_cache(TEXTS_CACHED)(parse_duration_ns)
 
 
 def _rounded(ns: int) -> int:
-    """Return the nearest whole second."""
+    """Return `ns` rounded to a whole second."""
     return (ns + NS_PER_S // 2) // NS_PER_S * NS_PER_S
 
 
@@ -192,7 +192,7 @@ def _rounded(ns: int) -> int:
 
 
 def schedule_refusal(config: StreamConfig, headers: bytes, subject: bytes, view: View) -> ApiError | None:
-    """Return the error of the schedule headers in a publish, or None if they are valid or absent."""
+    """Return the error for the schedule headers of a publish, or None if they are valid or absent."""
     now_ns = view.wall_ns()
     try:
         due = next_due(headers, now_ns, now_ns)
@@ -204,7 +204,7 @@ def schedule_refusal(config: StreamConfig, headers: bytes, subject: bytes, view:
 
 
 def _schedule_error(config: StreamConfig, headers: bytes, subject: bytes) -> ApiError | None:
-    """Return the error of a schedule with a valid pattern."""
+    """Return the error for a schedule whose pattern is valid, or None."""
     if not config.allow_msg_schedules:
         return errcodes.MESSAGE_SCHEDULES_DISABLED.error()
     fields = fields_of(headers)
@@ -233,7 +233,7 @@ def _is_own(config: StreamConfig, subject: bytes) -> bool:
 
 
 def _ending_error(config: StreamConfig, headers: bytes, subject: bytes, view: View) -> ApiError | None:
-    """Return the error of a message that ends a schedule, or names one as its origin."""
+    """Return the error for a message that ends a schedule or names one as its origin, or None."""
     fields = fields_of(headers)
     following, scheduler = fields.get(NEXT), fields.get(SCHEDULER, b"")
     if not following:
@@ -266,7 +266,7 @@ def ended_by(headers: bytes) -> bytes:
 
 
 def continued_by(headers: bytes) -> tuple[bytes, int] | None:
-    """Return the subject of the schedule that produced a message, and its next time; None if it has no next time."""
+    """Return the subject of the schedule that published a message, and its next time, or None if it has none."""
     fields = fields_of(headers)
     following, scheduler = fields.get(NEXT), fields.get(SCHEDULER)
     if not scheduler or not following or following == PURGE:
@@ -281,9 +281,9 @@ def continued_by(headers: bytes) -> tuple[bytes, int] | None:
 
 
 def following(headers: bytes, at_ns: int, now_ns: int) -> Due | None:
-    """Return the firing of a stored schedule after the one at `at_ns`; `repeats` is unset for the last firing.
+    """Return the firing of a stored schedule after the one at `at_ns`; after the last one, `repeats` is False.
 
-    Returns None if the message is not a valid schedule or has no target.
+    Return None if the message is not a valid schedule or has no target.
     """
     try:
         due = next_due(headers, at_ns, now_ns)
@@ -295,7 +295,7 @@ def following(headers: bytes, at_ns: int, now_ns: int) -> Due | None:
 
 
 def produced_headers(schedule: bytes, subject: bytes, content: bytes, due: Due) -> bytes:
-    """Return the header block of a produced message.
+    """Return the header block of the message that a firing publishes.
 
     `schedule` is the header block of the schedule under `subject`, `content` the header block of the message to
     publish, and `due` the next firing.

@@ -5,12 +5,12 @@ from pyjs.jetstream.stream.aging cimport Lifetimes
 from pyjs.jetstream.stream.stream cimport Stream
 
 cdef class Scheduling:
-    cdef Stream stream              # None: closed
+    cdef Stream stream              # None: this object is closed
     cdef object timer               # expiry.Expiry
-    cdef Lifetimes due              # next firing of each schedule, by its sequence
-    cdef dict learned               # during recovery: sequence -> next firing
-    cdef bint busy                  # firings continue in the next turn
-    cdef bint learning              # a new leader reads the stored schedules: new ones go to `learned`
+    cdef Lifetimes due              # next firing of each schedule, by sequence
+    cdef dict learned               # used during recovery: sequence -> next firing
+    cdef bint busy                  # more firings follow in the next turn
+    cdef bint learning              # a new leader reads the stored schedules; new schedules go to `learned`
 
     cdef void note(self, uint64_t seq, int64_t at_ns) noexcept
     cdef void note_again(self, uint64_t seq, int64_t at_ns) noexcept

@@ -1,8 +1,8 @@
-"""The message schedules of one stream: when each fires next, and the messages that they produce.
+"""The message schedules of one stream: when each of them fires next, and the messages that they publish.
 
 A heap has the sequence and the next time of each schedule, sixteen bytes per entry. All other data is read from the
-stored message when it fires, so removed, replaced and ended schedules need no work: their entries are skipped.
-A firing reads and stores messages, so only a bounded number fire in each turn.
+stored message when it fires, so schedules that were removed, replaced or ended need no work: their entries are
+skipped. A firing reads and stores messages, so only a bounded number of schedules fire in each turn.
 
 Compiled because it uses compiled functions of the ingest (benchmarks/expiry.py); schedule.py makes the decisions.
 Source: ADR-51, probed on nats-server 2.15.1 (tests/conformance/scenarios/schedule).
@@ -28,8 +28,8 @@ from pyjs.jetstream.stream.features.schedule import (
 from pyjs.jetstream.stream.message_ttl import with_least_ttl
 
 cdef enum:
-    STEP = 100                  # schedules that fire in one turn: some milliseconds
-cdef int64_t RETRY_NS = 1000000000      # wait before a firing that the store refused is repeated
+    STEP = 100                  # number of schedules that fire in one turn: some milliseconds
+cdef int64_t RETRY_NS = 1000000000      # ns to wait before a firing that the store refused is repeated
 
 
 cdef class Scheduling:
@@ -42,7 +42,7 @@ cdef class Scheduling:
         self.learned = {}
 
     def __len__(self) -> int:
-        """Return the number of entries, including those of removed schedules."""
+        """Return the number of entries, including those of schedules that were removed."""
         return len(self.due)
 
     def close(self) -> None:
@@ -65,27 +65,27 @@ cdef class Scheduling:
         if self.learning:
             self.learned[seq] = at_ns
             return
-        self.due.note(seq, 0, max(at_ns, 1))                # 0 would mean no time
+        self.due.note(seq, 0, max(at_ns, 1))                # 0 would mean that there is no time
         if self.due.is_stale(self.stream.store.catalogue):
             self.due.begin_sweep(self.stream.store.catalogue)
             self.stream.turn.go_on(sweep_steps(self.due, self.stream))
 
     cdef void note_again(self, uint64_t seq, int64_t at_ns) noexcept:
-        """Add the next firing of a schedule that has fired or could not fire."""
+        """Add the next firing of a schedule that has fired, or that could not fire."""
         if self.learning:
             self.learned[seq] = at_ns
             return
         self.due.note_again(seq, max(at_ns, 1))
 
     def learn(self, bytes headers, uint64_t seq, int64_t stored_at_ns, int64_t now_ns) -> None:
-        """Note a message of a recovered stream: a schedule, or one that ends a schedule or states its next time."""
+        """Read a message of a recovered stream: a schedule, or one that ends a schedule or states its next time."""
         cdef PlainSchedule plain
         if read_plain(headers, len(headers), &plain):
             self.learned[seq] = plain.at_ns
             return
         cdef bytes subject = ended_by(headers)
         cdef uint64_t last = self.stream.store.catalogue.last_seq_of(subject, len(subject)) if subject else 0
-        if 0 < last < seq:                  # a kill came between the end of the schedule and its removal
+        if 0 < last < seq:  # a kill happened between the end of the schedule and the removal of its message
             self.learned.pop(last, None)
             self.stream.evictions.note_rollup(subject, b"sub", seq)
             self.stream.note_change()
@@ -104,12 +104,15 @@ cdef class Scheduling:
             self.learned[seq] = due.at_ns
 
     def begin_learning(self) -> None:
-        """Forget the times of all schedules; the new leader of a replicated stream then reads them from messages."""
+        """Forget the times of all schedules.
+
+        The new leader of a replicated stream then reads them from the messages.
+        """
         self.due.clear()
         self.learned, self.learning = {}, True
 
     def end_learning(self) -> None:
-        """Arm the schedules that were found."""
+        """Add the schedules that were found, and set the timer."""
         self.learning = False
         learned, self.learned = self.learned, {}
         for seq, at_ns in learned.items():
@@ -117,8 +120,8 @@ cdef class Scheduling:
         self.arm()
 
     def arm(self) -> None:
-        """Set the timer to the next firing."""
-        at_ns = self.due.next_due()                         # no C integer: with the skew it may overflow
+        """Set the timer to the time of the next firing."""
+        at_ns = self.due.next_due()  # not a C integer, which could overflow when the skew is added
         if at_ns and not self.busy and (self.stream.replica is None or self.stream.replica.leads):
             self.timer.arm(self, at_ns - self.stream.turn.skew, self.stream.turn.now)
 
@@ -130,7 +133,7 @@ cdef class Scheduling:
     # -- firing -----------------------------------------------------------------------------------------------------
 
     def expire(self) -> None:
-        """Fire due schedules: some now, the others in the next turns. Called by the timer."""
+        """Fire due schedules: some now, the rest in the next turns. Called by the timer."""
         if self.fire_some():
             self.busy = True
             self.stream.turn.go_on(self.rest())
@@ -159,7 +162,7 @@ cdef class Scheduling:
         if self.stream.replica is not None:
             return self.propose_some()
         self.stream.mark_dirty()
-        self.stream.makes_room()            # remove the schedules that ended in this turn: they must not fire
+        self.stream.makes_room()  # remove the schedules that ended in this turn, so that they do not fire again
         while left:
             at_ns = self.due.next_due()
             seq = self.due.take_due(now_ns)
@@ -170,7 +173,7 @@ cdef class Scheduling:
         return True
 
     cdef bint propose_some(self) except -1:
-        """Propose to fire some schedules, as the leader of a replicated stream; return whether more are due."""
+        """As the leader of a replicated stream, propose to fire some schedules; return whether more are due."""
         cdef list found = []
         cdef uint64_t seq = 1
         cdef int64_t at_ns, now_ns = self.stream.turn.now + self.stream.turn.skew
@@ -186,7 +189,7 @@ cdef class Scheduling:
         return len(found) == STEP
 
     def fire_one(self, uint64_t seq, int64_t at_ns) -> None:
-        """Fire a schedule of a replicated stream, as proposed by its leader."""
+        """Fire a schedule of a replicated stream, as its leader proposed."""
         self.fire(seq, at_ns, self.stream.wall())
         self.arm()
 
@@ -214,7 +217,10 @@ cdef class Scheduling:
             self.note_again(seq, due.at_ns)
 
     cdef bint is_over(self, uint64_t seq, bytes subject) except -1:
-        """Return whether a later message of its subject ended a schedule; messages of other schedules do not."""
+        """Return whether a later message of its subject has ended a schedule.
+
+        Messages from other schedules do not.
+        """
         cdef StreamStore store = self.stream.store
         cdef uint64_t last = store.catalogue.last_seq_of(subject, len(subject))
         cdef uint64_t after = seq if last == seq else store.catalogue.next_seq(seq + 1, store.make_filter((subject,)))
@@ -235,7 +241,7 @@ cdef class Scheduling:
         return schedule if last is None else last
 
     cdef bytes transformed(self, bytes subject, uint64_t seq, int64_t at_ns):
-        """Return the transformed target of a firing, the same on all replicas of the stream."""
+        """Return the target of a firing after the subject transform, which is equal on all replicas of the stream."""
         transform = self.stream.transform
         if transform is None:
             return subject
@@ -245,7 +251,10 @@ cdef class Scheduling:
         return transform.apply_by(firing, subject) or subject
 
     cdef bint publish(self, bytes subject, bytes headers, bytes payload) except -1:
-        """Store a produced message; return False if the store has no room now. Drop a message that is too large."""
+        """Store a message that a schedule publishes; drop it if it is too large.
+
+        Return False if the store is full.
+        """
         cdef Stream stream = self.stream
         cdef bytes body
         cdef PubHeaders h

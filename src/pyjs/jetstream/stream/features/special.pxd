@@ -17,7 +17,7 @@ cdef class SpecialPublishes(Sink):
     cdef readonly BatchCommits commits
     cdef readonly Scheduling scheduling
     cdef FastPublishes fast
-    cdef char* scratch              # a message of a counter while it is composed
+    cdef char* scratch              # buffer in which the message of a counter is composed
     cdef size_t scratch_room
 
     cdef void take(self, Msg* m, PubHeaders* h) noexcept

@@ -1,8 +1,9 @@
 """Publishes that need more than a check and an append: those of batches, counters and schedules.
 
 A stream's ingest passes a message to this part if its reply subject, a header or an option of the stream requires it.
-Messages of batches are handled before any check of the ingest, counters after it has checked the expectations in the
-headers. A schedule gets a roll-up header, and returns to the ingest; scheduling.pyx publishes it when it is due.
+Messages of batches are handled before any check of the ingest, counters after the ingest has checked the expectations
+in the headers. A schedule gets a roll-up header, and returns to the ingest; scheduling.pyx publishes it when it is
+due.
 
 Compiled because it uses compiled functions of the ingest (benchmarks/: JetStream async publish); plain Python modules
 of this package make the decisions.
@@ -39,7 +40,7 @@ from pyjs.jetstream.stream.features.counting import counted
 from pyjs.jetstream.stream.features.schedule import ended_by, with_rollup
 
 cdef enum:
-    ACK_SIZE_MAX = 1280         # of the head of a PubAck, a sequence and a small value
+    ACK_SIZE_MAX = 1280         # maximum bytes: the head of a PubAck, a sequence and a small value
     REPLICATED_PAYLOAD_MAX = 67108864   # bytes: the highest max_payload
     LINE_END = 2                # bytes of "\r\n"
 cdef bytes ROLLUP_LINE = b"Nats-Rollup: sub\r\n\r\n"
@@ -89,7 +90,7 @@ cdef class SpecialPublishes(Sink):
         return 1
 
     cdef void take(self, Msg* m, PubHeaders* h) noexcept:
-        """Handle a schedule, or a counter that needs the checks in Python."""
+        """Handle a schedule, or a counter that needs the checks written in Python."""
         try:
             if h.schedule.n and h.rollup.n == 0 and self.stream.limits.features & SCHEDULES:
                 self.scheduled(m)
@@ -97,11 +98,11 @@ cdef class SpecialPublishes(Sink):
                 self.add_up(m, h)
         except ApiError as error:
             self.stream.refuse_with(m, error)
-        except BaseException as error:      # the stream's state may be wrong
+        except BaseException as error:      # the stream's state may be half changed
             self.stream.turn.faulted.append((self.stream, error))
 
     cdef bint is_refused(self, Msg* m) noexcept nogil:
-        """Return whether a message of a batch is refused for lack of space or for its size; if so, answer it."""
+        """Return whether a message of a batch is refused for its size or for lack of room; if so, answer it."""
         return self.stream.usage_refused(m) or self.stream.is_too_large(m)
 
     # -- batches -----------------------------------------------------------------------------------------------
@@ -121,12 +122,12 @@ cdef class SpecialPublishes(Sink):
                 self.take_batched(m, &h, special)
             except ApiError as error:
                 self.stream.refuse_with(m, error)
-            except BaseException as error:      # the stream's state may be wrong
+            except BaseException as error:      # the stream's state may be half changed
                 self.stream.turn.faulted.append((self.stream, error))
 
     cdef void take_batched(self, Msg* m, BatchHeaders* h, bint special) except *:
         cdef AtomicBatch batch
-        # A batch of a replicated stream is staged by its leader, see `collect`.
+        # The leader of a replicated stream stages its batches, see `collect`.
         errcodes.ATOMIC_PUBLISH_DISABLED.raise_if(
             not self.stream.config.allow_atomic or self.stream.replica is not None)
         batch = self.batches.take(m, h, special, self.stream.turn.now)
@@ -136,7 +137,7 @@ cdef class SpecialPublishes(Sink):
             self.commits.commit(m, batch)
 
     cdef AtomicBatch collect(self, Msg* m):
-        """Stage a message at the leader of a replicated stream; if it is the last of its batch, return the batch.
+        """As the leader of a replicated stream, stage a message; if it is the last of its batch, return the batch.
 
         Raises:
             ApiError: the message is refused.
@@ -155,7 +156,7 @@ cdef class SpecialPublishes(Sink):
         return batch
 
     cdef int restage(self, AtomicBatch batch, Msg* m) except -1:
-        """Add a message from a replicated entry to a batch."""
+        """Add a message of a replicated entry to a batch."""
         cdef PubHeaders h
         scan_pub_headers(m.body, m.header_len, &h)
         if batch.stage(m, is_special(&h)) != 0:
@@ -163,21 +164,21 @@ cdef class SpecialPublishes(Sink):
         return 0
 
     cdef void commit_staged(self, Msg* m, AtomicBatch batch) noexcept:
-        """Commit the batch from a replicated entry; `m` has the reply subject for its PubAck."""
+        """Commit the batch of a replicated entry; `m` has the reply subject for its PubAck."""
         try:
             self.commits.commit_whole(m, batch)
         except ApiError as error:
             self.stream.refuse_with(m, error)
-        except BaseException as error:      # the stream's state may be wrong
+        except BaseException as error:      # the stream's state may be half changed
             self.stream.turn.faulted.append((self.stream, error))
 
     cdef void answer_staged(self, Msg* m) noexcept nogil:
-        """Queue the answer to a staged message; its body is empty."""
+        """Queue the answer to a staged message, which has no body."""
         if m.reply_len and not self.stream.limits.features & NO_ACK:
             self.stream.answers.add(m, REFUSAL, 0, NULL, 0)
 
     def finish(self) -> None:
-        """Commit the rest of the current atomic batch at once; then store the publishes held during its commit."""
+        """Commit the rest of the current atomic batch at once, then store the publishes held since it began."""
         self.commits.finish()
 
     def drop_disabled(self) -> None:
@@ -188,15 +189,15 @@ cdef class SpecialPublishes(Sink):
             self.fast.batches.close_all()
 
     def lost(self, uint64_t kept_seq) -> None:
-        """End fast batches with messages after `kept_seq`, which were not written."""
+        """End fast batches that have messages after `kept_seq`, since these were not written."""
         self.fast.batches.close_lost(kept_seq)
 
     def drop(self, error) -> None:
-        """Refuse the current batch and the held publishes with `error`, the error that ended the stream's writes."""
+        """Refuse the current batch and the held publishes with `error`, which ended the stream's writes."""
         self.commits.drop(error)
 
     def close(self) -> None:
-        """Forget open batches and schedules; their references to the stream would form a cycle."""
+        """Forget open batches and schedules, whose references to the stream would form a cycle."""
         self.commits.close()
         self.batches.drop_all()
         self.fast.batches.close_all()
@@ -205,7 +206,7 @@ cdef class SpecialPublishes(Sink):
         self.scheduling = None
 
     def tell_abandoned(self, bytes batch_id, str reason) -> None:
-        """Publish the advisory of an abandoned batch."""
+        """Publish the advisory that a batch was abandoned."""
         server, stream = self.server, self.stream
         advisories.publish_batch_abandoned(
             stream.account, server.rng, stream.name, batch_id.decode("utf-8", "replace"), reason,
@@ -223,15 +224,15 @@ cdef class SpecialPublishes(Sink):
         else:
             headers = with_rollup(m.body[:m.header_len])
         scan_pub_headers(headers, len(headers), &h)
-        errcodes.MESSAGE_SCHEDULES_PATTERN_INVALID.raise_if(h.rollup.n == 0)    # the block is invalid
+        errcodes.MESSAGE_SCHEDULES_PATTERN_INVALID.raise_if(h.rollup.n == 0)    # the header block is invalid
         self.stream.ingest_with_other_headers(m, headers)
 
     def note_schedule(self, bytes headers, uint64_t seq) -> None:
-        """Apply the headers of message `seq`, just stored: it is a schedule, or ends one."""
+        """Apply the headers of message `seq`, which was stored just now: it is a schedule, or ends one."""
         cdef PlainSchedule plain
         if self.stream.limits.features & SCHEDULES and read_plain(headers, len(headers), &plain):
             self.scheduling.note(seq, plain.at_ns)
-            if self.scheduling.due.next_due() >= plain.at_ns:   # otherwise an earlier time is set
+            if self.scheduling.due.next_due() >= plain.at_ns:   # otherwise the timer is set to an earlier time
                 self.scheduling.arm()
             return
         subject = ended_by(headers)
@@ -256,7 +257,7 @@ cdef class SpecialPublishes(Sink):
             last = self.stream.store.get(seq) if seq else None
         except NotNow as error:
             if self.stream.replica is not None:
-                raise                   # other replicas may read it, so this one stops, without a refusal
+                raise  # other replicas may be able to read it, so this one must stop instead of refusing
             raise errcodes.STREAM_STORE_FAILED.error(err=error) from None
         return None if last is None else last.headers
 
@@ -278,7 +279,7 @@ cdef class SpecialPublishes(Sink):
         return self.stream.evictions.after_rollups(seq)
 
     def totals(self) -> tuple:
-        """Return last sequence, messages and bytes of the stream."""
+        """Return (last sequence, number of messages, bytes) of the stream."""
         return self.stream.store.last_seq, self.stream.store.msgs, self.stream.store.bytes
 
     def count_of(self, bytes subject) -> int:
@@ -286,14 +287,14 @@ cdef class SpecialPublishes(Sink):
         return self.stream.store.catalogue.count_of(subject, len(subject))
 
     def stored_size(self, bytes subject, bytes headers, bytes payload) -> int:
-        """Return the stored size of a message in bytes, as limits count it."""
+        """Return the bytes that a message counts towards limits when it is stored."""
         extra = self.stream.store.catalogue.header_overhead if headers else 0
         return self.stream.store.catalogue.overhead + extra + len(subject) + len(headers) + len(payload)
 
     def add_up_after(self, bytes headers, last, bytes subject) -> tuple:
-        """Add the increment in `headers` to the counter; return headers, payload and new value.
+        """Add the increment in `headers` to the counter of the subject; return headers, payload and new value.
 
-        `last` is the headers and payload of the preceding message; None: use the last stored message.
+        `last` is (headers, payload) of the counter's preceding message; None: use the last stored message.
         """
         if last is None:
             return self.count(self.last_value(subject, len(subject)), headers)
@@ -301,16 +302,19 @@ cdef class SpecialPublishes(Sink):
 
     # -- counters ----------------------------------------------------------------------------------------------
     def payload_max(self) -> int:
-        """Return the maximum payload of a sum in bytes, which must be equal on all replicas."""
+        """Return the maximum payload of a counter's message in bytes, which must be equal on all replicas."""
         return self.server.max_payload if self.stream.replica is None else REPLICATED_PAYLOAD_MAX
 
     cdef uint64_t last_value(self, const char* subject, size_t n) noexcept nogil:
-        """Return the sequence of the last message of a subject that the limits will not remove, or 0."""
+        """Return the sequence of the last message of a subject, or 0.
+
+        Messages that limits will remove do not count.
+        """
         cdef uint64_t seq = self.stream.store.last_of(subject, n)
         return self.stream.store.last_of(subject, n) if self.stream.trims(seq) else seq
 
     cdef bint added(self, Msg* m, PubHeaders* h) noexcept nogil:
-        """Store the sum of a small increment and a small value, and answer; return False if `add_up` must do it."""
+        """Store the sum of a small increment and a small value, and answer; return False if `add_up` must do this."""
         cdef uint64_t last_seq
         cdef int64_t change = 0, total = 0
         cdef size_t size
@@ -349,7 +353,7 @@ cdef class SpecialPublishes(Sink):
             memcpy(body, self.stream.answers.head_text, n)
             n += write_digits(body + n, seq)
             body[n] = c','
-            memcpy(body + n + 1, self.scratch + m.size + 1, value_size - 1)     # `"val":"..."}`
+            memcpy(body + n + 1, self.scratch + m.size + 1, value_size - 1)  # the value with its name: `"val":"..."}`
             self.stream.answers.add(m, LONG_ACK, seq, body, n + value_size)
 
     cdef void add_up(self, Msg* m, PubHeaders* h) except *:
@@ -362,9 +366,10 @@ cdef class SpecialPublishes(Sink):
         self.store(m, headers, payload, b',"val":"%b"' % value)
 
     def count(self, uint64_t last_seq, bytes headers, copied=None) -> tuple:
-        """Return headers, payload and value of a counter message.
+        """Return headers, payload and value for the message of a counter.
 
-        `last_seq` is the last message of its subject, or 0; `copied` is the payload from another stream.
+        `last_seq` is that of the last message of its subject, or 0; `copied` is the payload of another stream's
+        message.
 
         Raises:
             ApiError: the message cannot be counted.
@@ -373,16 +378,16 @@ cdef class SpecialPublishes(Sink):
             last = self.stream.store.get(last_seq) if last_seq else None
         except NotNow as error:
             if self.stream.replica is not None:
-                raise                   # other replicas may read it, so this one stops, without a refusal
+                raise  # other replicas may be able to read it, so this one must stop instead of refusing
             raise errcodes.STREAM_STORE_FAILED.error(err=error) from None
         last_headers, last_payload = (b"", None) if last is None else (last.headers, last.payload)
         return counted(headers, last_headers, last_payload, self.payload_max(), copied)
 
     # -- storing -----------------------------------------------------------------------------------------------
     cdef uint64_t store(self, Msg* m, bytes headers, bytes payload, bytes told) except? 0:
-        """Store a checked message with new headers and payload; return its sequence, or 0 if refused.
+        """Store a checked message with new headers and payload; return its sequence, or 0 if it was refused.
 
-        `told` has additional members of the PubAck.
+        `told` are additional members for the PubAck.
         """
         cdef bytes body = headers + payload
         cdef PubHeaders h
@@ -402,7 +407,7 @@ cdef class SpecialPublishes(Sink):
         return seq
 
     cdef void answer(self, Msg* m, uint64_t seq, bytes told) except *:
-        """Queue a PubAck; `told` is JSON text of additional members, each after a comma."""
+        """Queue a PubAck; `told` is the JSON text of additional members, each with a comma before it."""
         cdef bytes body
         if m.reply_len and not self.stream.limits.features & NO_ACK:
             body = b"%b%d%b}" % (self.stream.answers.head, seq, told)

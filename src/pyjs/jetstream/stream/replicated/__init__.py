@@ -1,1 +1,1 @@
-"""The stream as a replicated state machine: proposals of its leader, and their application by every replica."""
+"""The stream as a replicated state machine: the leader proposes entries, and every replica applies them."""

@@ -1,29 +1,29 @@
-"""The consumers of a replicated stream: their committed states, on every replica.
+"""The consumers of a replicated stream: their committed states, which every replica has.
 
 An entry creates, configures or deletes a consumer. Other entries have the changes of a turn, in the encoding of a
 consumer's log, or a whole state where changes cannot express it: after a purge or a reset, after proposed changes
-were lost, and once the changes are larger than a state. A replica appends these bytes without decoding them. So all
-replicas have the same bytes after the same entry, whatever their stores contain; and applying entries again after a
-restart has the same result. All consumers of the stream are here, also those with `num_replicas` 1, memory storage
-or an `inactive_threshold`.
+were lost, and when the changes have become larger than a state. A replica appends these bytes without decoding them.
+So all replicas have the same bytes after the same entry, whatever their stores contain, and applying entries again
+after a restart has the same result. All consumers of the stream are here, even those with `num_replicas` 1, memory
+storage or an `inactive_threshold`.
 
-On the leader, each consumer is open. As on a single server it delivers and handles acks before they are stored, but
+On the leader, each consumer is open. As on a single server, it delivers and handles acks before they are stored, but
 it proposes its changes instead of writing a file (proposed_state.py). On followers, a `CommittedConsumer` takes its
 place in the stream: its filters decide which messages an interest stream stores.
 
-The leader proposes the removal of acknowledged messages from an interest or work-queue stream after the acks, so a
+The leader proposes the removal of acknowledged messages from an interest or workqueue stream after the acks. So a
 committed removal implies that its acks are committed, and every replica removes the same messages.
 
 A new leader opens each consumer with its committed state:
 
 - No message is skipped: if its delivery was not committed, it is delivered as if for the first time; if its ack
   was not committed, it is still pending.
-- Delivered again: pending messages, once their ack wait is over, with the committed number of deliveries; and
-  messages whose delivery or ack the old leader could not commit. A double ack is answered only after its commit.
-- Lost: waiting pull requests, which get 409 Leadership Change; the pin of a priority group, so the next request
-  gets a new one; and the time of the last activity, so `inactive_threshold` starts again.
+- Delivered again are pending messages, once their ack wait is over, with the committed number of deliveries; and
+  messages of which the old leader could not commit a delivery or ack. A double ack is answered after its commit.
+- Lost are waiting pull requests, which get 409 Leadership Change; the pin of a priority group, so that the next
+  request gets a new one; and the time of the last activity, so that the `inactive_threshold` begins again.
 
-The positions of the stream's sources are handled here too: they are committed and restored in the same way.
+This module also handles the positions of the stream's sources, which are committed and restored in the same way.
 
 Knows nothing of the meaning of changes and states; jetstream/manage/replicated_consumers.py opens consumers.
 """
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.stream.stream import Stream
 
 VERSION = 1  # of a dump
-OPENED_PER_STEP = 16  # consumers; opening them takes about a millisecond
+OPENED_PER_STEP = 16  # number of consumers opened in one step, which takes about a millisecond
 CREATED = Struct("<q")
 _CREATION = Struct("<qI")
 
@@ -77,7 +77,7 @@ def deletion(name: str, created_ns: int) -> bytes:
 
 
 def pack_positions(positions: dict[bytes, tuple[int, bytes]]) -> bytes:
-    """Return the body of an item with the positions of sources."""
+    """Return the body of an item that has the positions of sources."""
     packed: bytes = msgpack.packb(
         [part for name, (seq, ident) in positions.items() for part in (name, seq, ident)]
     )
@@ -85,7 +85,7 @@ def pack_positions(positions: dict[bytes, tuple[int, bytes]]) -> bytes:
 
 
 def read_positions(body: bytes) -> dict[bytes, tuple[int, bytes]]:
-    """Return the positions of sources in an item."""
+    """Return the positions of sources in the body of an item."""
     parts = iter(msgpack.unpackb(body))
     return {name: (seq, ident) for name, seq, ident in zip(parts, parts, parts, strict=True)}
 
@@ -99,7 +99,7 @@ class CommittedConsumer(StreamConsumer):
     def __init__(self, name: str, created_ns: int, config: bytes, state: bytes) -> None:
         self.created_ns = created_ns
         self.state = state
-        self.changes = bytearray()  # since `state`
+        self.changes = bytearray()  # changes since `state`
         self.configure(config)
         super().__init__(name, self.filters)
 
@@ -110,7 +110,7 @@ class CommittedConsumer(StreamConsumer):
         self.filters = tuple(subject.encode() for subject in self.config.filters)
 
     def needs(self, seq: int) -> bool:
-        """Return True: only an open consumer knows which messages it still needs."""
+        """Return True, since only an open consumer knows which messages it still needs."""
         return True
 
 
@@ -134,15 +134,15 @@ class ReplicatedConsumers:
     """The consumers of one replica."""
 
     def __init__(self, stream: Stream) -> None:
-        self.index = 0  # of the last entry applied to the consumers
+        self.index = 0  # index of the last entry that was applied to the consumers
         self.committed: dict[str, CommittedConsumer] = {}
-        # Positions of sources by name: the last copied sequence of the origin, and the identity of the origin.
+        # By source: (last copied sequence of the origin, identity of the origin).
         self.positions: dict[bytes, tuple[int, bytes]] = {}
-        self.open: dict[str, StreamConsumer] = {}  # empty unless this replica leads
-        self.opener: Opener | None = None  # set before the stream leads
+        self.open: dict[str, StreamConsumer] = {}  # empty unless this replica is the leader
+        self.opener: Opener | None = None  # set before the replica becomes leader
         self._stream = stream
         self._leads = False
-        self._has_entry = False  # the entry being applied is in `committed` already
+        self._has_entry = False  # `committed` already has the entry that is being applied
 
     # -- entries ---------------------------------------------------------------------------------------------
 
@@ -152,10 +152,10 @@ class ReplicatedConsumers:
         self.index = max(self.index, index)
 
     def apply(self, kind: str, name: bytes, body: bytes) -> None:
-        """Apply one item of a checked payload.
+        """Apply one item of a payload, which was checked.
 
         Raises:
-            ApiError: 10148, a consumer of that name exists; 10014, it does not exist.
+            ApiError: 10148, a consumer of that name exists; 10014, there is no such consumer.
         """
         if self._has_entry:
             return
@@ -172,7 +172,7 @@ class ReplicatedConsumers:
         _APPLY[kind](self, consumer, body[CREATED.size :])
 
     def apply_again(self, index: int, payload: bytes) -> None:
-        """Apply the consumer items of an entry, after a restart whose store has its messages already."""
+        """Apply the items about consumers of an entry, after a restart; the store already has its messages."""
         if index <= self.index:
             return
         self.begin(index)
@@ -181,7 +181,7 @@ class ReplicatedConsumers:
                 try:
                     self.apply(kind, name, body)
                 except errcodes.ApiError:
-                    pass  # the creation was refused at that time too
+                    pass  # the creation was refused the first time too
 
     def _create(self, name: str, body: bytes) -> None:
         errcodes.CONSUMER_ALREADY_EXISTS.raise_if(name in self.committed)
@@ -190,7 +190,7 @@ class ReplicatedConsumers:
         self._place(CommittedConsumer(name, created_ns, config, state))
 
     def _place(self, consumer: CommittedConsumer) -> None:
-        """Add a consumer; open it if this replica leads."""
+        """Add a consumer; if this replica is the leader, open it."""
         self.committed[consumer.name] = consumer
         self._stream.add_consumer(consumer)
         if self._leads:
@@ -224,7 +224,7 @@ class ReplicatedConsumers:
     # -- roles -----------------------------------------------------------------------------------------------
 
     def lead_steps(self) -> Generator[None, None, None]:
-        """Open every consumer; then propose removals that the former leader may have lost."""
+        """Open every consumer, then propose removals that the former leader may have lost."""
         self._leads = True
         for number, consumer in enumerate(list(self.committed.values())):
             if number % OPENED_PER_STEP == OPENED_PER_STEP - 1:
@@ -236,13 +236,13 @@ class ReplicatedConsumers:
             self._stream.sweep()
 
     def open_one(self, consumer: CommittedConsumer) -> None:
-        """Open a consumer, if this replica still leads and it is not open."""
+        """Open a consumer, if this replica is still the leader and the consumer is not open."""
         if self.opener is not None and self._may_open(consumer):
             self._stream.remove_consumer(consumer.name, for_good=False)
             self.open[consumer.name] = self.opener.open(consumer)
 
     def close_one(self, name: str, reason: str) -> CommittedConsumer:
-        """Stop an open consumer without recording its last changes; its committed state replaces it."""
+        """Stop an open consumer without storing its last changes; its committed state replaces it."""
         opened, consumer = self.open.pop(name), self.committed[name]
         self._stream.remove_consumer(name, for_good=False)
         opened.stop(reason)
@@ -250,20 +250,20 @@ class ReplicatedConsumers:
         return consumer
 
     def _may_open(self, consumer: CommittedConsumer) -> bool:
-        """Return whether a consumer must still be opened, since other work may have run in between."""
+        """Return whether a consumer must still be opened, since other work may have run between two steps."""
         return (
             self._leads and not self._stream.closed and self._stream.consumers.get(consumer.name) is consumer
         )
 
     def follow(self) -> None:
-        """Stop the open consumers; changes that are not committed are lost."""
+        """Stop all open consumers; changes that are not committed are lost."""
         self._leads = False
         if not self._stream.closed:
             for name in list(self.open):
                 self.close_one(name, "leadership")
 
     def lost(self, names: Iterable[str]) -> None:
-        """Make these consumers propose their whole state, because changes that they proposed may be lost."""
+        """Make these consumers propose their whole states, since changes that they proposed may be lost."""
         for name in names:
             if name in self.open and self.opener is not None:
                 self.opener.rewrite(self.open[name])
@@ -271,7 +271,7 @@ class ReplicatedConsumers:
     # -- snapshots -------------------------------------------------------------------------------------------
 
     def dump(self) -> bytes:
-        """Return all consumers after the entry `index`, for `load`."""
+        """Return all consumers after the entry `index`, as bytes for `load`."""
         consumers = [
             (each.name, each.created_ns, each.config_json, each.state, bytes(each.changes))
             for each in self.committed.values()
@@ -280,10 +280,10 @@ class ReplicatedConsumers:
         return data
 
     def load(self, data: bytes) -> None:
-        """Replace all consumers by those in a dump; the caller then applies the entries after it.
+        """Replace all consumers by those in a dump; the caller must then apply the entries after it.
 
         The store may be ahead of the dump, but must not be behind it: an interest stream stores messages for the
-        consumers that it has at that moment.
+        consumers that it has at that time.
 
         Raises:
             ValueError: `data` is not a dump, or a newer version wrote it.

@@ -1,4 +1,4 @@
-"""The wait for a sync of a replica's store, before something that depends on it becomes durable."""
+"""Waits for a sync of a replica's store, for code that needs its writes to be durable."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _StoreSync(Job):
         self._chore: Chore | None = None
 
     def park(self, chore: Chore) -> None:
-        """Begin the sync; the chore waits for its end."""
+        """Begin the sync; the chore continues when the sync has ended."""
         self._chore = chore
         self._stream.turn.jobs.append(self)
 
@@ -46,4 +46,4 @@ def durable_steps(stream: Stream) -> Generator[Step]:
     """Wait until all writes of the store are durable, or the store has failed."""
     while not (stream.store.durable or stream.store.failed):
         job = stream.store.begin_sync()
-        yield None if job is None else _StoreSync(stream, job).park  # None: a sync is running
+        yield None if job is None else _StoreSync(stream, job).park  # None: a sync is running already

@@ -1,7 +1,7 @@
-"""The operations of a replicated stream: entries that are not messages, and their effect on a replica.
+"""The operations of a replicated stream (entries other than messages), and their effect on a replica.
 
-The effect depends only on the stream and the entry, so it is the same on all replicas. An operation in steps may be
-started again after a crash: messages that it has already removed do not change its result.
+The effect depends only on the stream and the entry, so it is the same on all replicas. After a crash, an operation in
+steps may begin again: messages that it has already removed do not change its result.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Steps = Generator[Step, None, Any]
 
-STEP = 2000  # messages removed in one step, which takes about a millisecond
+STEP = 2000  # number of messages removed in one step, which takes about a millisecond
 _PURGE = Struct("<QQ")
 _DELETE = Struct("<QB")
 _SEQ = Struct("<Q")
@@ -53,7 +53,7 @@ def configure(config: StreamConfig) -> bytes:
 
 
 def skip(seq: int) -> bytes:
-    """Return the payload that skips every unused sequence up to `seq`."""
+    """Return the payload that uses up all sequences up to `seq` without messages."""
     return operation("skip", _SEQ.pack(seq))
 
 
@@ -61,7 +61,7 @@ def skip(seq: int) -> bytes:
 
 
 def apply_operation(replica: Replica, kind: str, subject: bytes, body: bytes) -> Steps:
-    """Apply an operation of a checked payload; return its result.
+    """Apply the operation in a payload, which was checked; return the operation's result.
 
     Raises:
         ApiError: the operation is refused, by every replica.
@@ -88,7 +88,7 @@ def _purge(replica: Replica, subject: bytes, body: bytes) -> Steps:
         if keep:
             end_seq = yield from _end_of(replica, subject, count - keep)
         purged = yield from _drop_steps(replica, subject, end_seq)
-    stream.evictions.purges.append(subject)  # the commit informs the consumers
+    stream.evictions.purges.append(subject)  # the commit will inform the consumers
     return purged
 
 
@@ -105,7 +105,7 @@ def _end_of(replica: Replica, subject: bytes, left: int) -> Steps:
 
 
 def _drop_steps(replica: Replica, subject: bytes, end_seq: int) -> Steps:
-    """Remove the matches below `end_seq`; readers wait until the end."""
+    """Remove the matches below `end_seq`; readers wait until all are removed."""
     store = replica.stream.store
     wanted = store.make_filter((subject,) if subject else ())
     purged, seq = 0, 1
@@ -124,7 +124,7 @@ def _drop_steps(replica: Replica, subject: bytes, end_seq: int) -> Steps:
 
 def _delete(replica: Replica, body: bytes) -> bool:
     seq, erase = _DELETE.unpack(body)
-    if erase:  # overwritten at once, so the record of the erasure must contain the mark of this entry
+    if erase:  # overwritten at once, so the record of the erasure must have the mark of this entry
         replica.mark_applied()
     removed = replica.stream.store.drop_seq(seq, bool(erase))
     if erase and removed:
@@ -137,7 +137,7 @@ def _configure(replica: Replica, _subject: bytes, body: bytes) -> Steps:
     yield from replica.config_steps(config)
     stream = replica.stream
     old = stream.config
-    stream.dedupe.forget_older(stream.store.ids_from)  # a longer window does not restore ids
+    stream.dedupe.forget_older(stream.store.ids_from)  # a longer window does not bring back ids
     stream.configure(config)
     stream.special.drop_disabled()
     stream.evictions.trim_subjects(config.max_msgs_per_subject)
@@ -145,7 +145,8 @@ def _configure(replica: Replica, _subject: bytes, body: bytes) -> Steps:
 
 
 def _expire(replica: Replica, _body: bytes) -> bool:
-    return replica.stream.expire_some()  # a bounded number; the leader proposes further expiries
+    # some of the expired messages; the leader proposes to remove the rest
+    return replica.stream.expire_some()
 
 
 def _remove(replica: Replica, body: bytes) -> None:

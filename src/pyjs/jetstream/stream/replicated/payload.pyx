@@ -25,9 +25,9 @@
 | 16 sourced | its subject | headers, payload |
 | 17 positions | | msgpack list: name of a source, sequence in its origin, identity of the origin; and so on |
 
-`created` distinguishes a consumer from an earlier one of the same name. A payload is empty, or has messages, batches,
-copies, positions, and changes and states of consumers, or one item of another kind. A payload has no reply subjects:
-only the leader that proposed it answers.
+`created` distinguishes a consumer from an earlier one of the same name. A payload is empty; or it has messages,
+batches, copies, positions, and changes and states of consumers; or it has one item of another kind. It has no reply
+subjects, since only the leader that proposed the payload answers.
 
 The whole payload is checked before any part of it is applied. Knows nothing of streams. Compiled because it handles
 every message of a replicated stream (benchmarks/replica.py).
@@ -42,10 +42,10 @@ from pyjs.base.errors import PyjsError
 from pyjs.jetstream import errcodes
 
 cdef enum:
-    ROOMY = 1048576             # bytes; a larger buffer is freed after `take`
+    ROOMY = 1048576             # bytes; a larger buffer is freed by `take`
     BATCH_ID_MAX = 64
     SUBJECT_SIZE_MAX = 65535
-    CREATED_SIZE = 8            # bytes before the rest of an item about a consumer
+    CREATED_SIZE = 8            # bytes of `created`, which precede the rest of an item about a consumer
 cdef uint64_t SEQ_MAX = 0xfffffffffffffffeu     # no message has a higher sequence
 ITEM_NAMES = {
     ITEM_MESSAGE: "message", ITEM_BATCH: "batch", ITEM_PURGE: "purge", ITEM_DELETE: "delete",
@@ -59,7 +59,7 @@ KINDS = {name: kind for kind, name in ITEM_NAMES.items()}
 
 
 class BrokenEntry(PyjsError):
-    """A committed entry cannot be applied; the text names the place."""
+    """A committed entry cannot be applied; the text names the invalid place."""
 
     def __init__(self, str stream, uint64_t index, reason) -> None:
         super().__init__(f"{stream}: entry {index} cannot be applied: {reason}")
@@ -120,7 +120,7 @@ cdef class PayloadBuffer:
         return 0
 
     cdef int begin_batch(self, const char* id, size_t n, size_t* at) noexcept nogil:
-        """Add an empty batch; messages added before `end_batch` belong to it."""
+        """Add an empty batch; messages added until `end_batch` belong to it."""
         if self.add(ITEM_BATCH, id, n, NULL, 0, 0) != 0:
             return -1
         at[0] = self.used - ITEM_HEADER_SIZE - n
@@ -132,7 +132,7 @@ cdef class PayloadBuffer:
         self.items = self.items_of(at)
 
     cdef uint32_t items_of(self, size_t batch_at) noexcept nogil:
-        """Return the number of items up to the last one, a batch at `batch_at`."""
+        """Return the number of items in the payload, of which the batch at `batch_at` is the last."""
         cdef size_t at = PAYLOAD_HEADER_SIZE
         cdef uint32_t n = 1, size = 0
         while at < batch_at:
@@ -142,7 +142,7 @@ cdef class PayloadBuffer:
         return n
 
     cdef bytes take(self):
-        """Return the payload and begin a new one."""
+        """Return the payload, and begin a new one."""
         cdef bytes out
         if self.used == 0:
             return b""
@@ -159,10 +159,10 @@ cdef class PayloadBuffer:
 
 
 def operation(str kind, bytes body=b"", bytes subject=b"") -> bytes:
-    """Return the payload of one operation, or of one message without headers.
+    """Return a payload that has one operation, or one message without headers.
 
     Raises:
-        ApiError: the subject is longer than an item may have.
+        ApiError: the subject is longer than that of an item may be.
     """
     if len(subject) > SUBJECT_SIZE_MAX:
         raise errcodes.BAD_REQUEST.detailed(f"a subject of {len(subject)} bytes, at most {SUBJECT_SIZE_MAX}")
@@ -189,7 +189,7 @@ cdef bint next_item(const char* p, size_t n, size_t* at, Item* out) noexcept nog
 
 
 cdef const char* item_fault(const char* p, size_t left) noexcept nogil:
-    """Return the fault of the sizes of the item at `p`, or NULL."""
+    """Return the fault in the sizes of the item at `p`, or NULL."""
     cdef ItemHeader h
     if left < ITEM_HEADER_SIZE:
         return b"it is cut off"
@@ -204,7 +204,7 @@ cdef const char* item_fault(const char* p, size_t left) noexcept nogil:
 
 
 cdef const char* message_fault(Item* item) noexcept nogil:
-    """Return the fault of a message, or NULL; only a message that a client could have sent is valid."""
+    """Return the fault of a message, or NULL; only messages that a client could have sent are valid."""
     cdef uint32_t i
     cdef char c
     if item.subject_len == 0:
@@ -281,7 +281,7 @@ cdef const char* consumer_fault(Item* item) noexcept nogil:
 
 cdef const char* items_fault(const char* p, size_t n, size_t begin, size_t end, bint in_batch, uint32_t* items,
                              size_t* at) noexcept nogil:
-    """Return the first fault of the items between two offsets, and its offset; count the items."""
+    """Return the first fault of the items between two offsets, and set its offset; count the items."""
     cdef size_t behind = begin
     cdef size_t inner
     cdef uint32_t parts
@@ -316,7 +316,7 @@ cdef const char* items_fault(const char* p, size_t n, size_t begin, size_t end, 
 
 
 cpdef str payload_fault(bytes payload):
-    """Return the fault of a payload and its offset as text, or None if the payload can be applied."""
+    """Return the fault of a payload, with its offset, as text, or None if the payload can be applied."""
     cdef const char* p = payload
     cdef size_t n = len(payload), at = 0
     cdef uint32_t items = 0, told = 0
@@ -336,7 +336,7 @@ cpdef str payload_fault(bytes payload):
 
 
 def items_of(bytes payload) -> list:
-    """Return the items of a checked payload as (kind, subject, headers, rest); for operations, tests and tools."""
+    """Return the items of a checked payload as (kind, subject, headers, rest), for operations, tests and tools."""
     cdef const char* p = payload
     cdef size_t at = PAYLOAD_HEADER_SIZE
     cdef Item item

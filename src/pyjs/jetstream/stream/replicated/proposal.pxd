@@ -1,10 +1,10 @@
-"""The state that the leader keeps for each proposed payload."""
+"""The data that the leader keeps for each proposed payload."""
 from libc.stdint cimport uint64_t
 
 from pyjs.wire.ops cimport Msg
 
 cdef class Proposal:
-    cdef char* replies          # of each message: size u32, reply subject
+    cdef char* replies          # for each message: size u32, reply subject
     cdef size_t used, room, at
     cdef public size_t size     # bytes of the payload
     cdef public object outcome  # Outcome, if a chore waits for it, else None
@@ -15,5 +15,5 @@ cdef class Proposal:
     cdef bint copies            # the payload has copies of mirrors and sources
     cdef readonly set changed   # names of the consumers whose changes are in the payload
 
-    cdef int add_reply(self, Msg* m) noexcept nogil         # -1: out of memory
-    cdef void next_reply(self, Msg* m) noexcept nogil       # sets the reply of the next message
+    cdef int add_reply(self, Msg* m) noexcept nogil         # -1: no memory
+    cdef void next_reply(self, Msg* m) noexcept nogil       # set the reply subject of the next message

@@ -1,7 +1,7 @@
-"""The state that the leader keeps for each proposed payload until its entry is applied or lost.
+"""The data that the leader keeps for each proposed payload until its entry is applied or lost.
 
 Reply subjects stay on the leader, since only the node that received a message answers it. If the proposal is lost,
-the outcome of its messages is unknown and they get no answer.
+it is unknown whether its messages will be stored, and they get no answer.
 
 Compiled because it handles every message of a replicated stream (benchmarks/replica.py).
 """
@@ -13,24 +13,24 @@ from pyjs.base.grow cimport grow
 
 
 class Outcome:
-    """The outcome of a proposed operation, for one chore that waits for it."""
+    """The result of a proposed operation, for the one chore that waits for it."""
 
     def __init__(self, turn) -> None:
         self._turn = turn
         self._chore = None
         self.settled = False
         self.result = None
-        self.error = None               # the operation failed or its outcome is unknown
+        self.error = None               # set if the operation failed, or if its result is unknown
 
     def settle(self, result, error=None) -> None:
-        """Store the outcome and wake the chore."""
+        """Store the result, and wake the chore."""
         self.settled, self.result, self.error = True, result, error
         if self._chore is not None:
             self._turn.chores.append(self._chore)
             self._chore = None
 
     def park(self, chore) -> None:
-        """Store the chore until the outcome is known."""
+        """Store the chore, to wake it when the result is known."""
         self._chore = chore
 
 
@@ -40,7 +40,7 @@ cdef class Proposal:
 
     @property
     def is_patient(self) -> bool:
-        """Whether to wait for the entry even after this node lost the leadership, so that publishers get answers."""
+        """Whether to wait for the entry even if this node loses the leadership, so that publishers get answers."""
         return self.outcome is None
 
     def __dealloc__(self):

@@ -1,7 +1,7 @@
 """The state of an open consumer of a replicated stream: proposes the changes that a single server writes to a file.
 
-It replaces `ConsumerStateFile` in the consumer's StateKeeper, so changes are written or proposed, never both. They
-become part of the payload of this turn, and are not committed yet when `append` returns; `when_synced` reports it.
+It replaces `ConsumerStateFile` in the consumer's StateKeeper, so changes are either written or proposed. They become
+a part of this turn's payload, and are not committed yet when `append` returns; `when_synced` reports when they are.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class ProposedState:
         self.deltas_size += len(delta)
 
     def snapshot(self, data: bytes) -> None:
-        """Propose a whole state, which replaces state and changes."""
+        """Propose a whole state, which replaces the last one and all changes since."""
         self._replica.add_changes("consumer state", self._name, self._created + data)
         self._begin(data)
 
     def payload_of(self, data: bytes) -> bytes:
-        """Return the payload for `operate`: of a whole state, or without a change if `data` is empty."""
+        """Return the payload for `operate`: one with the whole state `data`, or without changes if that is empty."""
         if not data:
             return operation("consumer changes", self._created, self._name)
         self._begin(data)
@@ -48,7 +48,7 @@ class ProposedState:
         self.deltas_size, self.snapshot_size = 0, len(data)
 
     def when_synced(self, done: Callable[[Exception | None], None]) -> None:
-        """Call `done` with None when all proposals so far are committed; never, if that remains unknown."""
+        """Call `done` with None when all proposals so far are committed; if this stays unknown, never call it."""
         if not self._replica.collects:
             self.append(b"")  # payloads of earlier turns may be in flight
         self._replica.when_applied(done)

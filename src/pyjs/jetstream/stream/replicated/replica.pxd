@@ -1,4 +1,4 @@
-"""A replica of a stream."""
+"""One replica of a stream."""
 from libc.stdint cimport int64_t, uint64_t
 
 from pyjs.core.sink cimport Sink
@@ -13,24 +13,25 @@ from pyjs.wire.ops cimport Msg
 
 cdef class Replica(Sink):
     cdef readonly Stream stream
-    cdef Usage account, server  # of the account and of the server
+    cdef Usage account, server  # usage of the account and of the server
     cdef object group           # Group, see replica.pyi
-    cdef object owner           # Owner, see replica.pyi; None: no owner
-    cdef readonly PayloadBuffer buffer   # messages of this turn
-    cdef Proposal proposal      # their replies
+    cdef object owner           # Owner, see replica.pyi; None: it has no owner
+    cdef readonly PayloadBuffer buffer   # the messages of this turn
+    cdef Proposal proposal      # reply subjects of the messages in `buffer`
     cdef readonly bint leads
-    cdef public bint stopping   # the node stops, so no more messages are accepted
-    cdef readonly uint64_t index, term  # of the entry applied last
-    cdef readonly object stopped        # the error that stopped this replica, or None
-    cdef readonly uint64_t in_flight    # bytes proposed, neither applied nor lost
+    cdef public bint stopping   # the node is stopping, so no more messages are accepted
+    cdef readonly uint64_t index, term  # of the entry that was applied last
+    cdef readonly object stopped        # the error that stopped this replica; None: it runs
+    cdef readonly uint64_t in_flight    # bytes that are proposed, and neither applied nor lost
     cdef public uint64_t in_flight_max
-    cdef object waiting         # deque of entries that wait for an operation in steps
-    cdef bint working           # its steps run
-    cdef readonly bint proposed         # this node proposed the last applied entry, and republishes it
-    cdef int64_t expiry_ns      # time of the next proposal of an expiry; INT64_MAX: one is proposed
+    cdef object waiting         # deque of entries that wait until an operation in steps is complete
+    cdef bint working           # steps of an operation are running
+    # this node proposed the entry that was applied last, so it republishes the entry's messages
+    cdef readonly bint proposed
+    cdef int64_t expiry_ns      # time of the next proposal to expire messages; INT64_MAX: one is in flight
     cdef readonly object consumers      # consumers.ReplicatedConsumers
-    cdef object running         # outcome of the running operation, if a chore of the leader waits, else None
-    cdef list removals          # acknowledged messages to remove
+    cdef object running         # Outcome of the running operation, if a chore of the leader waits for it; else None
+    cdef list removals          # sequences of acknowledged messages to remove
     cdef InFlight taken         # messages that are collected or proposed
     cdef readonly Gaps gaps     # None: no message is lost, or an operator has accepted that
 

@@ -1,25 +1,27 @@
-"""A replica of a stream: proposes messages while it leads, and applies committed entries.
+"""One replica of a stream: proposes messages while it is the leader, and applies committed entries.
 
-A replicated stream ingests when an entry is applied, on every replica in the same order and with the entry's time. So
-the store has committed messages only, and followers run the code of the leader. Checks that depend on the node are
-made by the leader before it proposes: limits of account and server, bytes in flight, whether the server is stopping.
+A replicated stream ingests a message when its entry is applied, on every replica in the same order and with the
+entry's time. So the store has only committed messages, and followers run the code of the leader. The leader makes the
+checks that depend on the node before it proposes: limits of account and server, bytes in flight, whether the server
+is stopping.
 
-On the leader `deliver` adds a message to the payload of this turn; `offer`, called by the stream's commit, proposes
-it. Reply subjects stay with the proposal, and answers are sent after the entry is applied and written. Followers have
-no reply subjects and send no answers. A lost proposal is dropped, since its outcome is unknown. Only the replica that
-proposed a message republishes it, so a copy is sent at most once, and not again in a replay after a restart.
+On the leader, `deliver` adds a message to the payload of this turn; `offer`, called by the stream's commit, proposes
+the payload. Reply subjects stay with the proposal, and answers are sent after the entry is applied and written.
+Followers have no reply subjects and send no answers. A lost proposal is dropped, since its result is unknown. Only
+the replica that proposed a message republishes it, so a copy is sent at most once, and not again when entries are
+replayed after a restart.
 
-An atomic batch is staged by the leader, and proposed as a whole by its last message. Each operation has its own entry
-(operations.py). While one runs in steps, later entries wait.
+The leader stages an atomic batch; the last message of the batch proposes it as a whole. Each operation has its own
+entry (operations.py). While an operation runs in steps, later entries wait.
 
-Evictions end each entry, not each turn: turns differ between replicas.
+Evictions happen at the end of each entry, not of each turn, since turns differ between replicas.
 
-The time of an entry is that of its leader's clock, but never earlier than the time of the entry before it. So after a
-leader whose clock was ahead, the time of entries is constant until the clock of the new leader has reached it: until
-then, messages expire late and ids count longer. In nats-server each message has its leader's time, so times can go
-back.
+The time of an entry is that of its leader's clock, but never earlier than the time of the entry before it. If the
+clock of a leader was ahead, the time of entries stays constant until the clock of the next leader has reached it:
+during this time, messages expire late and ids count longer. In nats-server, each message has its leader's time, so
+times can go back.
 
-An entry that cannot be applied, or a store that fails, stops this replica: it is then behind the others, but never
+If an entry cannot be applied, or the store fails, this replica stops: it is then behind the others, but never
 different. Compiled because it handles every message of a replicated stream (benchmarks/replica.py). Long because
 leader and followers share one path from a payload to the store.
 """
@@ -55,23 +57,23 @@ from pyjs.jetstream.stream.replicated.proposal import Outcome
 cdef extern from "string.h" nogil:
     void* memmem(const void* text, size_t n, const void* part, size_t part_n)
 
-cdef int64_t RETRY_NS = 1000000000      # wait before an expiry that was not accepted is proposed again
+cdef int64_t RETRY_NS = 1000000000      # ns to wait before an expiry that was not accepted is proposed again
 
 cdef enum:
-    COLLECTED_MAX = 262144      # bytes of a payload that ask for a turn
+    COLLECTED_MAX = 262144      # bytes of a payload; with more, a turn is requested
     IN_FLIGHT_MAX = 67108864
     SUBJECT_SIZE_MAX = 65535
     SUBJECT_TOO_LONG = 4        # as in stream.pyx
-    RECORD_OVERHEAD = 48        # bytes of a stored record beyond its item, at most
-    DRAINED_PER_STEP = 262144   # bytes of waiting entries that are applied in one step
-    ENTRY_COST = 2048           # fixed cost of an entry, expressed in bytes
+    RECORD_OVERHEAD = 48        # maximum bytes of a stored record in addition to its item
+    DRAINED_PER_STEP = 262144   # bytes of waiting entries applied in one step
+    ENTRY_COST = 2048           # bytes that an entry counts in addition to its size
 
 
 cdef class Replica(Sink):
     def __init__(self, Stream stream not None, group, owner=None) -> None:
         """Attach to a stream that `relearn.replica_steps` has recovered.
 
-        It continues after the last entry that its store has applied.
+        It continues after the entry that the store has applied last.
         """
         self.stream = stream
         self.account, self.server = stream.usage.account, stream.usage.server
@@ -83,21 +85,21 @@ cdef class Replica(Sink):
         self.waiting, self.removals = deque(), []
         self.index, self.term = stream.store.applied_index, stream.store.applied_term
         stream.entry_ns = max(stream.store.applied_ns, 1)
-        stream.sync_always = False      # acknowledged entries are durable in the log of the group
+        stream.sync_always = False  # acknowledged entries are durable in the log of the group, so no sync is needed
         self.consumers = ReplicatedConsumers(stream)
         stream.replica = self
 
     @property
     def may_expire(self) -> bool:
-        """Return whether this replica may set the expiry timer: only while it leads and no expiry is proposed.
+        """Return whether this replica may set the expiry timer: if it leads and has not proposed to expire messages.
 
-        After a refused proposal `settle` has set the timer.
+        After a refused proposal, `settle` sets the timer.
         """
         return self.leads and self.stream.turn.now >= self.expiry_ns
 
     @property
     def is_working(self) -> bool:
-        """Whether committed entries are applied in later turns: an operation takes steps."""
+        """Whether committed entries are applied in later turns, since an operation takes several steps."""
         return self.working or len(self.waiting) > 0
 
     # -- the leader --------------------------------------------------------------------------------------------
@@ -117,12 +119,12 @@ cdef class Replica(Sink):
         return 1
 
     cdef int deliver_traced(self, Msg* m, Target* t, object trace) except -1:
-        # The trace ends here, since the outcome is known only when the entry is applied.
+        # The trace ends here, since the result is known only when the entry is applied.
         trace.enter_stream(self.stream.name)
         return 1 if trace.only else self.deliver(m, t)
 
     cdef void collect_transformed(self, Msg* m) noexcept:
-        """Collect a message under its transformed subject, since a transform may choose by chance."""
+        """Collect a message under its transformed subject here, since a transform may choose at random."""
         cdef bytes subject = self.stream.transform.apply(m.subject[:m.subject_len])
         cdef Msg renamed = m[0]
         if subject is not None:
@@ -145,13 +147,13 @@ cdef class Replica(Sink):
                 and self.buffer.add(ITEM_MESSAGE, m.subject, m.subject_len, m.body, m.header_len, m.size) == 0:
             self.taken.add(self.stream, self.proposal, m.subject, m.subject_len)
             return True
-        self.proposal.used = replies        # an extra reply would get the answer to the next message
+        self.proposal.used = replies        # otherwise this reply would be used for the next message
         return not self.stream.refuse(m, 10023, 0)
 
     cdef bint collect_copy(self, Msg* m, bint mirrored, uint64_t seq, int64_t ts) noexcept nogil:
-        """Add a copy of a message of another stream to the payload of this turn; return False if there is no space.
+        """Add a copy of another stream's message to the payload of this turn; return False if there is no room.
 
-        `seq` and `ts` are those of the message in the origin.
+        `seq` and `ts` are sequence and time of the message in the origin.
         """
         cdef uint64_t size = ITEM_HEADER_SIZE + m.subject_len + m.size + COPY_TAIL_SIZE
         cdef int failed
@@ -177,7 +179,7 @@ cdef class Replica(Sink):
         return True
 
     cdef bint refused(self, Msg* m) noexcept nogil:
-        """Return whether this node cannot accept the message; if so, answer it."""
+        """Return whether this node cannot accept the message; if so, answer it with an error."""
         cdef uint64_t size = ITEM_HEADER_SIZE + m.subject_len + m.size
         if PAYLOAD_HEADER_SIZE + size > PAYLOAD_SIZE_MAX:
             return self.stream.refuse(m, 10054, 0)
@@ -206,7 +208,7 @@ cdef class Replica(Sink):
             return self.stream.refuse_with(m, errcodes.STREAM_MESSAGES_LOST.error())
 
     cdef bint is_full(self, uint64_t size) noexcept nogil:
-        """Return whether `size` more bytes exceed the limit in flight; never if nothing else is in flight."""
+        """Return whether `size` more bytes would exceed the limit in flight; never, if nothing is in flight."""
         cdef uint64_t others = self.in_flight + self.buffer.used
         return others != 0 and others + size > self.in_flight_max
 
@@ -228,14 +230,14 @@ cdef class Replica(Sink):
                 self.add_batch(m, batch)
         except ApiError as error:
             self.stream.refuse_with(m, error)
-        except BaseException as error:      # the stream's state may be wrong
+        except BaseException as error:      # the stream's state may be half changed
             self.stream.turn.faulted.append((self.stream, error))
 
     cdef void add_batch(self, Msg* m, AtomicBatch batch) except *:
-        """Add a whole batch to the payload, whose last message is `m`.
+        """Add a whole batch, whose last message is `m`, to the payload.
 
         Raises:
-            ApiError: there is no space; nothing is added.
+            ApiError: there is no room, and nothing was added.
         """
         cdef size_t used = self.buffer.used, replies = self.proposal.used
         cdef uint32_t items = self.buffer.items
@@ -256,7 +258,7 @@ cdef class Replica(Sink):
             self.taken.add(self.stream, self.proposal, each.subject, each.subject_len)
 
     cdef int fill_batch(self, Msg* m, AtomicBatch batch) noexcept nogil:
-        """Add the items of a batch and its reply; -1: no space, and a part may have been added."""
+        """Add the items of a batch and its reply. Return -1 if there is no room; a part may have been added."""
         cdef size_t i, at = 0
         cdef Msg each
         if self.proposal.add_reply(m) != 0 or self.buffer.begin_batch(batch.id_text, batch.id_len, &at) != 0:
@@ -273,7 +275,7 @@ cdef class Replica(Sink):
         """Propose the collected messages; return whether the stream may commit applied entries."""
         cdef Proposal proposal
         if self.leads and self.stream.inflow is not None:
-            self.stream.inflow.offering()       # adds the positions of the copies in the payload
+            self.stream.inflow.offering()       # adds the positions after the copies in this payload
         if self.buffer.used:
             payload, proposal = self.buffer.take(), self.proposal
             self.proposal = Proposal()
@@ -283,7 +285,7 @@ cdef class Replica(Sink):
         return self.stopped is None
 
     def propose(self, bytes payload, Proposal proposal not None) -> bool:
-        """Propose a payload; drop `proposal` if this replica does not lead, or followers would refuse the payload."""
+        """Propose a payload; if this replica is not the leader, or followers would refuse it, drop `proposal`."""
         proposal.size = len(payload)
         self.in_flight += proposal.size
         if is_operation(payload):
@@ -311,17 +313,17 @@ cdef class Replica(Sink):
             proposal.outcome.settle(None, error or LeaderChanged(is_unknown=True))
 
     def operate(self, bytes payload):
-        """Propose an operation, or a state of a consumer; return the result when it is applied and written.
+        """Propose an operation or the state of a consumer; return the result when it is applied and written.
 
         Raises:
-            ApiError: this replica does not lead, followers would refuse the operation, or the outcome is unknown.
+            ApiError: this replica is not the leader, followers would refuse the operation, or the result is unknown.
         """
         fault = payload_fault(payload)
         if fault is not None:
             raise errcodes.BAD_REQUEST.detailed(fault)
         cdef Proposal proposal = Proposal()
         outcome = proposal.outcome = Outcome(self.stream.turn)
-        self.offer()                    # what came before goes first
+        self.offer()                    # earlier messages must be proposed first
         self.propose(payload, proposal)
         while not outcome.settled:
             yield outcome.park
@@ -329,7 +331,7 @@ cdef class Replica(Sink):
             raise outcome.error
         return outcome.result
 
-    # -- what the leader decides by time or for consumers ----------------------------------------------------------
+    # -- decisions of the leader by time or for consumers ----------------------------------------------------------
     def add_changes(self, str kind, bytes name, bytes body) -> None:
         """Add changes of a consumer to the payload of this turn; see ProposedState."""
         cdef const char* text = body
@@ -341,12 +343,15 @@ cdef class Replica(Sink):
         self.stream.note_change()
 
     def when_applied(self, done) -> None:
-        """Call `done` with None when the payload of this turn is applied; never, if its outcome is unknown."""
+        """Call `done` with None when the payload of this turn is applied.
+
+        If its result stays unknown, never call it.
+        """
         self.proposal.calls.append(done)
 
     @property
     def collects(self) -> bool:
-        """Whether there is a payload of this turn."""
+        """Whether the payload of this turn has anything in it."""
         return self.buffer.used != 0
 
     def propose_expiry(self) -> None:
@@ -360,9 +365,9 @@ cdef class Replica(Sink):
         self.propose(operation("expiry"), proposal)
 
     def settle(self, more, error=None) -> None:
-        """Handle the end of a proposed expiry: the next commit sets the timer, or the rest is proposed at once.
+        """Handle the end of a proposed expiry: the next commit sets the timer or, if there are more, propose again.
 
-        An expiry that was not accepted is proposed again after a delay.
+        If the expiry was not accepted, it is proposed again after a delay.
         """
         cdef Stream stream = self.stream
         self.expiry_ns = 0
@@ -377,16 +382,16 @@ cdef class Replica(Sink):
             stream.note_change()
 
     def remove(self, uint64_t seq) -> None:
-        """Propose, with the next commit, to remove a message that no consumer needs any more."""
+        """Propose to remove a message that no consumer needs any more, with the next commit."""
         if self.leads:
             self.removals.append(seq)
 
     def propose_removals(self) -> None:
-        """Propose the noted removals."""
+        """Propose the removals collected by `remove`."""
         removals, self.removals = self.removals, []
         is_proposed = self.propose(operation("removal", array("Q", removals).tobytes()), Proposal())
         if self.leads and not is_proposed:
-            self.removals = removals + self.removals    # for the next commit
+            self.removals = removals + self.removals    # try again with the next commit
 
     def propose_firing(self, list due) -> bool:
         """Propose to fire schedules, as (sequence, due time); a lost message may have replaced one of them."""
@@ -397,7 +402,7 @@ cdef class Replica(Sink):
 
     # -- roles -------------------------------------------------------------------------------------------------
     def lead(self) -> None:
-        """Accept messages and propose from now on; all entries committed before must be applied."""
+        """Accept messages and propose from now on; all entries committed before must have been applied."""
         self.leads, self.expiry_ns = True, 0
         if self.stream.limits.features & SCHEDULES:
             self.stream.special.scheduling.begin_learning()
@@ -406,7 +411,7 @@ cdef class Replica(Sink):
         self.stream.note_change()       # the commit sets the timer for expiry
 
     def follow(self) -> None:
-        """Stop proposing; drop collected messages that are not proposed yet."""
+        """Stop proposing, and drop collected messages that are not proposed yet."""
         self.leads = False
         self.buffer.clear()
         self.taken.remove(self.proposal)
@@ -415,10 +420,10 @@ cdef class Replica(Sink):
         self.stream.expiry.cancel()
 
     def stop(self, error) -> None:
-        """Stop applying entries, because this replica would differ from the others. Waiting answers are not sent.
+        """Stop applying entries, since this replica would differ from the others. Waiting answers are not sent.
 
-        Chores that wait for an operation get an error: it may still be applied, after a restart or on another
-        replica.
+        Chores that wait for an operation get an error, although it may still be applied: after a restart, or on
+        another replica.
         """
         if self.stopped is None:
             self.stopped = error
@@ -486,7 +491,7 @@ cdef class Replica(Sink):
             self.apply_next(index, term, time_ns, payload, proposal)
 
     def restart_at(self, uint64_t index, uint64_t term, int64_t time_ns) -> None:
-        """Record the present state of the store as that after an entry, whichever it has applied before."""
+        """Declare the present state of the store to be that after the given entry, whatever was applied before."""
         if self.stream.store.commit() != 0:
             self.stop(self.stream.store.error)
             return
@@ -497,7 +502,7 @@ cdef class Replica(Sink):
 
     cdef void apply_next(self, uint64_t index, uint64_t term, int64_t time_ns, bytes payload,
                          Proposal proposal) except *:
-        """Apply an entry now."""
+        """Apply an entry, which is the next one."""
         if self.stopped is not None or self.stream.closed or index <= self.index:
             if self.stopped is None and not self.stream.closed and payload_fault(payload) is None:
                 self.consumers.apply_again(index, payload)
@@ -538,7 +543,7 @@ cdef class Replica(Sink):
             self.tell_applied(proposal)
 
     def tell_applied(self, Proposal proposal not None) -> None:
-        """Call back the callers that wait for a payload of messages and consumer changes."""
+        """Call the callbacks of a payload with messages and consumer changes."""
         for done in proposal.calls:
             done(None)
         if proposal.outcome is not None:
@@ -549,7 +554,7 @@ cdef class Replica(Sink):
         self.stream.store.begin_entry(size + items * RECORD_OVERHEAD)
 
     cdef void end_entry(self, int64_t time_ns) except *:
-        """End an entry: remove replaced messages; the next commit marks the entry as applied."""
+        """End an entry: remove replaced messages. The next commit then marks the entry as applied."""
         cdef Stream stream = self.stream
         stream.evict()
         self.mark_applied()
@@ -557,7 +562,7 @@ cdef class Replica(Sink):
             self.stop(stream.store.error)
 
     cdef void apply_items(self, bytes payload, Proposal proposal) except *:
-        """Apply messages and batches; a fault in one of them is raised."""
+        """Apply messages and batches; raise the error of a failed one."""
         cdef const char* p = payload
         cdef size_t n = len(payload)
         cdef list faulted = self.stream.turn.faulted
@@ -589,7 +594,7 @@ cdef class Replica(Sink):
         return 0
 
     cdef void apply_copy(self, Item* item) noexcept nogil:
-        """Store a copy of a mirror or source."""
+        """Store a copy for a mirror or source."""
         cdef bint mirrored = item.kind == ITEM_MIRRORED
         cdef uint32_t size = item.size - (COPY_TAIL_SIZE if mirrored else 0)
         cdef uint64_t seq = 0
@@ -600,7 +605,7 @@ cdef class Replica(Sink):
             memcpy(&ts, item.body + size + 8, 8)
             if self.stream.limits.features & SEALED or seq <= self.stream.store.catalogue.last_seq \
                     or self.stream.store.skip_to(seq - 1) != 0:
-                return                          # an earlier leader has proposed it too
+                return                          # an earlier leader proposed the same copy
         compose(&m, item.subject, item.subject_len, item.body, item.header_len, size)
         self.stream.stamp = ts
         keep_copy(self.stream, &m, mirrored, True)
@@ -629,34 +634,35 @@ cdef class Replica(Sink):
 
     # -- operations --------------------------------------------------------------------------------------------
     def mark_applied(self) -> None:
-        """Record the running operation as applied with the next write."""
+        """Record the running operation as applied, with the next write."""
         cdef Stream stream = self.stream
         stream.store.ids_from = max(stream.store.ids_from, stream.entry_ns - stream.dedupe.window_ns)
         stream.store.has_ids = stream.dedupe.newest != stream.dedupe.oldest
         stream.store.end_entry(self.index, self.term, stream.entry_ns, stream.dedupe.last_msg_id)
 
     def config_steps(self, config):
-        """Make a configuration durable, in steps, before the stream applies it.
+        """Make a configuration durable, in steps, before it is applied to the stream.
 
-        Earlier entries are made durable first: otherwise a start would apply them again under the new configuration.
+        Earlier entries are made durable first; otherwise a restart would apply them again under the new
+        configuration.
         """
         if self.owner is None:
             return
         yield from durable_steps(self.stream)
         if self.stream.store.failed:
             self.stop(self.stream.store.error)
-            yield None                      # until_stopped takes no further step
+            yield None                      # until_stopped does not take the next step
         yield from self.owner.keep_steps(config)
 
     def configured(self, old) -> None:
-        """Note that the stream has another configuration than `old`."""
+        """Handle a change of the stream's configuration, which was `old` before."""
         if self.owner is not None:
             self.owner.configured(old)
 
     def begin_operation(self, int64_t time_ns, bytes payload) -> None:
         """Apply an operation: a short one now, the steps of a long one in the next turns."""
         cdef Stream stream = self.stream
-        if stream.store.commit() != 0:  # so that all earlier entries are recorded as applied
+        if stream.store.commit() != 0:  # records all earlier entries as applied
             self.stop(stream.store.error)
             return
         self.begin_entry(0, 0, time_ns)
@@ -689,13 +695,13 @@ cdef class Replica(Sink):
         stream.note_change()
 
     def go_on(self, first, steps):
-        """Continue an operation after its first step, then apply the entries that wait for it."""
+        """Continue an operation after its first step, then apply the entries that waited for it."""
         yield first
         yield from steps
         yield from self.drain_steps()
 
     def until_stopped(self, steps):
-        """Run the steps of an operation; return its result. The steps end early when this replica stops."""
+        """Run the steps of an operation; return its result. If this replica stops, so do the steps."""
         while self.stopped is None:
             try:
                 step = next(steps)
@@ -705,19 +711,19 @@ cdef class Replica(Sink):
         steps.close()
 
     def end_running(self, result, error) -> None:
-        """Store the outcome of the running operation, if a chore waits for it."""
+        """Store the result of the running operation, if a chore waits for it."""
         outcome, self.running = self.running, None
         if outcome is not None:
             outcome.settle(result, error)
 
     def drain_steps(self):
-        """Apply the waiting entries, some in each step, up to the next operation that takes steps."""
+        """Apply the waiting entries, some in each step, up to the next operation that takes several steps."""
         cdef int64_t left = DRAINED_PER_STEP
         while self.waiting and not self.working:
             if left <= 0:
                 left = DRAINED_PER_STEP
                 yield None
-                continue                # the replica may have stopped in between
+                continue                # the replica may have stopped since the last step
             index, term, time_ns, payload, proposal = self.waiting.popleft()
             left -= ENTRY_COST + len(payload)
             try:

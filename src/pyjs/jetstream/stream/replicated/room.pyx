@@ -1,9 +1,9 @@
-"""The messages of a replicated stream that its leader has accepted and not applied yet, and the space that they need.
+"""The messages of a replicated stream that its leader has accepted and not applied yet, and the room they need.
 
-Nothing refuses a copy of a mirror or source when its entry is applied (copies.pyx). So the leader proposes only
-copies that fit together with all messages in flight: otherwise a copy would evict messages from a stream with discard
-new. It assumes that all messages in flight will be stored; if that was wrong, the copy is tried again later. If no
-message is in flight, the leader decides as a stream with one replica does.
+When the entry of a mirror's or source's copy is applied, nothing refuses the copy (copies.pyx). So the leader
+proposes only copies that fit together with all messages in flight; otherwise, a copy would evict messages from a
+stream with discard new. The leader assumes that all messages in flight will be stored; if one is not, a refused copy
+is tried again later. If no message is in flight, the leader decides as a stream with one replica does.
 
 Compiled because it handles every message of a replicated stream (benchmarks/replica.py).
 """
@@ -17,7 +17,7 @@ from pyjs.jetstream.stream.pub_headers cimport PubHeaders, scan_pub_headers
 from pyjs.store.index.catalogue cimport Catalogue
 
 cdef enum:
-    RECORD_OVERHEAD = 48        # bytes of a stored record beyond subject and message, at most
+    RECORD_OVERHEAD = 48        # maximum bytes of a stored record in addition to subject and message
 
 
 cdef class InFlight:
@@ -70,7 +70,7 @@ cdef class InFlight:
 
     cdef bint refuses_beside(self, StreamLimits limits, Catalogue catalogue, Msg* m, bint rolls_up,
                              uint64_t size) noexcept nogil:
-        """Return whether a copy that would fit now does not fit together with the messages in flight."""
+        """Return whether a copy fits at present, but not together with the messages in flight."""
         cdef uint64_t count = 0, of_subject = 0
         if limits.max_msgs_per_subject > 0:
             count = catalogue.count_of(m.subject, m.subject_len)
@@ -88,7 +88,7 @@ cdef class InFlight:
 
 
 cdef bint is_skipped(Stream stream, Msg* m, bint mirrored, PubHeaders* h) noexcept nogil:
-    """Return whether a copy is not stored and needs no space: no consumer wants it, or it is a duplicate."""
+    """Return whether a copy will not be stored and needs no room: no consumer wants it, or it is a duplicate."""
     if stream.limits.features & KEEPS_INTEREST and not stream.interest.wanted(m.subject, m.subject_len):
         return True
     return (h.msg_id.n != 0 and stream.dedupe.window_ns != 0 and not mirrored
