@@ -40,7 +40,11 @@ ACCOUNT = (
 )
 ACCOUNTS_STEP = 64  # accounts read between two yields
 LOOP = (
-    Family("pyjs_loop_turns_total", "counter", "The turns of the server's event loop."),
+    Family(
+        "pyjs_loop_turns_total",
+        "counter",
+        "The turns in which the server worked for clients, streams and routes.",
+    ),
     Family("pyjs_loop_busy_seconds_total", "counter", "The time in these turns."),
     Family(
         "pyjs_loop_overruns_total", "counter", "The turns that took more than 20 ms, and delayed all clients."
