@@ -1,7 +1,7 @@
 """The JetStream metrics of the official exporter, and what else this server knows of its streams and consumers.
 
-Source: prometheus-nats-exporter, collector/jsz.go: names and labels; tests/conformance/test_metrics.py compares them
-with those that the exporter makes of this server's pages.
+Source: prometheus-nats-exporter, collector/jsz.go: names and labels; tests/unit/monitor/own/exporter_names.txt has
+those that the exporter made of nats-server's pages.
 """
 
 from __future__ import annotations
