@@ -171,8 +171,14 @@ def _doctor(words: list[str]) -> int:
             file=sys.stderr,
         )
         return 2
+    texts: dict[str, str] = {}
+
+    def read(path: str) -> str:
+        texts[path] = read_file(path)
+        return texts[path]
+
     try:
-        options = load_options(_config_path(line), read_file, os.environ, _option_flags(line))
+        options = load_options(_config_path(line), read, os.environ, _option_flags(line))
     except ConfigError as error:
         return _fail(str(error))
     problem = _certificate_problem(options)
@@ -180,7 +186,7 @@ def _doctor(words: list[str]) -> int:
         return _fail(problem)
     from pyjs.server.doctor.command import run
 
-    return run(options, missing_packages(), sys.stdout, as_json=as_json)
+    return run(options, missing_packages(), texts, sys.stdout, as_json=as_json)
 
 
 def _fail(text: str) -> int:

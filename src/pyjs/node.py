@@ -392,6 +392,10 @@ class Node(Host):
                 sums = [total + count for total, count in zip(sums, _counts(session), strict=True)]
         return sums[0], sums[1], sums[2], sums[3]
 
+    def closed_counters(self) -> dict[str, tuple[int, int, int, int]]:
+        """Return the counters of closed clients, by the name of their account."""
+        return dict(self._closed_counters)
+
     def refusal(self, session: ClientSession) -> tuple[str, str] | None:
         """Return (-ERR text, close reason) if the server already has max_connections, or None."""
         if len(self.sessions) > max(0, self.options.limits.max_connections):

@@ -117,7 +117,11 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("command",),
         ("doctor", "workers"),
     ),
-    "server.doctor": (("findings",), ("disk", "files", "machine", "network"), ("command",)),
+    "server.doctor": (
+        ("findings", "secrets"),
+        ("disk", "files", "machine", "network", "outputs"),
+        ("command",),
+    ),
     "server.workers": (
         ("channel", "pages", "sums"),
         ("process",),

@@ -56,6 +56,17 @@ def test_clients_learn_of_a_server_that_stops(servers: ThreeServers) -> None:
     client.wait_info(lambda info: len(info.get("connect_urls", [])) == 2)
 
 
+def test_a_route_to_a_host_that_is_no_name_is_reported(tmp_path: Path) -> None:
+    config = f'cluster {{ name: T, listen: "127.0.0.1:{free_port()}", routes: ["nats://a..b:1"] }}'
+    server = ServerProcess(our_command(), config, tmp_path, False)
+    server.start()
+    try:
+        assert server.logged("(attempt 1): dial tcp a..b:1: lookup a..b: no such host", WAIT_S)
+        assert "Traceback" not in (tmp_path / "log").read_text()
+    finally:
+        server.kill()
+
+
 @pytest.mark.parametrize("word", ["secret", "wrong"])
 def test_only_the_right_password_opens_a_route(tmp_path: Path, word: str) -> None:
     (tmp_path / "x").mkdir()

@@ -433,6 +433,16 @@ def test_a_log_file_is_opened_again_after_it_was_renamed(
     assert "worker 2: Initiating Shutdown..." in log.read_text()
 
 
+def test_json_lines_of_workers_are_not_wrapped_again(start: Callable[..., Workers]) -> None:
+    server = start("log_format: json")
+    lines = [json.loads(line) for line in server.log().splitlines()]
+
+    assert {each["level"] for each in lines} == {"info"}
+    ready = {(each["worker"], each["text"]) for each in lines if each.get("worker")}
+    assert {("worker 1", "Ready"), ("worker 2", "Ready")} <= ready
+    assert {each["pid"] for each in lines} == {server.process.pid, *server.pids()}
+
+
 def refusal(config: str, *flags: str) -> str:
     """Return what the command says when it refuses to start."""
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "src")}
@@ -511,6 +521,9 @@ def test_pages_add_up_all_workers(start: Callable[..., Workers]) -> None:
     assert server.page("/accountz?acc=$G")["account_detail"]["client_connections"] == 3
     assert server.page("/routez")["num_routes"] == 0
     assert server.page("/healthz") == {"status": "ok"}
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        server.page("/metrics")
+    assert (refused.value.code, refused.value.read()) == (404, b"/metrics is not served with workers")
     add_stream(clients[1])
     assert server.page("/jsz?streams=1")["account_details"][0]["stream_detail"][0]["name"] == "S"
 

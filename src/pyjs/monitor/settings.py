@@ -1,17 +1,18 @@
 """The configuration of the server by key: the `config` object of /varz?config=1.
 
-Knows nothing of the effects of keys. Names are those of the configuration file, sizes are in bytes, and
-durations are in nanoseconds as elsewhere in /varz. Stars replace each password and token. nats-server has no
-such object; without the argument, /varz is the same on both servers.
+Knows nothing of the effects of keys. Names are those of the configuration file, sizes are bytes, and
+durations are nanoseconds as elsewhere in /varz. A password, a token and the login in a URL are replaced by
+stars. nats-server has no such object: without the argument, /varz is the same on both.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields, is_dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from pyjs.config.options import TrustedProxy
+from pyjs.config.options import RouteUrl, TrustedProxy
 from pyjs.monitor.json_text import JsonDict, JsonValue
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 HIDDEN = "***"
 SECRETS = ("password", "token", "key", "prev_key")
+INTERNAL = "place"  # of a block in its file: no key
+LOGIN = re.compile(r"://\S*@")  # in a URL, up to the last @: a password may contain one
 
 
 def settings(options: Options) -> JsonDict:
@@ -53,8 +56,12 @@ def _plain(name: str, value: object) -> JsonValue:
         return {each: _plain(each if isinstance(inner, str) else "", inner) for each, inner in value.items()}
     if isinstance(value, TrustedProxy):
         return {"key": value.key}  # a public key
+    if isinstance(value, RouteUrl) and value.user and not value.password:
+        return {"host": value.host, "port": value.port, "user": HIDDEN, "password": ""}  # the user is a token
     if is_dataclass(value):
-        names = [each.name for each in fields(value)]
+        names = [each.name for each in fields(value) if each.name != INTERNAL]
         return {name.removesuffix("_ns"): _plain(name, getattr(value, name)) for name in names}
-    assert value is None or isinstance(value, str | int)
+    if isinstance(value, str):
+        return LOGIN.sub(f"://{HIDDEN}@", value)
+    assert value is None or isinstance(value, int)
     return value

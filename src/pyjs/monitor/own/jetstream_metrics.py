@@ -1,7 +1,7 @@
 """The JetStream metrics of the official exporter, and additional metrics of this server's streams and consumers.
 
-Source: prometheus-nats-exporter, collector/jsz.go: names and labels. tests/conformance/test_metrics.py compares them
-with the metrics that the exporter creates from this server's pages.
+Source: prometheus-nats-exporter, collector/jsz.go: names and labels; tests/unit/monitor/own/exporter_names.txt has
+those that the exporter made of nats-server's pages.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyjs.base.clock import NS_PER_S
 from pyjs.jetstream.config.choices import FILE, MEMORY
 from pyjs.jetstream.consumer.consumer import Consumer
-from pyjs.jetstream.manage.stream_info import inflow_report
+from pyjs.jetstream.manage.stream_info import inflow_report, know_subjects
 from pyjs.monitor.own.exposition import Family, extended, labels
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterable
+    from typing import Any
 
     from pyjs.jetstream.manage.engine import JetStream
     from pyjs.jetstream.stream.stream import Stream
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
 
     Steps = Generator[None, None, None]
 
-STEP = 32  # streams and consumers read between two yields, in about a third of a millisecond
-UINT64 = 1 << 64  # nats-server shows -1, "no limit", as an unsigned number
+STEP = 32  # accounts, streams and consumers read between two yields: about a third of a millisecond
+SEARCHED = 1_000  # messages; with more, the search of one consumer with filters counts as a step
+DESCRIPTION_MAX = 128  # characters of a consumer's description
+UINT64 = 1 << 64  # nats-server shows "no limit", -1, as an unsigned number
 
 SERVER = (
     ("server_jetstream_disabled", "Whether JetStream is off."),
@@ -120,7 +123,7 @@ class JetStreamMetrics:
         self._monitored = monitored
         self._page = page
         self._names = names_of(prefix)
-        self._read = 0  # number of streams and consumers read so far
+        self._read = 0  # accounts, streams and consumers
 
     def steps(self, server: str) -> Steps:
         """Add all samples, in steps; `server` is the value of the label server_id."""
@@ -140,19 +143,35 @@ class JetStreamMetrics:
         if jetstream is None:
             page.rows(names.server).append((of_server, (1, 0, 0, 0, 0, 0, 0)))
             return
-        streams = [stream for js in jetstream.accounts.values() for stream in js.streams.values()]
-        totals = (
-            len(streams),
-            sum(len(stream.consumers) for stream in streams),
-            sum(stream.store.msgs for stream in streams),
-            sum(stream.store.bytes for stream in streams),
-        )
+        accounts = list(jetstream.accounts.values())
+        totals = yield from self._totals(accounts)
         limits = jetstream.options.max_memory, jetstream.options.max_storage
         page.rows(names.server).append((of_server, (0, *limits, *totals)))
-        for js in list(jetstream.accounts.values()):
+        for js in accounts:
             yield from self._account(js, of_server)
 
+    def _totals(self, accounts: list[JetStream]) -> Generator[None, None, tuple[int, int, int, int]]:
+        """Return the numbers of streams, consumers, messages and bytes of all accounts."""
+        streams = consumers = msgs = size = 0
+        for js in accounts:
+            yield from self._rest()
+            for stream in list(js.streams.values()):
+                yield from self._rest()
+                streams += 1
+                consumers += len(stream.consumers)
+                msgs += stream.store.msgs
+                size += stream.store.bytes
+        return streams, consumers, msgs, size
+
+    def _rest(self, weight: int = 1) -> Steps:
+        """Yield after every STEP calls; a longer read has a larger weight."""
+        self._read += weight
+        if self._read >= STEP:
+            self._read = 0
+            yield
+
     def _account(self, js: JetStream, of_server: str) -> Steps:
+        yield from self._rest()
         name = js.account.name
         of_account = extended(of_server, account=name, account_name=name, account_id=name)
         limits = js.limits.max_storage % UINT64, js.limits.max_memory % UINT64
@@ -176,14 +195,21 @@ class JetStreamMetrics:
         values = (*held, *counts, config.max_bytes, config.max_msgs)
         self._page.rows(self._names.stream).append((of_stream, values))
         self._inflow(js, stream, of_stream)
-        consumers = list(stream.consumers.values())
-        for consumer in (None, *consumers):
-            self._read += 1
-            if self._read % STEP == 0:
-                yield
-            # only the leader has the consumer open
-            if isinstance(consumer, Consumer) and not consumer.closed:
+        yield from self._rest()
+        for consumer in list(stream.consumers.values()):
+            yield from self._before(consumer)
+            if isinstance(consumer, Consumer) and not consumer.closed:  # only the leader has it open
                 self._consumer(consumer, "" if js.shared.member is None else leader, of_stream)
+
+    def _before(self, consumer: object) -> Steps:
+        """Yield so often that the searches for messages of consumers with filters are in steps of their own."""
+        weight = 1
+        if isinstance(consumer, Consumer) and not consumer.closed and consumer.filters:
+            store = consumer.store
+            if store.msgs > SEARCHED:
+                yield from know_subjects(store, store.make_filter(consumer.filters))
+                weight = STEP
+        yield from self._rest(weight)
 
     def _led_by(self, js: JetStream, stream: Stream) -> tuple[str, str]:
         """Return the leader of a stream, and the name of its replicated group or ""."""
@@ -202,14 +228,7 @@ class JetStreamMetrics:
             ("source", self._names.source, report.get("sources", ())),
             ("mirror", self._names.mirror, [report["mirror"]] if "mirror" in report else ()),
         ):
-            for row in rows:
-                external = row.get("external") or {}
-                named = {
-                    f"{kind}_name": row["name"],
-                    f"{kind}_api": external.get("api", ""),
-                    f"{kind}_deliver": external.get("deliver", ""),
-                }
-                values = row["lag"], row["active"]
+            for named, values in _merged(kind, rows):
                 self._page.rows(families).append((extended(of_stream, **named), values))
 
     def _consumer(self, consumer: Consumer, leader: str, of_stream: str) -> None:
@@ -220,7 +239,7 @@ class JetStreamMetrics:
             consumer_name=consumer.name,
             consumer_leader=leader,
             is_consumer_leader="true",
-            consumer_desc=consumer.config.description,
+            consumer_desc=consumer.config.description[:DESCRIPTION_MAX],
         )
         pending = consumer.cursor.num_pending()
         values = (
@@ -249,6 +268,23 @@ class JetStreamMetrics:
         if consumer.acks.pending.count:
             unacked = max(now_ns - consumer.acks.pending.first(1)[0][2], 0) / NS_PER_S
         return lag, unacked
+
+
+def _merged(kind: str, rows: Iterable[dict[str, Any]]) -> list[tuple[dict[str, str], tuple[int, int]]]:
+    """Return the labels and values of mirrors or sources.
+
+    Two sources may have the same labels, since these do not have their filters: the larger lag counts, and the time
+    since either was heard.
+    """
+    merged: dict[tuple[str, str, str], tuple[int, int]] = {}
+    for row in rows:
+        external = row.get("external") or {}
+        key = row["name"], external.get("api", ""), external.get("deliver", "")
+        lag, active = merged.get(key, (0, -1))
+        heard = [each for each in (active, row["active"]) if each >= 0]
+        merged[key] = max(lag, row["lag"]), min(heard, default=-1)
+    names = f"{kind}_name", f"{kind}_api", f"{kind}_deliver"
+    return [(dict(zip(names, key, strict=True)), values) for key, values in merged.items()]
 
 
 def _flag(value: bool) -> str:

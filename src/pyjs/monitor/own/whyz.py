@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from pyjs.core.closed import ClosedSession
     from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.jetstream.server import JetStreamServer
     from pyjs.monitor.arguments import Arguments
     from pyjs.monitor.state import Monitored
 
@@ -73,14 +74,24 @@ def whyz(monitored: Monitored, wanted: Wanted, now_ns: int) -> Steps:
                 "JetStream is not enabled on this server: start it with -js or a jetstream block"
             )
         return head | {"streams": [], "clients": (yield from _clients(monitored, wanted))}
-    if wanted.account and wanted.account not in jetstream.accounts:
-        raise BadArgument(f"account {quoted(wanted.account)} has no JetStream on this server")
+    _check_account(monitored, jetstream, wanted)
     chosen = [js for name, js in jetstream.accounts.items() if wanted.account in ("", name)]
     if wanted.stream:
         return head | (yield from _one(chosen, wanted))
     streams, total = yield from _streams(chosen, wanted)
     page = {"total": total, "offset": wanted.offset, "limit": wanted.limit, "streams": streams}
     return head | page | {"clients": (yield from _clients(monitored, wanted))}
+
+
+def _check_account(monitored: Monitored, jetstream: JetStreamServer, wanted: Wanted) -> None:
+    """Refuse an account that does not exist, or a stream of one without JetStream."""
+    name = wanted.account
+    if not name or name in jetstream.accounts:
+        return
+    if name not in monitored.node.accounts:
+        raise BadArgument(f"there is no account {quoted(name)} on this server")
+    if wanted.stream:
+        raise BadArgument(f"account {quoted(name)} has no JetStream on this server")
 
 
 def _one(chosen: list[JetStream], wanted: Wanted) -> Steps:

@@ -225,7 +225,7 @@ class RoutePort:
                 await self._connect(dial)
         except TimeoutError:
             self._failed(dial, "i/o timeout")
-        except socket.gaierror:
+        except (socket.gaierror, UnicodeError):  # UnicodeError: it cannot be a name at all, such as a..b
             self._failed(dial, f"lookup {dial.host}: no such host")
         except ssl.SSLError as error:
             self._failed(

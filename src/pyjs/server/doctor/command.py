@@ -11,19 +11,23 @@ from pyjs.server.doctor.files import check_files
 from pyjs.server.doctor.findings import Level, fail, ok
 from pyjs.server.doctor.machine import check_machine
 from pyjs.server.doctor.network import check_network
+from pyjs.server.doctor.outputs import check_outputs
 from pyjs.server.system.resources import effective_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pyjs.config.options import Options
     from pyjs.server.doctor.findings import Finding
 
 
-def run(options: Options, missing: list[str], out: TextIO, *, as_json: bool) -> int:
-    """Print the findings. `missing` are required packages that are not installed. Return the exit code."""
+def run(options: Options, missing: list[str], texts: Mapping[str, str], out: TextIO, *, as_json: bool) -> int:
+    """Print the findings; return the exit code.
+
+    `missing` are packages that the server needs, `texts` the configuration files by path.
+    """
     findings = []
-    for finding in check(effective_options(options), missing):
+    for finding in check(effective_options(options), missing, texts):
         findings.append(finding)
         if not as_json:
             print(finding, file=out, flush=True)
@@ -37,14 +41,15 @@ def run(options: Options, missing: list[str], out: TextIO, *, as_json: bool) -> 
     return 1 if failed else 0
 
 
-def check(options: Options, missing: list[str]) -> Iterator[Finding]:
+def check(options: Options, missing: list[str], texts: Mapping[str, str]) -> Iterator[Finding]:
     """Yield all findings about a server with these options."""
     if missing:
         yield fail("packages", f"not installed: {' '.join(missing)}", f"pip install {' '.join(missing)}")
     else:
         yield ok("packages", "all that the server needs")
     yield from check_machine(options)
-    yield from check_files(options)
+    yield from check_files(options, texts)
+    yield from check_outputs(options)
     yield from check_network(options)
     if options.jetstream.enabled:
         yield from check_store(options)

@@ -33,6 +33,9 @@ def check_store(options: Options) -> Iterator[Finding]:
     """Check the store directory of the effective options `options`."""
     directory = options.jetstream.store_dir
     existing = nearest(directory)
+    if os.path.lexists(existing) and not os.path.isdir(existing):
+        yield fail("store", f"{existing} is not a directory", "remove it, or choose another store_dir")
+        return
     if not os.access(existing, os.W_OK | os.X_OK):
         yield fail(
             "store",
@@ -58,8 +61,8 @@ def check_store(options: Options) -> Iterator[Finding]:
 
 
 def nearest(directory: str) -> str:
-    """Return `directory`, or its nearest parent that exists."""
-    while not os.path.isdir(directory) and os.path.dirname(directory) != directory:
+    """Return `directory`, or its nearest parent that exists; this may be a file."""
+    while not os.path.lexists(directory) and os.path.dirname(directory) != directory:
         directory = os.path.dirname(directory)
     return directory
 

@@ -6,37 +6,48 @@ import os
 import stat
 import time
 from calendar import timegm
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyjs.server.doctor.findings import ok, warn
+from pyjs.server.doctor.secrets import secret_files
 from pyjs.server.tls.context import certificate_ends
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from pyjs.config.options import Options
+    from pyjs.config.options import Options, TlsOptions
     from pyjs.server.doctor.findings import Finding
 
 DAYS_MIN = 30
 DAY_S = 86_400
 
 
-def check_files(options: Options) -> Iterator[Finding]:
-    """Check the configuration file, keys and certificates."""
+def check_files(options: Options, texts: Mapping[str, str]) -> Iterator[Finding]:
+    """Check the configuration files, keys and certificates; `texts` are the files that were read, by path."""
+    secret = secret_files(options, texts)
     if options.config_path:
-        yield from _check_secret("config", options.config_path, has_secrets(options))
-    if options.tls.key_file:
-        yield from _check_secret("key", options.tls.key_file, True)
-    ends = certificate_ends(options.tls)
-    if ends:
-        yield _check_certificate(ends)
+        yield from _check_secret("config", options.config_path, options.config_path in secret)
+    for path in sorted(secret - {options.config_path}):
+        yield from _check_secret("config", path, True)
+    certificates = _certificates(options)
+    for path in dict.fromkeys(tls.key_file for _, tls in certificates):
+        yield from _check_secret("key", path, True)
+    for subject, tls in certificates:
+        ends = certificate_ends(tls)
+        if ends:
+            yield _check_certificate(subject, ends)
 
 
-def has_secrets(options: Options) -> bool:
-    """Return whether the configuration has passwords or tokens."""
-    single = options.authorization
-    users = [user for account in options.accounts.values() for user in account.users]
-    return bool(single.password or single.token or any(user.password for user in [*single.users, *users]))
+def _certificates(options: Options) -> list[tuple[str, TlsOptions]]:
+    """Return each pair of certificate and key once, with the port that presents it."""
+    found: dict[tuple[str, str], tuple[str, TlsOptions]] = {}
+    ports = ("", options.tls), ("cluster", options.cluster.tls), ("websocket", options.websocket.tls)
+    for subject, tls in ports:
+        for cert_file, key_file in tls.certificates:
+            single = replace(tls, cert_file=cert_file, key_file=key_file, certs=())
+            found.setdefault((cert_file, key_file), (subject, single))
+    return list(found.values())
 
 
 def _check_secret(subject: str, path: str, is_secret: bool) -> Iterator[Finding]:
@@ -52,12 +63,14 @@ def _check_secret(subject: str, path: str, is_secret: bool) -> Iterator[Finding]
         yield ok(subject, path)
 
 
-def _check_certificate(ends: str) -> Finding:
+def _check_certificate(port: str, ends: str) -> Finding:
     days = (timegm(time.strptime(ends[:19], "%Y-%m-%dT%H:%M:%S")) - time.time()) / DAY_S
-    text = f"valid until {ends}"
+    peers = "other servers" if port == "cluster" else "clients"
+    text = f"of {port}: " if port else ""
+    text += f"valid until {ends}"
     if days < 0:
         return warn(
-            "certificate", f"expired: {text}", "clients refuse it: get a new one, then reload the server"
+            "certificate", f"expired, {text}", f"{peers} refuse it: get a new one, then reload the server"
         )
     if days < DAYS_MIN:
         return warn("certificate", text, "get a new one, then reload the server")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.base.errors import reason_of
@@ -12,11 +13,12 @@ from pyjs.server.doctor.findings import fail, ok, warn
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyjs.config.options import Options
+    from pyjs.config.options import ClusterOptions, Options, RouteUrl
     from pyjs.server.doctor.findings import Finding
 
 REACH_S = 2.0
 PRIVILEGED = 1024
+NO_NAME = "this is neither an address nor a name of a machine"
 
 
 class Port(NamedTuple):
@@ -42,24 +44,32 @@ def ports_of(options: Options) -> list[Port]:
 
 
 def check_network(options: Options) -> Iterator[Finding]:
-    """Check the ports of the server and its routes."""
-    for port in ports_of(options):
-        yield _check_port(port)
+    """Check ports and routes."""
+    with ExitStack() as held:  # a port is held, so that the next one cannot be the same
+        seen: dict[int, str] = {}
+        for port in ports_of(options):
+            yield _check_port(port, held, seen)
+            seen.setdefault(port.number, port.key)
     for route in options.cluster.routes:
-        yield _check_route(route.host, route.port)
+        yield _check_route(route, options.cluster)
 
 
-def _check_port(port: Port) -> Finding:
+def _check_port(port: Port, held: ExitStack, seen: dict[int, str]) -> Finding:
     where = f"{port.host}:{port.number}"
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             port.host, port.number, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        with socket.socket(family, kind, protocol) as sock:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind(address)
-            sock.listen(1)
+        sock = held.enter_context(socket.socket(family, kind, protocol))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.listen(1)
+    except ValueError:
+        return fail(port.subject, f"{where}: {NO_NAME}", "give an address or a name of this machine")
     except OSError as error:
+        if error.errno == errno.EADDRINUSE and port.number in seen:
+            fix = f"change `{seen[port.number]}` or `{port.key}`"
+            return fail(port.subject, f"{where}: `{seen[port.number]}` is the same port", fix)
         return fail(port.subject, f"{where}: {reason_of(error)}", _port_fix(port, error.errno or 0))
     return ok(port.subject, f"{where} is free")
 
@@ -76,10 +86,40 @@ def _port_fix(port: Port, code: int) -> str:
     return f"change `{port.key}`"
 
 
-def _check_route(host: str, port: int) -> Finding:
+def _check_route(route: RouteUrl, cluster: ClusterOptions) -> Finding:
+    host, port = route.host, route.port
     try:
+        if _is_own(route, cluster):
+            return ok("route", f"{host}:{port} is this server")
         socket.create_connection((host, port), REACH_S).close()
+    except ValueError:
+        return warn("route", f"{host}:{port}: {NO_NAME}", "correct `routes`")
     except OSError as error:
         fix = "start that server, open the port in the firewall, or correct `routes`"
         return warn("route", f"{host}:{port}: {reason_of(error)}", fix)
     return ok("route", f"{host}:{port} answers")
+
+
+def _is_own(route: RouteUrl, cluster: ClusterOptions) -> bool:
+    """Return whether a route leads to this server, as in a list that all servers share.
+
+    Raises:
+        OSError, ValueError: the host has no address.
+    """
+    if (route.host, route.port) == cluster.advertised:
+        return True
+    if route.port != cluster.port:
+        return False
+    family, kind, protocol, _, address = socket.getaddrinfo(route.host, 0, type=socket.SOCK_DGRAM)[0]
+    if not cluster.is_wildcard and address[0] not in _addresses(cluster.host):
+        return False  # another server on this machine
+    try:
+        with socket.socket(family, kind, protocol) as sock:
+            sock.bind(address)
+    except OSError:
+        return False  # an address of another machine
+    return True
+
+
+def _addresses(host: str) -> set[str | int]:
+    return {each[4][0] for each in socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM)}

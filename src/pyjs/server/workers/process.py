@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
+import re
 import signal
 import socket
 import sys
@@ -28,6 +29,9 @@ PAGE_S = 5.0  # seconds within which a worker must answer a request for a page
 LAST_WORDS_S = 1.0  # seconds in which the channel must end after its process has ended
 CHUNK = 65536
 MODULE = "pyjs.server.workers.child"
+FORMATTED = re.compile(  # the begin of a line that a log has written, and the pid in it
+    rb'\[(\d+)\] |\{(?:"time":"[^"]*",)?"level":"[a-z]+","pid":(\d+),.*\}\Z', re.DOTALL
+)
 
 
 class State(enum.Enum):
@@ -172,7 +176,8 @@ class WorkerProcess:
             self._relay_line(rest)
 
     def _relay_line(self, line: bytes) -> None:
-        if line.startswith(b"[%d] " % self.pid):
+        found = FORMATTED.match(line)
+        if found is not None and int(found[1] or found[2]) == self.pid:
             self._log.relay(line + b"\n")
         elif line.strip():  # part of a traceback, or from the interpreter
             self._log.error(f"{self}: {line.decode('utf-8', 'replace')}")

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 ADDED = ("/varz", "/connz", "/subsz", "/accountz", "/accstatz")
 OF_THE_FIRST = ("/jsz", "/gatewayz", "/leafz", "/ipqueuesz", "/raftz", "/debug/vars", "/stacksz")
 NOT_HERE = 404  # of a health page: this worker does not have the stream
+NOT_SERVED = ("/metrics", "/whyz")
 NOT_ALL = "not all workers are ready"
 
 
@@ -51,6 +52,8 @@ class WorkersRouter:
             return path
         path = "/subsz" if path == "/subscriptionsz" else path
         view = self._view(path)
+        if path in NOT_SERVED:
+            return text_response(404, f"{path} is not served with workers")
         if view is None:
             return NOT_FOUND
         if path not in UNCOUNTED:

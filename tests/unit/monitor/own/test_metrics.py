@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.monitor.conftest import Site
 
-from pyjs.config.options import Options
+from pyjs.config.options import AccountJetStreamOptions, AccountOptions, Options, UserOptions
 from pyjs.monitor.own.exposition import Family, Page, labels
 from pyjs.monitor.state import LoopStats
 
@@ -68,6 +70,14 @@ def scrape(site: Site, query: str = "") -> Samples:
     }
 
 
+def many_accounts(count: int) -> Options:
+    options = Options()
+    for number in range(count):
+        user = UserOptions(user=f"u{number}", password="pw", account=f"A{number}")
+        options.accounts[f"A{number}"] = AccountOptions(name=f"A{number}", users=(user,))
+    return options
+
+
 def value(samples: Samples, name: str, **wanted: str) -> float:
     (found,) = (
         value
@@ -117,6 +127,73 @@ def test_labels_with_quotes_and_lines_are_escaped(site: Site) -> None:
     samples = scrape(site)
 
     assert value(samples, "jetstream_consumer_num_pending", consumer_desc='a "test"\n\\') == 1
+
+
+def test_a_long_description_is_cut(site: Site) -> None:
+    config = {"durable_name": "L", "description": "d" * 4000}
+    body = json.dumps({"stream_name": "S", "config": config}).encode()
+    site.client().request(b"$JS.API.CONSUMER.CREATE.S.L", body)
+
+    found = [dict(given) for name, given in scrape(site) if name == "jetstream_consumer_num_pending"]
+    assert {each["consumer_name"]: each["consumer_desc"] for each in found}["L"] == "d" * 128
+
+
+@pytest.mark.parametrize("query", ["?connz_detailed=1", "?connz_detailed=1&prefix=nats"])
+def test_no_sample_is_there_twice(site: Site, query: str) -> None:
+    sources = [{"name": "S", "filter_subject": each} for each in ("s", "s.a")]
+    body = json.dumps({"name": "Y", "sources": sources, "storage": "memory"}).encode()
+    assert b'"error"' not in site.client().request(b"$JS.API.STREAM.CREATE.Y", body).payload
+    site.client()
+
+    answer = site.ask(f"/metrics{query}")
+    lines = (answer.body + b"".join(answer.rest)).decode().splitlines()
+    samples = [re.sub(r" [^ ]*$", "", line) for line in lines if not line.startswith("#")]
+    types = [line.split(" ")[2] for line in lines if line.startswith("# TYPE")]
+    assert len(samples) == len(set(samples))
+    assert len(types) == len(set(types))
+    assert sum("stream_source_lag" in each and 'stream_name="Y"' in each for each in samples) == 1
+
+
+def test_the_counters_of_each_account_are_those_of_accstatz() -> None:
+    site = Site(many_accounts(3))
+    site.client(user="u1").send(b"SUB a 1\r\nPUB a 2\r\nab\r\n")
+    site.client(user="u1").session.close("Client Closed")
+    site.client(user="u2").send(b"PUB a 1\r\na\r\n")
+
+    samples = scrape(site)
+    for row in site.json("/accstatz?unused=1")["account_statz"]:
+        for name, wanted in (
+            ("current_connections", row["conns"]),
+            ("subscriptions", row["num_subscriptions"]),
+            ("sent_messages", row["sent"]["msgs"]),
+            ("received_bytes", row["received"]["bytes"]),
+        ):
+            assert value(samples, f"gnatsd_accstatz_{name}", account=row["acc"]) == wanted
+
+
+def test_many_accounts_are_read_in_steps(tmp_path: Path) -> None:
+    options = many_accounts(200)
+    for name, account in options.accounts.items():
+        options.accounts[name] = replace(account, jetstream=AccountJetStreamOptions())
+    options.jetstream.enabled = True
+    options.jetstream.store_dir = str(tmp_path)
+    site = Site(options)
+    few = site.steps_of("/metrics")
+    site.node.start_jetstream()
+
+    assert site.steps_of("/metrics") > few + 2 * 200 // 32
+
+
+def test_each_search_of_a_consumer_with_filters_is_a_step_of_its_own(site: Site) -> None:
+    client = site.client()
+    client.send(b"PUB s 1\r\nx\r\n" * 1_100)
+    before = site.steps_of("/metrics")
+    for number in range(8):
+        config = {"durable_name": f"F{number}", "filter_subject": "s"}
+        body = json.dumps({"stream_name": "S", "config": config}).encode()
+        client.request(f"$JS.API.CONSUMER.CREATE.S.F{number}".encode(), body)
+
+    assert site.steps_of("/metrics") == before + 8
 
 
 def test_the_turns_of_the_loop_are_counted(site: Site) -> None:

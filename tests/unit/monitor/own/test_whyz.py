@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.monitor.conftest import Site
 
-from pyjs.config.options import Options
+from pyjs.config.options import AccountOptions, Options, UserOptions
 from pyjs.monitor.own.disconnects import MEANINGS
 
 
@@ -88,7 +88,8 @@ def test_one_stream_and_one_consumer_are_reported(site: Site) -> None:
         ("stream=X", 'there is no stream "X" on this server'),
         ("stream=A&consumer=X", 'stream "A" has no consumer "X"'),
         ("consumer=X", "consumer without stream: add stream=<name>"),
-        ("acc=X", 'account "X" has no JetStream on this server'),
+        ("acc=X", 'there is no account "X" on this server'),
+        ("acc=$SYS&stream=A", 'account "$SYS" has no JetStream on this server'),
     ],
 )
 def test_unknown_names_are_refused(site: Site, query: str, text: str) -> None:
@@ -122,6 +123,23 @@ def test_clients_that_the_server_disconnected_are_listed_newest_first(site: Site
     assert [each["reason"] for each in found] == ["Maximum Message Payload Exceeded", "Protocol Violation"]
     assert found[0]["text"] == MEANINGS["Maximum Message Payload Exceeded"]
     assert len(site.json("/whyz?all=1")["clients"]) > 2
+
+
+def test_an_account_without_jetstream_has_clients_but_no_streams(tmp_path: Path) -> None:
+    options = Options()
+    for name in ("B", "C"):
+        user = UserOptions(user=name.lower(), password="pw", account=name)
+        options.accounts[name] = AccountOptions(name=name, users=(user,))
+    options.jetstream.enabled = True
+    options.jetstream.store_dir = str(tmp_path)
+    site = Site(options)
+    site.node.start_jetstream()
+    for name in ("b", "c"):
+        site.client(user=name).send(b"nonsense\r\n")
+
+    answer = site.json("/whyz?acc=C")
+    assert (answer["total"], answer["streams"]) == (0, [])
+    assert [each["account"] for each in answer["clients"]] == ["C"]
 
 
 def test_without_jetstream_only_clients_are_listed() -> None:

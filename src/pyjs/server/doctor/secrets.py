@@ -1,0 +1,47 @@
+"""The passwords, tokens and keys of a configuration, and the files in which they are."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyjs.config.options import Options
+
+
+def secret_files(options: Options, texts: Mapping[str, str]) -> set[str]:
+    """Return the configuration files that have secrets; `texts` are the files that were read, by path.
+
+    A secret that is in none of them, in the environment or on the command line counts for the first file, since it
+    may be written there with escapes.
+    """
+    found: set[str] = set()
+    known = {*os.environ.values(), *map(str, options.flags.values())}
+    for spellings in _secrets(options):
+        inside = {path for path, text in texts.items() if any(each in text for each in spellings)}
+        found |= inside
+        if not inside and known.isdisjoint(spellings) and options.config_path:
+            found.add(options.config_path)
+    return found
+
+
+def _secrets(options: Options) -> Iterator[tuple[str, ...]]:
+    """Yield each secret that is set, as it may be spelled."""
+    single, login, websocket = (
+        options.authorization,
+        options.monitoring.login,
+        options.websocket.authorization,
+    )
+    values = [single.password, single.token, websocket.password, websocket.token]
+    values += [options.jetstream.key, options.jetstream.prev_key, options.cluster.authorization.password]
+    values += [] if login is None else [login.password, login.token]
+    users = [user for account in options.accounts.values() for user in account.users]
+    values += [user.password for user in (*single.users, *users)]
+    yield from ((value,) for value in values if value)
+    for route in options.cluster.routes:
+        value = route.password or route.user  # a user without a password is a token
+        if value:
+            yield value, quote(value, safe="")
