@@ -28,6 +28,8 @@ NOT_PROVOKED = {
     errcodes.MESSAGE_COUNTER_BROKEN: "restored streams have other values: test_error_triggers.py",
     errcodes.MIRROR_CONSUMER_SETUP_FAILED: _ANSWER,
     errcodes.SOURCE_CONSUMER_SETUP_FAILED: _ANSWER,
+    errcodes.NO_ACCOUNT: "only with several servers: test_cluster_operating.py",
+    errcodes.STREAM_MOVE_NOT_IN_PROGRESS: "only with several servers: test_cluster_operating.py",
     errcodes.BULK_NOT_ALLOWED: _OURS,
     errcodes.BULK_OTHER_STREAM: _OURS,
     errcodes.BULK_BAD_REQUEST: _OURS,

@@ -56,6 +56,7 @@ BODIES: dict[str, Body] = {
     "CONSUMER.LEADER.STEPDOWN": NO_BODY,
     "PYJS.BULK.LIST": Body(stream_requests.BULK_LIST_REQUEST),
     "PYJS.BULK.READ": Body(stream_requests.BULK_READ_REQUEST, (1, None)),
+    "PYJS.WHY": NO_BODY,
     "CONSUMER.MSG.NEXT": Body(consumer_requests.NEXT_REQUEST, MAY_WAIT),
     "DIRECT.GET": Body(stream_requests.GET_MSG_REQUEST, (1, None)),
 }

@@ -45,7 +45,6 @@ NOT_ANSWERED = [
         (10019, 400, "consumer expected to be ephemeral but detected a durable name set in subject", DEAD),
         (10032, 400, "stream mirrors can not have both start seq and start time configured", DEAD),
         (10033, 400, "stream mirrors can not contain filtered subjects", DEAD),
-        (10035, 503, "account not found", "only requests to move streams in a cluster"),
         (10036, 503, "not currently supported in clustered mode", DEAD),
         (10041, 500, "{err}", CLUSTER),
         (
@@ -112,7 +111,6 @@ NOT_ANSWERED = [
         ),
         (10114, 400, "consumer max request batch needs to be > 0", "negative numbers count as the default"),
         (10117, 500, "subject details would exceed maximum allowed", DEAD),
-        (10129, 400, "stream reconfiguration not in progress", CLUSTER),
         (
             10158,
             409,
