@@ -329,6 +329,8 @@ class JetStreamServer:
         )
 
     def _stop_account(self, engine: JetStream) -> None:
+        if self.shared.spread is not None:
+            self.shared.spread.directory.account_closed(engine)
         engine.stop()
         engine.account.jetstream = None
         del self.accounts[engine.account.name]

@@ -36,6 +36,7 @@ UNAVAILABLE = b"NATS/1.0 503\r\n\r\n"
 CHANGES = frozenset(("STREAM.CREATE", "STREAM.UPDATE", "STREAM.DELETE", "STREAM.RESTORE"))
 WHOLE_NS = 10 * NS_PER_S  # for the other workers to tell their streams, after a start of the first one
 CLAIM_NS = 2 * NS_PER_S  # for the answers to a claim
+RESTORES_MAX = 1000  # restores that the first worker remembers
 CHANGE_NS = 60 * NS_PER_S  # for one change in another worker
 
 
@@ -55,6 +56,9 @@ class Desk:
         self._orders = 0  # number of the last change that was passed on
         self._open: set[int] = set()  # changes that another worker makes
         self._claims: dict[int, dict[int, bool]] = {}  # by number: answers by worker
+        self._restores: dict[
+            tuple[str, str], int
+        ] = {}  # by account and stream: the worker of its last restore
 
     def handle(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
@@ -115,12 +119,14 @@ class Desk:
     ) -> Generator[Step, None, None]:
         """Answer a request once its stream is not being changed, unless another worker has done so."""
         key = js.account.name, args[0]
+        # At once, while the others remember what they answered; from then on, none of them answers by itself.
+        is_taken = bool(request.reply) and (yield from self._is_taken(request))
+        if is_taken:
+            return
         yield from self._waiters.until(lambda: key not in self._under_way)
         yield from self._waiters.until(lambda: not self._is_unknown(js, args[0]), WHOLE_NS)
         if self._is_unknown(js, args[0]):
             self._refuse(router, request)
-            return
-        if request.reply and (yield from self._is_taken(request)):
             return
         worker = self._worker_of(js, args[0])
         if worker in (0, DIRECTOR):
@@ -175,11 +181,23 @@ class Desk:
             self._refuse(router, request)
             return
         if not worker and endpoint.words in ("STREAM.CREATE", "STREAM.RESTORE"):
-            worker = spread.place(js, args[0], request.payload)
+            worker = self._placed(js, args[0], request.payload, restores=endpoint.words == "STREAM.RESTORE")
         if worker in (0, DIRECTOR):
             yield from router.work(request, endpoint, args)
         elif worker not in spread.online or not (yield from self._order(worker, router, request)):
             self._refuse(router, request)
+
+    def _placed(self, js: JetStream, name: str, body: bytes, *, restores: bool) -> int:
+        """Return the worker for a new stream; a creation during a restore of that name goes to the same worker."""
+        key = js.account.name, name
+        worker = self._restores.get(key, 0)
+        if worker not in self._spread.online | {DIRECTOR}:
+            worker = self._spread.place(js, name, body)
+        if restores or key in self._restores:
+            while len(self._restores) >= RESTORES_MAX:
+                del self._restores[next(iter(self._restores))]
+            self._restores[key] = worker
+        return worker
 
     def _order(self, worker: int, router: Router, request: Request) -> Generator[Step, None, bool]:
         """Make another worker carry out a change; return whether it has answered."""

@@ -85,6 +85,11 @@ class Directory:
         for each in self.streams(js.account.name).values():
             _tie(js, each, 1)
 
+    def account_closed(self, js: JetStream) -> None:
+        """Release what the streams of other workers reserve in an account whose JetStream ends."""
+        for each in self.streams(js.account.name).values():
+            _tie(js, each, -1)
+
     def _of(self, worker: int) -> Iterator[tuple[str, str]]:
         for account, streams in self._streams.items():
             for name, each in streams.items():

@@ -38,13 +38,15 @@ def check_workers(disk: Disk, root: str, most: int) -> None:
     Raises:
         StoreShared: there is one.
     """
-    for store in worker_roots(disk, root, most):
-        if count := len(_streams(disk, store)):
-            number = store.rpartition("/")[2]
-            raise StoreShared(
-                f"{count} streams are in {store}, the store of worker {number}: start with spread_workers and at"
-                f" least {number} workers, or with spread_workers and fewer, which moves them to the first worker"
-            )
+    counts = {store: len(_streams(disk, store)) for store in worker_roots(disk, root, most)}
+    used = [store for store, count in counts.items() if count]
+    if used:
+        needed = used[-1].rpartition("/")[2]
+        raise StoreShared(
+            f"{sum(counts.values())} streams are in {', '.join(used)}, stores of workers above {most}: start with"
+            f" spread_workers and at least {needed} workers; with spread_workers and fewer, they move to the first"
+            " worker for good"
+        )
 
 
 def take_over(disk: Disk, root: str, most: int) -> int:

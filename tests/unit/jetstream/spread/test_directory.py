@@ -103,3 +103,13 @@ def test_the_bytes_of_other_workers_count_for_the_limit_of_the_server(js: JetStr
     js.publish("S", bytes(5000))
     assert usage.news() == usage.own()
     assert usage.news() is None
+
+
+def test_the_end_of_an_account_releases_what_it_reserved(js: JetStreamFixture, directory: Directory) -> None:
+    directory.take(Holdings(2, True, streams=(holding("S", "s", max_bytes=100),)))
+    engine = js.engine
+    for _ in range(3):  # a reload turns JetStream off and on
+        directory.account_closed(engine)
+        assert engine.shared.usage["file"].reserved == 0
+        directory.account_opened(engine)
+        assert engine.shared.usage["file"].reserved == 100
