@@ -68,9 +68,6 @@ ROUNDS = 2  # of the engine in one turn: entries written in one round may be com
 APPLIES = 64  # maximum number of entries applied in one turn
 APPLY_SIZE = 256 << 10  # maximum bytes of payloads applied in one turn
 FAIR_APPLIES = 16  # entries of one group that are applied before those of another group
-REOPEN_NS = (
-    NS_PER_S  # before a group that has panicked is opened again; doubled by each further panic, up to 64 s
-)
 DATA = int(EntryKind.DATA)
 
 
@@ -231,6 +228,8 @@ class Consensus:
             self._late.append(Due(Waits.REOPEN, member=member))
         except CorruptRecord as error:
             self._lose_damaged(member, error)
+        except (RaftError, ValueError) as error:
+            self._lose(member, f"the engine refuses its stored state: {error}")
 
     def _forget(self, group: int) -> None:
         member = self._members.pop(group, None)

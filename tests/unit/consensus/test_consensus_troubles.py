@@ -282,6 +282,21 @@ def test_a_group_that_cannot_begin_again_is_closed_alone(monkeypatch: pytest.Mon
     hosts.publish(3, 6)
 
 
+def test_a_group_whose_stored_state_is_refused_is_closed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = Hosts(groups=(5, 6), node_class=Forgiving)
+    hosts.publish(3, 5)
+    hosts.publish(3, 6)
+    bad = hosts.followers(5)[0]
+    without_terms = [(0, *entry[1:]) for entry in bad.log.entries(5)]
+    monkeypatch.setattr(bad.log, "entries", lambda group: without_terms)
+    bad.consensus._reopen(bad.consensus._members[5])
+    monkeypatch.undo()
+
+    hosts.until(lambda: bad.peer(5) == peer_id(bad.number, 2))
+    assert "refuses its stored state" in bad.seen[0]  # type: ignore[attr-defined]
+    hosts.publish(3, 6)
+
+
 def test_a_replica_that_begins_again_counts_its_entries_once(hosts: Hosts) -> None:
     hosts.publish(3)
     node = hosts.followers()[0]

@@ -1,7 +1,8 @@
 """The membership of the metadata group, which follows the servers of the cluster: learners, voters, removals.
 
 New servers learn first, and vote once they have caught up, up to five voters. If a server was removed, or came back
-with an empty store, its old peer is removed. Changes are made one at a time: the next one is proposed when the last
+with an empty store, its old peer is removed; a removed server that is online stays as a learner until it knows that its
+streams were moved. Changes are made one at a time: the next one is proposed when the last
 one was applied.
 
 Source: rules of nats-server 2.15.1 for peers of its meta group, and Raft's thesis, sections 4.2.1 and 4.3.
@@ -50,6 +51,7 @@ class Members:
     learners: frozenset[Peer]
     leader: Peer
     current: Collection[Peer]  # peers that are online and have all entries, including the leader
+    kept: frozenset[Peer] = frozenset()  # peers of removed servers that stay as learners for now
 
 
 def voters_wanted(servers: int) -> int:
@@ -65,11 +67,11 @@ def next_change(members: Members, servers: Mapping[int, Server]) -> MemberChange
     The leader is never removed; it must first transfer the leadership.
     """
     wanted = {Peer(server.node, server.incarnation) for server in servers.values()}
-    for peer in sorted(members.learners - wanted):
+    for peer in sorted(members.learners - wanted - members.kept):
         return MemberChange(Move.REMOVE, peer)
     for peer in sorted(members.voters - wanted - {members.leader}):
         if _is_safe(members, members.voters - {peer}):
-            return MemberChange(Move.REMOVE, peer)
+            return MemberChange(Move.DEMOTE if peer in members.kept else Move.REMOVE, peer)
     for peer in sorted(wanted - members.voters - members.learners):
         return MemberChange(Move.ADD_LEARNER, peer)
     return _next_voter(members, wanted)

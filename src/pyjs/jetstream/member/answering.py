@@ -200,6 +200,10 @@ class Desk:
         if found is None or self._taken.has(request.subject, request.reply):
             return
         yield from self._waiters.until_heard(router.account, note.reply)
+        if self._place(router, *found) is Place.HERE:
+            is_taken = yield from self._is_taken(router, request, *found)
+            if is_taken or self._taken.has(request.subject, request.reply):
+                return
         yield from self.handle(router, request, *found) or ()
 
     # -- leaders that are lost ---------------------------------------------------------------------------------

@@ -44,6 +44,7 @@ NAME = "META"
 SPEAK_NS = 250 * NS_PER_MS
 DESCRIBE_NS = NS_PER_S
 CHANGE_NS = NS_PER_S
+KEEP_NS = 10 * NS_PER_S  # for which a removed server may take to get the last entries about its streams
 LAG_MAX = 100  # entries that a replica may lack and still count as current
 _CHANGES = {
     Move.ADD_LEARNER: int(Change.ADD_LEARNER),
@@ -89,6 +90,7 @@ class MetaGroup:
         self._reason = ""  # the last logged reason why the group cannot begin
         self._welcome = 0  # incarnation with which this server joins a running group
         self._is_joined = False
+        self._late_ns: dict[Peer, int] = {}  # removed servers without streams that lack entries, since when
         self.group = 0  # 0: not open
 
     def open_stored(self, log: NodeLog, rng: Rng) -> bool:
@@ -232,7 +234,8 @@ class MetaGroup:
 
     def described(self, server: Server) -> None:
         """On the leader: propose a new description of a server, or send a known server its incarnation."""
-        if not self._machine.leads:
+        removed = self._machine.state.removed.get(server.node)
+        if not self._machine.leads or (removed is not None and removed.store == server.store):
             return
         known = self._machine.state.servers.get(server.node)
         if known is None or not _same(known, server):
@@ -243,9 +246,14 @@ class MetaGroup:
     def follow_steps(self) -> Generator[Step, None, None]:
         """Adapt the members of the group to the servers while this one leads; never ends."""
         while True:
-            yield from self._waiters.until(lambda: self._machine.leads and self._next_change() is not None)
+            yield from self._waiters.until(
+                lambda: self._machine.leads and (self._next_change() is not None or self._kept())
+            )
             change = self._next_change()
-            if change is None:
+            if change is None:  # nothing tells here what a removed server has got
+                yield from self._waiters.until(
+                    lambda: not self._machine.leads or self._next_change() is not None, CHANGE_NS
+                )
                 continue
             with suppress(Refused):  # another change is in progress
                 peer = peer_id(change.peer.node, change.peer.incarnation)
@@ -264,8 +272,29 @@ class MetaGroup:
         there = self._way.online | {me.node}
         current = {peer for peer, each in peers.items() if peer.node in there and (each.lag or 0) <= LAG_MAX}
         voters = frozenset(peer for peer, each in peers.items() if each.is_voter)
-        members = Members(voters, frozenset(peers) - voters, me, current)
+        members = Members(voters, frozenset(peers) - voters, me, current, self._kept())
         return next_change(members, self._described_servers(voters))
+
+    def _kept(self) -> frozenset[Peer]:
+        """Return the removed servers that are online, and may not know yet that their streams were moved.
+
+        Without the entries about that they would serve their streams for ever.
+        """
+        state, now_ns = self._machine.state, self._waiters.now_ns
+        kept: set[Peer] = set()
+        late: dict[Peer, int] = {}
+        for each in self._consensus.status(self.group).replicas if state.removed else ():
+            peer = Peer(each.node, incarnation_of(each.peer))
+            if each.node not in state.removed or each.node not in self._way.online:
+                continue
+            if each.node in state.load:
+                kept.add(peer)
+            elif each.lag:
+                late[peer] = self._late_ns.get(peer, now_ns)
+                if now_ns < late[peer] + KEEP_NS:
+                    kept.add(peer)
+        self._late_ns = late
+        return frozenset(kept)
 
     def _described_servers(self, voters: frozenset[Peer]) -> Mapping[int, Server]:
         """Return the servers of the metadata, and voters that have not described themselves yet."""

@@ -33,6 +33,11 @@ class Waiters:
         self._timers = timers
         self._waiting: dict[Chore, None] = {}  # oldest first
 
+    @property
+    def now_ns(self) -> int:
+        """The time of this turn."""
+        return self._turn.now
+
     def notify(self) -> None:
         """Make every waiter check its condition, in this turn or the next one."""
         self._turn.chores.extend(self._waiting)

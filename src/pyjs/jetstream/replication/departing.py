@@ -16,7 +16,7 @@ from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.manage import streams
 from pyjs.jetstream.names import DIRECT_QUEUE
 from pyjs.jetstream.replication.copying import Answer
-from pyjs.jetstream.stream.replicated.payload import operation
+from pyjs.jetstream.stream.replicated import operations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -92,7 +92,7 @@ class Departure:
         """Wait until all messages that the leader of a stream has accepted are stored and answered."""
         if machine.replica.in_flight or machine.replica.collects:
             with suppress(ApiError):  # this server no longer leads the stream
-                yield from machine.replica.operate(operation("expiry"))  # an entry that follows all others
+                yield from machine.replica.operate(operations.nothing())
         self._flushing -= 1
         self._waiters.notify()
 
@@ -116,7 +116,7 @@ class Resignation:
         """Call `transfer` once no message for the leader is on the way; if it still leads later, go on as before."""
         yield from self.silence_steps()
         with suppress(ApiError):  # this server no longer leads the stream
-            yield from machine.replica.operate(operation("expiry"))  # an entry that follows all others
+            yield from machine.replica.operate(operations.nothing())
         transfer()
         yield from self._until(lambda: not machine.leads, TRANSFER_NS)
         if machine.leads:

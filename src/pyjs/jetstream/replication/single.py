@@ -22,8 +22,8 @@ from pyjs.jetstream.manage.persist import StoredConsumer
 from pyjs.jetstream.manage.replicated_consumers import stored_state
 from pyjs.jetstream.mirror.positions import Positions
 from pyjs.jetstream.replication.copying import Answer
+from pyjs.jetstream.stream.replicated import operations
 from pyjs.jetstream.stream.replicated.durable import durable_steps
-from pyjs.jetstream.stream.replicated.payload import operation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -76,7 +76,7 @@ def finish_steps(machine: Machine, conclude: Callable[[], bool], silence: Callab
         yield from pause.pause(PAUSE_NS)
     if machine.leads:
         yield from silence()
-        yield from machine.replica.operate(operation("expiry"))
+        yield from machine.replica.operate(operations.nothing())
         return
     machine.js.shared.log.warn(f"The group of {machine.stream} elects no leader: its whole log is applied")
     yield from _applied_steps(machine, conclude)

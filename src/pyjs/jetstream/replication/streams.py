@@ -297,8 +297,8 @@ class ReplicatedStreams:
         """
         key = js.account.name, assignment.name
         before = self._machines.get(key)
-        if before is not None:  # the replica was about to leave the group
-            self._close(before)
+        if before is not None:  # the replica was about to leave the group, or returns as another one
+            yield from self._let_go_steps(before)
             if before.group != assignment.group:
                 self.forget_group(js, before.group)
         machine = StreamMachine(js, self._consensus, assignment, self)
@@ -614,6 +614,12 @@ class ReplicatedStreams:
         if key not in self._machines and self._shut.get(key) in (0, machine.assignment.created_ns):
             yield from self.open_steps(js, machine.assignment)
 
+    def _let_go_steps(self, machine: StreamMachine) -> Steps:
+        """Close a replica; if it leads, another one leads first: idle followers would not miss their leader."""
+        if machine.leads:
+            yield from self.resign_steps(machine, 0)
+        self._close(machine)
+
     def _close(self, machine: StreamMachine) -> None:
         """Close a replica; its log remains, and its files are read again when it is opened."""
         js, stream = machine.js, machine.stream
@@ -638,7 +644,7 @@ class ReplicatedStreams:
                 self._consensus.transfer(machine.group, node or heirs[0].node)
 
     def resign_steps(self, machine: StreamMachine, node: int) -> Steps:
-        """Transfer the leadership to the replica on `node` while clients work."""
+        """Transfer the leadership while clients work: to the replica on `node`, or (0) as `hand_over` does."""
         transfer = partial(self.hand_over, machine, node)
         yield from self._resignation(machine.js, machine.stream).transfer_steps(machine, transfer)
 

@@ -62,6 +62,16 @@ def test_a_server_with_an_empty_store_leaves_as_the_old_peer_and_comes_as_a_new_
     assert next_change(members, servers) == (Move.ADD_LEARNER, Peer(3, 2))
 
 
+def test_a_removed_server_that_is_kept_stays_as_a_learner() -> None:
+    servers = {node: server(node) for node in (1, 2)}
+    members = Members(peers(1, 2, 3), frozenset(), Peer(1, 1), peers(1, 2, 3), kept=peers(3))
+    assert next_change(members, servers) == (Move.DEMOTE, Peer(3, 1))
+    members = Members(peers(1, 2), peers(3), Peer(1, 1), peers(1, 2, 3), kept=peers(3))
+    assert next_change(members, servers) is None
+    members = Members(peers(1, 2), peers(3), Peer(1, 1), peers(1, 2, 3))
+    assert next_change(members, servers) == (Move.REMOVE, Peer(3, 1))
+
+
 @pytest.mark.parametrize(("servers", "voters"), [(1, 1), (2, 2), (3, 3), (4, 3), (5, 5), (6, 5), (100, 5)])
 def test_as_many_vote_as_make_failures_harmless(servers: int, voters: int) -> None:
     assert voters_wanted(servers) == voters

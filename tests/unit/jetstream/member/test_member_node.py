@@ -556,6 +556,22 @@ def test_a_server_whose_metadata_log_is_dropped_joins_again_at_once(net: JetNet,
     net.run_until(lambda: member.machine.state.stream("$G", "T") is not None)
 
 
+def test_a_server_whose_metadata_log_is_dropped_hands_over_the_streams_that_it_leads(net: JetNet) -> None:
+    servers = net.trio()
+    client = servers[0].client()
+    for number in range(3):  # each server leads one
+        net.create(client, f"S{number}", num_replicas=3)
+    old = next(each for each in net.living() if not each.member.machine.leads)
+    led = [each.stream.name for each in old.member.replicated.machines() if each.leads]
+    assert led
+    assert old.member.group is not None
+    old.member.consensus._lose(old.member.consensus._members[old.member.group.group], "damaged")
+    old.member.consensus._mark()
+    net.run(20_000 * NS_PER_MS)
+
+    assert [net.publish(servers[0], name.lower(), 1) for name in led] == [[1]] * len(led)
+
+
 def test_a_request_waits_for_the_leader_when_servers_come_late(net: JetNet) -> None:
     client = net.begin("a").client()
     net.run(20_000 * NS_PER_MS)

@@ -227,3 +227,29 @@ def test_publishers_notice_nothing_of_a_move(net: JetNet, publisher: str) -> Non
     net.run(3000 * NS_PER_MS)
     answers = [frame.payload for frame in client.frames() if frame.subject == b"in.p"]
     assert [json.loads(answer)["seq"] for answer in answers] == list(range(11, 11 + sent))
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_removed_server_that_runs_gives_up_its_streams(net: JetNet, replicas: int) -> None:
+    net.hosts["d"] = "10.0.0.4"
+    servers = net.trio()
+    for number in range(6):
+        net.create(servers[0].client(), f"S{number}", num_replicas=replicas)
+    net.begin("d")
+    net.ready()
+    leader = net.leader()
+    old = next(server for server in servers if server is not leader)
+    assert old.streams
+    request = json.dumps({"peer": old.name}).encode()
+    leader.node.turn_state.go_on(leader.member.operators.remove_server(request))
+    leader.wake()
+    net.run_until(lambda: not old.streams)
+
+    def members() -> set[int]:
+        status = leader.member.meta_status()
+        assert status is not None
+        return {each.node for each in status.replicas}
+
+    net.run_until(lambda: old.member.node not in members())
+    assert [len(net.publish(leader, f"s{number}", 1)) for number in range(6)] == [1] * 6
+    assert old.streams == []

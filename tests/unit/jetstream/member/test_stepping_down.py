@@ -14,6 +14,7 @@ if not is_here():
 from tests.support.jetnet import TRIO, JetNet, JetServer
 
 from pyjs.base.clock import NS_PER_MS
+from pyjs.jetstream.member.notes import Forwarded
 from pyjs.testing import RawClient
 
 BETWEEN_NS = NS_PER_MS // 5  # between two messages of one client; what the network takes
@@ -117,3 +118,22 @@ def test_direct_gets_from_a_replica_that_goes_are_answered(net: JetNet, name: st
         net.run(BETWEEN_NS)
     net.run(1000 * NS_PER_MS)
     assert answers(client, b"in.g") == [b"hi"] * asked
+
+
+def test_a_change_that_is_forwarded_to_the_next_leader_is_not_made_again(net: JetNet) -> None:
+    prepared(net, 3)
+    old = leader(net)
+    new, sender = (net.jet(name) for name in TRIO if name != old)
+    net.publish(sender, "r.x", 5)
+    client, purge = sender.client(), "$JS.API.STREAM.PURGE.R"
+    client.send(b"SUB in.p 1\r\nPUB %b in.p 0\r\n\r\n" % purge.encode())
+    net.run(200 * NS_PER_MS)
+    assert len(answers(client, b"in.p")) == 1
+    net.publish(sender, "r.x", 3)
+    net.ask(sender.client(), "STREAM.LEADER.STEPDOWN.R", {"placement": {"preferred": new.name}})
+    net.run_until(lambda: leads(new))
+    # as if the server of the client had not known that the next leader got the request
+    sender.member.tell(new.member.node, Forwarded("$G", purge, b"in.p", b"", b""))
+    net.run(1000 * NS_PER_MS)
+    assert answers(client, b"in.p") == []
+    assert net.ask(sender.client(), "STREAM.INFO.R")["state"]["messages"] == 3

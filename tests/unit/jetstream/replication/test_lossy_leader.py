@@ -200,6 +200,22 @@ def test_an_operator_accepts_a_loss(tmp_path: Path) -> None:
     assert not lossy.leader.replicated.accept_loss(1)
 
 
+def test_a_leader_that_resigns_places_no_markers_for_what_may_be_newer(tmp_path: Path) -> None:
+    options = {"max_age_ns": 120 * S, "subject_delete_marker_ttl_ns": 600 * S, "allow_msg_ttl": True}
+    lossy = Lossy(tmp_path, **options)
+    lossy.cluster.step(130 * S // 10_000_000)  # all messages expire
+    old = lossy.leader
+    assert old is not None
+    machine = old.replicated.machine_of(old.stream)
+    assert machine is not None
+    heir = next(node.number for node in lossy.cluster.up() if node is not old)
+
+    old.do(lambda: old.replicated.resign_steps(machine, heir))
+    lossy.cluster.until(lambda: lossy.leader is not None, 8000)
+
+    assert lossy.publish(b"s.new") == COUNT + 1  # no marker has got this sequence
+
+
 class History(Lossy):
     """One seed: publishes with and without conditions, while replicas come and go."""
 

@@ -57,6 +57,11 @@ def skip(seq: int) -> bytes:
     return operation("skip", _SEQ.pack(seq))
 
 
+def nothing() -> bytes:
+    """Return the payload of an entry without effect: when it is applied, all entries before it are applied too."""
+    return skip(0)
+
+
 # -- effects ----------------------------------------------------------------------------------------------------
 
 
