@@ -15,7 +15,7 @@ from tests.support.jetnet import JetNet, JetServer
 
 from pyjs.base.clock import NS_PER_MS
 from pyjs.jetstream.errcodes import ApiError
-from pyjs.monitor.healthz import _why_not_current
+from pyjs.jetstream.why.replicas import why_not_current
 
 
 def accepted(server: JetServer, **body: str) -> dict[str, Any] | int | None:
@@ -53,7 +53,7 @@ def test_a_loss_is_accepted_by_name_and_only_where_it_is_needed(net: JetNet) -> 
 
     assert sorted(server.member.missing(group).split(", ")) == sorted(other.name for other in others)
     (assigned,) = server.member.assigned_here("$G", "R")
-    assert "ACCEPT_LOSS" in _why_not_current(server.member, server.member.accounts, assigned)
+    assert "ACCEPT_LOSS" in why_not_current(server.member, server.member.accounts, assigned)
     assert accepted(server, **names) == {"success": True}
     assert accepted(server, **names) == 10003
     assert not server.member.missing(group)
