@@ -1,9 +1,8 @@
 """The membership of the metadata group, which follows the servers of the cluster: learners, voters, removals.
 
 New servers learn first, and vote once they have caught up, up to five voters. If a server was removed, or came back
-with an empty store, its old peer is removed; a removed server that is online stays as a learner until it knows that its
-streams were moved. Changes are made one at a time: the next one is proposed when the last
-one was applied.
+with an empty store, its old peer is removed. A removed server that is online stays as a learner until it has learned
+that its streams were moved. Changes are made one at a time: the next one is proposed when the last one was applied.
 
 Source: rules of nats-server 2.15.1 for peers of its meta group, and Raft's thesis, sections 4.2.1 and 4.3.
 """

@@ -229,6 +229,13 @@ def test_publishers_notice_nothing_of_a_move(net: JetNet, publisher: str) -> Non
     assert [json.loads(answer)["seq"] for answer in answers] == list(range(11, 11 + sent))
 
 
+def members(leader: JetServer) -> set[int]:
+    """Return the members of the metadata group, as its leader knows them."""
+    status = leader.member.meta_status()
+    assert status is not None
+    return {each.node for each in status.replicas}
+
+
 @pytest.mark.parametrize("replicas", [1, 3])
 def test_a_removed_server_that_runs_gives_up_its_streams(net: JetNet, replicas: int) -> None:
     net.hosts["d"] = "10.0.0.4"
@@ -245,11 +252,21 @@ def test_a_removed_server_that_runs_gives_up_its_streams(net: JetNet, replicas: 
     leader.wake()
     net.run_until(lambda: not old.streams)
 
-    def members() -> set[int]:
-        status = leader.member.meta_status()
-        assert status is not None
-        return {each.node for each in status.replicas}
-
-    net.run_until(lambda: old.member.node not in members())
+    net.run_until(lambda: old.member.node not in members(leader))
     assert [len(net.publish(leader, f"s{number}", 1)) for number in range(6)] == [1] * 6
     assert old.streams == []
+
+
+def test_a_removed_server_that_learns_nothing_leaves_the_metadata_after_a_while(
+    net: JetNet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers = net.trio()
+    leader = net.leader()
+    deaf = next(server for server in servers if server is not leader)
+    monkeypatch.setattr(deaf.member.consensus, "receive", lambda node, data: None)
+    request = json.dumps({"peer": deaf.name}).encode()
+    leader.node.turn_state.go_on(leader.member.operators.remove_server(request))
+    leader.wake()
+    net.run(5000 * NS_PER_MS)
+    assert deaf.member.node in members(leader)
+    net.run_until(lambda: deaf.member.node not in members(leader))
