@@ -185,3 +185,31 @@ async def test_a_service_that_comes_to_another_server_loses_no_request(servers: 
     assert await asking > 1
     for each in services:
         each.cancel()
+
+
+async def drained(client: Client) -> list[bytes]:
+    """Return the subjects of the messages that a client got before an answer of its own."""
+    client.writer.write(b"SUB end 9\r\nPUB end 0\r\n\r\n")
+    found = []
+    while (subject := (await client.message())[0]) != b"end":
+        found.append(subject)
+    return found
+
+
+async def test_clients_that_leave_together_do_not_multiply_a_message(servers: list[Server]) -> None:
+    a, b, c = servers
+    clients = [await Client.of(a, b"SUB _INBOX.s.%b 1\r\n" % each) for each in (b">", b">", b"*", b"1")]
+    publisher, watcher = await Client.of(b, b""), await Client.of(c, b"SUB _INBOX.> 1\r\n")
+    for subject in (b"_INBOX.s.1", b"_INBOX.s.1.2"):
+        await known(b, subject)
+    a.request_stop()
+    for each in clients:
+        await each.ended()
+    publisher.writer.write(b"PUB _INBOX.s.1 3\r\none\r\n")
+    await publisher.fence()
+    again = await Client.of(b, b"SUB _INBOX.s.> 1\r\n")
+    await asyncio.wait_for(a.wait_stopped(), WAIT_S)
+    assert await drained(again) == [b"_INBOX.s.1"]
+    assert await drained(watcher) == [b"_INBOX.s.1"]
+    for each in (publisher, watcher, again):
+        each.writer.close()
