@@ -55,7 +55,7 @@ class Mailbox:
         self.account.unsubscribe(self.subscription)
         for held in self.held:
             self._mailboxes.send_on(self, held)
-            yield
+            yield None
         self.held.clear()
 
 
