@@ -7,6 +7,7 @@ frame. Knows nothing of routes.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -60,15 +61,21 @@ class Interest:
         count = 0 if key in self._withdrawn else self.counts.get(key, 0)
         return count if key[1] else min(count, 1)
 
-    def withdraw(self, keys: Iterable[Key]) -> None:
+    def withdraw(self, keys: Iterable[Key]) -> bool:
         """Make other servers send no more messages for these subscriptions, which still receive messages on the way.
 
-        Has no effect on a subject and queue group that a further subscription shares.
+        Each is named as often as there are subscriptions that leave. Has no effect on a subject and queue group that
+        a further subscription shares. Return whether it had an effect.
         """
-        for key in keys:
-            if self.counts.get(key) == 1 and key not in self._withdrawn:
-                self._withdrawn.add(key)
-                self._note(key)
+        withdrawn = [
+            key
+            for key, count in Counter(keys).items()
+            if self.counts.get(key) == count and key not in self._withdrawn
+        ]
+        for key in withdrawn:
+            self._withdrawn.add(key)
+            self._note(key)
+        return bool(withdrawn)
 
     def take_changes(self) -> list[Key]:
         """Return the changes since the last call, oldest first."""

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from pyjs.cluster.interest import Interest
 from pyjs.core.session import ClientSession
-from pyjs.server.cluster.mailbox import INBOX, Mailbox
+from pyjs.server.cluster.mailbox import INBOX, Mailbox, Mailboxes
 from pyjs.server.connection import Connection
 from pyjs.server.failures import log_exception
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Iterable
 
     from pyjs.core.account import Account
     from pyjs.core.chore import Step
@@ -31,7 +31,8 @@ HAND_OVER_S = 5.0
 CALM_S = 0.1  # seconds in which pending requests of clients are answered, if their answers cannot follow them
 RETURN_S = 2.5  # seconds in which a client connects to another server
 FENCE_S = 0.5  # seconds for messages on the way
-LOOK_S = 0.01
+LOOK_S = 0.01  # first pause between two looks for a client at another server, doubled up to LOOK_MAX_S
+LOOK_MAX_S = 0.2
 
 
 class Leaving:
@@ -41,6 +42,7 @@ class Leaving:
         self._driver = driver
         self._node = driver.node
         self._connections = connections
+        self._mailboxes = Mailboxes()
         self._over: asyncio.Event | None = None  # set when all leaderships have moved
         self._is_ending = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -89,6 +91,7 @@ class Leaving:
             return
         await self._hand_over()
         self._pause()
+        await self._withdraw_queues(self._connections)
         others = [each for each in self._connections if not _has_only_inboxes(each)]
         for connection in set(self._connections).difference(others):
             self._hang_up(connection)
@@ -141,34 +144,78 @@ class Leaving:
             session.close("Server Shutdown")
 
     async def _hear_out(self, connection: Connection, session: ClientSession) -> None:
-        account, subs = session.account, session.subscriptions
-        await self._withdraw(account, [(sub.subject, sub.queue) for sub in subs.values() if sub.queue])
+        await self._withdraw_queues([connection])
         if session.closed_reason or connection.has_hung_up:
             return
+        account = session.account
         wanted = {sub.subject for sub in session.subscriptions.values() if not sub.queue}
-        mailbox = Mailbox(account, wanted)
+        self._mailboxes.cluster = self._node.cluster
+        boxes = self._mailboxes.open(account, wanted)
         self._driver.turn_now()
         connection.hang_up()  # or, where that is not possible, closes the session
-        deadline = self._driver.loop.time() + RETURN_S
-        while (connection.has_more or mailbox.keys) and self._driver.loop.time() < deadline:
-            if connection.is_over and self._is_elsewhere(account.name, wanted):
-                break
-            await asyncio.sleep(LOOK_S)  # no event shows that a client has connected to another server
-        await self._withdraw(account, mailbox.keys)
-        self._node.turn_state.go_on(mailbox.close_steps())
+        try:
+            await self._await_return(connection, account, wanted, boxes)
+        finally:
+            await self._close_boxes(account, boxes)
         connection.hear_out()
         self._driver.wake()
 
-    async def _withdraw(self, account: Account, keys: list[tuple[bytes, bytes]]) -> None:
-        """Make other servers send no more messages for these subscriptions, and wait for those on the way."""
+    async def _await_return(
+        self, connection: Connection, account: Account, wanted: set[bytes], boxes: list[Mailbox]
+    ) -> None:
+        """Wait until another server has the client, and close each of `boxes` as soon as it has that inbox."""
+        deadline, pause_s = self._driver.loop.time() + RETURN_S, LOOK_S
+        while (connection.has_more or boxes) and self._driver.loop.time() < deadline:
+            if connection.is_over:
+                if self._is_elsewhere(account.name, wanted):
+                    break
+                known = [each for each in boxes if self._is_elsewhere(account.name, {each.key[0]})]
+                boxes[:] = [each for each in boxes if each not in known]
+                await self._close_boxes(account, known)
+            await asyncio.sleep(pause_s)  # no event shows that a client has connected to another server
+            pause_s = min(2 * pause_s, LOOK_MAX_S)
+
+    async def _close_boxes(self, account: Account, boxes: list[Mailbox]) -> None:
+        ended = self._mailboxes.leave(boxes)
+        await self._withdraw(account, [each.key for each in ended])
+        for box in ended:
+            self._node.turn_state.go_on(box.close_steps())
+        self._driver.wake()
+
+    async def _withdraw_queues(self, connections: Iterable[Connection]) -> None:
+        """Make other servers stop choosing the members of queue groups that leave with `connections`.
+
+        A group with further members here keeps its interest: they get its messages. Those may leave during the wait,
+        so this is repeated until nothing is left to withdraw.
+        """
+        is_done = False
+        while not is_done:
+            keys: dict[Account, list[tuple[bytes, bytes]]] = {}
+            for connection in connections:
+                session = getattr(connection, "session", None)
+                if isinstance(session, ClientSession):
+                    found = [(sub.subject, sub.queue) for sub in session.subscriptions.values() if sub.queue]
+                    keys.setdefault(session.account, []).extend(found)
+            is_done = not any([await self._withdraw(*each) for each in keys.items()])
+
+    async def _withdraw(self, account: Account, keys: list[tuple[bytes, bytes]]) -> bool:
+        """Make other servers send no more messages for these subscriptions, and wait for those on the way.
+
+        Return whether there was anything to do.
+        """
         cluster, passed = self._node.cluster, asyncio.Event()
-        if keys and cluster is not None and isinstance(account.interest, Interest):
-            account.interest.withdraw(keys)
-            cluster.fence(passed.set)
-            self._driver.wake()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(FENCE_S):
-                    await passed.wait()
+        if (
+            cluster is None
+            or not isinstance(account.interest, Interest)
+            or not account.interest.withdraw(keys)
+        ):
+            return False
+        cluster.fence(passed.set)
+        self._driver.wake()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FENCE_S):
+                await passed.wait()
+        return True
 
     def _is_elsewhere(self, account: str, subjects: set[bytes]) -> bool:
         """Return whether one other server has all these subscriptions."""

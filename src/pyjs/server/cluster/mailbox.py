@@ -1,8 +1,10 @@
-"""Answers to a client between two servers: they are held here until another server has the client.
+"""Answers to clients between two servers: they are held here until another server has the client.
 
 Holds only what is published to inboxes. Such a message may come twice, here and at the other server, and clients
-ignore the second answer to a request. Other messages are lost meanwhile, as always in core NATS; those of a consumer,
-which have the subjects of their stream, are delivered again.
+ignore the second answer to a request. A held message is sent to the servers that have the subscription now, once to
+each, and to nobody here: not to mailboxes of other clients, nor to subscribers that have had it already. Other
+messages are lost meanwhile, as always in core NATS; those of a consumer, which have the subjects of their stream, are
+delivered again.
 """
 
 from __future__ import annotations
@@ -12,35 +14,128 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from pyjs.cluster.cluster import Cluster
     from pyjs.core.account import Account
     from pyjs.core.chore import Step
     from pyjs.core.sink import Request
+    from pyjs.subjects.sublist import Subscription
 
 INBOX = b"_INBOX."
-SIZE_MAX = 1 << 20  # bytes for one client; more are lost
+SIZE_MAX = 32 << 20  # bytes of all messages held at this server; more are lost
+OVERHEAD = 400  # bytes of memory for a held message, beside its content
+
+
+class _Held:
+    """A message that one or more mailboxes hold."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.size = OVERHEAD + len(request.subject) + len(request.headers) + len(request.payload)
+        self.boxes = 0
+        self.told: set[str] = set()  # ids of the servers that it was sent to
 
 
 class Mailbox:
-    """The inboxes of one client that has left this server."""
+    """One inbox of clients that have left this server."""
 
-    def __init__(self, account: Account, subjects: Iterable[bytes]) -> None:
-        """Take what comes to `subjects`, as far as they are inboxes."""
-        self.keys = [(subject, b"") for subject in subjects if subject.startswith(INBOX)]
-        self._account = account
-        self._held: list[Request] = []
-        self._size = 0
-        self._subscriptions = [account.subscribe_handler(subject, self._take) for subject, _ in self.keys]
+    def __init__(self, mailboxes: Mailboxes, account: Account, subject: bytes) -> None:
+        self.account = account
+        self.key = (subject, b"")
+        self.users = 0
+        self.held: list[_Held] = []
+        self._mailboxes = mailboxes
+        self.subscription = account.subscribe_handler(subject, self._take)
 
     def _take(self, request: Request) -> None:
-        size = len(request.subject) + len(request.headers) + len(request.payload)
-        if request.subject.startswith(INBOX) and self._size + size <= SIZE_MAX:
-            self._size += size
-            self._held.append(request)
+        self._mailboxes.take(self, request)
 
     def close_steps(self) -> Iterator[Step]:
         """Send everything on, and hold no more; in a turn."""
-        for subscription in self._subscriptions:
-            self._account.unsubscribe(subscription)
-        for held in self._held:
-            self._account.send(held.subject, held.payload, held.headers, held.reply)
-        yield from ()
+        self._mailboxes.remove(self)
+        self.account.unsubscribe(self.subscription)
+        for held in self.held:
+            self._mailboxes.send_on(self, held)
+            yield None
+        self.held.clear()
+
+
+class Mailboxes:
+    """All mailboxes of a server: one for each account and subject."""
+
+    def __init__(self) -> None:
+        self.cluster: Cluster | None = None
+        self.size = 0  # bytes of all held messages
+        self._in_use: dict[tuple[str, bytes], Mailbox] = {}
+        self._open: dict[Subscription, Mailbox] = {}
+
+    def open(self, account: Account, subjects: Iterable[bytes]) -> list[Mailbox]:
+        """Take what comes to `subjects`, as far as they are inboxes, until `leave`."""
+        boxes = []
+        for subject in subjects:
+            if subject.startswith(INBOX):
+                box = self._in_use.get((account.name, subject))
+                if box is None:
+                    box = self._in_use[account.name, subject] = Mailbox(self, account, subject)
+                    self._open[box.subscription] = box
+                box.users += 1
+                boxes.append(box)
+        return boxes
+
+    def leave(self, boxes: Iterable[Mailbox]) -> list[Mailbox]:
+        """Note that one client needs `boxes` no more; return those that no other client needs, which are to close."""
+        ended = []
+        for box in boxes:
+            box.users -= 1
+            if not box.users:
+                del self._in_use[box.account.name, box.key[0]]
+                ended.append(box)
+        return ended
+
+    def take(self, box: Mailbox, request: Request) -> None:
+        """Hold a message that has come to `box`, once for all boxes that it comes to."""
+        found = box.account.subs.match(request.subject)
+        boxes = [self._open[each] for each in found if each in self._open]
+        if not boxes:  # it has come during the last turn of the box
+            self._send(box, _Held(request))
+        elif boxes[0] is box:
+            held = _Held(request)
+            if self.size + held.size <= SIZE_MAX:
+                self.size += held.size
+                held.boxes = len(boxes)
+                for each in boxes:
+                    each.held.append(held)
+
+    def remove(self, box: Mailbox) -> None:
+        """Hold no more messages for a box."""
+        del self._open[box.subscription]
+
+    def send_on(self, box: Mailbox, held: _Held) -> None:
+        """Send a message of a box to the servers that have its subscription."""
+        self._send(box, held)
+        held.boxes -= 1
+        if not held.boxes:
+            self.size -= held.size
+
+    def _send(self, box: Mailbox, held: _Held) -> None:
+        targets = set()
+        for server_id, route in {} if self.cluster is None else self.cluster.routes.items():
+            remote = route.remote.get(box.account.name)
+            found = None if remote is None else remote.subscriptions.get(box.key)
+            if found is not None and server_id not in held.told:
+                held.told.add(server_id)
+                targets.add(found)
+        if targets:
+            _send_only(box.account, held.request, targets)
+
+
+def _send_only(account: Account, request: Request, targets: set[Subscription]) -> None:
+    """Send a message to `targets` and to no other subscription that matches; the others are closed meanwhile."""
+    found = account.subs.match(request.subject)
+    others = [each for each in found if not each.closed and each not in targets]
+    for each in others:
+        each.closed = True
+    try:
+        account.send(request.subject, request.payload, request.headers, request.reply)
+    finally:
+        for each in others:
+            each.closed = False

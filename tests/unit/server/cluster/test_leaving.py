@@ -16,7 +16,9 @@ if not is_here():
     pytest.skip("the consensus engine is not here (make cluster)", allow_module_level=True)
 
 from pyjs.base.log import ListLog
+from pyjs.cluster.interest import Interest
 from pyjs.config.options import ClusterOptions, JetStreamOptions, Options, RouteUrl
+from pyjs.server.connection import Connection
 from pyjs.server.server import Server, State
 
 WAIT_S = 60.0
@@ -185,3 +187,66 @@ async def test_a_service_that_comes_to_another_server_loses_no_request(servers: 
     assert await asking > 1
     for each in services:
         each.cancel()
+
+
+async def drained(client: Client) -> list[bytes]:
+    """Return the subjects of the messages that a client got before an answer of its own."""
+    client.writer.write(b"SUB end 9\r\nPUB end 0\r\n\r\n")
+    found = []
+    while (subject := (await client.message())[0]) != b"end":
+        found.append(subject)
+    return found
+
+
+async def test_clients_that_leave_together_do_not_multiply_a_message(servers: list[Server]) -> None:
+    a, b, c = servers
+    clients = [await Client.of(a, b"SUB _INBOX.s.%b 1\r\n" % each) for each in (b">", b">", b"*", b"1")]
+    publisher, watcher = await Client.of(b, b""), await Client.of(c, b"SUB _INBOX.> 1\r\n")
+    for subject in (b"_INBOX.s.1", b"_INBOX.s.1.2"):
+        await known(b, subject)
+    a.request_stop()
+    for each in clients:
+        await each.ended()
+    publisher.writer.write(b"PUB _INBOX.s.1 3\r\none\r\n")
+    await publisher.fence()
+    again = await Client.of(b, b"SUB _INBOX.s.> 1\r\n")
+    await asyncio.wait_for(a.wait_stopped(), WAIT_S)
+    assert await drained(again) == [b"_INBOX.s.1"]
+    assert await drained(watcher) == [b"_INBOX.s.1"]
+    for each in (publisher, watcher, again):
+        each.writer.close()
+
+
+async def test_an_inbox_that_the_client_has_again_is_not_held_for_the_sake_of_others(
+    servers: list[Server],
+) -> None:
+    a, _, c = servers
+    client = await Client.of(a, b"SUB _INBOX.x.* 1\r\nSUB _INBOX.former 2\r\n")
+    a.request_stop()
+    await client.ended()
+    again = await Client.of(c, b"SUB _INBOX.x.* 1\r\n")
+    interest = a.node.accounts["$G"].interest
+    assert isinstance(interest, Interest)
+    while (b"_INBOX.x.*", b"") in interest.counts:
+        await asyncio.sleep(0.001)
+    assert (b"_INBOX.former", b"") in interest.counts
+    again.writer.close()
+
+
+async def test_members_of_a_queue_group_that_leave_together_are_not_chosen_any_more(
+    servers: list[Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b, _ = servers
+    members = [await Client.of(a, b"SUB svc group 1\r\n") for _ in range(2)]
+    await known(b, b"svc")
+    hang_up, seen = Connection.hang_up, []
+
+    def look(self: Connection) -> None:
+        seen.append(b.node.accounts["$G"].has_interest(b"svc"))
+        hang_up(self)
+
+    monkeypatch.setattr(Connection, "hang_up", look)
+    a.request_stop()
+    for each in members:
+        await each.ended()
+    assert seen == [False, False]
