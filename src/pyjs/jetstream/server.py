@@ -119,7 +119,7 @@ class JetStreamServer:
         expire_all(self.accounts, consumers)
 
     def end_turn(self) -> None:
-        """Tell other servers, or other workers, what has changed in this turn."""
+        """Report the changes of this turn to other servers or workers."""
         if self.shared.member is not None:
             self.shared.member.end_turn()
         elif self.shared.spread is not None:

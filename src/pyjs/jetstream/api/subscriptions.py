@@ -217,7 +217,7 @@ class ApiSubscriptions:
             self._shared.spread.lost(self._js, stream)
 
     def _tell_others(self, stream: Stream) -> None:
-        """Tell other workers that share the streams."""
+        """Report a change to the other workers, if the streams are spread over them."""
         if self._shared.spread is not None and self._js is not None:
             self._shared.spread.holds(self._js, stream)
 

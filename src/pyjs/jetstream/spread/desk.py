@@ -226,7 +226,7 @@ class Desk:
     # -- the other workers ---------------------------------------------------------------------------------------
 
     def claim(self, note: Claim) -> None:
-        """Tell the first worker whether a request was answered here; if not, leave it to the first worker."""
+        """Report to worker 1 whether this worker has answered a request; if not, worker 1 will answer it."""
         request = Request(_nothing, note.subject, note.reply)
         is_left = self._left.remove(request)
         is_taken = not is_left and self._taken.remove(request)

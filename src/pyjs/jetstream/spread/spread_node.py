@@ -103,7 +103,7 @@ class SpreadNode:
             self._carrier.begin(self, self)
 
     def opened(self) -> None:
-        """Tell the others, after all streams were opened; at the start of the worker there is no connection yet."""
+        """Report that all streams are open, unless the worker is starting and has no connection yet."""
         for worker in sorted(self.online):
             if self.number == DIRECTOR:
                 self._introduce(worker)
@@ -111,7 +111,7 @@ class SpreadNode:
                 self.tell(worker, Opened())
 
     def end_turn(self) -> None:
-        """Tell the others how many bytes the streams here use, if that has changed much."""
+        """Report the bytes that the streams here use, if they have changed much since the last report."""
         used = self.usage.news()
         for worker in sorted(self.online) if used is not None else ():
             assert used is not None
@@ -186,12 +186,12 @@ class SpreadNode:
     # -- own streams ---------------------------------------------------------------------------------------------
 
     def holds(self, js: JetStream, stream: Stream) -> None:
-        """Tell a stream that is new or has changed."""
+        """Report a new or changed stream to the other workers."""
         held = Holding(js.account.name, stored_config(stream.config), stream.created_ns)
         self._tell_all(Holdings(self.number, False, streams=(held,)))
 
     def lost(self, js: JetStream, stream: Stream) -> None:
-        """Tell that a stream is being deleted."""
+        """Report to the other workers that a stream is being deleted."""
         self._tell_all(Holdings(self.number, False, gone=((js.account.name, stream.name),)))
         if stream.config.mirror or stream.config.sources:
             from pyjs.jetstream.mirror import sourcing  # imported with the first copy

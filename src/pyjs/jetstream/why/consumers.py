@@ -117,14 +117,14 @@ def _unmatched(consumer: Consumer) -> Generator[None, None, Reason | None]:
     if near:
         among = (
             f"Of the first {SUBJECTS_MAX:,} stored subjects"
-            if walk_is_cut(consumer)
+            if _has_more_subjects(consumer)
             else "Of the stored subjects"
         )
         text += f" {among}, the most similar are {', '.join(near)}."
     return Reason(Kind.FILTER_MATCHES_NOTHING, text, {"filters": len(filters), "nearest_subjects": near})
 
 
-def walk_is_cut(consumer: Consumer) -> bool:
+def _has_more_subjects(consumer: Consumer) -> bool:
     """Return whether the stream has more subjects than `nearest` compares."""
     return consumer.store.catalogue.num_subjects() > SUBJECTS_MAX
 

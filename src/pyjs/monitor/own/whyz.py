@@ -99,14 +99,9 @@ def _one(chosen: list[JetStream], wanted: Wanted) -> Steps:
     for js in chosen:
         stream = js.streams.get(wanted.stream)
         if stream is None:
-            if away := why_away(js, wanted.stream):
-                reasons = [reason.as_json() for reason in away]
-                return {
-                    "account": js.account.name,
-                    "stream": wanted.stream,
-                    "accepts": False,
-                    "reasons": reasons,
-                }
+            away = _away_report(js, wanted.stream)
+            if away["reasons"]:
+                return away
             continue
         if not wanted.consumer:
             return (yield from stream_report(js, stream))
@@ -127,6 +122,12 @@ def _one(chosen: list[JetStream], wanted: Wanted) -> Steps:
     raise BadArgument(f"there is no stream {quoted(wanted.stream)} on this server")
 
 
+def _away_report(js: JetStream, name: str) -> Fields:
+    """Return the report about a stream that is not open on this server; `reasons` is empty if it is unknown."""
+    reasons = [reason.as_json() for reason in why_away(js, name)]
+    return {"account": js.account.name, "stream": name, "accepts": False, "reasons": reasons}
+
+
 def _streams(chosen: list[JetStream], wanted: Wanted) -> Generator[None, None, tuple[list[Any], int]]:
     """Return, in steps, a page of the streams that have a problem, and the number of all such streams."""
     found: list[dict[str, Any]] = []
@@ -136,11 +137,7 @@ def _streams(chosen: list[JetStream], wanted: Wanted) -> Generator[None, None, t
             if at % STEP == STEP - 1:
                 yield
             stream = js.streams.get(name)
-            if stream is not None:
-                row = yield from stream_report(js, stream)
-            else:
-                reasons = [reason.as_json() for reason in why_away(js, name)]
-                row = {"account": js.account.name, "stream": name, "accepts": False, "reasons": reasons}
+            row = _away_report(js, name) if stream is None else (yield from stream_report(js, stream))
             if wanted.all or row["reasons"] or row.get("silent_consumers"):
                 total += 1
                 if wanted.offset < total <= wanted.offset + wanted.limit:
