@@ -25,7 +25,7 @@ ARGS ?=
 WORKERS = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 WITHOUT_SPARK = tests raft/tests spark/tests/package/test_wheels.py
 
-.PHONY: help serve test cluster-faults cluster-jetstream cluster-kills cluster-mixed cluster-rolling cluster-linear spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench cluster-bench copy-bench groups-bench workers-bench startup scaling hostile assets connections doors-bench siege embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings history packaging schemas declarations fuzz soak crash sim asan lag clean
+.PHONY: help serve test cluster-faults cluster-jetstream cluster-kills cluster-mixed cluster-rolling cluster-linear spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench cluster-bench copy-bench groups-bench workers-bench startup scaling hostile assets connections doors-bench siege embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings history packaging site schemas declarations fuzz soak crash sim asan lag clean
 .PHONY: cluster raft-wheel raft-check sim-raft raft-bench consensus-bench node-log-bench
 .PHONY: preflight format lint types stubtest layers tidy share
 
@@ -70,6 +70,14 @@ recordings: dev ## record nats-server for scenarios that are new or changed (ARG
 
 history: dev ## two thousand random histories of publishes on both servers, each answer and all that is left compared (SEEDS=0-1999)
 	$(PY) -m tests.history --seeds $(or $(SEEDS),0-1999) $(ARGS)
+
+site: $(VENV)/.docs ## the manual as a site in build/site/, with a search (Sphinx)
+	$(PY) -m sphinx -q -W --keep-going -c docs/site . build/site
+	@echo "== open build/site/index.html"
+
+$(VENV)/.docs: pyproject.toml | preflight $(PY)
+	@.ci/install docs
+	@touch $@
 
 packaging: dev ## sdist, wheels and image file; the whole sdist is compiled
 	PYJS_PACKAGING=whole $(PY) -m pytest --timeout 0 tests/style/test_packaging.py spark/tests/package/test_wheels.py $(ARGS)
@@ -240,8 +248,8 @@ $(VENV)/.runtime: pyproject.toml | preflight $(PY)
 # Whoever begins with the tools has the rest from the same installation.
 $(VENV)/.tools: pyproject.toml | preflight $(PY)
 	@echo "== building, and adding the tools for tests and checks; this takes a minute or two"
-	@.ci/install test check
-	@touch $(VENV)/.runtime $@
+	@.ci/install test check docs
+	@touch $(VENV)/.runtime $(VENV)/.docs $@
 
 cluster: build ## the consensus engine for .venv: WHEEL=<file>, the wheel in dist/, or built with cargo
 	@.ci/raft install

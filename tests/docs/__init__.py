@@ -1,0 +1,1 @@
+"""The pages of the manual, executed: every command and program in them runs here."""
