@@ -1,10 +1,11 @@
-"""How Sphinx makes the site of the manual (`make site`). Its pages are the Markdown files of the tree, where they are."""
+"""How Sphinx makes the site of the manual (`make site`). Its pages are the Markdown files of the tree."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pygments.lexers.special import TextLexer
+from pygments.lexers.special import TextLexer  # type: ignore[import-untyped]
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -16,8 +17,9 @@ html_title = "pyjs-server"
 html_show_copyright = False
 html_copy_source = False
 html_extra_path = ["root"]  # its page leads to the first one
+html_search_scorer = str(Path(__file__).with_name("scorer.js"))
 root_doc = "docs/site/index"
-# The source directory is the root of the tree, so that a link from page to page is the same here and on a hosting platform.
+# The source directory is the root of the tree, so that a link works here and on a hosting platform alike.
 include_patterns = [
     "CHANGELOG.md",
     "README.md",

@@ -25,6 +25,7 @@ import urllib.error
 import urllib.request
 from contextlib import suppress
 from pathlib import Path
+from textwrap import indent
 from typing import NamedTuple, Self
 
 from tests.conformance.harness.process import REPOSITORY, free_port, our_command
@@ -79,7 +80,7 @@ def commands(block: Block) -> list[Command]:
             last = found.pop()
             found.append(last._replace(text=f"{last.text}\n{line}"))
         elif block.language == "sh":
-            if line and not line.startswith("#"):
+            if line and not line.lstrip().startswith("#"):
                 found.append(Command(at, line, None))
         elif line.startswith("$ "):
             found.append(Command(at, line[2:], []))
@@ -129,24 +130,31 @@ class Reader:
                 pipe.close()
 
     def run(self, block: Block) -> None:
-        """Do with a block what its language says. Raise AssertionError with the line of the page if it does not work."""
+        """Do with a block what its language says; raise AssertionError if that does not work."""
         text = self.with_free_ports(block.text)
         if block.name:
             (self.where() / block.name).write_text(text)
         elif block.language == "python":
+            if text.startswith("async with "):  # a part of a program
+                head, body = "import asyncio, nats, pyjs.aio\nasync def main():", indent(text, "    ")
+                text = f"{head}\n{body}\nasyncio.run(main())"
             printed = None if block.output is None else block.output.splitlines()
             self.run_command(Command(block.line, f"python - <<'END'\n{text}\nEND", printed))
         if block.language in ("sh", "console"):
             for command in commands(block):
                 self.run_command(command)
-            if block.text.rstrip().endswith("&"):
-                self.wait_until_served()
+
+    def can(self, command: str) -> bool:
+        """Report whether the program of a command is here; only the nats command may be missing."""
+        return bool(self.cli) or not command.startswith("nats ")
 
     def run_command(self, command: Command) -> None:
         """Type one command, and compare what it prints."""
-        if command.text.startswith("nats ") and not self.cli:
+        if not self.can(command.text):
             return
         status, printed = self._type(self.with_free_ports(command.text))
+        if re.match(r"pyjs-server .*&", command.text):
+            self.wait_until_served()
         place = f"line {command.line}: {command.text}"
         if command.printed is None:
             assert status == 0, f"{place}\nended with {status}:\n{printed}\n{self.log()}"

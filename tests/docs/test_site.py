@@ -1,4 +1,4 @@
-"""The manual as a site: it is built without a warning, no link in it is dead, and its search finds what users ask for."""
+"""The manual as a site: no warning, no dead link, and a search that finds what users ask for."""
 
 from __future__ import annotations
 

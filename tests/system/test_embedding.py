@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from tests.conformance.harness.process import free_port
+from tests.docs.pages import blocks
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "embedding.md"
-EXAMPLE = re.compile(r"```python\n(.*?)```\n(?:\n((?:    [^\n]+\n)+))?", re.DOTALL)
-
-
-def examples() -> list[tuple[str, str]]:
-    """Return each example with the output that stands below it."""
-    return [
-        (code, re.sub("^    ", "", output, flags=re.MULTILINE))
-        for code, output in EXAMPLE.findall(DOCUMENT.read_text("utf-8"))
-    ]
-
-
-SCRIPTS = [(code, output) for code, output in examples() if output]
-TESTS = [code for code, output in examples() if not output]
+EXAMPLES = [block for block in blocks(DOCUMENT) if block.language == "python"]
+SCRIPTS = [(block.text, block.output) for block in EXAMPLES if block.output]
+TESTS = [block.text for block in EXAMPLES if not block.output]
 
 
 def run(directory: Path, *command: str) -> tuple[int, str, str]:
