@@ -187,8 +187,8 @@ peer-suite: dev ## other clients' own tests: NATS_PY=<checkout> NATS_C=<built ch
 	$(PIP) aiofiles aiohttp nkeys
 	$(PY) -m tests.peer_suite $(if $(NATS_PY),--nats-py $(NATS_PY)) $(if $(NATS_C),--nats-c $(NATS_C)) $(ARGS)
 
-cli-walk: dev $(if $(PYJS_NATS_CLI),,build/bin/nats) ## one walk with the nats command; Go builds it, or PYJS_NATS_CLI=<program>
-	PYJS_REQUIRE=peer,cli PYJS_NATS_CLI=$(or $(PYJS_NATS_CLI),$(CURDIR)/build/bin/nats) $(PY) -m pytest tests/conformance/test_cli.py tests/conformance/test_cli_operators.py tests/conformance/test_cli_cluster.py $(ARGS)
+cli-walk: dev $(if $(PYJS_NATS_CLI),,build/bin/nats) ## the nats command, and all commands of the manual; Go builds it, or PYJS_NATS_CLI=<program>
+	PYJS_REQUIRE=peer,cli PYJS_NATS_CLI=$(or $(PYJS_NATS_CLI),$(CURDIR)/build/bin/nats) $(PY) -m pytest -n 2 tests/conformance/test_cli.py tests/conformance/test_cli_operators.py tests/conformance/test_cli_cluster.py tests/docs/test_pages.py $(ARGS)
 
 build/bin/nats:
 	mkdir -p build/natscli
