@@ -161,7 +161,8 @@ def masked(text: str) -> list[str]:
         text = pattern.sub(mask, text)
     text = re.sub(r"\b[0-9a-f]{64}\b", "<digest>", text)
     text = re.sub(r"(Storage Directory|Write sync Frequency): .*", r"\1", text)
-    text = re.sub(r"\d[\d.,]*( ?(B|KiB|MiB|GiB|TiB|s|ms|µs|h|m)\b)?", "#", text)
+    # A duration below a second is masked already: whether the server is that young is chance.
+    text = re.sub(r"<duration>|\d[\d.,]*( ?(B|KiB|MiB|GiB|TiB|s|ms|µs|h|m)\b)?", "#", text)
     text = re.sub(r"(Git Commit|Go Version): .*", r"\1", text)
     text = re.sub(r"[│┃╭╮╰╯├┤┬┴┼─]+", "|", text)
     return [re.sub(r" +", " ", line).strip() for line in text.splitlines()]
