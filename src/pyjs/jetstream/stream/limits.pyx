@@ -9,7 +9,7 @@ from pyjs.store.index.sequences cimport Entry, index_live
 from pyjs.base.bounds import taken
 
 cdef enum:
-    MAX_MSGS_REACHED = 1        # limits that discard new enforces, see publish_errors.store_error
+    MAX_MSGS_REACHED = 1        # limits that discard new enforces; publish_errors.refusal names them
     MAX_BYTES_REACHED = 2
     MAX_MSGS_PER_SUBJECT_REACHED = 3
 
