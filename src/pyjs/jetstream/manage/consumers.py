@@ -17,6 +17,7 @@ from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.choices import INTEREST, MEMORY, WORKQUEUE
 from pyjs.jetstream.config.consumer import ConsumerConfig
 from pyjs.jetstream.config.consumer_requests import CreateRequest
+from pyjs.jetstream.config.dead_letters import target_of
 from pyjs.jetstream.config.declared import changed
 from pyjs.jetstream.consumer import record as consumer_record
 from pyjs.jetstream.consumer.consumer import Consumer
@@ -27,6 +28,7 @@ from pyjs.jetstream.consumer.resources import Resources
 from pyjs.jetstream.consumer.start import SEARCH_STEP, Start, count, select_start
 from pyjs.jetstream.manage.persist import StoredConsumer
 from pyjs.jetstream.rules import consumer as consumer_rules
+from pyjs.jetstream.rules import dead_letters as dead_letter_rules
 from pyjs.jetstream.rules.consumer import ConsumerLimits
 from pyjs.store.index.filter import StoreFilter
 from pyjs.store.index.last_seqs import Count
@@ -68,6 +70,8 @@ def create_or_update(
     limits = limits_of(js)
     config = consumer_rules.normalised(config, stream.config, limits, request.pedantic)
     consumer_rules.check(config, stream.config, limits, covered)
+    known = existing.config if isinstance(existing, Consumer) else None
+    dead_letter_rules.check_consumer(config, stream.config, js.config_of, known)
     if existing is None:
         errcodes.CONSUMER_DOES_NOT_EXIST.raise_if(request.action == "update")
         return (yield from _create(js, stream, config))
@@ -158,7 +162,9 @@ def expire_all(accounts: dict[str, JetStream], consumers: list[Sink]) -> None:
         assert isinstance(consumer, Consumer)
         js = accounts[consumer.account.name]
         stream = js.streams.get(consumer.stream_name)
-        if stream is not None and stream.consumers.get(consumer.name) is consumer:
+        if stream is None or stream.consumers.get(consumer.name) is not consumer:
+            continue
+        if consumer.letters is None or not consumer.acks.exhausted:  # otherwise it is used until they are stored
             _expire(js, stream, consumer)
 
 
@@ -370,6 +376,7 @@ def _change_config(
     old = consumer.config
     yield from _write_config(js, stream, consumer, config)
     consumer.update(config)
+    direct_letters(js, stream, consumer)
     if old.filters != config.filters:
         stream.update_interest(consumer)
 
@@ -406,7 +413,24 @@ def _within_search(
 
 def _open(js: JetStream, stream: Stream, consumer: Consumer) -> None:
     stream.add_consumer(consumer)
+    direct_letters(js, stream, consumer)
     consumer.start()
+
+
+def direct_letters_of(js: JetStream, stream: Stream) -> None:
+    """Apply a changed stream for dead letters to all consumers of a stream."""
+    for consumer in stream.consumers.values():
+        if isinstance(consumer, Consumer):
+            direct_letters(js, stream, consumer)
+
+
+def direct_letters(js: JetStream, stream: Stream, consumer: Consumer) -> None:
+    """Send the dead letters of a consumer where its configuration and that of its stream say."""
+    target = target_of(stream.config.metadata, consumer.config.metadata)
+    if target is not None or consumer.letters is not None or consumer.acks.terms:
+        from pyjs.jetstream.dead_letters import sender  # imported lazily: most streams have no dead letters
+
+        sender.direct(js, stream, consumer, target)
 
 
 def resources_of(js: JetStream, stream: Stream) -> Resources:
