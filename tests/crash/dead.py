@@ -36,18 +36,18 @@ class Dead:
         self.interrupted = 0  # starts that found letters to store
         self.violations: list[str] = []
 
-    def check(self, queue: set[bytes], letters: Counter[bytes], cycle: int) -> None:
-        """Hold what a started server has against what its clients know."""
+    def check(self, before: set[bytes], after: set[bytes], letters: Counter[bytes], cycle: int) -> None:
+        """Hold what a started server has against what its clients know: the queue before and after its letters."""
         found = {
             "has two letters": {name for name, count in letters.items() if count > 1},
-            "is lost": set(self.stored.values()) - queue - set(letters) - self.acked,
+            "is lost": set(self.stored.values()) - before - set(letters) - self.acked,
             "has a letter although its ack was confirmed": {
                 name for name in letters if self.confirmed.get(name) == "+ACK"
             },
             "has no letter although its term was confirmed": {
                 name for name, verb in self.confirmed.items() if verb == "+TERM" and name not in letters
             },
-            "is in both streams": queue & set(letters),
+            "is in both streams": after & set(letters),
         }
         self.violations += [f"cycle {cycle}: {name!r} {what}" for what, names in found.items() for name in names]
 
@@ -114,23 +114,29 @@ def _confirmations(client: Speaker, dead: Dead) -> None:
         pass  # the connection has ended
 
 
-def settled(server: ServerProcess, dead: Dead) -> None:
-    """Wait until a started server has stored the letters that waited."""
+def settled(server: ServerProcess) -> bool:
+    """Wait until a started server has stored the letters that wait; return whether any waited."""
     client, until, found = Speaker(server.port), time.monotonic() + SETTLED_S, False
     while time.monotonic() < until:
         why = json.loads(client.request(f"$JS.API.PYJS.WHY.{QUEUE}.{CONSUMER}".encode()))
         if all(reason["kind"] not in ("max_deliver", "dead_letters") for reason in why["reasons"]):
             break
         found = True
-    dead.interrupted += found
     client.close()
+    return found
 
 
 def check(server: ServerProcess, dead: Dead, cycle: int) -> int:
-    """Hold both streams of a started server against what its clients know; return the number of letters."""
-    settled(server, dead)
+    """Hold both streams of a started server against what its clients know; return the number of letters.
+
+    Messages of earlier lives are given up meanwhile. So the queue is read before the letters, to find what is lost, and
+    again when these letters are settled, to find what is in both.
+    """
+    before = _payloads(server, dead)
+    dead.interrupted += settled(server)
     letters = Counter(payload for _, payload in read_messages(server.port, LETTERS))
-    dead.check(_payloads(server, dead), letters, cycle)
+    settled(server)
+    dead.check(before, _payloads(server, dead), letters, cycle)
     return letters.total()
 
 
