@@ -7,7 +7,7 @@ Grammar of the headers that are added:
 
     Dead-Letter-Reason: max_deliver | term | term: <text of the client>
     Dead-Letter-Stream, -Consumer, -Subject, -Sequence, -Deliveries, -Time
-    Nats-Msg-Id: dead-letter:<stream created>:<consumer created>:<sequence>:<time of the message>    (ns)
+    Nats-Msg-Id: dead-letter:<stream>:<created>:<consumer>:<created>:<sequence>:<time of the message>    (ns)
 
 The id differs for each incarnation of stream and consumer, and after sequences were lost and used again.
 
@@ -49,12 +49,9 @@ class Origin:
 
     def id_of(self, message: StoredMessage) -> bytes:
         """Return the message id of a letter; the same for each attempt to store it."""
-        return b"dead-letter:%d:%d:%d:%d" % (
-            self.stream_created_ns,
-            self.consumer_created_ns,
-            message.seq,
-            message.ts,
-        )
+        stream = f"{self.stream}:{self.stream_created_ns}"
+        consumer = f"{self.consumer}:{self.consumer_created_ns}"
+        return f"dead-letter:{stream}:{consumer}:{message.seq}:{message.ts}".encode()
 
     def subject_of(self, prefix: str, message: StoredMessage) -> bytes:
         """Return the subject of a letter, which no other message of this stream and consumer has."""
