@@ -35,7 +35,10 @@ _OWN = b"Dead-Letter-"
 _ORIGINAL = b"Dead-Letter-Original-"
 _RENAMED = (b"nats-", b"dead-letter-")  # in lower case
 # Headers that a replay does not restore, since they act on the publish or on other messages; in lower case.
-_NOT_RESTORED = (b"nats-expected-", b"nats-rollup", b"nats-batch-", b"nats-schedule", b"nats-incr", b"nats-msg-id")
+_NOT_RESTORED = (
+    b"nats-expected-", b"nats-rollup", b"nats-batch-", b"nats-schedule", b"nats-incr", b"nats-msg-id",
+    b"nats-trace-", b"nats-stream-source", b"nats-required-api-level",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

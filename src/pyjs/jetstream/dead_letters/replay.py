@@ -150,7 +150,7 @@ class Replay:
             questions.ask(message.seq, letter.subject, message.payload, headers)
         yield from questions.wait()
         stored = [seq for seq in sent if self._is_stored(seq, questions.answers.get(seq))]
-        yield from self._sync({sent[seq].stream.decode() for seq in stored})
+        yield from self._sync({_name_of(sent[seq]) for seq in stored})
         if not self._wanted.keep:
             yield from self._remove(stored)
         self.result.replayed += len(stored)
@@ -158,7 +158,7 @@ class Replay:
 
     def _problem_of(self, letter: Letter) -> str:
         """Return why a letter cannot be replayed, or ""."""
-        name = letter.stream.decode("utf-8", "replace")
+        name = _name_of(letter)
         config = self._js.config_of(name)
         if config is None:
             return f'the stream "{name}" does not exist'
@@ -198,3 +198,8 @@ class Replay:
                 raise errcodes.STREAM_MSG_DELETE_FAILED.error(err=error) from error
             if number % SEND_STEP == SEND_STEP - 1:
                 yield None
+
+
+def _name_of(letter: Letter) -> str:
+    """Return the name of the stream in a letter."""
+    return letter.stream.decode("utf-8", "replace")
