@@ -49,7 +49,9 @@ class Dead:
             },
             "is in both streams": after & set(letters),
         }
-        self.violations += [f"cycle {cycle}: {name!r} {what}" for what, names in found.items() for name in names]
+        self.violations += [
+            f"cycle {cycle}: {name!r} {what}" for what, names in found.items() for name in names
+        ]
 
     def forget(self) -> None:
         """Begin again with empty streams."""
@@ -129,8 +131,8 @@ def settled(server: ServerProcess) -> bool:
 def check(server: ServerProcess, dead: Dead, cycle: int) -> int:
     """Hold both streams of a started server against what its clients know; return the number of letters.
 
-    Messages of earlier lives are given up meanwhile. So the queue is read before the letters, to find what is lost, and
-    again when these letters are settled, to find what is in both.
+    Messages of earlier lives are given up meanwhile. So the queue is read before the letters, to find what is lost,
+    and again when these letters are settled, to find what is in both.
     """
     before = _payloads(server, dead)
     dead.interrupted += settled(server)

@@ -130,13 +130,19 @@ def messages(asker: Asker) -> int:
 
 
 def test_dead_letters_are_stored_once_over_a_change_of_the_leader(servers: ThreeServers) -> None:
-    """The letters go to a stream on one server; the leader of their consumer is killed while they are on their way."""
+    """The leader of the consumer is killed while letters are on their way."""
     # given
     asker = Asker(servers.client("a"))
     letters = {"name": "DEAD", "subjects": ["$DLQ.>"], "num_replicas": 3}
     asker.until("$JS.API.STREAM.CREATE.DEAD", lambda answer: "config" in answer, letters)
     metadata = {"_pyjs.dead_letter_stream": "DEAD"}
-    queue = {"name": "Q", "subjects": ["q"], "num_replicas": 3, "retention": "workqueue", "metadata": metadata}
+    queue = {
+        "name": "Q",
+        "subjects": ["q"],
+        "num_replicas": 3,
+        "retention": "workqueue",
+        "metadata": metadata,
+    }
     refused = {**queue, "name": "X", "subjects": ["x"], "metadata": {"_pyjs.dead_letter_stream": "NONE"}}
     answer = asker.until("$JS.API.STREAM.CREATE.X", lambda answer: "error" in answer, refused)
     assert answer["error"]["err_code"] == 20005
@@ -147,10 +153,12 @@ def test_dead_letters_are_stored_once_over_a_change_of_the_leader(servers: Three
     for n in range(100):
         asker.until("q", lambda ack: "seq" in ack, {"n": n})
     # when
-    leader = asker.until("$JS.API.CONSUMER.INFO.Q.c", lambda answer: "ack_floor" in answer)["cluster"]["leader"]
+    leader = asker.until("$JS.API.CONSUMER.INFO.Q.c", lambda answer: "ack_floor" in answer)["cluster"][
+        "leader"
+    ]
     left = next(name for name in NAMES if name != leader)
     client = servers.client(left)
-    client.send(b"SUB in.> 9\r\nPUB $JS.API.CONSUMER.MSG.NEXT.Q.c in.m 14\r\n{\"batch\": 100}\r\n")
+    client.send(b'SUB in.> 9\r\nPUB $JS.API.CONSUMER.MSG.NEXT.Q.c in.m 14\r\n{"batch": 100}\r\n')
     client.wait_for_messages(100)
     for _, _, reply, _, _ in client.take():
         client.send(b"PUB %b 8\r\n+TERM no\r\n" % reply)
@@ -165,7 +173,9 @@ def test_dead_letters_are_stored_once_over_a_change_of_the_leader(servers: Three
     found = asker.until(state % "DEAD", lambda answer: "state" in answer)["state"]
     assert (found["messages"], found["num_subjects"]) == (100, 100)
     # and back
-    answer = asker.until("$JS.API.PYJS.DEAD_LETTERS.REPLAY.DEAD", lambda answer: "replayed" in answer, {"limit": 7})
+    answer = asker.until(
+        "$JS.API.PYJS.DEAD_LETTERS.REPLAY.DEAD", lambda answer: "replayed" in answer, {"limit": 7}
+    )
     assert (answer["replayed"], answer["failed"]) == (7, 0)
     asker.until(state % "DEAD", lambda answer: answer.get("state", {}).get("messages") == 93)
     servers.start_processes(leader)

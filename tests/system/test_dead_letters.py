@@ -35,7 +35,9 @@ async def test_a_client_sets_up_reads_and_replays_dead_letters(start_server: Sta
     await third.nak()
     (again,) = await bakery.fetch(1)
     await again.nak()
-    await client.publish("$JS.API.CONSUMER.MSG.NEXT.ORDERS.bakery", b'{"expires": 1000000000}', reply="nowhere")
+    await client.publish(
+        "$JS.API.CONSUMER.MSG.NEXT.ORDERS.bakery", b'{"expires": 1000000000}', reply="nowhere"
+    )
     letters = await js.pull_subscribe("$DLQ.ORDERS.bakery.>", durable="reader")
     found = [*await letters.fetch(1, timeout=10), *await letters.fetch(1, timeout=10)]
     # then

@@ -200,7 +200,7 @@ cdef class Replay:
         if self.acks.pending.find(seq):
             self.acks.give_up(seq)
 
-    def terminated(self, uint64_t seq, bytes reason) -> None:
-        """Replay the end of a delivery that a client terminated."""
+    def terminated(self, uint64_t seq, *reason) -> None:
+        """Replay the end of a delivery that a client terminated; the bytes of its reason are numbers."""
         if self.acks.pending.find(seq):
-            self.acks.term(seq, reason)
+            self.acks.term(seq, bytes(reason))

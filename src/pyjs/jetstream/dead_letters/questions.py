@@ -1,7 +1,7 @@
 """Requests of the server to streams and the API, whose answers a chore awaits together.
 
-Streams may be on other servers or workers, so requests are published in the account as by a client. An answer that does
-not come in time counts as missing; if it comes later, it is ignored.
+Streams may be on other servers or workers, so requests are published in the account as by a client. An answer that
+does not come in time counts as missing; if it comes later, it is ignored.
 
 Knows nothing of letters.
 """

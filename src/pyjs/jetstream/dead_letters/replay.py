@@ -3,8 +3,8 @@
 A letter is removed only after its message is stored again and, on the same server, synced. The message id of a replay
 names the letter, so a repeated replay finds a duplicate within the window of the stream.
 
-Letters are ordinary messages, which clients may have made. So a replay publishes only to subjects of the stream that a
-letter names, and never to those of the API.
+Letters are ordinary messages, which clients may have made. So a replay publishes only to subjects of the stream that
+a letter names, and never to those of the API.
 
 Source: docs/dead-letters.md.
 """
@@ -174,7 +174,9 @@ class Replay:
             found = answer.get("error")
             if not isinstance(found, dict) and answer.get("seq"):
                 return True
-            error = str(found.get("description", "")) if isinstance(found, dict) else "the answer is no PubAck"
+            error = (
+                str(found.get("description", "")) if isinstance(found, dict) else "the answer is no PubAck"
+            )
         self.result.fail(seq, error)
         return False
 

@@ -4,8 +4,8 @@ Order of effects, so that a kill at any moment neither loses a letter nor stores
 
 1. The consumer's state has the delivery as given up (written; with `sync_interval: always` synced, and in a cluster
    committed): it is not delivered again, and a start begins at step 2.
-2. The letter is published on the condition that its subject, which only this letter has, has no message. If it has one
-   with the id of this letter, an earlier attempt stored it.
+2. The letter is published on the condition that its subject, which only this letter has, has no message. If it has
+   one with the id of this letter, an earlier attempt stored it.
 3. The PubAck has come and, if the stream is on this server, its files are synced.
 4. The delivery is acknowledged, which may remove the message.
 
@@ -20,8 +20,6 @@ from __future__ import annotations
 import base64
 from itertools import islice
 from typing import TYPE_CHECKING
-
-import orjson
 
 from pyjs.base.clock import NS_PER_S
 from pyjs.base.errors import NONSENSE, NotNow
@@ -46,6 +44,7 @@ if TYPE_CHECKING:
 
 BATCH = 64  # letters that are published before their answers are awaited
 BATCH_SIZE = 1024 * 1024  # bytes of their payloads, unless one is larger
+SEQ_DIGITS_MAX = 20  # of 2**64 - 1
 STEP = 16  # letters published in one step: about half a millisecond
 RETRY_NS, RETRY_MAX_NS = NS_PER_S, 30 * NS_PER_S
 NO_ANSWER = "no answer within 5 seconds: no server may lead the stream"
@@ -190,7 +189,9 @@ class LetterSender:
 
     def _load(self, seqs: list[int]) -> tuple[dict[int, StoredMessage], list[int]]:
         """Return the messages of some letters, and the sequences of messages that are no longer in the stream."""
-        messages, gone, size = {}, [], 0
+        messages: dict[int, StoredMessage] = {}
+        gone: list[int] = []
+        size = 0
         for seq in seqs:
             try:
                 message = self._consumer.store.get(seq)
@@ -241,7 +242,7 @@ class LetterSender:
         text = str(error.get("description", ""))
         if error.get("err_code") == STREAM_WRONG_LAST_SEQUENCE.err_code:
             last = text.rpartition(" ")[2]
-            if last.isdecimal() and 0 < int(last):
+            if last.isdecimal() and len(last) <= SEQ_DIGITS_MAX and int(last):
                 return int(last)
         self._refuse([seq], text)
         return -1

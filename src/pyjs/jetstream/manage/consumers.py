@@ -17,7 +17,6 @@ from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.choices import INTEREST, MEMORY, WORKQUEUE
 from pyjs.jetstream.config.consumer import ConsumerConfig
 from pyjs.jetstream.config.consumer_requests import CreateRequest
-from pyjs.jetstream.config.dead_letters import target_of
 from pyjs.jetstream.config.declared import changed
 from pyjs.jetstream.consumer import record as consumer_record
 from pyjs.jetstream.consumer.consumer import Consumer
@@ -26,6 +25,7 @@ from pyjs.jetstream.consumer.reset import reset as start_again
 from pyjs.jetstream.consumer.reset import reset_seq
 from pyjs.jetstream.consumer.resources import Resources
 from pyjs.jetstream.consumer.start import SEARCH_STEP, Start, count, select_start
+from pyjs.jetstream.dead_letters import targets
 from pyjs.jetstream.manage.persist import StoredConsumer
 from pyjs.jetstream.rules import consumer as consumer_rules
 from pyjs.jetstream.rules import dead_letters as dead_letter_rules
@@ -164,7 +164,9 @@ def expire_all(accounts: dict[str, JetStream], consumers: list[Sink]) -> None:
         stream = js.streams.get(consumer.stream_name)
         if stream is None or stream.consumers.get(consumer.name) is not consumer:
             continue
-        if consumer.letters is None or not consumer.acks.exhausted:  # otherwise it is used until they are stored
+        if (
+            consumer.letters is None or not consumer.acks.exhausted
+        ):  # otherwise it is used until they are stored
             _expire(js, stream, consumer)
 
 
@@ -376,7 +378,7 @@ def _change_config(
     old = consumer.config
     yield from _write_config(js, stream, consumer, config)
     consumer.update(config)
-    direct_letters(js, stream, consumer)
+    targets.direct(js, stream, consumer)
     if old.filters != config.filters:
         stream.update_interest(consumer)
 
@@ -413,24 +415,8 @@ def _within_search(
 
 def _open(js: JetStream, stream: Stream, consumer: Consumer) -> None:
     stream.add_consumer(consumer)
-    direct_letters(js, stream, consumer)
+    targets.direct(js, stream, consumer)
     consumer.start()
-
-
-def direct_letters_of(js: JetStream, stream: Stream) -> None:
-    """Apply a changed stream for dead letters to all consumers of a stream."""
-    for consumer in stream.consumers.values():
-        if isinstance(consumer, Consumer):
-            direct_letters(js, stream, consumer)
-
-
-def direct_letters(js: JetStream, stream: Stream, consumer: Consumer) -> None:
-    """Send the dead letters of a consumer where its configuration and that of its stream say."""
-    target = target_of(stream.config.metadata, consumer.config.metadata)
-    if target is not None or consumer.letters is not None or consumer.acks.terms:
-        from pyjs.jetstream.dead_letters import sender  # imported lazily: most streams have no dead letters
-
-        sender.direct(js, stream, consumer, target)
 
 
 def resources_of(js: JetStream, stream: Stream) -> Resources:

@@ -23,6 +23,7 @@ from pyjs.jetstream.config.choices import ASYNC, FILE, INTEREST, MEMORY
 from pyjs.jetstream.config.offline import NewerConsumer, Offline
 from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.consumer.consumer import Consumer
+from pyjs.jetstream.dead_letters import targets
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.files.removals import MemoryRelease
 from pyjs.jetstream.manage import consumers
@@ -283,7 +284,7 @@ def reconfigured(js: JetStream, stream: Stream, old: StreamConfig, *, leads: boo
     _reserve(js, old, -1)
     _reserve(js, stream.config, 1)
     _set_subjects(js, stream)
-    consumers.direct_letters_of(js, stream)
+    targets.direct_all(js, stream)
     if leads:
         listen(js, stream, on=True)
         copy_origins(js, stream, on=True)
@@ -359,7 +360,7 @@ def update(
     _subscribe(js, stream, config.subjects)
     stream.configure(config)
     stream.special.drop_disabled()
-    consumers.direct_letters_of(js, stream)
+    targets.direct_all(js, stream)
     _set_subjects(js, stream)
     if config.allow_msg_schedules and not old.allow_msg_schedules:
         yield from schedule_steps(stream)

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pyjs.jetstream.dead_letters import letter as letters
-from pyjs.jetstream.dead_letters.letter import Origin, read_letter, reason_line, reason_of_term, replay_headers
+from pyjs.jetstream.dead_letters.letter import (
+    Origin,
+    read_letter,
+    reason_line,
+    reason_of_term,
+    replay_headers,
+)
 from pyjs.store.store import StoredMessage
 
 ORIGIN = Origin("ORDERS", 5, "bakery", 6)

@@ -152,7 +152,9 @@ def _push(name: str) -> dict[str, Any]:
 def test_headers_of_the_message_are_kept_and_do_not_act_on_the_letter() -> None:
     js = Dead(allow_msg_ttl=True, allow_rollup_hdrs=True)
     js.consumer(max_deliver=2)
-    js.publish("s.a", b"x", Nats_Msg_Id="7", Nats_TTL="1h", Nats_Rollup="sub", Colour="red", Dead_Letter_Reason="no")
+    js.publish(
+        "s.a", b"x", Nats_Msg_Id="7", Nats_TTL="1h", Nats_Rollup="sub", Colour="red", Dead_Letter_Reason="no"
+    )
     js.ack(js.pull(batch=1)[0], b"+TERM")
     head = js.headers()
     assert head["Colour"] == "red"

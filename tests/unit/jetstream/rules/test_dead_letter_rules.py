@@ -127,7 +127,9 @@ def test_a_long_chain_is_refused(js: JetStreamFixture) -> None:
         ({"metadata": {STREAM_KEY: "D"}, "ack_policy": "none"}, "ack policy none gives no message up"),
     ],
 )
-def test_wrong_metadata_of_a_consumer_is_refused(js: JetStreamFixture, config: dict[str, Any], text: str) -> None:
+def test_wrong_metadata_of_a_consumer_is_refused(
+    js: JetStreamFixture, config: dict[str, Any], text: str
+) -> None:
     made = {"durable_name": "c", "ack_policy": "explicit", **config}
     code, number, found = js.error("CONSUMER.CREATE.S.c", {"stream_name": "S", "config": made})
     assert (code, number) == (400, 20005)

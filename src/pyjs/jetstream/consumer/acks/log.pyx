@@ -135,8 +135,8 @@ cdef class StateLog:
             self.put(<Change> change, numbers[0], numbers[1] if len(numbers) > 1 else 0)
 
 
-def decode(bytes delta) -> Iterator[tuple]:
-    """Yield the changes in `delta` as tuples: the number of the change, then its values; a reason is bytes.
+def decode(bytes delta) -> Iterator[tuple[int, ...]]:
+    """Yield the changes in `delta` as tuples: the number of the change, then its values, the bytes of a reason last.
 
     Raises, at any step:
         ValueError: the bytes are not a delta.
@@ -155,7 +155,7 @@ def decode(bytes delta) -> Iterator[tuple]:
             size = values.pop()
             if size > end - at:
                 raise ValueError(f"consumer state: a reason of {size} bytes at {at}, cut off at {end}")
-            values.append(delta[at:at + size])
+            values.extend(delta[at:at + size])
             at += size
         yield tuple(values)
 
