@@ -1,4 +1,4 @@
-"""`python -m tests.crash <what>`: damage, kill, acks, batches, dead, power, errors or outages, with figures as JSON."""
+"""`python -m tests.crash <what>`, where <what> is one of WHAT; the figures are JSON."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pyjs.jetstream.consumer.delivery.pacing import Pacing
 from pyjs.jetstream.consumer.delivery.pull_requests import PullRequests
 from pyjs.jetstream.consumer.delivery.push import FlowControl, PushSubject
 from pyjs.jetstream.consumer.record import StateFile
-from pyjs.jetstream.consumer.resources import Letters, Resources
+from pyjs.jetstream.consumer.resources import Resources
 from pyjs.jetstream.consumer.start import Start
 from pyjs.jetstream.consumer.state_keeper import StateKeeper
 from pyjs.jetstream.consumer.subjects import ConsumerSubjects
@@ -39,7 +39,7 @@ class Consumer(StreamConsumer):
     active_at: int
     paused_until: int
     pacing: Pacing
-    letters: Letters | None
+    letters: object  # dead_letters.sender.LetterSender; None: it has no stream for dead letters
     @property
     def subscriptions(self) -> list[Subscription]: ...
     def __init__(

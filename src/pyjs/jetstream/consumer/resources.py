@@ -1,8 +1,8 @@
-"""The parts of stream, account and node that a consumer uses."""
+"""The parts of stream, account and node that a consumer uses; they are passed to it once."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from pyjs.base.log import Log
 from pyjs.base.rng import Rng
@@ -13,7 +13,7 @@ from pyjs.store.store import StreamStore
 
 
 class Resources(NamedTuple):
-    """The constructor argument of consumers, passed once. It has the stream's store, but not the stream."""
+    """A constructor argument of consumers. It has the stream's store, but not the stream."""
 
     stream_name: str
     account: Account
@@ -27,13 +27,3 @@ class Resources(NamedTuple):
     ack_v2: bool = False  # ack subjects have domain and account in them
     sync_always: bool = False  # acks are answered after the sync, not after the write
     metadata: MetadataWriter | None = None  # None: snapshots are written without a thread
-
-
-class Letters(Protocol):
-    """Sends the dead letters of a consumer."""
-
-    def term(self, seq: int, cseq: int, reason: str) -> bool:
-        """Give up a delivery that a client terminated; return False if there is none."""
-
-    def wake(self) -> None:
-        """Send the letters of deliveries that were given up, whose ends are written."""

@@ -1,6 +1,6 @@
 """Gives consumers the senders of their dead letters, as their configurations and those of their streams say.
 
-Called when a consumer is opened and when a configuration changes. Streams without dead letters import only this module.
+Called when a consumer is opened and when a configuration changes. Streams without dead letters import only this.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Checks of the metadata that sends dead letters to a stream.
 
-Pure functions of configurations. `problem_of` is also asked before letters are sent, since the stream for them may have
+Pure functions of configurations. `problem_of` is also called before letters are sent, since their stream may have
 changed since the check.
 
 Source: docs/dead-letters.md.
@@ -52,7 +52,8 @@ def check_consumer(
         return
     if config.metadata.get(STREAM_KEY) and config.ack_policy not in ("explicit", "all"):
         raise _wrong(
-            f"a consumer with ack policy {config.ack_policy} gives no message up: remove {STREAM_KEY} from its metadata"
+            f"a consumer with ack policy {config.ack_policy} gives no message up: remove {STREAM_KEY} from"
+            " its metadata"
         )
     _check(stream.name, stream.metadata, config.metadata, find, None if old is None else old.metadata)
 

@@ -196,9 +196,10 @@ def _unsent_letters(consumer: Consumer, sender: LetterSender, first: int) -> Rea
     """Return the fact that messages wait for their dead letters."""
     count, name = len(consumer.acks.exhausted), sender.target.stream
     data: dict[str, Any] = {"given_up": count, "given_up_seq": first, "dead_letter_stream": name}
+    waiting = counted(count, "given-up message waits", "given-up messages wait")
     text = (
-        f'{counted(count, "given-up message waits", "given-up messages wait")} for a dead letter in the stream "{name}",'
-        f" such as sequence {first:,}. Until then, they are not removed and not delivered again."
+        f'{waiting} for a dead letter in the stream "{name}", such as sequence {first:,}.'
+        " Until then, they are not removed and not delivered again."
     )
     if sender.refused:
         seq, refusal = next(iter(sender.refused.items()))
