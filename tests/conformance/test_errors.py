@@ -33,6 +33,8 @@ NOT_PROVOKED = {
     errcodes.BULK_NOT_ALLOWED: _OURS,
     errcodes.BULK_OTHER_STREAM: _OURS,
     errcodes.BULK_BAD_REQUEST: _OURS,
+    errcodes.DEAD_LETTERS_CONFIG: _OURS,
+    errcodes.DEAD_LETTERS_REQUEST: _OURS,
     errcodes.STREAM_MESSAGES_LOST: _OURS,
     errcodes.CONSUMER_STREAM_IDENTITY_MISMATCH: "the text has the identity: test_error_triggers.py",
     errcodes.CLUSTER_NO_PEERS: _CLUSTER,

@@ -1,4 +1,4 @@
-"""`python -m tests.crash <what>`: damage, kill, acks, batches, power, errors or outages, with figures as JSON."""
+"""`python -m tests.crash <what>`, where <what> is one of WHAT; the figures are JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-WHAT = ("damage", "kill", "acks", "batches", "power", "errors", "outages")
+WHAT = ("damage", "kill", "acks", "batches", "dead", "power", "errors", "outages")
 
 
 def main() -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.crash import acks, batches, damage, errors, kill, outages, power
+from tests.crash import acks, batches, damage, dead, errors, kill, outages, power
 from tests.crash.damages import Damage, Tree
 from tests.crash.ext4 import CannotMount, Ext4
 from tests.crash.judge import Verdict
@@ -98,6 +98,12 @@ def test_confirmed_consumer_acks_survive_kill_9(tmp_path: Path) -> None:
 def test_kill_9_leaves_whole_batches_or_none(tmp_path: Path) -> None:
     found = batches.run(args(cycles=6), tmp_path)
     assert found["violations"] == []
+
+
+def test_kill_9_neither_loses_a_dead_letter_nor_doubles_it(tmp_path: Path) -> None:
+    found = dead.run(args(cycles=8), tmp_path)
+    assert found["violations"] == []
+    assert found["letters"] > 100
 
 
 @pytest.mark.usefixtures("ext4_here")

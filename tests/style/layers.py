@@ -48,6 +48,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("cluster", "rules"),
         ("stream",),
         ("consumer", "mirror"),
+        ("dead_letters",),
         ("manage",),
         ("replication",),
         ("transfer", "why"),
@@ -95,8 +96,9 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("record",),
         ("state_keeper",),
         ("consumer",),
-        ("info", "replay", "reset"),
+        ("info", "letters", "replay", "reset"),
     ),
+    "jetstream.dead_letters": (("letter", "questions"), ("replay", "sender"), ("targets",)),
     "consensus": (
         ("descriptor", "engine", "names"),
         ("log", "payloads", "seams"),

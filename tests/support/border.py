@@ -57,6 +57,7 @@ BODIES: dict[str, Body] = {
     "PYJS.BULK.LIST": Body(stream_requests.BULK_LIST_REQUEST),
     "PYJS.BULK.READ": Body(stream_requests.BULK_READ_REQUEST, (1, None)),
     "PYJS.WHY": NO_BODY,
+    "PYJS.DEAD_LETTERS.REPLAY": Body(stream_requests.DEAD_LETTERS_REPLAY_REQUEST),
     "CONSUMER.MSG.NEXT": Body(consumer_requests.NEXT_REQUEST, MAY_WAIT),
     "DIRECT.GET": Body(stream_requests.GET_MSG_REQUEST, (1, None)),
 }

@@ -127,3 +127,55 @@ def messages(asker: Asker) -> int:
     answer = asker.until("$JS.API.STREAM.INFO.R", lambda answer: "state" in answer)
     count: int = answer["state"]["messages"]
     return count
+
+
+def test_dead_letters_are_stored_once_over_a_change_of_the_leader(servers: ThreeServers) -> None:
+    """The leader of the consumer is killed while letters are on their way."""
+    # given
+    asker = Asker(servers.client("a"))
+    letters = {"name": "DEAD", "subjects": ["$DLQ.>"], "num_replicas": 3}
+    asker.until("$JS.API.STREAM.CREATE.DEAD", lambda answer: "config" in answer, letters)
+    metadata = {"_pyjs.dead_letter_stream": "DEAD"}
+    queue = {
+        "name": "Q",
+        "subjects": ["q"],
+        "num_replicas": 3,
+        "retention": "workqueue",
+        "metadata": metadata,
+    }
+    refused = {**queue, "name": "X", "subjects": ["x"], "metadata": {"_pyjs.dead_letter_stream": "NONE"}}
+    answer = asker.until("$JS.API.STREAM.CREATE.X", lambda answer: "error" in answer, refused)
+    assert answer["error"]["err_code"] == 20005
+    asker.until("$JS.API.STREAM.CREATE.Q", lambda answer: "config" in answer, queue)
+    config = {"durable_name": "c", "ack_policy": "explicit", "max_deliver": 1, "ack_wait": 500_000_000}
+    body = {"stream_name": "Q", "config": config}
+    asker.until("$JS.API.CONSUMER.CREATE.Q.c", lambda answer: "config" in answer, body)
+    for n in range(100):
+        asker.until("q", lambda ack: "seq" in ack, {"n": n})
+    # when
+    leader = asker.until("$JS.API.CONSUMER.INFO.Q.c", lambda answer: "ack_floor" in answer)["cluster"][
+        "leader"
+    ]
+    left = next(name for name in NAMES if name != leader)
+    client = servers.client(left)
+    client.send(b'SUB in.> 9\r\nPUB $JS.API.CONSUMER.MSG.NEXT.Q.c in.m 14\r\n{"batch": 100}\r\n')
+    client.wait_for_messages(100)
+    for _, _, reply, _, _ in client.take():
+        client.send(b"PUB %b 8\r\n+TERM no\r\n" % reply)
+    client.fence()
+    servers.release()
+    servers.server(leader).kill()
+    # then
+    asker = Asker(servers.client(left))
+    state = "$JS.API.STREAM.INFO.%s"
+    asker.until(state % "DEAD", lambda answer: answer.get("state", {}).get("messages") == 100)
+    asker.until(state % "Q", lambda answer: answer.get("state", {}).get("messages") == 0)
+    found = asker.until(state % "DEAD", lambda answer: "state" in answer)["state"]
+    assert (found["messages"], found["num_subjects"]) == (100, 100)
+    # and back
+    answer = asker.until(
+        "$JS.API.PYJS.DEAD_LETTERS.REPLAY.DEAD", lambda answer: "replayed" in answer, {"limit": 7}
+    )
+    assert (answer["replayed"], answer["failed"]) == (7, 0)
+    asker.until(state % "DEAD", lambda answer: answer.get("state", {}).get("messages") == 93)
+    servers.start_processes(leader)

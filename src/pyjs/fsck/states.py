@@ -47,7 +47,13 @@ if TYPE_CHECKING:
 BEGUN = ("snap.tmp", "log.tmp")
 STATE_FILE = re.compile(r"(snap|log)\.\d{1,19}")
 META_FILE = re.compile(r"meta\.(a|b|tmp)")
-DELIVERED, ACKED, ACKED_ALL, EXHAUSTED = 1, 2, 3, 8  # kinds of changes that the report depends on
+DELIVERED, ACKED, ACKED_ALL, EXHAUSTED, TERMINATED = (
+    1,
+    2,
+    3,
+    8,
+    10,
+)  # kinds of changes that the report depends on
 REPLAY_MIN = 4096  # minimum for the number of steps allowed when a consumer's log is replayed
 SEQ_MAX = 2**64 - 2
 SET_ASIDE = "set aside: no start looks at it"
@@ -295,7 +301,7 @@ def replay(
                 while order and order[0] <= seq:
                     pending.discard(order.popleft())
                 floor = max(floor, seq)
-            elif kind == EXHAUSTED:
+            elif kind in (EXHAUSTED, TERMINATED):
                 pending.discard(seq)
     if acked:
         floor = max(floor, min(pending) - 1 if pending else delivered)

@@ -332,6 +332,8 @@ STREAM_MESSAGES_LOST = _code(
     503,
     "the outcome depends on lost messages: start the server that has them, or request SERVER.ACCEPT_LOSS",
 )
+DEAD_LETTERS_CONFIG = _code(20005, 400, "dead letters: {err}")
+DEAD_LETTERS_REQUEST = _code(20006, 400, "replay of dead letters: {err}")
 
 
 def invalid_config(text: str) -> ApiError:

@@ -6,7 +6,7 @@ nor publishing needs.
 
 from __future__ import annotations
 
-from pyjs.jetstream.api import account, bulk, consumers, messages, streams, why
+from pyjs.jetstream.api import account, bulk, consumers, dead_letters, messages, streams, why
 from pyjs.jetstream.api.endpoint import Endpoint
 
 ENDPOINTS: tuple[Endpoint, ...] = (
@@ -16,4 +16,5 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *messages.ENDPOINTS,
     *bulk.ENDPOINTS,
     *why.ENDPOINTS,
+    *dead_letters.ENDPOINTS,
 )

@@ -94,6 +94,15 @@ BULK_READ_REQUEST = Struct(
         **dict.fromkeys(("entries_only", "unchecked"), BOOL),
     },
 )
+DEAD_LETTERS_REPLAY_REQUEST = Struct(
+    "DeadLettersReplayRequest",
+    {
+        "seq": UINT64,
+        "limit": INT64,
+        **dict.fromkeys(("stream", "consumer", "subject", "reason"), STRING),
+        "keep": BOOL,
+    },
+)
 
 # These are 0 if a request does not set them, whatever their defaults are.
 _ZERO = {

@@ -26,6 +26,7 @@ _EVENTS = {
     "pause": ("ADVISORY.CONSUMER.PAUSE", "advisory.v1.consumer_pause"),
     "pinned": ("ADVISORY.CONSUMER.PINNED", "advisory.v1.consumer_group_pinned"),
     "unpinned": ("ADVISORY.CONSUMER.UNPINNED", "advisory.v1.consumer_group_unpinned"),
+    "dead_letter_refused": ("ADVISORY.CONSUMER.DEAD_LETTER_REFUSED", "advisory.v1.dead_letter_refused"),
     "ack": ("METRIC.CONSUMER.ACK", "metric.v1.consumer_ack"),
 }
 

@@ -39,6 +39,7 @@ class Consumer(StreamConsumer):
     active_at: int
     paused_until: int
     pacing: Pacing
+    letters: object  # dead_letters.sender.LetterSender; None: it has no stream for dead letters
     @property
     def subscriptions(self) -> list[Subscription]: ...
     def __init__(

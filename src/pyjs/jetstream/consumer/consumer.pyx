@@ -415,8 +415,9 @@ cdef class Consumer(StreamConsumer):
             if token.seq >= self.cursor.next_seq:
                 return False
             self.acked_at = self.turn.now
-            self.ack(token)
             reason = argument[1:].strip().decode("utf-8", "replace")
+            if self.letters is None or not self.letters.term(token.seq, token.cseq, reason):
+                self.ack(token)
             self.events.note_terminated(token.seq, token.cseq, token.count, reason)
             return True
         except MemoryError:
@@ -651,6 +652,8 @@ cdef class Consumer(StreamConsumer):
         assert self.acks.pending.newest_seq() <= self.acks.delivered_seq
         if not self.keeper.record(self):
             self.replies.size = 0
+        elif self.letters is not None and self.acks.n_exhausted:
+            self.letters.wake()
         if self.events.queued:
             self.events.send_queued(now, ("nak",))
         self.send_replies()
@@ -790,10 +793,7 @@ cdef class Consumer(StreamConsumer):
         """Return the state for replay.pyx to restore; `pending`, if given, replaces the pending deliveries."""
         return {
             "next_seq": self.cursor.next_seq,
-            "delivered": [self.acks.delivered_cseq, self.acks.delivered_seq],
-            "floor": [self.acks.floor_cseq, self.acks.floor_seq],
-            "pending": self.acks.pending.dump() if pending is None else pending,
-            "spent": list(self.acks.exhausted.items()),
+            **self.acks.dump(pending),
             "skips": self.cursor.skips.state(),
             "skips_end": self.cursor.skips_end,
         }

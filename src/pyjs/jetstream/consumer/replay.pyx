@@ -11,7 +11,9 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from pyjs.jetstream.consumer.acks.state cimport AckState
 from pyjs.jetstream.consumer.consumer cimport ACK_EXPLICIT, ACK_NONE, Consumer
 from pyjs.jetstream.consumer.delivery.cursor cimport DeliveryCursor, Skips
-from pyjs.jetstream.consumer.acks.log cimport ACKED, ACKED_ALL, DELAYED, DELIVERED, NAKED, PROGRESS, REDELIVERED
+from pyjs.jetstream.consumer.acks.log cimport (
+    ACKED, ACKED_ALL, DELAYED, DELIVERED, NAKED, PROGRESS, REDELIVERED, SETTLED, TERMINATED,
+)
 
 import orjson
 
@@ -104,6 +106,10 @@ cdef class Replay:
                 self.acks.pending.in_progress(*numbers)
             elif kind == NAKED or kind == DELAYED:
                 self.acks.pending.nak(*numbers)
+            elif kind == SETTLED:
+                self.acks.settle(*numbers)
+            elif kind == TERMINATED:
+                self.terminated(*numbers)
             else:
                 self.exhausted(*numbers)
 
@@ -193,3 +199,8 @@ cdef class Replay:
         """Replay the end of a delivery that was given up."""
         if self.acks.pending.find(seq):
             self.acks.give_up(seq)
+
+    def terminated(self, uint64_t seq, *reason) -> None:
+        """Replay the end of a delivery that a client terminated; the bytes of its reason are numbers."""
+        if self.acks.pending.find(seq):
+            self.acks.term(seq, bytes(reason))

@@ -13,7 +13,7 @@ cdef class StateKeeper:
     cdef object metadata  # metadata.MetadataWriter, for snapshots; None: they are written without a thread
     cdef StateLog changes
     cdef list waiting                   # callbacks: called with None when all changes are durable, or with the error
-    cdef bint sync_always               # acks are answered after the sync, not after the write
+    cdef readonly bint sync_always      # acks are answered after the sync, not after the write
 
     cdef bint wants_rewrite(self) noexcept
     cpdef bint record(self, consumer) except -1

@@ -10,6 +10,7 @@ class StateKeeper:
     file: StateFile | None
     log: Log
     is_rewriting: bool
+    sync_always: bool
     def __init__(
         self,
         file: StateFile | None,

@@ -25,8 +25,10 @@ from pyjs.jetstream.consumer.reset import reset as start_again
 from pyjs.jetstream.consumer.reset import reset_seq
 from pyjs.jetstream.consumer.resources import Resources
 from pyjs.jetstream.consumer.start import SEARCH_STEP, Start, count, select_start
+from pyjs.jetstream.dead_letters import targets
 from pyjs.jetstream.manage.persist import StoredConsumer
 from pyjs.jetstream.rules import consumer as consumer_rules
+from pyjs.jetstream.rules import dead_letters as dead_letter_rules
 from pyjs.jetstream.rules.consumer import ConsumerLimits
 from pyjs.store.index.filter import StoreFilter
 from pyjs.store.index.last_seqs import Count
@@ -68,6 +70,8 @@ def create_or_update(
     limits = limits_of(js)
     config = consumer_rules.normalised(config, stream.config, limits, request.pedantic)
     consumer_rules.check(config, stream.config, limits, covered)
+    known = existing.config if isinstance(existing, Consumer) else None
+    dead_letter_rules.check_consumer(config, stream.config, js.config_of, known)
     if existing is None:
         errcodes.CONSUMER_DOES_NOT_EXIST.raise_if(request.action == "update")
         return (yield from _create(js, stream, config))
@@ -158,7 +162,11 @@ def expire_all(accounts: dict[str, JetStream], consumers: list[Sink]) -> None:
         assert isinstance(consumer, Consumer)
         js = accounts[consumer.account.name]
         stream = js.streams.get(consumer.stream_name)
-        if stream is not None and stream.consumers.get(consumer.name) is consumer:
+        if stream is None or stream.consumers.get(consumer.name) is not consumer:
+            continue
+        if (
+            consumer.letters is None or not consumer.acks.exhausted
+        ):  # otherwise it is used until they are stored
             _expire(js, stream, consumer)
 
 
@@ -370,6 +378,7 @@ def _change_config(
     old = consumer.config
     yield from _write_config(js, stream, consumer, config)
     consumer.update(config)
+    targets.direct(js, stream, consumer)
     if old.filters != config.filters:
         stream.update_interest(consumer)
 
@@ -406,6 +415,7 @@ def _within_search(
 
 def _open(js: JetStream, stream: Stream, consumer: Consumer) -> None:
     stream.add_consumer(consumer)
+    targets.direct(js, stream, consumer)
     consumer.start()
 
 

@@ -155,6 +155,13 @@ class JetStream:
         """The stored streams that a newer server wrote, by name."""
         return {} if self._files is None else self._files.offline
 
+    def config_of(self, name: str) -> StreamConfig | None:
+        """Return the configuration of a stream, wherever it is open; None if there is no such stream."""
+        if name in self.streams or self.shared.member is None:
+            return self.streams[name].config if name in self.streams else self.elsewhere.get(name)
+        found = self.shared.member.machine.state.stream(self.account.name, name)
+        return None if found is None else found.config
+
     def num_consumers(self) -> int:
         """Return the number of consumers of all streams."""
         return sum(len(stream.consumers) for stream in self.streams.values())

@@ -17,6 +17,7 @@ from pyjs.jetstream.consumer import record as consumer_record
 from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.jetstream.consumer.replay import restore
 from pyjs.jetstream.consumer.start import SEARCH_STEP, Start
+from pyjs.jetstream.dead_letters import targets
 from pyjs.jetstream.stream.replicated import consumers as entries
 from pyjs.jetstream.stream.replicated.consumers import CommittedConsumer
 from pyjs.jetstream.stream.replicated.proposed_state import ProposedState
@@ -55,6 +56,7 @@ class ConsumerOpener:
         """Open a consumer with its committed state, add it to the stream, and start it."""
         opened = self._restored(consumer)
         self._stream.add_consumer(opened)
+        targets.direct(self._js, self._stream, opened)
         opened.start()
         return opened
 
@@ -82,6 +84,7 @@ class ConsumerOpener:
     def configure(self, consumer: StreamConsumer, config: ConsumerConfig) -> None:
         """Apply a changed configuration to an open consumer."""
         _opened(consumer).update(config)
+        targets.direct(self._js, self._stream, _opened(consumer))
 
     def rewrite(self, consumer: StreamConsumer) -> None:
         """Make an open consumer propose a snapshot: with its next changes, or after RETRY_NS."""

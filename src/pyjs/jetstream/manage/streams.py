@@ -23,6 +23,7 @@ from pyjs.jetstream.config.choices import ASYNC, FILE, INTEREST, MEMORY
 from pyjs.jetstream.config.offline import NewerConsumer, Offline
 from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.consumer.consumer import Consumer
+from pyjs.jetstream.dead_letters import targets
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.files.removals import MemoryRelease
 from pyjs.jetstream.manage import consumers
@@ -31,6 +32,7 @@ from pyjs.jetstream.manage.parked import KnownIds, Parked
 from pyjs.jetstream.manage.purging import drop_steps, lower_limits
 from pyjs.jetstream.manage.reservations import Reservation
 from pyjs.jetstream.manage.store_probe import StoreProbe
+from pyjs.jetstream.rules import dead_letters as dead_letter_rules
 from pyjs.jetstream.rules import sources as source_rules
 from pyjs.jetstream.rules import stream as stream_rules
 from pyjs.jetstream.stream.features.special import SpecialPublishes
@@ -104,16 +106,7 @@ def check(
         ApiError: the first violation.
     """
     within = stream_rules.NOT_SEARCHED if verdict is None else verdict.within
-    return stream_rules.check(config, js.options, js.limits, pedantic, _finder(js), within)
-
-
-def _finder(js: JetStream) -> source_rules.Find:
-    """Return the lookup from stream name to configuration."""
-
-    def find(name: str) -> StreamConfig | None:
-        return js.streams[name].config if name in js.streams else js.elsewhere.get(name)
-
-    return find
+    return stream_rules.check(config, js.options, js.limits, pedantic, js.config_of, within)
 
 
 def create(
@@ -143,6 +136,7 @@ def create(
         if existing.config.same_as(config):
             return existing
         raise errcodes.STREAM_NAME_EXIST.error()
+    dead_letter_rules.check_stream(config, js.config_of)
     _check_room(js, config, max(config.max_bytes, 0))
     _check_overlap(js, config, verdict)
     if config.mirror or config.sources:
@@ -290,6 +284,7 @@ def reconfigured(js: JetStream, stream: Stream, old: StreamConfig, *, leads: boo
     _reserve(js, old, -1)
     _reserve(js, stream.config, 1)
     _set_subjects(js, stream)
+    targets.direct_all(js, stream)
     if leads:
         listen(js, stream, on=True)
         copy_origins(js, stream, on=True)
@@ -351,6 +346,7 @@ def update(
     old = stream.config
     stream_rules.check_single_server(config)
     config = stream_rules.check_update(old, config.with_required_level())
+    dead_letter_rules.check_stream(config, js.config_of, old)
     _check_room(js, config, max(max(config.max_bytes, 0) - max(old.max_bytes, 0), 0))
     _check_consumer_limits(js, stream, config)
     _check_overlap(js, config, verdict)
@@ -364,6 +360,7 @@ def update(
     _subscribe(js, stream, config.subjects)
     stream.configure(config)
     stream.special.drop_disabled()
+    targets.direct_all(js, stream)
     _set_subjects(js, stream)
     if config.allow_msg_schedules and not old.allow_msg_schedules:
         yield from schedule_steps(stream)
@@ -542,7 +539,7 @@ def _end_purge(js: JetStream, stream: Stream) -> Iterator[None]:
 def _check_kept(js: JetStream, config: StreamConfig) -> None:
     """Refuse to open a stored configuration that no request could have created."""
     if config.mirror or config.sources:
-        source_rules.check_kept(config, _finder(js))
+        source_rules.check_kept(config, js.config_of)
 
 
 def _relearn(js: JetStream, stream: Stream) -> Iterator[None]:

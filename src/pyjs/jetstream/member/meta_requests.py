@@ -31,6 +31,7 @@ from pyjs.jetstream.member.notes import Order
 from pyjs.jetstream.member.questions import streams_report, usage_report
 from pyjs.jetstream.member.restores import WORDS
 from pyjs.jetstream.member.waiters import LOOK_NS, OFFLINE_NS
+from pyjs.jetstream.rules import dead_letters as dead_letter_rules
 from pyjs.jetstream.rules import sources as source_rules
 from pyjs.jetstream.rules import stream as stream_rules
 from pyjs.subjects.overlap import first_overlap
@@ -99,6 +100,7 @@ class MetaRequests:
         stream_rules.check_create(config)
         _check_tier(js, config)
         config = yield from self._checked(js, config, request.pedantic)
+        dead_letter_rules.check_stream(config, js.config_of, js.config_of(config.name))
         if config.mirror or config.sources:
             source_rules.check_filters(config)
         stored, bounds = stored_config(config), bounds_of(js, config)
@@ -128,6 +130,7 @@ class MetaRequests:
         config = request.config.with_required_level()
         config = yield from self._checked(js, config, request.pedantic)
         errcodes.STREAM_MISMATCH.raise_if(config.name != call.args[0])
+        dead_letter_rules.check_stream(config, js.config_of, js.config_of(config.name))
         bounds = bounds_of(js, config)
         errcodes.STREAM_OFFLINE.raise_if(not (yield from self._is_reachable(account, config.name)))
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjs.base.clock import NS_PER_S
+from pyjs.jetstream.dead_letters.sender import LetterSender
 from pyjs.jetstream.manage.stream_info import know_subjects
 from pyjs.jetstream.why.demand import demand_reason, slow_reason
 from pyjs.jetstream.why.near import SUBJECTS_MAX, nearest
@@ -180,6 +181,8 @@ def _given_up(consumer: Consumer) -> Reason | None:
     if not exhausted:
         return None
     first = next(iter(exhausted))
+    if isinstance(consumer.letters, LetterSender):
+        return _unsent_letters(consumer, consumer.letters, first)
     text = (
         f"{counted(len(exhausted), 'message was', 'messages were')} given up after"
         f" {counted(consumer.config.max_deliver, 'delivery', 'deliveries')} (max_deliver) without an acknowledgement,"
@@ -187,6 +190,22 @@ def _given_up(consumer: Consumer) -> Reason | None:
     )
     data = {"given_up": len(exhausted), "given_up_seq": first}
     return Reason(Kind.MAX_DELIVER, text, data, stops=False)
+
+
+def _unsent_letters(consumer: Consumer, sender: LetterSender, first: int) -> Reason:
+    """Return the fact that messages wait for their dead letters."""
+    count, name = len(consumer.acks.exhausted), sender.target.stream
+    data: dict[str, Any] = {"given_up": count, "given_up_seq": first, "dead_letter_stream": name}
+    waiting = counted(count, "given-up message waits", "given-up messages wait")
+    text = (
+        f'{waiting} for a dead letter in the stream "{name}", such as sequence {first:,}.'
+        " Until then, they are not removed and not delivered again."
+    )
+    if sender.refused:
+        seq, refusal = next(iter(sender.refused.items()))
+        data |= {"refused_seq": seq, "refusal": refusal}
+        text += f" The letter of sequence {seq:,} is refused: {refusal}. It is tried again within 30 seconds."
+    return Reason(Kind.DEAD_LETTERS, text, data, stops=False)
 
 
 # -- limits ----------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ class Kind(StrEnum):
     AWAITING_ACKS = "awaiting_acks"
     BACKOFF = "backoff"
     MAX_DELIVER = "max_deliver"
+    DEAD_LETTERS = "dead_letters"
     NO_INTEREST = "no_interest"
     NO_WAITING_PULL = "no_waiting_pull"
     PINNED = "pinned"

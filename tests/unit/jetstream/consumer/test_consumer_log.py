@@ -6,7 +6,7 @@ import pytest
 
 from pyjs.jetstream.consumer.acks.log import StateLog, decode
 
-DELIVERED, ACKED, ACKED_ALL, REDELIVERED, PROGRESS, NAKED, DELAYED, EXHAUSTED = range(1, 9)
+DELIVERED, ACKED, ACKED_ALL, REDELIVERED, PROGRESS, NAKED, DELAYED, EXHAUSTED, SETTLED, TERMINATED = range(1, 11)
 
 
 def test_deliveries_and_acks_in_a_row_become_one_change_each() -> None:
@@ -44,12 +44,36 @@ def test_every_change_reads_back_in_order() -> None:
         (NAKED, 128),
         (DELAYED, 5, 127),
         (EXHAUSTED, 0),
+        (SETTLED, 2**64 - 1),
     ]
     for change in changes:
         log.add(*change)
     # when, then
     assert list(decode(log.take())) == changes
     assert log.take() == b""
+
+
+def test_the_reason_of_a_term_follows_its_numbers() -> None:
+    log = StateLog()
+    log.add(ACKED, 1)
+    log.add(TERMINATED, 300, b"no")
+    log.add(TERMINATED, 2, b"")
+    log.add(NAKED, 7)
+    delta = log.take()
+    assert delta == bytes([2, 1, 1, 10, 0xAC, 0x02, 2]) + b"no" + bytes([10, 2, 0, 6, 7])
+    changes = [(ACKED, 1, 1), (TERMINATED, 300, *b"no"), (TERMINATED, 2), (NAKED, 7)]
+    assert list(decode(delta)) == changes
+
+
+def test_a_log_is_empty_until_a_change_comes_and_after_it_was_taken() -> None:
+    log = StateLog()
+    assert log.is_empty
+    log.add(ACKED, 1)
+    assert not log.is_empty
+    log.take()
+    assert log.is_empty
+    log.lost = True
+    assert not log.is_empty
 
 
 def test_a_hand_typed_delta() -> None:
@@ -71,7 +95,7 @@ def test_a_log_that_is_not_enabled_keeps_nothing() -> None:
     assert log.take() == b""
 
 
-@pytest.mark.parametrize("delta", [b"\x09\x01", b"\x00", b"\x06", b"\x06\x80"])
+@pytest.mark.parametrize("delta", [b"\x0b\x01", b"\x00", b"\x06", b"\x06\x80", b"\x0a\x01\x02x", b"\x0a\x01"])
 def test_what_is_no_delta_is_refused(delta: bytes) -> None:
     with pytest.raises(ValueError, match="consumer state"):
         list(decode(delta))

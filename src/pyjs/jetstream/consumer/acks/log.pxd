@@ -10,6 +10,8 @@ cdef enum Change:
     NAKED                       # seq
     DELAYED                     # seq, due_at
     EXHAUSTED                   # seq
+    SETTLED                     # seq
+    TERMINATED                  # seq, n, then n bytes
 
 cdef class StateLog:
     cdef unsigned char* data
@@ -22,5 +24,6 @@ cdef class StateLog:
     cdef void delivered(self, uint64_t seq, uint64_t cseq, int64_t ts) noexcept nogil
     cdef void acked(self, uint64_t seq) noexcept nogil
     cdef void put(self, Change change, uint64_t a, uint64_t b) noexcept nogil
+    cdef int put_term(self, uint64_t seq, bytes reason) except -1
     cdef void end_run(self) noexcept nogil
     cdef void write(self, int change, uint64_t* values, int n) noexcept nogil

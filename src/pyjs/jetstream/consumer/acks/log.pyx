@@ -11,20 +11,23 @@ Grammar (u is an unsigned LEB128 number, times are ns since the epoch):
                 | %d6 seq:u                     nak
                 | %d7 seq:u due_at:u            nak with a delay
                 | %d8 seq:u                     max_deliver reached: no longer pending
+                | %d9 seq:u                     its dead letter is stored: acknowledged
+                | %d10 seq:u n:u n*byte         terminated, with the reason in UTF-8: waits for its dead letter
 
 Consecutive deliveries and acks are joined, so a batch of 500 takes a dozen bytes. Knows nothing of files.
 Compiled: runs for every delivery and every ack (benchmarks/: pull with explicit acks).
 """
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free
+from libc.string cimport memcpy
 
 from pyjs.base.grow cimport grow
 
 cdef enum:
     NUMBER_SIZE_MAX = 10        # bytes of 2**64 - 1
     CHANGE_SIZE_MAX = 1 + 4 * NUMBER_SIZE_MAX
-cdef int NUMBERS[9]
-NUMBERS[:] = [0, 4, 2, 2, 2, 2, 1, 2, 1]
+cdef int NUMBERS[11]
+NUMBERS[:] = [0, 4, 2, 2, 2, 2, 1, 2, 1, 1, 2]
 
 
 cdef class StateLog:
@@ -65,6 +68,20 @@ cdef class StateLog:
         values[0], values[1] = a, b
         self.write(change, values, NUMBERS[<int> change])
 
+    cdef int put_term(self, uint64_t seq, bytes reason) except -1:
+        """Add the end of a delivery that a client terminated."""
+        cdef size_t n = len(reason)
+        cdef const char* text = reason
+        self.put(TERMINATED, seq, n)
+        if not self.enabled or self.lost:
+            return 0
+        if grow(<void**> &self.data, &self.room, self.len + n, 1) < 0:
+            self.lost = True
+            return 0
+        memcpy(self.data + self.len, text, n)
+        self.len += n
+        return 0
+
     cdef void end_run(self) noexcept nogil:
         cdef uint64_t values[4]
         cdef int change = self.run
@@ -94,6 +111,11 @@ cdef class StateLog:
             self.data[self.len] = <unsigned char> value
             self.len += 1
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no change to write."""
+        return self.len == 0 and self.run == 0 and not self.lost
+
     def take(self) -> bytes:
         """Return the encoded changes since the last call, or b"" if there is none."""
         self.end_run()
@@ -107,12 +129,14 @@ cdef class StateLog:
             self.delivered(numbers[0], numbers[1], numbers[2])
         elif change == ACKED:
             self.acked(numbers[0])
+        elif change == TERMINATED:
+            self.put_term(numbers[0], numbers[1])
         else:
             self.put(<Change> change, numbers[0], numbers[1] if len(numbers) > 1 else 0)
 
 
 def decode(bytes delta) -> Iterator[tuple[int, ...]]:
-    """Yield the changes in `delta` as tuples: the number of the change, then its values.
+    """Yield the changes in `delta` as tuples: the number of the change, then its values, the bytes of a reason last.
 
     Raises, at any step:
         ValueError: the bytes are not a delta.
@@ -121,12 +145,18 @@ def decode(bytes delta) -> Iterator[tuple[int, ...]]:
     while at < end:
         change = delta[at]
         at += 1
-        if not 1 <= change <= 8:
+        if not 1 <= change <= TERMINATED:
             raise ValueError(f"consumer state: unknown change {change} at {at - 1}")
         values = [change]
         for _ in range(NUMBERS[<int> change]):
             value, at = _number(delta, at)
             values.append(value)
+        if change == TERMINATED:
+            size = values.pop()
+            if size > end - at:
+                raise ValueError(f"consumer state: a reason of {size} bytes at {at}, cut off at {end}")
+            values.extend(delta[at:at + size])
+            at += size
         yield tuple(values)
 
 

@@ -12,6 +12,7 @@ cdef class AckState:
     cdef readonly PendingAcks pending
     cdef readonly StateLog changes          # changes since the state was last written
     cdef readonly dict exhausted  # seq -> number of deliveries; of deliveries that reached max_deliver without an ack
+    cdef readonly dict terms    # seq -> reason (bytes); of those in `exhausted` that a client terminated
     cdef uint32_t n_exhausted               # len(exhausted)
     cdef readonly uint64_t delivered_seq, delivered_cseq
     cdef readonly uint64_t floor_seq, floor_cseq    # the ack floor, as reports show it
@@ -22,6 +23,7 @@ cdef class AckState:
     cpdef bint ack_to(self, uint64_t seq, uint64_t cseq) noexcept nogil
     cdef void acknowledge(self, uint32_t i) noexcept nogil
     cpdef void in_progress(self, uint64_t seq, int64_t now) noexcept nogil
+    cdef int exhaust(self, uint64_t seq) except -1
     cdef bint forget_exhausted(self, uint64_t seq) noexcept nogil
     cdef bint is_unacknowledged(self, uint64_t seq) noexcept
     cdef int set_exhausted(self, dict exhausted) except -1

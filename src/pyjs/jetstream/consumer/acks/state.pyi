@@ -9,6 +9,7 @@ class AckState:
     pending: PendingAcks
     changes: StateLog
     exhausted: dict[int, int]
+    terms: dict[int, bytes]
     delivered_seq: int
     delivered_cseq: int
     floor_seq: int

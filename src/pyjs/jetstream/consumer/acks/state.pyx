@@ -10,7 +10,8 @@ Source: nats.docs "Consumers"; floors compared in tests/conformance.
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from pyjs.jetstream.consumer.acks.log cimport ACKED_ALL, DELAYED, NAKED, PROGRESS, REDELIVERED, EXHAUSTED, StateLog
+from pyjs.jetstream.consumer.acks.log cimport ACKED_ALL, DELAYED, NAKED, PROGRESS, REDELIVERED, EXHAUSTED, SETTLED
+from pyjs.jetstream.consumer.acks.log cimport StateLog
 from pyjs.jetstream.consumer.acks.pending cimport Entry, PendingAcks
 from pyjs.store.index.sequences cimport index_live
 from pyjs.store.index.catalogue cimport Catalogue
@@ -22,7 +23,7 @@ cdef class AckState:
     def __cinit__(self, StateLog changes not None):
         self.changes = changes
         self.pending = PendingAcks()
-        self.exhausted = {}
+        self.exhausted, self.terms = {}, {}
 
     def begin(self, uint64_t seq) -> None:
         """Begin with everything before `seq` delivered and acknowledged."""
@@ -61,12 +62,23 @@ cdef class AckState:
 
         The ack floor does not change.
         """
+        count = self.exhaust(seq)
+        self.changes.put(EXHAUSTED, seq, 0)
+        return count
+
+    def term(self, uint64_t seq, bytes reason) -> None:
+        """Give up a pending delivery that a client terminated; it stays unacknowledged until `settle`."""
+        self.exhaust(seq)
+        self.terms[seq] = reason
+        self.changes.put_term(seq, reason)
+
+    cdef int exhaust(self, uint64_t seq) except -1:
+        """Move a pending delivery to those given up; return its number of deliveries."""
         cdef uint32_t i = self.pending.find(seq)
         count = self.pending.entries[i].count
         self.pending.remove(i)
         self.exhausted[seq] = count
         self.n_exhausted = <uint32_t> len(self.exhausted)
-        self.changes.put(EXHAUSTED, seq, 0)
         return count
 
     def requeue_all(self) -> None:
@@ -143,7 +155,17 @@ cdef class AckState:
         with gil:
             if self.exhausted.pop(seq, None) is None:
                 return False
+            self.terms.pop(seq, None)
         self.n_exhausted -= 1
+        return True
+
+    def settle(self, uint64_t seq) -> bool:
+        """Acknowledge a delivery that was given up, since its dead letter is stored; return False if it is not one."""
+        if not self.forget_exhausted(seq):
+            return False
+        if self.pending.count == 0:
+            self.floor_seq, self.floor_cseq = self.delivered_seq, self.delivered_cseq
+        self.changes.put(SETTLED, seq, 0)
         return True
 
     def take_exhausted(self, uint64_t seq) -> list:
@@ -151,11 +173,13 @@ cdef class AckState:
         taken = [each for each in self.exhausted if each <= seq]
         for each in taken:
             del self.exhausted[each]
+            self.terms.pop(each, None)
         self.n_exhausted = <uint32_t> len(self.exhausted)
         return taken
 
     cdef int set_exhausted(self, dict exhausted) except -1:
         self.exhausted = exhausted
+        self.terms = {seq: reason for seq, reason in self.terms.items() if seq in exhausted}
         self.n_exhausted = <uint32_t> len(exhausted)
         return 0
 
@@ -199,8 +223,22 @@ cdef class AckState:
         return 0
 
     def load(self, dict state) -> None:
-        """Load the state that `Consumer.dump_state` returned."""
+        """Load the state that `dump` returned."""
         self.delivered_cseq, self.delivered_seq = state["delivered"]
         self.floor_cseq, self.floor_seq = state["floor"]
         self.pending.restore(state["pending"])
         self.set_exhausted({int(seq): int(count) for seq, count in state["spent"]})
+        reasons = [(int(seq), str(reason).encode()) for seq, reason in state.get("terms", ())]
+        self.terms = {seq: reason for seq, reason in reasons if seq in self.exhausted}
+
+    def dump(self, pending=None) -> dict:
+        """Return the state for `load`; `pending`, if given, replaces the pending deliveries."""
+        state = {
+            "delivered": [self.delivered_cseq, self.delivered_seq],
+            "floor": [self.floor_cseq, self.floor_seq],
+            "pending": self.pending.dump() if pending is None else pending,
+            "spent": list(self.exhausted.items()),
+        }
+        if self.terms:
+            state["terms"] = [(seq, reason.decode("utf-8", "replace")) for seq, reason in self.terms.items()]
+        return state

@@ -1,0 +1,35 @@
+"""Where the dead letters of a consumer go: read from the metadata of its stream, and its own.
+
+Source: docs/dead-letters.md. nats-server keeps such metadata and does not act on it; it reserves only `_nats.`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+STREAM_KEY = "_pyjs.dead_letter_stream"
+PREFIX_KEY = "_pyjs.dead_letter_prefix"
+KEYS_BEGIN = "_pyjs.dead_letter"
+DEFAULT_PREFIX = "$DLQ"
+
+
+class Target(NamedTuple):
+    """A stream for dead letters."""
+
+    stream: str
+    prefix: str  # the first tokens of the letters' subjects
+
+    def subjects_of(self, stream: str) -> str:
+        """Return the subject that matches all letters of messages of `stream`."""
+        return f"{self.prefix}.{stream}.>"
+
+
+def target_of(of_stream: Mapping[str, str], of_consumer: Mapping[str, str]) -> Target | None:
+    """Return where letters go, by the metadata of a stream and of its consumer; None: there are none."""
+    name = of_consumer.get(STREAM_KEY, of_stream.get(STREAM_KEY, ""))
+    if not name:
+        return None
+    return Target(name, of_consumer.get(PREFIX_KEY) or of_stream.get(PREFIX_KEY) or DEFAULT_PREFIX)

@@ -1,0 +1,6 @@
+from collections.abc import Iterable
+
+from pyjs.jetstream.consumer.consumer import Consumer
+
+def term(consumer: Consumer, seq: int, cseq: int, reason: bytes) -> bool: ...
+def settle(consumer: Consumer, seqs: Iterable[int]) -> None: ...

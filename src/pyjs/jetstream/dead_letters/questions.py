@@ -1,0 +1,106 @@
+"""Requests of the server to streams and the API, whose answers a chore awaits together.
+
+Streams may be on other servers or workers, so requests are published in the account as by a client. An answer that
+does not come in time counts as missing; if it comes later, it is ignored.
+
+Knows nothing of letters.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+
+from pyjs.base.clock import NS_PER_S
+from pyjs.base.errors import NONSENSE
+from pyjs.base.nuid import nuid
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from types import TracebackType
+    from typing import Any
+
+    from pyjs.base.timers import Timer
+    from pyjs.core.chore import Chore, Step
+    from pyjs.core.sink import Request
+    from pyjs.jetstream.manage.engine import JetStream
+
+ANSWER_NS = 5 * NS_PER_S
+
+
+class Wait:
+    """A wait of one chore, which ends at a call of `end` or at the latest after ANSWER_NS."""
+
+    def __init__(self, js: JetStream) -> None:
+        self._turn = js.account.turn
+        self._timer: Timer = js.shared.timers.at(js.shared.clock.now_ns() + ANSWER_NS, self._expire)
+        self._chore: Chore | None = None
+        self.ended = False
+        self.expired = False
+
+    def park(self, chore: Chore) -> None:
+        """Let the chore continue after the end."""
+        self._chore = chore
+        if self.ended:
+            self._turn.chores.append(chore)
+
+    def end(self) -> None:
+        """Let the chore continue."""
+        if self.ended:
+            return
+        self.ended = True
+        self._timer.cancel()
+        if self._chore is not None:
+            self._turn.chores.append(self._chore)
+
+    def _expire(self) -> None:
+        self.expired = True
+        self.end()
+
+
+class Questions:
+    """Requests with numbers, as a context manager: on exit, its subscription is removed."""
+
+    def __init__(self, js: JetStream) -> None:
+        self._js = js
+        self._inbox = f"$JSC.R.{nuid(js.shared.rng)}.".encode()
+        self._open: set[int] = set()  # numbers without an answer
+        self._wait: Wait | None = None
+        self.answers: dict[int, dict[str, Any]] = {}  # by number; an answer that is not an object is {}
+
+    def __enter__(self) -> Questions:
+        self._subscription = self._js.account.subscribe_handler(self._inbox + b"*", self._on_answer)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._js.account.unsubscribe(self._subscription)
+
+    def ask(self, number: int, subject: bytes, payload: bytes, headers: bytes = b"") -> None:
+        """Send a request; its number must differ from those that have no answer."""
+        self.answers.pop(number, None)
+        self._open.add(number)
+        self._js.account.send(subject, payload, headers, self._inbox + b"%d" % number)
+
+    def wait(self) -> Generator[Step, None, None]:
+        """Wait until each request has an answer, or for ANSWER_NS."""
+        if self._open:
+            self._wait = Wait(self._js)
+            yield self._wait.park
+            self._wait = None
+            self._open.clear()
+
+    def _on_answer(self, request: Request) -> None:
+        try:
+            number = int(request.subject[len(self._inbox) :])
+            if number not in self._open:
+                return
+            found = orjson.loads(request.payload) if request.payload else {}
+        except NONSENSE:
+            found = {}
+        self.answers[number] = found if isinstance(found, dict) else {}
+        self._open.discard(number)
+        if not self._open and self._wait is not None:
+            self._wait.end()

@@ -1,0 +1,207 @@
+"""The replay of dead letters: their messages are published to the subjects that they came from.
+
+A letter is removed only after its message is stored again and, on the same server, synced. The message id of a replay
+names the letter, so a repeated replay finds a duplicate within the window of the stream.
+
+Letters are ordinary messages, which clients may have made. So a replay publishes only to subjects of the stream that
+a letter names, and never to those of the API.
+
+Source: docs/dead-letters.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyjs.base.errors import NotNow, StoreFailed
+from pyjs.jetstream import errcodes
+from pyjs.jetstream.dead_letters.letter import Letter, read_letter, replay_headers
+from pyjs.jetstream.dead_letters.questions import Questions
+from pyjs.jetstream.stream.replicated import operations
+from pyjs.jetstream.stream.replicated.durable import durable_steps
+from pyjs.subjects.tokens import is_subset, subject_matches
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from typing import Any
+
+    from pyjs.core.chore import Step
+    from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.jetstream.stream.stream import Stream
+    from pyjs.store.store import StoredMessage
+
+BATCH = 64  # letters that are replayed before their answers are awaited
+BATCH_SIZE = 1024 * 1024  # bytes of their payloads, unless one is larger
+READ_STEP = 64  # messages read in one step: about half a millisecond
+SEND_STEP = 16  # messages published or removed in one step
+ERRORS_MAX = 10  # refusals in the answer
+NO_ANSWER = "no answer within 5 seconds"
+_RESERVED = (b"$JS.", b"$JSC.", b"$NRG.", b"$SYS.")
+
+
+class Wanted(NamedTuple):
+    """The letters to replay; an empty text or subject matches all."""
+
+    seq: int
+    limit: int
+    stream: bytes = b""
+    consumer: bytes = b""
+    subject: bytes = b""
+    reason: bytes = b""
+    keep: bool = False
+
+    def matches(self, letter: Letter) -> bool:
+        """Return whether a letter is one of them."""
+        return (
+            self.stream in (b"", letter.stream)
+            and self.consumer in (b"", letter.consumer)
+            and letter.reason.startswith(self.reason)
+            and (not self.subject or subject_matches(letter.subject, self.subject))
+        )
+
+
+@dataclass(slots=True)
+class Result:
+    """The result of a replay."""
+
+    replayed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    next_seq: int = 0  # 0: there are no more messages
+    errors: list[dict[str, Any]] = field(default_factory=list)
+
+    def fail(self, seq: int, error: str) -> None:
+        """Count a letter that stays."""
+        self.failed += 1
+        if len(self.errors) < ERRORS_MAX:
+            self.errors.append({"seq": seq, "error": error})
+
+
+class Replay:
+    """One request for a replay."""
+
+    def __init__(self, js: JetStream, stream: Stream, wanted: Wanted) -> None:
+        self._js = js
+        self._stream = stream
+        self._wanted = wanted
+        self._seq = wanted.seq
+        self._everything = stream.store.make_filter(())
+        self.result = Result()
+
+    def steps(self) -> Generator[Step, None, Result]:
+        """Replay the letters, and return the result.
+
+        Raises:
+            ApiError: the stream of the letters was closed; those that were counted so far are replayed.
+        """
+        result, found = self.result, True
+        with Questions(self._js) as questions:
+            while found and result.replayed + result.failed < self._wanted.limit:
+                batch = yield from self._read()
+                found = bool(batch) and (yield from self._replay(questions, batch))
+        result.next_seq = self._next()
+        return result
+
+    def _next(self) -> int:
+        """Return the sequence of the next message to examine, or 0."""
+        errcodes.STREAM_NOT_FOUND.raise_if(self._stream.closed)
+        return self._stream.store.catalogue.next_match(self._seq, self._everything)
+
+    def _read(self) -> Generator[Step, None, list[tuple[StoredMessage, Letter]]]:
+        """Return the next letters that are wanted."""
+        batch: list[tuple[StoredMessage, Letter]] = []
+        room = min(BATCH, self._wanted.limit - self.result.replayed - self.result.failed)
+        size, read = 0, 0
+        while len(batch) < room and size < BATCH_SIZE and (seq := self._next()):
+            message = self._get(seq)
+            self._seq = seq + 1
+            letter = None if message is None else read_letter(message.headers)
+            if message is None or letter is None:
+                self.result.skipped += 1
+            elif self._wanted.matches(letter):
+                batch.append((message, letter))
+                size += len(message.payload) + len(message.headers)
+            read += 1
+            if read % READ_STEP == 0:
+                yield None
+        return batch
+
+    def _get(self, seq: int) -> StoredMessage | None:
+        try:
+            return self._stream.store.get(seq)
+        except NotNow:
+            raise errcodes.INSUFFICIENT_RESOURCES.error() from None
+
+    def _replay(
+        self, questions: Questions, batch: list[tuple[StoredMessage, Letter]]
+    ) -> Generator[Step, None, bool]:
+        """Publish the messages of letters, and remove the letters; return whether to go on."""
+        sent: dict[int, Letter] = {}
+        for number, (message, letter) in enumerate(batch):
+            if number % SEND_STEP == SEND_STEP - 1:
+                yield None
+            problem = self._problem_of(letter)
+            if problem:
+                self.result.fail(message.seq, problem)
+                continue
+            sent[message.seq] = letter
+            headers = replay_headers(letter, self._stream.name, self._stream.created_ns, message.seq)
+            questions.ask(message.seq, letter.subject, message.payload, headers)
+        yield from questions.wait()
+        stored = [seq for seq in sent if self._is_stored(seq, questions.answers.get(seq))]
+        yield from self._sync({_name_of(sent[seq]) for seq in stored})
+        if not self._wanted.keep:
+            yield from self._remove(stored)
+        self.result.replayed += len(stored)
+        return not sent or bool(questions.answers)  # without any answer, others would not be answered either
+
+    def _problem_of(self, letter: Letter) -> str:
+        """Return why a letter cannot be replayed, or ""."""
+        name = _name_of(letter)
+        config = self._js.config_of(name)
+        if config is None:
+            return f'the stream "{name}" does not exist'
+        is_own = any(is_subset(letter.subject, subject.encode()) for subject in config.subjects)
+        if not is_own or letter.subject.startswith(_RESERVED):
+            shown = letter.subject.decode("utf-8", "replace")
+            return f'the stream "{name}" does not listen to "{shown}"'
+        return ""
+
+    def _is_stored(self, seq: int, answer: dict[str, Any] | None) -> bool:
+        error = NO_ANSWER
+        if answer is not None:
+            found = answer.get("error")
+            if not isinstance(found, dict) and answer.get("seq"):
+                return True
+            error = (
+                str(found.get("description", "")) if isinstance(found, dict) else "the answer is no PubAck"
+            )
+        self.result.fail(seq, error)
+        return False
+
+    def _sync(self, names: set[str]) -> Generator[Step, None, None]:
+        """Sync the streams of this server in which messages were stored."""
+        for name in names:
+            stream = self._js.streams.get(name)
+            if stream is not None and not stream.sync_always and stream.replica is None:
+                yield from durable_steps(stream)
+
+    def _remove(self, seqs: list[int]) -> Generator[Step, None, None]:
+        """Remove replayed letters; one that cannot be removed is a duplicate in the next replay."""
+        for number, seq in enumerate(seqs):
+            errcodes.STREAM_NOT_FOUND.raise_if(self._stream.closed)
+            if self._stream.replica is not None:
+                yield from self._stream.replica.operate(operations.delete(seq, False))
+                continue
+            try:
+                self._stream.delete_msg(seq, False)
+            except StoreFailed as error:
+                raise errcodes.STREAM_MSG_DELETE_FAILED.error(err=error) from error
+            if number % SEND_STEP == SEND_STEP - 1:
+                yield None
+
+
+def _name_of(letter: Letter) -> str:
+    """Return the name of the stream in a letter."""
+    return letter.stream.decode("utf-8", "replace")

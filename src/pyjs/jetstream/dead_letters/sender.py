@@ -1,0 +1,304 @@
+"""The sender of one consumer's dead letters.
+
+Order of effects, so that a kill at any moment neither loses a letter nor stores it twice:
+
+1. The consumer's state has the delivery as given up (written; with `sync_interval: always` synced, and in a cluster
+   committed): it is not delivered again, and a start begins at step 2.
+2. The letter is published on the condition that its subject, which only this letter has, has no message. If it has
+   one with the id of this letter, an earlier attempt stored it.
+3. The PubAck has come and, if the stream is on this server, its files are synced.
+4. The delivery is acknowledged, which may remove the message.
+
+A refused letter stays at step 1, and is sent again later; new letters do not wait for that. Without a stream for them
+(`target` None), terminated deliveries are acknowledged at once.
+
+Source: docs/dead-letters.md; power cuts and kills in tests/crash/dead.py.
+"""
+
+from __future__ import annotations
+
+import base64
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from pyjs.base.clock import NS_PER_S
+from pyjs.base.errors import NONSENSE, NotNow
+from pyjs.jetstream.consumer import letters
+from pyjs.jetstream.dead_letters.letter import Origin, has_id, reason_line, reason_of_term
+from pyjs.jetstream.dead_letters.questions import Questions, Wait
+from pyjs.jetstream.errcodes import STREAM_WRONG_LAST_SEQUENCE
+from pyjs.jetstream.rules.dead_letters import problem_of
+from pyjs.jetstream.stream.replicated.durable import durable_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+    from typing import Any
+
+    from pyjs.base.timers import Timer
+    from pyjs.core.chore import Step
+    from pyjs.jetstream.config.dead_letters import Target
+    from pyjs.jetstream.consumer.consumer import Consumer
+    from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.jetstream.stream.stream import Stream
+    from pyjs.store.store import StoredMessage
+
+BATCH = 64  # letters that are published before their answers are awaited
+BATCH_SIZE = 1024 * 1024  # bytes of their payloads, unless one is larger
+SEQ_DIGITS_MAX = 20  # of 2**64 - 1
+STEP = 16  # letters published in one step: about half a millisecond
+RETRY_NS, RETRY_MAX_NS = NS_PER_S, 30 * NS_PER_S
+NO_ANSWER = "no answer within 5 seconds: no server may lead the stream"
+UNREADABLE = "the message cannot be read for the moment"
+
+
+def direct(js: JetStream, stream: Stream, consumer: Consumer, target: Target | None) -> None:
+    """Send the dead letters of a consumer to `target`; without one, terminated deliveries count as acknowledged."""
+    if target is None:
+        consumer.letters = None
+        letters.settle(consumer, list(consumer.acks.terms))
+    elif isinstance(consumer.letters, LetterSender):
+        consumer.letters.redirect(target)
+    else:
+        consumer.letters = LetterSender(js, stream, consumer, target)
+    consumer.resume()
+
+
+class LetterSender:
+    """Sends the letters of one consumer; `Consumer.letters`."""
+
+    def __init__(self, js: JetStream, stream: Stream, consumer: Consumer, target: Target) -> None:
+        self._js = js
+        self._consumer = consumer
+        self._origin = Origin(stream.name, stream.created_ns, consumer.name, consumer.created_ns)
+        self.target = target
+        self._sends = False  # `_steps` runs
+        self.refused: dict[int, str] = {}  # by sequence: why letters are not sent before the next attempt
+        self._was_refused = False  # whether a refusal was reported since a letter was stored
+        self._delay_ns = RETRY_NS  # of the attempt after the next
+        self._timer: Timer | None = None  # of the next attempt
+
+    # -- what the consumer calls -------------------------------------------------------------------------------
+
+    def term(self, seq: int, cseq: int, reason: str) -> bool:
+        """Give up a delivery that a client terminated; return False if there is none."""
+        return letters.term(self._consumer, seq, cseq, reason_of_term(reason))
+
+    def wake(self) -> None:
+        """Send the letters of deliveries that were given up, whose ends are written."""
+        exhausted = self._consumer.acks.exhausted
+        if not self._sends and exhausted and next(reversed(exhausted)) not in self.refused:
+            self._sends = True
+            self._consumer.turn.go_on(self._steps())
+
+    def redirect(self, target: Target) -> None:
+        """Send all letters to another stream, at once."""
+        self.target = target
+        self.refused, self._was_refused, self._delay_ns = {}, False, RETRY_NS
+
+    # -- the work ----------------------------------------------------------------------------------------------
+
+    def _steps(self) -> Generator[Step, None, None]:
+        """Send all letters that were not refused in this attempt."""
+        try:
+            while seqs := self._next():
+                sent = yield from self._send(seqs)
+                if not sent:
+                    break
+        finally:
+            self._rest()
+
+    def _next(self) -> list[int]:
+        """Return the sequences of the next letters; none while the consumer has changes to write."""
+        consumer = self._consumer
+        if not self._is_current() or not consumer.acks.changes.is_empty:  # its next turn calls `wake`
+            return []
+        left = (seq for seq in consumer.acks.exhausted if seq not in self.refused)
+        return list(islice(left, BATCH))
+
+    def _is_current(self) -> bool:
+        return not self._consumer.closed and self._consumer.letters is self
+
+    def _rest(self) -> None:
+        """End an attempt; if letters were refused, make another one later."""
+        self._sends = False
+        if self.refused and self._timer is None and self._is_current():
+            shared = self._js.shared
+            self._timer = shared.timers.at(shared.clock.now_ns() + self._delay_ns, self._try_again)
+            self._delay_ns = min(2 * self._delay_ns, RETRY_MAX_NS)
+
+    def _try_again(self) -> None:
+        self._timer = None
+        self.refused = {}
+        if self._is_current():
+            self.wake()
+
+    def _send(self, seqs: list[int]) -> Generator[Step, None, bool]:
+        """Send letters, and acknowledge the deliveries of those that are stored. Return whether any is."""
+        target = self.target
+        problem = problem_of(target, self._origin.stream, self._js.config_of(target.stream))
+        if not problem and not (yield from self._is_state_durable()):
+            problem = "the consumer's state cannot be synced"
+        if problem:
+            self._refuse(seqs, problem)
+            return False
+        stored = yield from self._store(seqs, target)
+        if stored:
+            problem = yield from self._sync(target)
+            if problem:
+                self._refuse(stored, problem)
+                return False
+        if self._is_current():
+            letters.settle(self._consumer, stored)
+        if stored:
+            self._delay_ns, self._was_refused = RETRY_NS, False
+        return bool(stored)
+
+    def _is_state_durable(self) -> Generator[Step, None, bool]:
+        """Wait until the consumer's state is as durable as its acks are when they are answered."""
+        keeper = self._consumer.keeper
+        if keeper.file is None or not keeper.sync_always:
+            return True
+        failures: list[Exception | None] = []
+        wait = Wait(self._js)
+
+        def done(failure: Exception | None) -> None:
+            failures.append(failure)
+            wait.end()
+
+        keeper.file.when_synced(done)
+        yield wait.park
+        return failures == [None]
+
+    def _store(self, seqs: list[int], target: Target) -> Generator[Step, None, list[int]]:
+        """Publish letters; return the sequences of those that are stored, or whose messages were removed."""
+        messages, stored = self._load(seqs)
+        last_seqs = dict.fromkeys(messages, 0)  # what the letters' subjects must have as last sequence
+        with Questions(self._js) as questions:
+            while last_seqs:
+                yield from self._publish(questions, messages, last_seqs, target)
+                earlier = {}
+                for seq in last_seqs:
+                    found = self._judge(seq, questions.answers.get(seq))
+                    if found == 0:
+                        stored.append(seq)
+                    elif found > last_seqs[seq]:
+                        earlier[seq] = found
+                stored += yield from self._stored_before(questions, messages, earlier, target)
+                last_seqs = {seq: last for seq, last in earlier.items() if seq not in stored}
+        return stored
+
+    def _load(self, seqs: list[int]) -> tuple[dict[int, StoredMessage], list[int]]:
+        """Return the messages of some letters, and the sequences of messages that are no longer in the stream."""
+        messages: dict[int, StoredMessage] = {}
+        gone: list[int] = []
+        size = 0
+        for seq in seqs:
+            try:
+                message = self._consumer.store.get(seq)
+            except NotNow:
+                self._refuse([seq], UNREADABLE)
+                continue
+            if message is None:
+                gone.append(seq)
+                continue
+            size += len(message.payload) + len(message.headers)
+            if size > BATCH_SIZE and messages:
+                break
+            messages[seq] = message
+        return messages, gone
+
+    def _publish(
+        self,
+        questions: Questions,
+        messages: dict[int, StoredMessage],
+        last_seqs: dict[int, int],
+        target: Target,
+    ) -> Generator[Step, None, None]:
+        acks = self._consumer.acks
+        for number, (seq, last_seq) in enumerate(last_seqs.items()):
+            if number and number % STEP == 0:
+                yield None
+            reason = reason_line(acks.terms.get(seq))
+            message, deliveries = messages[seq], acks.exhausted.get(seq, 0)
+            if not deliveries:  # it was acknowledged meanwhile
+                continue
+            headers = self._origin.headers_of(message, reason, deliveries, target.stream, last_seq)
+            subject = self._origin.subject_of(target.prefix, message)
+            questions.ask(seq, subject, message.payload, headers)
+        yield from questions.wait()
+
+    def _judge(self, seq: int, answer: dict[str, Any] | None) -> int:
+        """Return 0 if a letter is stored, -1 if it is refused, or the last sequence that its subject has."""
+        if answer is None:
+            if seq in self._consumer.acks.exhausted:
+                self._refuse([seq], NO_ANSWER)
+            return -1
+        error = answer.get("error")
+        if not isinstance(error, dict):
+            if answer.get("seq"):
+                return 0
+            self._refuse([seq], "the answer is no PubAck")
+            return -1
+        text = str(error.get("description", ""))
+        if error.get("err_code") == STREAM_WRONG_LAST_SEQUENCE.err_code:
+            last = text.rpartition(" ")[2]
+            if last.isdecimal() and len(last) <= SEQ_DIGITS_MAX and int(last):
+                return int(last)
+        self._refuse([seq], text)
+        return -1
+
+    def _stored_before(
+        self,
+        questions: Questions,
+        messages: dict[int, StoredMessage],
+        found: dict[int, int],
+        target: Target,
+    ) -> Generator[Step, None, list[int]]:
+        """Return those letters whose subjects have the same letter, from an earlier attempt, as last message."""
+        for seq, last in found.items():
+            questions.ask(seq, f"$JS.API.STREAM.MSG.GET.{target.stream}".encode(), b'{"seq":%d}' % last)
+        yield from questions.wait()
+        stored = []
+        for seq in list(found):
+            answer = questions.answers.get(seq)
+            if answer is None:
+                self._refuse([seq], NO_ANSWER)
+                del found[seq]
+            elif has_id(_headers_in(answer), self._origin.id_of(messages[seq])):
+                stored.append(seq)
+        return stored
+
+    def _sync(self, target: Target) -> Generator[Step, None, str]:
+        """Wait until the stored letters are durable; return why they are not, or ""."""
+        stream = self._js.streams.get(target.stream)
+        if stream is None or stream.sync_always or stream.replica is not None:
+            return ""  # its PubAcks say so, or it is on another server
+        yield from durable_steps(stream)
+        if stream.closed or stream.store.failed:
+            return f'the stream "{target.stream}" was closed, or cannot be synced'
+        return ""
+
+    # -- refusals ----------------------------------------------------------------------------------------------
+
+    def _refuse(self, seqs: Iterable[int], problem: str) -> None:
+        """Note that letters are not stored, and report the first of them."""
+        for seq in seqs:
+            self.refused[seq] = problem
+            if self._was_refused:
+                continue
+            self._was_refused = True
+            consumer, shared = self._consumer, self._js.shared
+            shared.log.warn(
+                f"JetStream consumer '{consumer.path}' dead letters wait for stream {self.target.stream!r}: {problem}"
+            )
+            consumer.events.send(
+                "dead_letter_refused", shared.clock.wall_ns(), stream_seq=seq, reason=problem
+            )
+
+
+def _headers_in(answer: dict[str, Any]) -> bytes:
+    """Return the headers of the message in an answer to STREAM.MSG.GET."""
+    try:
+        return base64.b64decode(answer["message"]["hdrs"])
+    except NONSENSE:
+        return b""

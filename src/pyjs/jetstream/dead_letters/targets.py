@@ -1,0 +1,31 @@
+"""Gives consumers the senders of their dead letters, as their configurations and those of their streams say.
+
+Called when a consumer is opened and when a configuration changes. Streams without dead letters import only this.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.jetstream.config.dead_letters import target_of
+from pyjs.jetstream.consumer.consumer import Consumer
+
+if TYPE_CHECKING:
+    from pyjs.jetstream.manage.engine import JetStream
+    from pyjs.jetstream.stream.stream import Stream
+
+
+def direct_all(js: JetStream, stream: Stream) -> None:
+    """Apply the metadata of a stream to all its consumers."""
+    for consumer in stream.consumers.values():
+        if isinstance(consumer, Consumer):
+            direct(js, stream, consumer)
+
+
+def direct(js: JetStream, stream: Stream, consumer: Consumer) -> None:
+    """Apply the metadata of a consumer and its stream."""
+    target = target_of(stream.config.metadata, consumer.config.metadata)
+    if target is not None or consumer.letters is not None or consumer.acks.terms:
+        from pyjs.jetstream.dead_letters import sender  # imported lazily: most streams have no dead letters
+
+        sender.direct(js, stream, consumer, target)

@@ -1,0 +1,550 @@
+"""Dead letters: what is given up goes to a stream, before it counts as done."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from tests.support.disk import LossyDisk
+from tests.unit.jetstream.consumerfixture import ConsumerFixture, Delivery
+from tests.unit.jetstream.jsfixture import JetStreamFixture
+
+from pyjs.config.options import JetStreamOptions, Options
+from pyjs.jetstream.stream.stream import Stream
+
+NS = 1_000_000_000
+STREAM_KEY, PREFIX_KEY = "_pyjs.dead_letter_stream", "_pyjs.dead_letter_prefix"
+
+
+class Dead(ConsumerFixture):
+    """The stream S, whose dead letters go to D; the consumer c delivers twice."""
+
+    def __init__(self, letters: dict[str, Any] | None = None, **config: Any) -> None:
+        super().__init__(**config)
+        self.add("D", subjects=["$DLQ.S.>"], **(letters or {}))
+        self.edit(**{STREAM_KEY: "D"})
+
+    def edit(self, name: str = "S", **metadata: str) -> dict[str, Any]:
+        """Replace the metadata of a stream."""
+        config = self.api(f"STREAM.INFO.{name}")["config"]
+        return self.api(f"STREAM.UPDATE.{name}", {**config, "metadata": metadata})
+
+    def reconfigure(self, name: str, **fields: Any) -> None:
+        """Change a stream."""
+        config = self.api(f"STREAM.INFO.{name}")["config"]
+        answer = self.api(f"STREAM.UPDATE.{name}", {**config, **fields})
+        assert "error" not in answer, answer
+
+    def letters(self, name: str = "D") -> list[tuple[str, bytes]]:
+        """Return subject and payload of each letter."""
+        store = self.stream(name).store
+        found = [store.get(seq) for seq in range(store.first_seq, store.last_seq + 1)]
+        return [(each.subject.decode(), each.payload) for each in found if each is not None]
+
+    def headers(self, seq: int = 1, name: str = "D") -> dict[str, str]:
+        """Return the headers of a letter."""
+        message = self.stream(name).store.get(seq)
+        assert message is not None
+        lines = message.headers.decode().split("\r\n")[1:]
+        return dict(line.split(": ", 1) for line in lines if line)
+
+    def given_up(self) -> dict[int, int]:
+        """Return what the consumer has given up and not settled."""
+        return self.core().acks.exhausted
+
+    def nak_all(self, count: int, name: str = "c") -> list[Delivery]:
+        """Receive and refuse messages until all are given up."""
+        found: list[Delivery] = []
+        for _ in range(2):
+            got = self.pull(name, batch=count)
+            found += got
+            for message in got:
+                self.ack(message, b"-NAK")
+        self.pull(name, batch=1)
+        return found
+
+    def why(self) -> dict[str, Any]:
+        """Return the reason of the consumer that is about dead letters, or {}."""
+        answer = json.loads(self.ask("$JS.API.PYJS.WHY.S.c").payload)
+        return next((each for each in answer["reasons"] if each["kind"] == "dead_letters"), {})
+
+
+@pytest.mark.parametrize("retention", ["limits", "interest", "workqueue"])
+def test_a_terminated_message_gets_a_letter_before_it_is_done(retention: str) -> None:
+    # given
+    js = Dead(retention=retention)
+    js.consumer(max_deliver=2)
+    js.fill(1)
+    (message,) = js.pull(batch=1)
+    # when
+    js.ack(message, b"+TERM  no such\r\ncustomer ")
+    # then
+    assert js.letters() == [("$DLQ.S.c.1.s.a", b"m1")]
+    head = js.headers()
+    assert head["Dead-Letter-Reason"] == "term: no such customer"
+    assert (head["Dead-Letter-Stream"], head["Dead-Letter-Consumer"]) == ("S", "c")
+    assert (head["Dead-Letter-Subject"], head["Dead-Letter-Sequence"]) == ("s.a", "1")
+    assert head["Dead-Letter-Deliveries"] == "1"
+    assert head["Dead-Letter-Time"].startswith("2023-11-14T22:13:20")
+    assert js.position() == ((1, 1), (1, 1))
+    assert js.given_up() == {}
+    assert js.state("S")["messages"] == (1 if retention == "limits" else 0)
+
+
+@pytest.mark.parametrize("retention", ["limits", "interest", "workqueue"])
+def test_max_deliver_gives_a_letter_by_time(retention: str) -> None:
+    js = Dead(retention=retention)
+    js.consumer(max_deliver=2, ack_wait=NS)
+    js.fill(1)
+    for _ in range(2):
+        js.pull(batch=1)
+        js.advance(milliseconds=1100)
+    assert js.letters() == [("$DLQ.S.c.1.s.a", b"m1")]
+    assert js.headers()["Dead-Letter-Reason"] == "max_deliver"
+    assert js.headers()["Dead-Letter-Deliveries"] == "2"
+    assert js.state("S")["messages"] == (1 if retention == "limits" else 0)
+    assert js.info()["num_ack_pending"] == 0
+
+
+def test_max_deliver_gives_a_letter_by_refusals_and_with_backoff() -> None:
+    js = Dead(retention="workqueue")
+    js.consumer(max_deliver=2, backoff=[NS, 2 * NS])
+    js.fill(3)
+    js.nak_all(3)
+    assert [payload for _, payload in js.letters()] == [b"m1", b"m2", b"m3"]
+    assert js.state("S")["messages"] == 0
+
+
+def test_with_ack_policy_all_a_term_acknowledges_what_is_before_it() -> None:
+    js = Dead()
+    js.consumer(max_deliver=2, ack_policy="all")
+    js.fill(3)
+    got = js.pull(batch=3)
+    js.ack(got[1], b"+TERM")
+    assert js.letters() == [("$DLQ.S.c.2.s.a", b"m2")]
+    assert js.headers()["Dead-Letter-Reason"] == "term"
+    assert js.info()["num_ack_pending"] == 1
+    js.ack(got[2])
+    assert js.position() == ((3, 3), (3, 3))
+
+
+def test_push_ephemeral_and_prioritised_consumers_have_letters() -> None:
+    js = Dead()
+    js.inbox.send(b"SUB in.p 2\r\n")
+    js.api("CONSUMER.CREATE.S.p", _push("p"))
+    js.consumer("g", max_deliver=2, priority_groups=["G"], priority_policy="overflow")
+    js.fill(1)
+    pushed = js.deliveries()[0]
+    js.ack(pushed, b"+TERM")
+    (pulled,) = js.pull("g", batch=1, group="G")
+    js.ack(pulled, b"+TERM")
+    assert [subject for subject, _ in js.letters()] == ["$DLQ.S.p.1.s.a", "$DLQ.S.g.1.s.a"]
+
+
+def _push(name: str) -> dict[str, Any]:
+    return {"stream_name": "S", "config": {"name": name, "ack_policy": "explicit", "deliver_subject": "in.p"}}
+
+
+def test_headers_of_the_message_are_kept_and_do_not_act_on_the_letter() -> None:
+    js = Dead(allow_msg_ttl=True, allow_rollup_hdrs=True)
+    js.consumer(max_deliver=2)
+    js.publish(
+        "s.a", b"x", Nats_Msg_Id="7", Nats_TTL="1h", Nats_Rollup="sub", Colour="red", Dead_Letter_Reason="no"
+    )
+    js.ack(js.pull(batch=1)[0], b"+TERM")
+    head = js.headers()
+    assert head["Colour"] == "red"
+    assert head["Dead-Letter-Original-Nats-Msg-Id"] == "7"
+    assert head["Dead-Letter-Original-Nats-TTL"] == "1h"
+    assert head["Dead-Letter-Original-Nats-Rollup"] == "sub"
+    assert head["Dead-Letter-Original-Dead-Letter-Reason"] == "no"
+    assert head["Dead-Letter-Reason"] == "term"
+
+
+def test_the_advisories_and_the_answer_to_a_term_are_as_without_letters() -> None:
+    js = Dead()
+    js.consumer(max_deliver=1, ack_wait=NS)
+    js.fill(2)
+    watcher = js.client()
+    watcher.send(b"SUB $JS.EVENT.ADVISORY.CONSUMER.> 1\r\nSUB out 2\r\n")
+    got = js.pull(batch=2)
+    watcher.take()
+    js.ack(got[0], b"+TERM no", reply=b"out")
+    js.advance(milliseconds=1100)
+    frames = watcher.frames()
+    assert [frame.subject for frame in frames] == [
+        b"out",
+        b"$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.S.c",
+        b"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.S.c",
+    ]
+    assert len(js.letters()) == 2
+
+
+def test_many_letters_are_stored_in_order_and_in_batches() -> None:
+    js = Dead(retention="workqueue")
+    js.consumer(max_deliver=1, ack_wait=NS)
+    js.fill(200)
+    js.pull(batch=200)
+    js.advance(milliseconds=1100)
+    assert [payload for _, payload in js.letters()] == [b"m%d" % number for number in range(1, 201)]
+    assert js.state("S")["messages"] == 0
+
+
+def test_large_letters_go_in_several_batches() -> None:
+    js = Dead()
+    js.consumer(max_deliver=1, ack_wait=NS)
+    for _ in range(3):
+        js.publish("s.a", bytes(700_000))
+    js.pull(batch=3)
+    js.advance(milliseconds=1100)
+    assert len(js.letters()) == 3
+
+
+# -- refusals ------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_stream_lets_letters_wait_and_says_so() -> None:
+    # given
+    js = Dead({"max_msgs": 1, "discard": "new"}, retention="workqueue")
+    js.consumer(max_deliver=2)
+    js.fill(3)
+    watcher = js.client()
+    watcher.send(b"SUB $JS.EVENT.ADVISORY.CONSUMER.DEAD_LETTER_REFUSED.S.c 1\r\n")
+    # when
+    for message in js.pull(batch=3):
+        js.ack(message, b"+TERM x")
+    # then
+    assert js.letters() == [("$DLQ.S.c.1.s.a", b"m1")]
+    assert js.given_up() == {2: 1, 3: 1}
+    assert js.state("S")["messages"] == 2
+    reason = js.why()
+    assert "2 given-up messages wait" in reason["text"]
+    assert "maximum messages exceeded" in reason["refusal"]
+    assert (reason["refused_seq"], reason["dead_letter_stream"]) == (2, "D")
+    (advisory,) = watcher.payloads()
+    assert json.loads(advisory)["reason"] == reason["refusal"]
+    assert sum("dead letters wait" in line for _, line in js.log.lines) == 1
+    # and when there is room again
+    js.reconfigure("D", max_msgs=-1)
+    js.advance(seconds=5)
+    assert [payload for _, payload in js.letters()] == [b"m1", b"m2", b"m3"]
+    assert js.headers(3)["Dead-Letter-Reason"] == "term: x"
+    assert (js.given_up(), js.why(), js.state("S")["messages"]) == ({}, {}, 0)
+
+
+def test_a_letter_that_is_too_large_does_not_hold_up_others() -> None:
+    js = Dead({"max_msg_size": 600})
+    js.consumer(max_deliver=2)
+    js.publish("s.a", bytes(600))
+    js.publish("s.a", b"small")
+    for message in js.pull(batch=2):
+        js.ack(message, b"+TERM")
+    assert [payload for _, payload in js.letters()] == [b"small"]
+    assert "message size exceeds maximum allowed" in js.why()["refusal"]
+    js.publish("s.a", b"later")
+    js.ack(js.pull(batch=1)[0], b"+TERM")
+    assert [payload for _, payload in js.letters()] == [b"small", b"later"]
+
+
+def test_a_deleted_stream_lets_letters_wait_and_attempts_become_rare() -> None:
+    js = Dead()
+    js.consumer(max_deliver=2)
+    js.fill(1)
+    js.api("STREAM.DELETE.D")
+    js.ack(js.pull(batch=1)[0], b"+TERM")
+    assert "does not exist: create it first" in js.why()["text"]
+    js.advance(seconds=120)
+    js.add("D", subjects=["$DLQ.S.>"])
+    js.advance(seconds=31)
+    assert len(js.letters()) == 1
+
+
+def test_no_answer_counts_as_a_refusal() -> None:
+    js = Dead()
+    js.consumer(max_deliver=2)
+    js.fill(1)
+    js.engine.account.unsubscribe(js.engine.subscriptions["D"]["$DLQ.S.>"])  # as without a leader
+    js.ack(js.pull(batch=1)[0], b"+TERM")
+    assert js.why()["text"].endswith("are not removed and not delivered again.")
+    js.advance(milliseconds=5100)
+    assert "no answer within 5 seconds" in js.why()["refusal"]
+    assert js.given_up() == {1: 1}
+
+
+def test_an_interest_stream_set_later_is_not_trusted_with_letters() -> None:
+    js = Dead()
+    js.consumer(max_deliver=2)
+    js.fill(1)
+    js.reconfigure("D", retention="interest")
+    js.ack(js.pull(batch=1)[0], b"+TERM")
+    assert "retention interest" in js.why()["refusal"]
+
+
+def test_a_purge_takes_messages_whose_letters_wait() -> None:
+    js = Dead()
+    js.consumer(max_deliver=2)
+    js.fill(2)
+    js.api("STREAM.DELETE.D")
+    for message in js.pull(batch=2):
+        js.ack(message, b"+TERM")
+    js.api("STREAM.MSG.DELETE.S", {"seq": 1})
+    js.api("STREAM.PURGE.S")
+    assert (js.given_up(), js.core().acks.terms) == ({}, {})
+    js.advance(seconds=31)
+    assert js.why() == {}
+
+
+def test_a_late_ack_and_a_second_term_while_a_letter_waits() -> None:
+    js = Dead()
+    js.consumer(max_deliver=2)
+    js.fill(2)
+    js.api("STREAM.DELETE.D")
+    first, second = js.pull(batch=2)
+    for message in (first, second, second):
+        js.ack(message, b"+TERM")
+    assert js.given_up() == {1: 1, 2: 1}
+    js.ack(first)
+    assert js.given_up() == {2: 1}
+
+
+# -- configuration -------------------------------------------------------------------------------------------------
+
+
+def test_a_consumer_chooses_its_own_stream_and_prefix_or_none() -> None:
+    js = Dead()
+    js.add("E", subjects=["dead.S.>"])
+    js.consumer("c", metadata={STREAM_KEY: "E", PREFIX_KEY: "dead"})
+    js.consumer("d", metadata={STREAM_KEY: ""})
+    js.fill(1)
+    for name in ("c", "d"):
+        js.ack(js.pull(name, batch=1)[0], b"+TERM")
+    assert js.letters() == []
+    assert js.letters("E") == [("dead.S.c.1.s.a", b"m1")]
+    assert js.core("d").letters is None
+
+
+def test_what_was_given_up_before_gets_its_letter_when_the_stream_is_set() -> None:
+    js = ConsumerFixture()
+    js.consumer(max_deliver=1, ack_wait=NS)
+    js.fill(1)
+    js.pull(batch=1)
+    js.advance(milliseconds=1100)
+    js.add("D", subjects=["$DLQ.S.>"])
+    config = js.api("STREAM.INFO.S")["config"]
+    js.api("STREAM.UPDATE.S", {**config, "metadata": {STREAM_KEY: "D"}})
+    assert js.state("D")["messages"] == 1
+    assert js.core().acks.exhausted == {}
+
+
+def test_a_removed_key_settles_terminated_messages_and_keeps_others() -> None:
+    js = Dead(retention="workqueue")
+    js.consumer(max_deliver=1, ack_wait=NS)
+    js.fill(2)
+    js.api("STREAM.DELETE.D")
+    js.ack(js.pull(batch=2)[0], b"+TERM")
+    js.advance(milliseconds=1100)
+    assert js.given_up() == {1: 1, 2: 1}
+    js.edit()
+    assert js.given_up() == {2: 1}
+    assert js.state("S")["messages"] == 1
+
+
+def test_another_stream_gets_the_letters_that_wait_at_once() -> None:
+    js = Dead()
+    js.consumer(max_deliver=2)
+    js.fill(1)
+    js.api("STREAM.DELETE.D")
+    js.ack(js.pull(batch=1)[0], b"+TERM")
+    js.add("E", subjects=["$DLQ.>"])
+    js.edit(**{STREAM_KEY: "E"})
+    assert js.letters("E") == [("$DLQ.S.c.1.s.a", b"m1")]
+
+
+def test_a_consumer_is_not_removed_while_letters_wait() -> None:
+    js = Dead()
+    js.consumer(max_deliver=2, inactive_threshold=NS)
+    js.fill(1)
+    js.api("STREAM.DELETE.D")
+    js.ack(js.pull(batch=1)[0], b"+TERM")
+    js.advance(seconds=60)
+    assert "c" in js.stream("S").consumers
+    js.add("D", subjects=["$DLQ.S.>"])
+    js.advance(seconds=35)
+    assert len(js.letters()) == 1
+    js.advance(seconds=5)
+    assert "c" not in js.stream("S").consumers
+
+
+def test_a_deleted_consumer_takes_its_waiting_letters_with_it() -> None:
+    js = Dead()
+    js.consumer(max_deliver=2)
+    js.fill(1)
+    js.api("STREAM.DELETE.D")
+    js.ack(js.pull(batch=1)[0], b"+TERM")
+    js.api("CONSUMER.DELETE.S.c")
+    js.add("D", subjects=["$DLQ.S.>"])
+    js.advance(seconds=60)
+    assert js.letters() == []
+
+
+# -- once ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_letter_of_an_earlier_stream_or_consumer_of_the_same_name_does_not_count() -> None:
+    js = Dead()
+    for _ in range(3):
+        js.consumer(max_deliver=2)
+        js.fill(1)
+        js.ack(js.pull(batch=1)[0], b"+TERM")
+        js.api("CONSUMER.DELETE.S.c")
+        js.api("STREAM.DELETE.S")
+        js.advance(seconds=1)
+        js.add("S", subjects=["s.>"], metadata={STREAM_KEY: "D"})
+    assert js.letters() == [("$DLQ.S.c.1.s.a", b"m1")] * 3
+
+
+class Photographed(LossyDisk):
+    """Copies what a kill and what a power cut would leave, before each change of a file."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self.root = root
+        self.taken: list[Path] = []  # directories of copies
+        self.takes = False
+
+    def _take(self) -> None:
+        if not self.takes:
+            return
+        for kind in ("killed", "cut"):
+            copy = self.root.parent / f"{kind}{len(self.taken)}"
+            shutil.copytree(self.root, copy)
+            self.taken.append(copy)
+        for path, data in self._synced.items():
+            place = Path(path.replace(str(self.root), str(copy), 1))
+            if place.exists():
+                place.write_bytes(data) if path in self._named else place.unlink()
+
+    def write_at(self, fd: int, data: bytes | memoryview, offset: int) -> None:
+        self._take()
+        super().write_at(fd, data, offset)
+
+    def sync_file(self, fd: int) -> None:
+        self._take()
+        super().sync_file(fd)
+
+    def rename(self, old: str, new: str) -> None:
+        self._take()
+        super().rename(old, new)
+
+
+class Stored(Dead):
+    """The same in files, on a given disk and directory."""
+
+    def __init__(self, directory: Path, disk: LossyDisk | None = None, *, always: bool = False) -> None:
+        options = Options(jetstream=JetStreamOptions(enabled=True, store_dir=str(directory)))
+        options.jetstream.sync_always = always
+        JetStreamFixture.__init__(self, options, disk)
+        self.inbox = self.client()
+        self.inbox.send(b"SUB in.> 1\r\n")
+        self.inbox.take()
+
+    def turn(self) -> None:
+        super().turn()
+        while unsynced := cast(list[Stream], self.node.turn_state.take("unsynced")):
+            if not self.engine.options.sync_always:  # as before the interval is over
+                return
+            for each in unsynced:
+                job = each.begin_sync()
+                if job is not None:
+                    each.finish_sync(job())
+            super().turn()
+
+
+@pytest.mark.parametrize("always", [False, True])
+def test_a_kill_or_power_cut_at_any_moment_neither_loses_a_letter_nor_doubles_it(
+    tmp_path: Path, always: bool
+) -> None:
+    # given
+    disk = Photographed(tmp_path / "store")
+    js = Stored(disk.root, disk, always=always)
+    js.add("D", subjects=["$DLQ.S.>"], storage="file")
+    js.add("S", subjects=["s.>"], storage="file", retention="workqueue", metadata={STREAM_KEY: "D"})
+    js.consumer(max_deliver=2)
+    js.fill(3)
+    got = js.pull(batch=3)
+    js.advance(seconds=2)
+    fd = os.open(tmp_path, os.O_RDONLY)
+    disk.sync_filesystem(fd)
+    os.close(fd)
+    # when
+    disk.takes = True
+    js.ack(got[0], b"+TERM no")
+    js.ack(got[1], b"-NAK")
+    js.ack(js.pull(batch=1)[0], b"-NAK")
+    js.pull(batch=1)
+    disk.takes = False
+    assert [payload for _, payload in js.letters()] == [b"m1", b"m2"]
+    # then
+    assert len(disk.taken) > 8
+    outcomes = set()
+    for copy in disk.taken:
+        again = Stored(copy)
+        again.turn()
+        waited = tuple(sorted(again.payloads("D")))
+        for _ in range(4):  # what was not given up before is refused now
+            for message in again.pull(batch=9):
+                again.ack(message, b"-NAK")
+            again.advance(seconds=31)
+        assert sorted(payload for _, payload in again.letters()) == [b"m1", b"m2", b"m3"], copy
+        assert again.state("S")["messages"] == 0
+        outcomes.add(waited)
+        again.node.stop()
+    assert {(), (b"m1",), (b"m1", b"m2")} <= outcomes
+
+
+def test_a_stored_letter_counts_although_the_window_for_ids_is_over(tmp_path: Path) -> None:
+    # given: a letter that is stored, and a consumer whose state does not know it
+    js = Stored(tmp_path / "store")
+    js.add("D", subjects=["$DLQ.S.>"], storage="file", duplicate_window=NS)
+    js.add("S", subjects=["s.>"], storage="file", retention="workqueue", metadata={STREAM_KEY: "D"})
+    js.consumer(max_deliver=2)
+    js.fill(1)
+    (message,) = js.pull(batch=1)
+    shutil.copytree(tmp_path / "store/$G/streams/S", tmp_path / "S")
+    js.ack(message, b"+TERM")
+    js.node.stop()
+    shutil.rmtree(tmp_path / "store/$G/streams/S")
+    (tmp_path / "S").rename(tmp_path / "store/$G/streams/S")
+    # when
+    again = Stored(tmp_path / "store")
+    again.advance(seconds=60)
+    again.ack(again.pull(batch=1)[0], b"+TERM")
+    # then
+    assert len(again.letters()) == 1
+    assert again.state("S")["messages"] == 0
+
+
+def test_letters_that_wait_are_sent_after_a_restart_with_their_reasons(tmp_path: Path) -> None:
+    js = Stored(tmp_path / "store")
+    js.add("D", subjects=["$DLQ.S.>"], storage="file", max_msgs=1, discard="new")
+    js.add("S", subjects=["s.>"], storage="file", metadata={STREAM_KEY: "D"})
+    js.consumer(max_deliver=2)
+    js.fill(3)
+    for message in js.pull(batch=3):
+        js.ack(message, b"+TERM because of %d" % message.seq)
+    js.core().acks.changes.lost = True  # the state is written whole, and then as changes
+    js.pull(batch=1)
+    js.node.stop()
+    again = Stored(tmp_path / "store")
+    assert again.given_up() == {2: 1, 3: 1}
+    again.reconfigure("D", max_msgs=-1)
+    again.advance(seconds=31)
+    assert [again.headers(seq)["Dead-Letter-Reason"] for seq in (1, 2, 3)] == [
+        "term: because of 1",
+        "term: because of 2",
+        "term: because of 3",
+    ]
