@@ -114,11 +114,12 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("addresses", "announce", "lame_duck", "open_connections", "system", "threads", "trace"),
         ("connection", "endings", "jetstream_switch", "listener", "logging", "proxied", "reload", "tls"),
         ("driver", "cluster", "monitoring", "websocket"),
-        ("spin",),
+        ("declaring", "spin"),
         ("server",),
         ("command",),
         ("doctor", "workers"),
     ),
+    "server.declaring": (("api_client", "requester"), ("applier",), ("part",), ("plan_command",)),
     "server.doctor": (
         ("findings", "secrets"),
         ("disk", "files", "machine", "network", "outputs"),

@@ -52,4 +52,3 @@ class DeclaredBlocks:
 
     def __bool__(self) -> bool:
         return any(each.entries for each in (self.streams, self.consumers, self.kv, self.object_store))
-

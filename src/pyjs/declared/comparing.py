@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import orjson
+
 from pyjs.base.gotext import duration_text
 from pyjs.jetstream.config.choices import INTEREST, LIMITS
 from pyjs.jetstream.config.declared import as_json, options_of, shape_of
@@ -51,7 +53,9 @@ def _changes(old: DataclassInstance, new: DataclassInstance) -> tuple[Change, ..
     before, after = as_json(old), as_json(new)
     found = []
     for option in options_of(type(old)):
-        values = [_value(option.name, each.get(option.name, _absent(option.zero))) for each in (before, after)]
+        values = [
+            _value(option.name, each.get(option.name, _absent(option.zero))) for each in (before, after)
+        ]
         if values[0] != values[1] and option.name not in _NAMED:
             found.append(Change(option.name, *values))
     return tuple(found)
@@ -77,7 +81,7 @@ def _shown(field: str, value: Any) -> str:
     if isinstance(value, str):
         text = value or '""'
     else:
-        text = "none" if value is None else str(value)
+        text = "none" if value is None else orjson.dumps(value).decode()
     return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}..."
 
 

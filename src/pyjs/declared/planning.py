@@ -88,7 +88,9 @@ def make_plan(assets: AccountAssets, stored: Stored, now_ns: int) -> Generator[N
     planner = _Planner(assets, stored, now_ns)
     actions = yield from planner.stream_actions()
     actions += yield from planner.consumer_actions()
-    others = [f"stream {name}" for name in sorted({*stored.streams, *stored.unavailable} - assets.streams.keys())]
+    others = [
+        f"stream {name}" for name in sorted({*stored.streams, *stored.unavailable} - assets.streams.keys())
+    ]
     for stream, consumers in sorted(stored.consumers.items()):
         unnamed = [name for name in sorted(consumers) if (stream, name) not in assets.consumers]
         others += [f"consumer {stream} > {name}" for name in unnamed]
@@ -103,7 +105,9 @@ class _Planner:
         self._stored = stored
         self._now_ns = now_ns
         self._actions: dict[str, Action] = {}  # of streams
-        self._wanted: dict[str, StreamConfig] = {}  # the configuration of each declared stream after its action
+        self._wanted: dict[
+            str, StreamConfig
+        ] = {}  # the configuration of each declared stream after its action
         self._count = len(stored.streams) + len(stored.unavailable)  # of streams, after the plan
 
     # -- streams -------------------------------------------------------------------------------------------------
@@ -121,6 +125,7 @@ class _Planner:
         if name in self._stored.unavailable:
             return Action(asset, Verb.REFUSE, reason=self._stored.unavailable[name])
         there = self._stored.streams.get(name)
+        changes: tuple[Change, ...] = ()
         try:
             wanted = checked(self._assets, asset.config, self._find)
             if there is None:
@@ -133,7 +138,6 @@ class _Planner:
             changes = stream_changes(there.config, wanted)
             wanted = self._updated(there.config, wanted)
         except ApiError as error:
-            changes = () if there is None else stream_changes(there.config, asset.config)
             return Action(asset, Verb.REFUSE, changes, error.description)
         loss = "" if asset.allow_data_loss else stream_loss(there.config, wanted, there.state, self._now_ns)
         if loss:
@@ -168,7 +172,9 @@ class _Planner:
         for name, there in self._stored.streams.items():
             for subject in there.config.subjects:
                 taken.add(subject, name)
-        waiting = {name: each for name, each in self._actions.items() if each.verb in (Verb.CREATE, Verb.UPDATE)}
+        waiting = {
+            name: each for name, each in self._actions.items() if each.verb in (Verb.CREATE, Verb.UPDATE)
+        }
         wave = 0
         while waiting:
             ready = []

@@ -77,7 +77,9 @@ def _declared(
     if own:
         place, limits = _first_place(own), options.jetstream_of(GLOBAL_ACCOUNT)
         if not options.jetstream.enabled:
-            problems.append(Problem(place, "assets are declared, and JetStream is disabled", "remove enabled: false"))
+            problems.append(
+                Problem(place, "assets are declared, and JetStream is disabled", "remove enabled: false")
+            )
         elif limits is None:
             cause = f"assets are declared for the global account {GLOBAL_ACCOUNT}, which has no JetStream"
             fix = "declare them in the block jetstream of an account"
@@ -193,7 +195,9 @@ class _AccountReader:
             try:
                 config = checked(self._assets, asset.config, self._find)
             except ApiError as error:
-                self._note(asset.place, f'{asset.kind} "{asset.shown_name}": {error.description}', "change the entry")
+                self._note(
+                    asset.place, f'{asset.kind} "{asset.shown_name}": {error.description}', "change the entry"
+                )
                 continue
             if any(at_once(tree.overlapping(subject, asset.name)) for subject in config.subjects):
                 other = first_taker(config, (each.config for each in owners.values()))
@@ -256,7 +260,9 @@ def first_taker(config: StreamConfig, others: Iterator[StreamConfig]) -> str:
         tree.add(subject, config.name)
     for other in others:
         subjects = other.subjects or (() if other.mirror or other.sources else (other.name,))
-        if other.name != config.name and any(at_once(tree.overlapping(each, other.name)) for each in subjects):
+        if other.name != config.name and any(
+            at_once(tree.overlapping(each, other.name)) for each in subjects
+        ):
             return other.name
     return ""
 

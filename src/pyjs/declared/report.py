@@ -26,15 +26,18 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         yield f"- {name}  not in the file, left alone"
 
 
-def described(action: Action) -> str:
-    """Return the asset, and what the plan does with it."""
+def described(action: Action, *, is_done: bool = False) -> str:
+    """Return the asset, and what the plan does with it, or has done."""
     named = f"{action.asset.kind} {action.asset.shown_name}"
     changes = ", ".join(map(str, action.changes))
     if action.verb is Verb.SAME:
         return named
     if action.verb is Verb.REFUSE:
-        return f"{named}  cannot change {changes} ({action.reason})" if changes else f"{named}  {action.reason}"
-    return f"{named}  {action.verb.value}{f' {changes}' if changes else ''}"
+        return (
+            f"{named}  cannot change {changes} ({action.reason})" if changes else f"{named}  {action.reason}"
+        )
+    word = DONE[action.verb] if is_done else action.verb.value
+    return f"{named}  {word}{f' {changes}' if changes else ''}"
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
@@ -73,7 +76,7 @@ def outcome_lines(account: str, outcomes: list[Outcome]) -> Iterator[tuple[bool,
         count += 1
         if count > LINES_MAX:
             continue
-        text = described(action)
+        text = described(action, is_done=not outcome.error)
         if outcome.error and action.verb is not Verb.REFUSE:
             text += f": {outcome.error}"
         yield bool(outcome.error), f"Declared in account {account}: {SIGNS[action.verb]} {text}"
@@ -84,4 +87,7 @@ def outcome_lines(account: str, outcomes: list[Outcome]) -> Iterator[tuple[bool,
 def totals(outcomes: Iterable[Outcome]) -> str:
     """Return how many assets were created, updated and so on."""
     counts = Counter("failed" if each.error else DONE[each.action.verb] for each in outcomes)
-    return ", ".join(f"{counts[word]} {word}" for word in (*DONE.values(), "failed") if counts[word]) or "nothing"
+    return (
+        ", ".join(f"{counts[word]} {word}" for word in (*DONE.values(), "failed") if counts[word])
+        or "nothing"
+    )

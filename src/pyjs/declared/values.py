@@ -38,7 +38,9 @@ class Reader:
         self._values: dict[Path, Value] = {}  # of the asset that is read
         self._place: Place
 
-    def read(self, entries: ConfigMap, place: Place, struct: Struct, model: type[Options]) -> dict[str, Any] | None:
+    def read(
+        self, entries: ConfigMap, place: Place, struct: Struct, model: type[Options]
+    ) -> dict[str, Any] | None:
         """Return the fields of one asset as JSON, or None after a problem."""
         before = len(self.problems)
         self._values = {}

@@ -62,6 +62,7 @@ ACCOUNT_LIMITS = Table(
     unsupported.ACCOUNT_LIMITS,
 )
 
+
 def _read_streams(reading: Reading, key: Key, value: Value, target: object) -> tuple[Block, object]:
     """Read the declared streams; nats-server knows the key as another name of `max_streams`."""
     assert isinstance(target, AccountJetStreamOptions)

@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING
 
 from pyjs.jetstream.config.choices import FILE, MEMORY, NEW, NONE, S2
 from pyjs.jetstream.config.declared import option, part, struct_of
-from pyjs.jetstream.config.json_strict import BOOL, DURATION, INT, INT32, INT64, STRING, STRING_MAP, enum, structs
+from pyjs.jetstream.config.json_strict import (
+    BOOL,
+    DURATION,
+    INT,
+    INT32,
+    INT64,
+    STRING,
+    STRING_MAP,
+    enum,
+    structs,
+)
 from pyjs.jetstream.config.stream import (
     Placement,
     RepublishConfig,
@@ -46,7 +56,9 @@ class KeyValueConfig:
         part(RepublishConfig, "RePublish"), "Publishes stored values again, under another subject."
     )
     mirror: StreamSource | None = option(part(StreamSource), "The bucket from which all values come.")
-    sources: tuple[StreamSource, ...] = option(structs(struct_of(StreamSource)), "Buckets whose values are copied.")
+    sources: tuple[StreamSource, ...] = option(
+        structs(struct_of(StreamSource)), "Buckets whose values are copied."
+    )
     compression: bool = option(BOOL, "Compress the files.")
     limit_marker_ttl_ns: int = option(
         DURATION, "The lifetime of the marker that an expired key leaves; 0: no marker."
