@@ -91,8 +91,14 @@ def plan(assets: AccountAssets, now_ns: int) -> Exchange[Plan]:
 
 
 def _look_at_consumers(assets: AccountAssets, stored: Stored) -> Exchange[None]:
-    """Look up the consumers of the streams for which the file declares any."""
-    for stream in dict.fromkeys(stream for stream, _ in assets.consumers):
+    """Look up the consumers of the streams for which the file declares any, or limits of consumers."""
+    changing = [
+        name
+        for name, asset in assets.streams.items()
+        if name in stored.streams
+        and asset.config.consumer_limits != stored.streams[name].config.consumer_limits
+    ]
+    for stream in dict.fromkeys([*(stream for stream, _ in assets.consumers), *changing]):
         if stream not in stored.streams:
             continue
         found = stored.consumers[stream] = {}

@@ -118,8 +118,7 @@ def stream_loss(old: StreamConfig, new: StreamConfig, state: Mapping[str, Any], 
     if 0 < new.max_age_ns and (new.max_age_ns < old.max_age_ns or not old.max_age_ns):
         oldest_ns = now_ns - parse_time_ns(state["first_ts"])
         if oldest_ns > new.max_age_ns:
-            limit, oldest = duration_text(new.max_age_ns), duration_text(oldest_ns)
-            return f"max_age {limit} would remove messages: the oldest is {oldest} old"
+            return f"max_age {duration_text(new.max_age_ns)} would remove messages that are older"
     return _subject_loss(old, new, messages, state.get("num_subjects", 0))
 
 

@@ -109,6 +109,7 @@ class _Planner:
             str, StreamConfig
         ] = {}  # the configuration of each declared stream after its action
         self._count = len(stored.streams) + len(stored.unavailable)  # of streams, after the plan
+        self._consumer_counts = {name: len(each) for name, each in stored.consumers.items()}  # after the plan
 
     # -- streams -------------------------------------------------------------------------------------------------
 
@@ -136,7 +137,8 @@ class _Planner:
                 self._wanted[name] = there.config
                 return Action(asset, Verb.SAME)
             changes = stream_changes(there.config, wanted)
-            wanted = self._updated(there.config, wanted)
+            wanted = stream_rules.check_update(there.config.with_required_level(), wanted)
+            self._check_consumer_limits(there.config, wanted)
         except ApiError as error:
             return Action(asset, Verb.REFUSE, changes, error.description)
         loss = "" if asset.allow_data_loss else stream_loss(there.config, wanted, there.state, self._now_ns)
@@ -145,9 +147,19 @@ class _Planner:
         self._wanted[name] = wanted
         return Action(asset, Verb.UPDATE, changes, config=as_json(wanted))
 
-    def _updated(self, old: StreamConfig, new: StreamConfig) -> StreamConfig:
-        """Return the configuration to which an update leads. Raises ApiError."""
-        return stream_rules.check_update(old.with_required_level(), new)
+    def _check_consumer_limits(self, old: StreamConfig, new: StreamConfig) -> None:
+        """Refuse limits for consumers that a consumer exceeds. Raises ApiError."""
+        if new.consumer_limits == old.consumer_limits:
+            return
+        longest, most = new.consumer_limits.inactive_threshold_ns, new.consumer_limits.max_ack_pending
+        names = [
+            name
+            for name, config in self._stored.consumers.get(new.name, {}).items()
+            if 0 < longest < config.inactive_threshold_ns or 0 < most < config.max_ack_pending
+        ]
+        if names:
+            text = f"change to limits violates consumers: {', '.join(names)}"
+            raise errcodes.STREAM_UPDATE.error(err=text)
 
     def _find(self, name: str) -> StreamConfig | None:
         """Return the configuration of a stream after the plan: its origin may be created or changed too."""
@@ -248,7 +260,9 @@ class _Planner:
             changes = () if there is None else consumer_changes(there, wanted)
             consumer_rules.check(wanted, stream, consumer_limits(self._assets))
             self._check_claims(stream, wanted, there, claims)
-            if there is not None:
+            if there is None:
+                self._check_consumer_count(stream)
+            else:
                 consumer_rules.check_update(there, wanted, bound=False)
         except ApiError as error:
             return Action(asset, Verb.REFUSE, changes, error.description)
@@ -300,6 +314,18 @@ class _Planner:
         else:
             consumer_rules.check_unshared(wanted, known.tree, wanted.durable_name)
         known.put(wanted.durable_name, wanted)
+
+    def _check_consumer_count(self, stream: StreamConfig) -> None:
+        """Refuse a consumer beyond the limits of stream and account. Raises ApiError."""
+        count, assets = self._consumer_counts.get(stream.name, 0), self._assets
+        limits = (
+            stream.max_consumers,
+            assets.limits.max_consumers,
+            assets.server.limits.default_max_consumers,
+        )
+        if next((limit for limit in limits if limit > 0), count + 1) <= count:
+            raise errcodes.MAXIMUM_CONSUMERS_LIMIT.error()
+        self._consumer_counts[stream.name] = count + 1
 
     def _wave_after(self, stream: str) -> int:
         action = self._actions.get(stream)

@@ -224,6 +224,8 @@ class _AccountReader:
             of = StreamConfig(name=stream) if declared is None else declared.config
             limits = consumer_limits(self._assets)
             consumer_rules.check(consumer_rules.normalised(config, of, limits), of, limits)
+            if len(name) > consumer_rules.NAME_SIZE_MAX:
+                raise errcodes.CONSUMER_NAME_TOO_LONG.error(max=consumer_rules.NAME_SIZE_MAX)
         except ApiError as error:
             self._note(entry.place, f'consumer "{stream} > {name}": {error.description}', "change the entry")
             return
@@ -235,6 +237,7 @@ def checked(
 ) -> StreamConfig:
     """Return a configuration with the defaults that the server fills in. Raises ApiError."""
     stream_rules.check_create(config)
+    errcodes.MAXIMUM_CONSUMERS_LIMIT.raise_if(0 < assets.limits.max_consumers < config.max_consumers)
     config = stream_rules.check(config, assets.server, assets.limits, find=find)
     if config.mirror is not None or config.sources:
         from pyjs.jetstream.rules import sources as source_rules

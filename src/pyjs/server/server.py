@@ -106,7 +106,6 @@ class Server:
         self._websocket: WebSocketPort | None = None  # None: there is no such port
         self._system_account: SystemAccount
         self._jetstream: JetStreamSwitch
-        self._declared = DeclaredStreams()
         self._workers: Workers
         self._lame_duck: LameDuck | None = None  # not None: in lame duck mode
         self._stop_asked = False
@@ -142,7 +141,7 @@ class Server:
         self._make_parts(spin)
         announce_start(self.log, self.node, self.options)
         try:
-            self._declared.read_first(self.options)
+            self._jetstream.declared.read_first(self.options)
             self._start_tls()
             files.write_first_pid_file(self.options.pid_file)
             await self._start_trust()
@@ -155,7 +154,7 @@ class Server:
             self._bind_clients()
             await self._start_routes()
             await self._start_websocket()
-            await self._declared.start(self.driver)
+            await self._jetstream.declared.start(self.driver)
             await self._start_clients()
         except BaseException:
             await self._end()
@@ -188,7 +187,7 @@ class Server:
         if spin:
             self.driver.after_turn.append(Spin(self.driver).after_turn)
         self._tls = TlsPort(self.loop, self.log, self.driver.after)
-        self._jetstream = JetStreamSwitch(self.driver)
+        self._jetstream = JetStreamSwitch(self.driver, DeclaredStreams())
 
     def _start_tls(self) -> None:
         try:
@@ -403,7 +402,7 @@ class Server:
         rewrite_files(old, new, self.log, self.write_ports_file)
         self._switch_jetstream()
         self._apply_to_sessions()
-        self._declared.reloaded(self.driver, declared)
+        self._jetstream.declared.reloaded(self.driver, declared)
         self.log.info(f"Reloaded server configuration ({new.config_digest})")
         return ""
 
@@ -525,7 +524,7 @@ class Server:
     async def _close_everything(self) -> None:
         """Close ports, streams and connections, in this order; if a step fails, still run the others."""
         self._close_ports()
-        self._declared.stop()
+        self._jetstream.declared.stop()
         attempt(self.log, self.driver.turn_now)
         if self._routes is not None:
             await self._routes.leaving.let_all_go()
