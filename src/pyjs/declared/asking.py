@@ -131,7 +131,7 @@ def _page(answer: Answer) -> dict[str, Any]:
 
 def carry_out(planned: Plan) -> Exchange[list[Outcome]]:
     """Send the requests of a plan, wave after wave; return the result of every action in the order of the plan."""
-    outcomes = {id(each): Outcome(each, each.reason) for each in planned.actions}
+    outcomes = {id(each): Outcome(each, each.reason, each.reason == NO_ANSWER) for each in planned.actions}
     waiting = [each for each in planned.actions if each.verb in (Verb.CREATE, Verb.UPDATE)]
     for wave in sorted({each.wave for each in waiting}):
         now = [each for each in waiting if each.wave == wave]

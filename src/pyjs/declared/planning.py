@@ -231,8 +231,11 @@ class _Planner:
 
     def _refuse_subjects(self, action: Action, *, is_searched: bool) -> None:
         config = self._wanted.pop(action.asset.name)
-        stored = (each.config for each in self._stored.streams.values())
-        other = first_taker(config, stored) if is_searched else ""
+        stored = self._stored.streams
+        # a stream that keeps the subjects, or else one that waits for another stream, as in an exchange
+        after = (self._wanted.get(name, each.config) for name, each in stored.items())
+        before = (each.config for each in stored.values())
+        other = (first_taker(config, after) or first_taker(config, before)) if is_searched else ""
         text = errcodes.STREAM_SUBJECT_OVERLAP.error().description
         action.reason = f"{text}: {other}" if other else text
         action.verb, action.config = Verb.REFUSE, {}

@@ -17,7 +17,7 @@ from pyjs.declared.report import described, is_done, outcome_lines, totals
 from pyjs.server.declaring.requester import Requester
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from pyjs.base.timers import Timer
     from pyjs.core.chore import Step
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyjs.server.driver import Driver
 
 START_S = 10.0  # maximum time for which clients wait at a start
-COMPARE_S = 10.0  # time until a server that does not lead compares: the leader applies first
+COMPARE_S = 5.0  # time until a server that does not lead compares: the leader applies first
 RETRY_FIRST_S, RETRY_LAST_S = 1.0, 60.0  # pause after the first temporary error, and the longest one
 
 
@@ -52,7 +52,9 @@ class Applier:
         self._led = False  # in a cluster: this server led the metadata at the last turn
         self._retry_s = RETRY_FIRST_S
         self._timer: Timer | None = None  # to the next attempt or comparison
-        self._said: list[str] = []  # errors of the last application, which a repetition does not log again
+        self._said: list[
+            str
+        ] = []  # lines that the last application logged and that an attempt after it does not repeat
         self._idle = asyncio.Event()
         driver.after_turn.append(self._after_turn)
 
@@ -119,14 +121,14 @@ class Applier:
     def _steps(self) -> Generator[Step, None, None]:
         is_temporary = False
         try:
-            errors: list[str] = []
+            said: list[str] = []
             for assets in self._assets:
-                is_temporary |= yield from self._account_steps(assets, errors)
-            self._said = errors
+                is_temporary |= yield from self._account_steps(assets, said)
+            self._said = said
         finally:
             self._end(is_temporary=is_temporary)
 
-    def _account_steps(self, assets: AccountAssets, errors: list[str]) -> Generator[Step, None, bool]:
+    def _account_steps(self, assets: AccountAssets, said: list[str]) -> Generator[Step, None, bool]:
         """Apply the assets of one account, or compare; return whether a later attempt may do better."""
         account = self._node.accounts.get(assets.account)
         if account is None or self._node.jetstream is None:
@@ -135,7 +137,9 @@ class Applier:
         try:
             planned = yield from requester.run(plan(assets, self._node.clock.wall_ns()))
         except LookFailed as error:
-            self._say(f"Cannot apply what is declared in account {assets.account}: {error}", errors)
+            self._say(
+                f"Cannot apply what is declared in account {assets.account}: {error}", said, self._log.error
+            )
             return error.is_temporary
         if not self._applies:
             if not is_done([planned]):
@@ -147,22 +151,23 @@ class Applier:
                 )
             return False
         outcomes = yield from requester.run(carry_out(planned))
-        self._report(assets.account, outcomes, errors)
+        self._report(assets.account, outcomes, said)
         return any(each.is_temporary for each in outcomes)
 
-    def _report(self, account: str, outcomes: list[Outcome], errors: list[str]) -> None:
+    def _report(self, account: str, outcomes: list[Outcome], said: list[str]) -> None:
         for is_error, line in outcome_lines(account, outcomes):
             if is_error:
-                self._say(line, errors)
+                self._say(line, said, self._log.error)
             else:
                 self._log.info(line)
-        self._log.info(f"Declared in account {account}: {totals(outcomes)}")
+        total = f"Declared in account {account}: {totals(outcomes)}"
+        self._say(total, said, self._log.info)
 
-    def _say(self, line: str, errors: list[str]) -> None:
-        """Log an error, unless the attempt before had the same."""
-        errors.append(line)
+    def _say(self, line: str, said: list[str], log: Callable[[str], None]) -> None:
+        """Log a line, unless the attempt before had the same."""
+        said.append(line)
         if line not in self._said:
-            self._log.error(line)
+            log(line)
 
     def _end(self, *, is_temporary: bool) -> None:
         again, stopped = self._state is State.AGAIN, self._state is State.STOPPED
