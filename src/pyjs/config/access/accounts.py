@@ -63,25 +63,28 @@ ACCOUNT_LIMITS = Table(
 )
 
 
-def _read_streams(reading: Reading, key: Key, value: Value, target: object) -> tuple[Block, object]:
+def _read_streams(reading: Reading, key: Key, value: Value, target: object) -> Block:
     """Read the declared streams; nats-server knows the key as another name of `max_streams`."""
     assert isinstance(target, AccountJetStreamOptions)
     if isinstance(value.data, dict):
-        return read_declared(reading, key, value, target), target.max_streams
-    return target.declared.streams, _read_limit(reading, key, value, target)
+        return read_declared(reading, key, value, target)
+    target.max_streams = _read_limit(reading, key, value, target)
+    return target.declared.streams
 
 
-def _read_consumers(reading: Reading, key: Key, value: Value, target: object) -> tuple[Block, object]:
+def _read_consumers(reading: Reading, key: Key, value: Value, target: object) -> Block:
     """Read the declared consumers; nats-server knows the key as another name of `max_consumers`."""
     assert isinstance(target, AccountJetStreamOptions)
     if isinstance(value.data, dict):
-        return read_declared(reading, key, value, target), target.max_consumers
-    return target.declared.consumers, _read_limit(reading, key, value, target)
+        return read_declared(reading, key, value, target)
+    target.max_consumers = _read_limit(reading, key, value, target)
+    return target.declared.consumers
 
 
-def _read_limit(reading: Reading, key: Key, value: Value, target: object) -> object:
+def _read_limit(reading: Reading, key: Key, value: Value, target: object) -> int:
     limit = INT.read(reading, key, value, target)
     _limit(reading, key, value, limit)
+    assert isinstance(limit, int)
     return limit
 
 
@@ -134,13 +137,13 @@ ACCOUNT_JETSTREAM = Table(
             "streams",
             _STREAMS,
             "Streams of the account that must exist, by name; a number is `max_streams`.",
-            attrs=("declared.streams", "max_streams"),
+            attrs=("declared.streams",),
         ),
         Key(
             "consumers",
             _CONSUMERS,
             "Consumers that must exist, by stream and name; a number is `max_consumers`.",
-            attrs=("declared.consumers", "max_consumers"),
+            attrs=("declared.consumers",),
         ),
         *DECLARED_BUCKETS,
     ),
