@@ -1,8 +1,8 @@
 """The requests to the JetStream API by which assets are looked up and applied.
 
-Generators that yield lists of requests and are sent the answers, in the same order; None stands for a request that
-nobody answered. The server sends them to itself (server/declaring), and `pyjs-server plan` through a connection. An empty
-list yields to other work.
+The generators yield lists of requests, and are sent the answers in the same order; None means that nobody answered.
+An empty list yields to other work. The server sends the requests to itself (server/declaring), `pyjs-server plan`
+through a connection.
 """
 
 from __future__ import annotations

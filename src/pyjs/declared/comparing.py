@@ -78,10 +78,9 @@ def _shown(field: str, value: Any) -> str:
         return str(value).lower()
     if isinstance(value, int) and field in DURATIONS:
         return duration_text(value)
-    if isinstance(value, str):
-        text = value or '""'
-    else:
-        text = "none" if value is None else orjson.dumps(value).decode()
+    if value is None:
+        return "none"
+    text = value or '""' if isinstance(value, str) else orjson.dumps(value).decode()
     return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}..."
 
 
@@ -115,7 +114,7 @@ def stream_loss(old: StreamConfig, new: StreamConfig, state: Mapping[str, Any], 
     size = state.get("bytes", 0)
     if 0 < new.max_bytes < size:
         return f"max_bytes {new.max_bytes} would remove messages: the stream holds {size} bytes"
-    if 0 < new.max_age_ns and (new.max_age_ns < old.max_age_ns or not old.max_age_ns):
+    if new.max_age_ns > 0 and (new.max_age_ns < old.max_age_ns or not old.max_age_ns):
         oldest_ns = now_ns - parse_time_ns(state["first_ts"])
         if oldest_ns > new.max_age_ns:
             return f"max_age {duration_text(new.max_age_ns)} would remove messages that are older"
@@ -124,7 +123,7 @@ def stream_loss(old: StreamConfig, new: StreamConfig, state: Mapping[str, Any], 
 
 def _subject_loss(old: StreamConfig, new: StreamConfig, messages: int, subjects: int) -> str:
     limit, before = new.max_msgs_per_subject, old.max_msgs_per_subject
-    is_lower = 0 < limit and (before <= 0 or limit < before)
+    is_lower = limit > 0 and (before <= 0 or limit < before)
     # with as many messages as subjects, every subject has one
     if not is_lower or messages <= limit or messages == subjects:
         return ""

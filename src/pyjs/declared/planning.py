@@ -1,8 +1,8 @@
 """The plan for one account: what must happen to each declared asset, and in which order.
 
-A pure function of the declared assets and of what is stored; the server applies the plan that `pyjs-server plan` shows.
-A plan never deletes. Its steps have waves: all steps of a wave may run at once, after those of earlier waves. An
-asset waits for its origins, for subjects that another stream gives up, and a consumer for its stream.
+A pure function of the declared and the stored assets: the server applies the plan that `pyjs-server plan` shows. A
+plan never deletes. Its actions have waves. The actions of a wave may run at the same time, after those of earlier
+waves: a stream waits for its origins and for subjects that another stream gives up, a consumer waits for its stream.
 
 Limits that only the server knows when a request comes, such as free space for reserved bytes, are not foreseen.
 """

@@ -13,7 +13,7 @@ import orjson
 
 from pyjs.config.errors import ConfigError, Problem
 from pyjs.config.options import GLOBAL_ACCOUNT, AccountJetStreamOptions, Options
-from pyjs.config.values import ConfigMap, Value, describe
+from pyjs.config.values import ConfigMap, describe
 from pyjs.declared.assets import AccountAssets, ConsumerAsset, StreamAsset
 from pyjs.declared.values import PROBLEMS_MAX, Reader
 from pyjs.jetstream import errcodes
@@ -21,7 +21,7 @@ from pyjs.jetstream.config.bucket import HISTORY_MAX, KeyValueConfig, ObjectStor
 from pyjs.jetstream.config.consumer import ConsumerConfig
 from pyjs.jetstream.config.consumer_requests import read_create
 from pyjs.jetstream.config.declared import from_json, struct_of
-from pyjs.jetstream.config.json_strict import BOOL, Struct
+from pyjs.jetstream.config.json_strict import Struct
 from pyjs.jetstream.config.stream import StreamConfig
 from pyjs.jetstream.config.stream_requests import read_stream
 from pyjs.jetstream.errcodes import ApiError

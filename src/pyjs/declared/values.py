@@ -1,8 +1,8 @@
 """Values of a configuration file as the JSON of an API request.
 
-The declarations of pyjs.jetstream.config say which fields there are and what kind each has; this module adds only what
-the language of the file adds: durations and sizes with units, a single text in place of a list, keys in any case. Then
-the models of pyjs.models check the values. Every error has the place of the value.
+The fields and their kinds are declared in pyjs.jetstream.config. This module adds what belongs to the language of the
+file: durations with units, a single text in place of a list, keys in any case. The models of pyjs.models then check
+the values. Every error has the place of the value.
 """
 
 from __future__ import annotations

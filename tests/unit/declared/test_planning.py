@@ -245,7 +245,8 @@ def test_other_filters_on_an_interest_stream_need_permission() -> None:
 
 def test_consumers_of_a_workqueue_do_not_share_subjects() -> None:
     streams = "streams { S { subjects: [s.>], retention: workqueue } }\n"
-    new = "consumers { S { a { ack_policy: explicit, filter_subject: s.a }, b { ack_policy: explicit, filter_subject: s.a } } }"
+    options = "{ ack_policy: explicit, filter_subject: s.a }"
+    new = f"consumers {{ S {{ a {options}, b {options} }} }}"
     assert [each.verb for each in planned(streams + new).actions] == [Verb.CREATE, Verb.CREATE, Verb.REFUSE]
 
 

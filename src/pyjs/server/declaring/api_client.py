@@ -1,6 +1,6 @@
 """A small blocking client that sends requests to the JetStream API of a running server.
 
-Only for `pyjs-server plan`, which has no event loop: it logs in, sends some requests at once, and waits for the answers.
+Only for `pyjs-server plan`, which has no event loop. It sends some requests at once and waits for their answers.
 """
 
 from __future__ import annotations

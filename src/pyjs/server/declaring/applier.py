@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from pyjs.base.timers import Timer
     from pyjs.core.chore import Step
-    from pyjs.declared.assets import AccountAssets
     from pyjs.declared.asking import Outcome
+    from pyjs.declared.assets import AccountAssets
     from pyjs.jetstream.member.member_node import MemberNode
     from pyjs.server.driver import Driver
 

@@ -12,7 +12,6 @@ import orjson
 from pyjs.base.errors import reason_of
 from pyjs.config.errors import suggestion
 from pyjs.config.options import GLOBAL_ACCOUNT, is_bcrypt
-
 from pyjs.declared.asking import LookFailed, plan
 from pyjs.declared.report import is_done, plan_json, plan_lines
 from pyjs.server.declaring.api_client import ApiClient, ConnectFailed, Login, TlsFiles

@@ -1,4 +1,4 @@
-"""Application of declared assets by a real server in this process: at the start, after a reload, again after errors."""
+"""Application of declared assets by a server in this process: at the start, after a reload, again after errors."""
 
 from __future__ import annotations
 
