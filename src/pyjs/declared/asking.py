@@ -13,10 +13,12 @@ import orjson
 
 from pyjs.base.errors import PyjsError
 from pyjs.declared.assets import ConsumerAsset
+from pyjs.declared.comparing import Contents
 from pyjs.declared.planning import Action, Plan, Stored, StoredStream, Verb, make_plan
-from pyjs.jetstream.config.consumer import from_json as consumer_from_json
-from pyjs.jetstream.config.declared import from_json
-from pyjs.jetstream.config.stream import StreamConfig
+from pyjs.jetstream.config.consumer_requests import read_create
+from pyjs.jetstream.config.json_strict import parse_time_ns
+from pyjs.jetstream.config.stream_requests import read_stream
+from pyjs.jetstream.errcodes import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -30,7 +32,11 @@ if TYPE_CHECKING:
 
 AT_ONCE = 64  # requests without an answer
 PAGES_AT_ONCE = 4
+PAGE = 256  # the most streams or consumers of one answer
+STREAMS_MAX = 10_000_000
+INFOS_STEP = 16  # streams or consumers read in one turn: two milliseconds
 NO_ANSWER = "no server answers"
+INVALID = "an answer is invalid"
 TEMPORARY = (10005, 10008, 10118)  # too few servers for the replicas, no leader, or a stream without one
 NOT_FOUND = 10059  # there is no such stream
 
@@ -72,13 +78,13 @@ def plan(assets: AccountAssets, now_ns: int) -> Exchange[Plan]:
     stored = Stored()
     pages = yield from _pages("STREAM.LIST")
     for page in pages:
-        for info in page.get("streams") or ():
-            config = from_json(StreamConfig, info["config"])
-            stored.streams[config.name] = StoredStream(config, info["state"])
+        for at, info in enumerate(page.get("streams") or ()):
+            if at % INFOS_STEP == 0:
+                yield []
+            _take_stream(info, stored)
         offline = page.get("offline") or {}
         for name in page.get("missing") or ():
             stored.unavailable[name] = offline.get(name) or NO_ANSWER
-        yield []
     yield from _look_at_consumers(assets, stored)
     steps = make_plan(assets, stored, now_ns)
     while True:
@@ -88,6 +94,25 @@ def plan(assets: AccountAssets, now_ns: int) -> Exchange[Plan]:
             made: Plan = end.value
             return made
         yield []
+
+
+def _take_stream(info: dict[str, Any], stored: Stored) -> None:
+    """Add a stream of a list; one with unknown options is unavailable. Raises LookFailed."""
+    try:
+        state, name = info["state"], info["config"]["name"]
+        contents = Contents(
+            int(state.get("messages", 0)),
+            int(state.get("bytes", 0)),
+            int(state.get("num_subjects", 0)),
+            parse_time_ns(state["first_ts"]) if state.get("messages") else 0,
+        )
+        config = read_stream(orjson.dumps(info["config"]), strict=False).config
+    except ApiError as error:
+        stored.unavailable[name] = f"its configuration cannot be read: {error.description}"
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise LookFailed(INVALID, is_temporary=False) from None
+    else:
+        stored.streams[name] = StoredStream(config, contents)
 
 
 def _look_at_consumers(assets: AccountAssets, stored: Stored) -> Exchange[None]:
@@ -103,14 +128,22 @@ def _look_at_consumers(assets: AccountAssets, stored: Stored) -> Exchange[None]:
             continue
         found = stored.consumers[stream] = {}
         for page in (yield from _pages(f"CONSUMER.LIST.{stream}")):
-            for info in page.get("consumers") or ():
-                found[info["name"]] = consumer_from_json(info["config"])
+            for at, info in enumerate(page.get("consumers") or ()):
+                if at % INFOS_STEP == 0:
+                    yield []
+                try:
+                    body = orjson.dumps({"stream_name": stream, "config": info["config"]})
+                    found[info["name"]] = read_create(body, strict=False).config
+                except (ApiError, KeyError, TypeError):
+                    raise LookFailed(INVALID, is_temporary=False) from None
 
 
 def _pages(words: str) -> Exchange[list[dict[str, Any]]]:
     """Return all pages of a list. Raises LookFailed."""
     pages = [_page((yield [Ask(words, {"offset": 0})])[0])]
-    total, limit = pages[0].get("total", 0), pages[0].get("limit", 0) or 1
+    total, limit = pages[0].get("total", 0), pages[0].get("limit", PAGE)
+    if type(total) is not int or type(limit) is not int or not 0 < limit <= PAGE or total > STREAMS_MAX:
+        raise LookFailed(INVALID, is_temporary=False)
     offsets = list(range(limit, total, limit))
     for at in range(0, len(offsets), PAGES_AT_ONCE):
         answers = yield [Ask(words, {"offset": offset}) for offset in offsets[at : at + PAGES_AT_ONCE]]
@@ -132,9 +165,11 @@ def _page(answer: Answer) -> dict[str, Any]:
 def carry_out(planned: Plan) -> Exchange[list[Outcome]]:
     """Send the requests of a plan, wave after wave; return the result of every action in the order of the plan."""
     outcomes = {id(each): Outcome(each, each.reason, each.reason == NO_ANSWER) for each in planned.actions}
-    waiting = [each for each in planned.actions if each.verb in (Verb.CREATE, Verb.UPDATE)]
-    for wave in sorted({each.wave for each in waiting}):
-        now = [each for each in waiting if each.wave == wave]
+    waves: dict[int, list[Action]] = {}
+    for each in planned.actions:
+        if each.verb in (Verb.CREATE, Verb.UPDATE):
+            waves.setdefault(each.wave, []).append(each)
+    for _, now in sorted(waves.items()):
         for at in range(0, len(now), AT_ONCE):
             some = now[at : at + AT_ONCE]
             answers = yield [_request(each) for each in some]

@@ -12,12 +12,9 @@ import orjson
 from pyjs.base.gotext import duration_text
 from pyjs.jetstream.config.choices import INTEREST, LIMITS
 from pyjs.jetstream.config.declared import as_json, options_of, shape_of
-from pyjs.jetstream.config.json_strict import parse_time_ns
 from pyjs.jetstream.config.level import META_LEVEL, META_REQUIRED_LEVEL, META_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from _typeshed import DataclassInstance
 
     from pyjs.jetstream.config.consumer import ConsumerConfig
@@ -102,23 +99,30 @@ DURATIONS = _durations()
 # -- messages that an update would remove ------------------------------------------------------------------------
 
 
-def stream_loss(old: StreamConfig, new: StreamConfig, state: Mapping[str, Any], now_ns: int) -> str:
+class Contents(NamedTuple):
+    """What a stream holds."""
+
+    messages: int = 0
+    size: int = 0  # bytes
+    subjects: int = 0
+    first_ns: int = 0  # time of the first message
+
+
+def stream_loss(old: StreamConfig, new: StreamConfig, contents: Contents, now_ns: int) -> str:
     """Return which messages an update of a stream would remove now, or "" if it would remove none."""
-    messages = state.get("messages", 0)
+    messages = contents.messages
     if not messages:
         return ""
     if old.retention == LIMITS != new.retention:
         return f"retention {new.retention} removes messages that no consumer needs, of {messages}"
     if 0 < new.max_msgs < messages:
         return f"max_msgs {new.max_msgs} would remove {messages - new.max_msgs} of {messages} messages"
-    size = state.get("bytes", 0)
-    if 0 < new.max_bytes < size:
-        return f"max_bytes {new.max_bytes} would remove messages: the stream holds {size} bytes"
-    if new.max_age_ns > 0 and (new.max_age_ns < old.max_age_ns or not old.max_age_ns):
-        oldest_ns = now_ns - parse_time_ns(state["first_ts"])
-        if oldest_ns > new.max_age_ns:
-            return f"max_age {duration_text(new.max_age_ns)} would remove messages that are older"
-    return _subject_loss(old, new, messages, state.get("num_subjects", 0))
+    if 0 < new.max_bytes < contents.size:
+        return f"max_bytes {new.max_bytes} would remove messages: the stream holds {contents.size} bytes"
+    is_shorter = new.max_age_ns > 0 and (new.max_age_ns < old.max_age_ns or not old.max_age_ns)
+    if is_shorter and now_ns - contents.first_ns > new.max_age_ns:
+        return f"max_age {duration_text(new.max_age_ns)} would remove messages that are older"
+    return _subject_loss(old, new, messages, contents.subjects)
 
 
 def _subject_loss(old: StreamConfig, new: StreamConfig, messages: int, subjects: int) -> str:

@@ -13,7 +13,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyjs.declared.comparing import Change, consumer_changes, consumer_loss, stream_changes, stream_loss
+from pyjs.declared.comparing import (
+    Change,
+    Contents,
+    consumer_changes,
+    consumer_loss,
+    stream_changes,
+    stream_loss,
+)
 from pyjs.declared.reading import checked, consumer_limits, first_taker
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.config.declared import as_json, changed
@@ -30,7 +37,8 @@ if TYPE_CHECKING:
     from pyjs.jetstream.config.consumer import ConsumerConfig
     from pyjs.jetstream.config.stream import StreamConfig
 
-STEP = 64  # assets examined in one turn: some milliseconds
+STEP = 16  # assets examined in one turn: two milliseconds
+SUBJECTS_STEP = 1000  # subjects added or searched in one turn: two milliseconds
 NAMED_MAX = 100  # refused streams for which the stream with their subjects is searched
 LOSS_FIX = "; write allow_data_loss: true to allow it"
 
@@ -48,7 +56,7 @@ class StoredStream(NamedTuple):
     """A stream that is there."""
 
     config: StreamConfig
-    state: dict[str, Any]  # as in STREAM.INFO
+    contents: Contents
 
 
 @dataclass(slots=True)
@@ -109,6 +117,7 @@ class _Planner:
             str, StreamConfig
         ] = {}  # the configuration of each declared stream after its action
         self._count = len(stored.streams) + len(stored.unavailable)  # of streams, after the plan
+        self._added = 0  # subjects added in this step
         self._consumer_counts = {name: len(each) for name, each in stored.consumers.items()}  # after the plan
 
     # -- streams -------------------------------------------------------------------------------------------------
@@ -128,7 +137,7 @@ class _Planner:
         there = self._stored.streams.get(name)
         changes: tuple[Change, ...] = ()
         try:
-            wanted = checked(self._assets, asset.config, self._find)
+            wanted = checked(self._assets, asset.config, self._find, overlapping=None)
             if there is None:
                 self._check_count(wanted)
                 self._wanted[name] = wanted
@@ -141,7 +150,9 @@ class _Planner:
             self._check_consumer_limits(there.config, wanted)
         except ApiError as error:
             return Action(asset, Verb.REFUSE, changes, error.description)
-        loss = "" if asset.allow_data_loss else stream_loss(there.config, wanted, there.state, self._now_ns)
+        loss = (
+            "" if asset.allow_data_loss else stream_loss(there.config, wanted, there.contents, self._now_ns)
+        )
         if loss:
             return Action(asset, Verb.REFUSE, changes, loss + LOSS_FIX)
         self._wanted[name] = wanted
@@ -182,8 +193,7 @@ class _Planner:
         """Set the waves of streams, and refuse those whose subjects other streams have and do not give up."""
         taken = SubjectTree()
         for name, there in self._stored.streams.items():
-            for subject in there.config.subjects:
-                taken.add(subject, name)
+            yield from self._take(name, there.config.subjects, taken)
         waiting = {
             name: each for name, each in self._actions.items() if each.verb in (Verb.CREATE, Verb.UPDATE)
         }
@@ -196,13 +206,12 @@ class _Planner:
                 if not self._waits_for_origin(name, waiting) and (yield from self._is_free(name, taken)):
                     action.wave = wave
                     ready.append(name)
-                    for subject in self._wanted[name].subjects:
-                        taken.add(subject, name)
+                    yield from self._take(name, self._wanted[name].subjects, taken)
             if not ready:
                 break
             for name in ready:
                 del waiting[name]
-                self._give_up(name, taken)
+                yield from self._give_up(name, taken)
             wave += 1
         for number, action in enumerate(waiting.values()):
             self._refuse_subjects(action, is_searched=number < NAMED_MAX)
@@ -214,19 +223,35 @@ class _Planner:
         return any(each.external is None and each.name in waiting and each.name != name for each in origins)
 
     def _is_free(self, name: str, taken: SubjectTree) -> Generator[None, None, bool]:
-        there = self._stored.streams.get(name)
-        had = () if there is None else there.config.subjects
-        for subject in self._wanted[name].subjects:
+        had = set(self._subjects_of(name))
+        for at, subject in enumerate(self._wanted[name].subjects):
+            if at % SUBJECTS_STEP == SUBJECTS_STEP - 1:
+                yield
             if subject not in had and (yield from taken.overlapping(subject, name)):
                 return False
         return True
 
-    def _give_up(self, name: str, taken: SubjectTree) -> None:
+    def _subjects_of(self, name: str) -> tuple[str, ...]:
+        """Return the subjects that a stream has before the plan."""
         there = self._stored.streams.get(name)
-        if there is None:
-            return
-        for subject in there.config.subjects:
-            if subject not in self._wanted[name].subjects:
+        return () if there is None else there.config.subjects
+
+    def _take(self, name: str, subjects: tuple[str, ...], taken: SubjectTree) -> Generator[None, None, None]:
+        self._added += len(subjects)
+        if self._added >= SUBJECTS_STEP:
+            self._added = 0
+            yield
+        for at, subject in enumerate(subjects):
+            if at % SUBJECTS_STEP == SUBJECTS_STEP - 1:
+                yield
+            taken.add(subject, name)
+
+    def _give_up(self, name: str, taken: SubjectTree) -> Generator[None, None, None]:
+        stays = set(self._wanted[name].subjects)
+        for at, subject in enumerate(self._subjects_of(name)):
+            if at % SUBJECTS_STEP == SUBJECTS_STEP - 1:
+                yield
+            if subject not in stays:
                 taken.remove(subject, name)
 
     def _refuse_subjects(self, action: Action, *, is_searched: bool) -> None:
@@ -274,7 +299,7 @@ class _Planner:
         if there is None:
             return Action(asset, Verb.CREATE, wave=wave, config={**body, "action": "create"})
         found = self._stored.streams.get(asset.stream)
-        messages = 0 if found is None else found.state.get("messages", 0)
+        messages = 0 if found is None else found.contents.messages
         loss = "" if asset.allow_data_loss else consumer_loss(stream, there, wanted, messages)
         if loss:
             return Action(asset, Verb.REFUSE, changes, loss + LOSS_FIX)

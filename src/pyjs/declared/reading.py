@@ -233,12 +233,21 @@ class _AccountReader:
 
 
 def checked(
-    assets: AccountAssets, config: StreamConfig, find: Callable[[str], StreamConfig | None]
+    assets: AccountAssets,
+    config: StreamConfig,
+    find: Callable[[str], StreamConfig | None],
+    overlapping: str | None = stream_rules.NOT_SEARCHED,
 ) -> StreamConfig:
-    """Return a configuration with the defaults that the server fills in. Raises ApiError."""
+    """Return a configuration with the defaults that the server fills in.
+
+    `overlapping` is None if its subjects are known not to overlap with each other.
+
+    Raises:
+        ApiError: the first violation.
+    """
     stream_rules.check_create(config)
     errcodes.MAXIMUM_CONSUMERS_LIMIT.raise_if(0 < assets.limits.max_consumers < config.max_consumers)
-    config = stream_rules.check(config, assets.server, assets.limits, find=find)
+    config = stream_rules.check(config, assets.server, assets.limits, find=find, overlapping=overlapping)
     if config.mirror is not None or config.sources:
         from pyjs.jetstream.rules import sources as source_rules
 

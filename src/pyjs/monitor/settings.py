@@ -52,10 +52,8 @@ def _plain(name: str, value: object) -> JsonValue:
     if name in SECRETS:
         return HIDDEN if value else ""
     if isinstance(value, Block):
-        return _plain("", value.plain())
+        return list(value.entries)  # the names; there may be ten thousand
     if isinstance(value, tuple):
-        return [_plain("", element) for element in value]
-    if isinstance(value, list):
         return [_plain("", element) for element in value]
     if isinstance(value, dict):
         return {each: _plain(each if isinstance(inner, str) else "", inner) for each, inner in value.items()}

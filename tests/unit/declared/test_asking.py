@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 EMPTY = {"total": 0, "offset": 0, "limit": 256, "streams": []}
 STATE = {"messages": 0}
+LIMITS = ("max_consumers", "max_msgs", "max_bytes", "max_msgs_per_subject", "max_msg_size")
+UNLIMITED = dict.fromkeys(LIMITS, -1)
 
 
 def answered(exchange: Any, answers: dict[str, Any], asked: list[list[str]] | None = None) -> Any:
@@ -42,7 +44,8 @@ def made(blocks: str, answers: dict[str, Any] | None = None) -> Plan:
 
 
 def info(name: str, **options: Any) -> dict[str, Any]:
-    return {"config": {"name": name, "subjects": [name], "max_consumers": -1, **options}, "state": STATE}
+    config = {"name": name, "subjects": [name], "num_replicas": 1, "storage": "file", **UNLIMITED, **options}
+    return {"config": config, "state": STATE}
 
 
 def test_all_pages_of_streams_are_read() -> None:
@@ -128,6 +131,44 @@ def test_a_stream_without_a_leader_is_tried_again() -> None:
     planned = made("streams { S {} }", {"STREAM.LIST": {**EMPTY, "missing": ["S"]}})
     (outcome,) = answered(carry_out(planned), {})
     assert (outcome.error, outcome.is_temporary) == ("no server answers", True)
+
+
+CONFIG = {"name": "S", "subjects": ["s"]}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        {**EMPTY, "streams": [{}]},
+        {**EMPTY, "streams": [5]},
+        {**EMPTY, "streams": [{"config": CONFIG, "state": {"messages": "x"}}]},
+        {**EMPTY, "streams": [{"config": CONFIG, "state": {"messages": 1}}]},
+        {**EMPTY, "streams": [{"config": CONFIG, "state": {"messages": 1, "first_ts": "now"}}]},
+        {**EMPTY, "total": 1 << 63},
+        {**EMPTY, "total": "5"},
+        {**EMPTY, "limit": 0},
+        {**EMPTY, "limit": 1 << 63},
+    ],
+)
+def test_an_invalid_page_ends_the_look(page: dict[str, Any]) -> None:
+    with pytest.raises(LookFailed, match="an answer is invalid"):
+        made("streams { S {} }", {"STREAM.LIST": page})
+
+
+def test_an_invalid_page_of_consumers_ends_the_look() -> None:
+    for consumer in ({}, {"name": "c", "config": {"ack_wait": "x"}}, {"config": {}}):
+        answers = {
+            "STREAM.LIST": {**EMPTY, "streams": [info("S")]},
+            "CONSUMER.LIST.S": {"total": 1, "limit": 256, "consumers": [consumer]},
+        }
+        with pytest.raises(LookFailed, match="an answer is invalid"):
+            made("consumers { S { c {} } }", answers)
+
+
+def test_a_stream_that_cannot_be_read_is_left_alone() -> None:
+    planned = made("streams { S {} }", {"STREAM.LIST": {**EMPTY, "streams": [info("S", storage="tape")]}})
+    assert planned.actions[0].verb is Verb.REFUSE
+    assert planned.actions[0].reason.startswith("its configuration cannot be read: ")
 
 
 # -- reports ---------------------------------------------------------------------------------------------------

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.declared.test_reading import declared
 
-from pyjs.base.gotext import moment_text
-from pyjs.declared.comparing import consumer_changes
+from pyjs.declared.comparing import Contents, consumer_changes
 from pyjs.declared.planning import Action, Plan, Stored, StoredStream, Verb, make_plan
 from pyjs.declared.reading import checked
 from pyjs.jetstream.config.consumer import ConsumerConfig
@@ -18,14 +17,14 @@ from pyjs.subjects.overlap import at_once
 
 NOW_NS = 1_800_000_000_000_000_000
 HOUR_NS = 3_600_000_000_000
-EMPTY = {"messages": 0, "bytes": 0, "num_subjects": 0}
+EMPTY = Contents()
 
 
-def stored(blocks: str, state: dict[str, Any] | None = None, **unavailable: str) -> Stored:
+def stored(blocks: str, contents: Contents = EMPTY, **unavailable: str) -> Stored:
     """Return what a server has after it applied `blocks`."""
     assets = declared(blocks)
     streams = {
-        name: StoredStream(checked(assets, asset.config, lambda _: None), state or EMPTY)
+        name: StoredStream(checked(assets, asset.config, lambda _: None), contents)
         for name, asset in assets.streams.items()
     }
     there = Stored(streams, unavailable)
@@ -105,7 +104,7 @@ def test_what_an_update_cannot_change_is_refused(old: str, new: str, reason: str
     assert action.config == {}
 
 
-FULL = {"messages": 10, "bytes": 1000, "num_subjects": 5, "first_ts": moment_text(NOW_NS - HOUR_NS)}
+FULL = Contents(10, 1000, 5, NOW_NS - HOUR_NS)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +147,7 @@ def test_a_lower_limit_that_removes_nothing_needs_no_permission(new: str) -> Non
 
 
 def test_one_message_for_each_subject_is_within_every_limit() -> None:
-    there = stored("streams { S {} }", {**FULL, "num_subjects": 10})
+    there = stored("streams { S {} }", FULL._replace(subjects=10))
     assert only("streams { S { max_msgs_per_subject: 1 } }", there).verb is Verb.UPDATE
 
 

@@ -149,8 +149,8 @@ class ApiClient:
             if body.startswith(NO_RESPONDERS):
                 return number, None
             body = body[head_size:]
-        answer: dict[str, Any] = orjson.loads(body)
-        return number, answer
+        answer: object = orjson.loads(body)
+        return number, answer if isinstance(answer, dict) else None
 
     def _line(self) -> bytes:
         """Return the next protocol line; answer a PING."""

@@ -186,7 +186,7 @@ class Applier:
 
     def _compare_later(self) -> None:
         self._cancel_timer()
-        if self._assets:
+        if self._assets and self._state is not State.STOPPED:
             self._timer = self._driver.after(COMPARE_S, self._begin)
 
     def _cancel_timer(self) -> None:

@@ -76,10 +76,10 @@ class Requester:
         self._parked = chore
 
     def _on_answer(self, request: Request) -> None:
-        number = int(request.subject.rpartition(b".")[2])
-        at = self._waiting.pop(number, None)
+        number = request.subject.rpartition(b".")[2]
+        at = self._waiting.pop(int(number), None) if number.isdigit() and len(number) < 20 else None
         if at is None:
-            return  # it came too late
+            return  # it came too late, or a client sent it
         self._answers[at] = _decoded(request.payload)
         if not self._waiting:
             self._go_on()
@@ -95,8 +95,9 @@ class Requester:
 
 
 def _decoded(payload: bytes) -> dict[str, Any] | None:
-    """Return the JSON object of an answer; status 503 has no payload: no server answers."""
-    if not payload:
+    """Return the JSON object of an answer, or None if it has none: status 503 means that no server answers."""
+    try:
+        answer = orjson.loads(payload)
+    except orjson.JSONDecodeError:
         return None
-    answer: dict[str, Any] = orjson.loads(payload)
-    return answer
+    return answer if isinstance(answer, dict) else None

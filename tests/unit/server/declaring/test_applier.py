@@ -184,6 +184,27 @@ async def test_a_request_without_an_answer_ends_after_some_time(
     assert answers[1]["type"].endswith("stream_names_response")
 
 
+async def test_answers_of_a_client_are_ignored(declaring: Declaring) -> None:
+    server = await declaring.start("streams {}")
+    account, clients = server.node.accounts["$G"], Requester(server.node, server.node.accounts["$G"])
+    answers: list[Any] = []
+    done = asyncio.Event()
+
+    def exchange() -> Any:
+        for forged in (b"x", b"", b"9" * 30, b"-1", b"7"):
+            account.send(f"{clients._inbox}.".encode() + forged, b"{}")
+        account.send(f"{clients._inbox}.1".encode(), b"[1")
+        answers.extend((yield [Ask("STREAM.NAMES", {})]))
+        answers.extend((yield [Ask("STREAM.NAMES", {})]))
+        done.set()
+
+    server.node.turn_state.go_on(clients.run(exchange()))
+    server.driver.wake()
+    async with asyncio.timeout(30):
+        await done.wait()
+    assert answers[-1]["type"].endswith("stream_names_response")
+
+
 async def test_a_thousand_streams_leave_time_for_clients(declaring: Declaring) -> None:
     await declaring.start("streams {}")
     talk = await Talk.to(declaring.server.client_url)
