@@ -60,7 +60,7 @@ def main(argv: list[str] | None = None) -> int:
     if problem:
         return _fail(problem)
     if line.flags.get("t"):
-        return _report_check(options)
+        return _declared_problem(options) or _report_check(options)
     if line.flags.get("print_config"):
         return _print_config(options)
     for warning in options.warnings.mistakes:
@@ -87,6 +87,18 @@ def _certificate_problem(options: Options) -> str:
         except TlsFailed as error:
             return str(error)
     return ""
+
+
+def _declared_problem(options: Options) -> int:
+    """Print the errors in declared streams, consumers and buckets; return the exit code."""
+    if options.declares_assets:
+        from pyjs.server.declaring.part import read_declared
+
+        try:
+            read_declared(options)
+        except ConfigError as error:
+            return _fail(str(error))
+    return 0
 
 
 def missing_packages() -> list[str]:
@@ -126,6 +138,8 @@ def _answer(line: CommandLine) -> int | None:
         return _import(line.words[1:])
     if word == "doctor":
         return _doctor(line.words[1:])
+    if word == "plan":
+        return _plan(line.words[1:])
     if word:
         return _fail(f'unrecognized command: "{line.words[0]}"')
     if line.unsupported:
@@ -187,6 +201,27 @@ def _doctor(words: list[str]) -> int:
     from pyjs.server.doctor.command import run
 
     return run(options, missing_packages(), texts, sys.stdout, as_json=as_json)
+
+
+def _plan(words: list[str]) -> int:
+    """Show what the file would change in the running server."""
+    missing = missing_packages()
+    if missing:
+        return _fail(_told(missing))
+    from pyjs.server.declaring import plan_command
+    from pyjs.server.declaring.part import read_declared
+
+    try:
+        arguments = plan_command.parse(words)
+    except plan_command.PlanFailed as error:
+        print(f"plan: {error}", file=sys.stderr)
+        return 1
+    try:
+        options = load_options(arguments.config, read_file, os.environ, {})
+        declared = read_declared(options)
+    except ConfigError as error:
+        return _fail(str(error))
+    return plan_command.run(arguments, options, declared, sys.stdout, sys.stderr)
 
 
 def _fail(text: str) -> int:

@@ -20,6 +20,7 @@ from pyjs.config.options import Options
 from pyjs.core.job import JobQueue
 from pyjs.core.link import Peer
 from pyjs.node import Node
+from pyjs.server.declaring.part import DeclaredStreams
 from pyjs.server.driver import Driver
 from pyjs.server.jetstream_switch import JetStreamSwitch
 from pyjs.server.threads.io_thread import result_of
@@ -218,7 +219,7 @@ class Process:
         self.job_queues = {queue: SimThread(self.loop, self.clock) for queue in JobQueue}
         self.workers = Workers(self.driver, self.job_queues)  # type: ignore[arg-type]
         self.driver.after_turn.append(self.workers.after_turn)
-        self.switch = self.switch_class(self.driver)
+        self.switch = self.switch_class(self.driver, DeclaredStreams())
         self.threads: list[SimThread] = []
         self.stopped = False
 

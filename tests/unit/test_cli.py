@@ -112,6 +112,30 @@ def test_a_wrong_file_is_reported_with_its_place(capsys: pytest.CaptureFixture[s
     assert second.startswith(f'{path}:2:1: unknown field "prot"')
 
 
+def test_a_wrong_declared_stream_is_reported_with_its_place(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "server.conf"
+    path.write_text("jetstream { streams { S { max_age: 5m } } }")
+    expected = f'nats-server: {path}:1:36: "max_age" is the number 5000000 without quotes around 5m; '
+    for argv in (["-t", "-c", str(path)], ["plan", "-c", str(path)]):
+        assert cli.main(argv) == 1
+        assert capsys.readouterr().err.startswith(expected)
+
+
+def test_a_declared_stream_is_valid(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "server.conf"
+    path.write_text("listen: 127.0.0.1:1\njetstream { streams { S {} } }")
+    assert cli.main(["-t", "-c", str(path)]) == 0
+    assert cli.main(["plan", "-c", str(path)]) == 1
+    assert capsys.readouterr().err.endswith("plan: 127.0.0.1:1: connection refused\n")
+
+
+def test_a_plan_without_a_file_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["plan"]) == 1
+    assert capsys.readouterr().err.startswith("plan: -c FILE is missing\n\nUsage: pyjs-server plan -c FILE")
+
+
 def test_a_warning_fails_the_check_and_not_the_start(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, started: list[Options]
 ) -> None:

@@ -3,6 +3,7 @@
 Generated from the tables of pyjs.config, which check the values: `make declarations`. A value is written as in the
 configuration file: a duration is text with a unit ("30s"), a size is a number of bytes, and in the block jetstream
 also text ("10GB"); a path may be a pathlib.Path.
+Long because it has every block of the file.
 """
 
 from __future__ import annotations
@@ -273,6 +274,14 @@ class AccountJetStreamKeys(TypedDict, total=False):
     """Maximum `max_bytes` of one file stream; -1: no limit."""
     max_ack_pending: int
     """Maximum `max_ack_pending` of a consumer; -1: no limit."""
+    streams: int | Mapping[str, Mapping[str, object]]
+    """Streams of the account that must exist, by name; a number is `max_streams`."""
+    consumers: int | Mapping[str, Mapping[str, object]]
+    """Consumers that must exist, by stream and name; a number is `max_consumers`."""
+    kv: Mapping[str, Mapping[str, object]]
+    """Key-value buckets that must exist, by name."""
+    object_store: Mapping[str, Mapping[str, object]]
+    """Object stores that must exist, by name."""
 
 
 class AccountLimitsKeys(TypedDict, total=False):
@@ -465,6 +474,14 @@ class JetStreamKeys(TypedDict, total=False):
     """Refuse API requests with unknown fields."""
     limits: JetStreamLimitsKeys
     """Limits for options of streams and consumers."""
+    streams: Mapping[str, Mapping[str, object]]
+    """Streams of the global account that must exist, by name."""
+    consumers: Mapping[str, Mapping[str, object]]
+    """Consumers that must exist, by stream and name."""
+    kv: Mapping[str, Mapping[str, object]]
+    """Key-value buckets that must exist, by name."""
+    object_store: Mapping[str, Mapping[str, object]]
+    """Object stores that must exist, by name."""
 
 
 class ConfigKeys(TypedDict, total=False):

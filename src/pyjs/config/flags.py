@@ -277,6 +277,7 @@ def usage(program: str) -> str:
         f"       {program} fsck [--repair] [--json] [--quiet] [--key-file FILE] STORE_DIR    check stored streams",
         f"       {program} import [-c FILE] [-sd DIR] SOURCE_DIR    copy the streams of a stopped nats-server",
         f"       {program} doctor [-c FILE] [--json] [options]    check whether this machine can run the server",
+        f"       {program} plan -c FILE [--server HOST:PORT] [--json]    show which declared streams would change",
     ]
     group = ""
     for flag in FLAGS:

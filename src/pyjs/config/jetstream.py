@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from pyjs.base.units import INT64_MAX
 from pyjs.config import unsupported
+from pyjs.config.declared import Block
 from pyjs.config.errors import Refused, suggestion
 from pyjs.config.kinds import (
     BOOL,
@@ -26,6 +27,7 @@ from pyjs.config.kinds import (
     map_kind,
     positive_duration,
     read_lower,
+    read_map,
     read_switch,
 )
 from pyjs.config.options import BatchLimits, JetStreamLimits, JetStreamOptions, Options
@@ -104,6 +106,29 @@ def _read_batch(reading: Reading, key: Key, value: Value, target: object) -> Bat
     limits.max_inflight_total = limits.max_inflight_total or default.max_inflight_total
     return limits
 
+
+def read_declared(reading: Reading, key: Key, value: Value, target: object) -> Block:
+    """Read a block of declared streams, consumers or buckets, whose entries are interpreted later."""
+    return Block(read_map(key, value, "ORDERS { }"))
+
+
+DECLARED = Kind("map", read_declared, "Mapping[str, Mapping[str, object]]")
+DECLARED_BUCKETS = (
+    Key(
+        "kv",
+        DECLARED,
+        "Key-value buckets that must exist, by name.",
+        attrs=("declared.kv",),
+        reloadable=True,
+    ),
+    Key(
+        "object_store",
+        DECLARED,
+        "Object stores that must exist, by name.",
+        attrs=("declared.object_store",),
+        reloadable=True,
+    ),
+)
 
 JETSTREAM_BATCH = Table(
     "jetstream.limits.batch",
@@ -262,6 +287,21 @@ JETSTREAM = Table(
             map_kind(JETSTREAM_LIMITS, "max_ack_pending: 1000", JetStreamLimits),
             "Limits for options of streams and consumers.",
         ),
+        Key(
+            "streams",
+            DECLARED,
+            "Streams of the global account that must exist, by name.",
+            attrs=("declared.streams",),
+            reloadable=True,
+        ),
+        Key(
+            "consumers",
+            DECLARED,
+            "Consumers that must exist, by stream and name.",
+            attrs=("declared.consumers",),
+            reloadable=True,
+        ),
+        *DECLARED_BUCKETS,
     ),
     unsupported.JETSTREAM,
 )

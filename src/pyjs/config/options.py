@@ -13,6 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pyjs.config.declared import DeclaredBlocks
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -156,6 +158,7 @@ class AccountJetStreamOptions:
     max_ack_pending: int = -1
     # tiers of a token whose limits depend on the number of replicas, such as "R1"; (): no tiers
     tiers: tuple[str, ...] = ()
+    declared: DeclaredBlocks = field(default_factory=DeclaredBlocks)
 
 
 @dataclass(slots=True)
@@ -237,6 +240,7 @@ class JetStreamOptions:
     spread_workers: bool = False  # with `workers`, streams are in all workers
     strict: bool = True  # unknown fields in API requests are errors
     limits: JetStreamLimits = field(default_factory=JetStreamLimits)
+    declared: DeclaredBlocks = field(default_factory=DeclaredBlocks)  # of the global account
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -490,6 +494,12 @@ class Options:
         """Whether this process has streams; of several workers, only the first one or all do."""
         shares = self.worker is None or self.worker.number == 1 or self.jetstream.spread_workers
         return self.jetstream.enabled and shares
+
+    @property
+    def declares_assets(self) -> bool:
+        """Whether the file declares streams, consumers or buckets."""
+        accounts = (each.jetstream for each in self.accounts.values())
+        return bool(self.jetstream.declared) or any(each and each.declared for each in accounts)
 
     def jetstream_of(self, account: str) -> AccountJetStreamOptions | None:
         """Return the JetStream limits of an account, or None if JetStream is off in this account."""

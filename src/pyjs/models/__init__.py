@@ -5,7 +5,7 @@ bodies of requests to the JetStream API: `to_json()` returns those of their fiel
 `parse_advisory`, `Jsz.parse` and similar functions parse answers of pyjs-server and nats-server. docs/embedding.md
 has examples.
 
-Nothing in the server imports this package.
+The server imports this package only if its file declares streams, consumers or buckets.
 """
 
 from pyjs.models.advisories import Advisory, parse_advisory
@@ -24,6 +24,8 @@ from pyjs.models.config import (
     ConsumerConfig,
     ConsumerLimits,
     ExternalStream,
+    KeyValueConfig,
+    ObjectStoreConfig,
     Placement,
     RepublishConfig,
     StreamConfig,
@@ -95,6 +97,8 @@ __all__ = [
     "JetStreamLimitsOptions",
     "JetStreamOptions",
     "Jsz",
+    "KeyValueConfig",
+    "ObjectStoreConfig",
     "PermissionsOptions",
     "Placement",
     "PubAck",

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Annotated, Any, Self
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from pyjs.base.bounds import NUMBERS
 from pyjs.base.units import parse_duration_ns
@@ -71,3 +71,18 @@ class Answer(BaseModel):
             pydantic.ValidationError: `data` is not such an answer; the error names each invalid field.
         """
         return cls.model_validate_json(data, extra="ignore")
+
+
+def faults(model: type[Options], text: str) -> list[tuple[tuple[int | str, ...], str]]:
+    """Return the invalid fields of an object in JSON: the path of each, and what is expected there.
+
+    Nothing is converted: a number in quotes is not a number.
+    """
+    try:
+        model.model_validate_json(text, strict=True)
+    except ValidationError as error:
+        return [
+            (each["loc"], each["msg"].removeprefix("Input ").removeprefix("Value error, "))
+            for each in error.errors(include_url=False)
+        ]
+    return []

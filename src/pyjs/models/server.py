@@ -327,6 +327,20 @@ class AccountJetStreamOptions(Options):
     max_ack_pending: int | None = Field(
         default=None, description="Maximum `max_ack_pending` of a consumer; -1: no limit."
     )
+    streams: int | dict[str, dict[str, object]] | None = Field(
+        default=None,
+        description="Streams of the account that must exist, by name; a number is `max_streams`.",
+    )
+    consumers: int | dict[str, dict[str, object]] | None = Field(
+        default=None,
+        description="Consumers that must exist, by stream and name; a number is `max_consumers`.",
+    )
+    kv: dict[str, dict[str, object]] | None = Field(
+        default=None, description="Key-value buckets that must exist, by name."
+    )
+    object_store: dict[str, dict[str, object]] | None = Field(
+        default=None, description="Object stores that must exist, by name."
+    )
 
 
 class AccountLimitsOptions(Options):
@@ -558,6 +572,18 @@ class JetStreamOptions(Options):
     strict: bool | None = Field(default=None, description="Refuse API requests with unknown fields.")
     limits: JetStreamLimitsOptions | None = Field(
         default=None, description="Limits for options of streams and consumers."
+    )
+    streams: dict[str, dict[str, object]] | None = Field(
+        default=None, description="Streams of the global account that must exist, by name."
+    )
+    consumers: dict[str, dict[str, object]] | None = Field(
+        default=None, description="Consumers that must exist, by stream and name."
+    )
+    kv: dict[str, dict[str, object]] | None = Field(
+        default=None, description="Key-value buckets that must exist, by name."
+    )
+    object_store: dict[str, dict[str, object]] | None = Field(
+        default=None, description="Object stores that must exist, by name."
     )
 
 

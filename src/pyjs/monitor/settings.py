@@ -12,6 +12,7 @@ from dataclasses import fields, is_dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from pyjs.config.declared import Block
 from pyjs.config.options import RouteUrl, TrustedProxy
 from pyjs.monitor.json_text import JsonDict, JsonValue
 
@@ -50,6 +51,8 @@ def _plain(name: str, value: object) -> JsonValue:
     """Return `value` as JSON, without secrets."""
     if name in SECRETS:
         return HIDDEN if value else ""
+    if isinstance(value, Block):
+        return list(value.entries)  # the names; there may be ten thousand
     if isinstance(value, tuple):
         return [_plain("", element) for element in value]
     if isinstance(value, dict):

@@ -23,14 +23,16 @@ if TYPE_CHECKING:
     from pyjs.config.options import Options
     from pyjs.jetstream.server import JetStreamServer
     from pyjs.jetstream.spread.spread_node import SpreadNode
+    from pyjs.server.declaring.part import DeclaredStreams
     from pyjs.server.driver import Driver
 
 
 class JetStreamSwitch:
     """Starts and stops JetStream of one node."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: Driver, declared: DeclaredStreams) -> None:
         self._driver = driver
+        self.declared = declared  # the streams that the file wants
         self._node = driver.node
         self._log = driver.node.log
         self._io_thread: IoThread | None = None

@@ -36,6 +36,10 @@ WITHOUT_VALUE = {
     "server_tags": "tags",
     "server_metadata": "metadata",
     "jetstream.enabled": "JetStream",
+    "jetstream.declared.streams": "declared streams",
+    "jetstream.declared.consumers": "declared consumers",
+    "jetstream.declared.kv": "declared key-value buckets",
+    "jetstream.declared.object_store": "declared object stores",
 }
 RENAMED = {
     "authorization.timeout_ns": "authorization timeout",

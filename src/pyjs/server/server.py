@@ -27,6 +27,7 @@ from pyjs.node import Node
 from pyjs.server.addresses import ListenFailed, bind, host_port, reachable, urls
 from pyjs.server.announce import announce_start
 from pyjs.server.connection import Connection
+from pyjs.server.declaring.part import DeclaredStreams, read_declared
 from pyjs.server.driver import Driver
 from pyjs.server.failures import StartFailed, attempt, fail
 from pyjs.server.jetstream_switch import JetStreamSwitch
@@ -140,6 +141,7 @@ class Server:
         self._make_parts(spin)
         announce_start(self.log, self.node, self.options)
         try:
+            self._jetstream.declared.read_first(self.options)
             self._start_tls()
             files.write_first_pid_file(self.options.pid_file)
             await self._start_trust()
@@ -152,6 +154,7 @@ class Server:
             self._bind_clients()
             await self._start_routes()
             await self._start_websocket()
+            await self._jetstream.declared.start(self.driver)
             await self._start_clients()
         except BaseException:
             await self._end()
@@ -184,7 +187,7 @@ class Server:
         if spin:
             self.driver.after_turn.append(Spin(self.driver).after_turn)
         self._tls = TlsPort(self.loop, self.log, self.driver.after)
-        self._jetstream = JetStreamSwitch(self.driver)
+        self._jetstream = JetStreamSwitch(self.driver, DeclaredStreams())
 
     def _start_tls(self) -> None:
         try:
@@ -371,6 +374,7 @@ class Server:
         old = self.options
         try:
             new, changed = read_again(old)
+            declared = read_declared(new)
             names = {change.name for change in changed}
             tls = read_tls_settings(new)
             route_tls = None if self._routes is None else self._routes.read_reloaded(new)
@@ -398,6 +402,7 @@ class Server:
         rewrite_files(old, new, self.log, self.write_ports_file)
         self._switch_jetstream()
         self._apply_to_sessions()
+        self._jetstream.declared.reloaded(self.driver, declared)
         self.log.info(f"Reloaded server configuration ({new.config_digest})")
         return ""
 
@@ -519,6 +524,7 @@ class Server:
     async def _close_everything(self) -> None:
         """Close ports, streams and connections, in this order; if a step fails, still run the others."""
         self._close_ports()
+        self._jetstream.declared.stop()
         attempt(self.log, self.driver.turn_now)
         if self._routes is not None:
             await self._routes.leaving.let_all_go()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pyjs.base.bounds import NUMBERS
 from pyjs.config.table import Key, Table
 from pyjs.config.tables import TOP
+from pyjs.jetstream.config.bucket import KeyValueConfig, ObjectStoreConfig
 from pyjs.jetstream.config.consumer import ConsumerConfig
 from pyjs.jetstream.config.declared import Option, options_of
 from pyjs.jetstream.config.json_strict import Kind, Struct
@@ -102,7 +103,7 @@ def _server_field(key: Key) -> str:
 
 def config_module() -> str:
     """Return the source of pyjs.models.config."""
-    head = f'''"""The configurations of streams and consumers as models.
+    head = f'''"""The configurations of streams, consumers and buckets as models.
 
 {MADE} from the options that pyjs.jetstream.config declares (docs/options.md).
 """
@@ -116,7 +117,7 @@ from pydantic import Field
 from pyjs.models.base import Duration, Int, Int32, Int64, Options, Time, UInt64
 '''
     parts: dict[str, type[DataclassInstance]] = {}
-    for of in (StreamConfig, ConsumerConfig):
+    for of in (StreamConfig, ConsumerConfig, KeyValueConfig, ObjectStoreConfig):
         _collect(of, parts)
     texts = [_options_model(of) for of in parts.values()]
     return head + "".join(texts)

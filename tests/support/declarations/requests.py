@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyjs.base.bounds import NUMBERS
+from pyjs.jetstream.config.bucket import KeyValueConfig, ObjectStoreConfig
 from pyjs.jetstream.config.consumer import ConsumerConfig
 from pyjs.jetstream.config.consumer_requests import (
     CREATE_REQUEST,
@@ -49,7 +50,7 @@ TABLES: dict[str, type[DataclassInstance]] = {
     each.__name__: each
     for each in (
         *(StreamConfig, StreamSource, ExternalStream, SubjectTransformConfig, RepublishConfig, Placement),
-        *(ConsumerLimits, ConsumerConfig),
+        *(ConsumerLimits, ConsumerConfig, KeyValueConfig, ObjectStoreConfig),
     )
 }
 SCHEMAS = {

@@ -90,6 +90,7 @@ HEAD = '''"""The keys of the configuration as keyword arguments: their names and
 Generated from the tables of pyjs.config, which check the values: `make declarations`. A value is written as in the
 configuration file: a duration is text with a unit ("30s"), a size is a number of bytes, and in the block jetstream
 also text ("10GB"); a path may be a pathlib.Path.
+Long because it has every block of the file.
 """
 
 from __future__ import annotations

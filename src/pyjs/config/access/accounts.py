@@ -9,8 +9,10 @@ from pyjs.base.units import INT64_MAX
 from pyjs.config import unsupported
 from pyjs.config.access.permissions import PERMISSION_BLOCK, is_subject, share_permissions
 from pyjs.config.access.users import USERS
+from pyjs.config.declared import Block
 from pyjs.config.errors import Place, Refused
 from pyjs.config.exchange.read import EXPORTS, IMPORTS, MAPPINGS, check_exchanges
+from pyjs.config.jetstream import DECLARED, DECLARED_BUCKETS, read_declared
 from pyjs.config.kinds import (
     BOOL,
     INT,
@@ -60,6 +62,35 @@ ACCOUNT_LIMITS = Table(
     unsupported.ACCOUNT_LIMITS,
 )
 
+
+def _read_streams(reading: Reading, key: Key, value: Value, target: object) -> Block:
+    """Read the declared streams; nats-server knows the key as another name of `max_streams`."""
+    assert isinstance(target, AccountJetStreamOptions)
+    if isinstance(value.data, dict):
+        return read_declared(reading, key, value, target)
+    target.max_streams = _read_limit(reading, key, value, target)
+    return target.declared.streams
+
+
+def _read_consumers(reading: Reading, key: Key, value: Value, target: object) -> Block:
+    """Read the declared consumers; nats-server knows the key as another name of `max_consumers`."""
+    assert isinstance(target, AccountJetStreamOptions)
+    if isinstance(value.data, dict):
+        return read_declared(reading, key, value, target)
+    target.max_consumers = _read_limit(reading, key, value, target)
+    return target.declared.consumers
+
+
+def _read_limit(reading: Reading, key: Key, value: Value, target: object) -> int:
+    limit = INT.read(reading, key, value, target)
+    _limit(reading, key, value, limit)
+    assert isinstance(limit, int)
+    return limit
+
+
+_STREAMS = Kind("map or int", _read_streams, f"int | {DECLARED.python}")
+_CONSUMERS = Kind("map or int", _read_consumers, f"int | {DECLARED.python}")
+
 ACCOUNT_JETSTREAM = Table(
     "account.jetstream",
     (
@@ -79,14 +110,8 @@ ACCOUNT_JETSTREAM = Table(
             _size_limit,
             attrs=("max_storage",),
         ),
-        Key("max_streams", INT, "Maximum number of streams; -1: no limit.", ("streams",), _limit),
-        Key(
-            "max_consumers",
-            INT,
-            "Maximum number of consumers of one stream; -1: no limit.",
-            ("consumers",),
-            _limit,
-        ),
+        Key("max_streams", INT, "Maximum number of streams; -1: no limit.", check=_limit),
+        Key("max_consumers", INT, "Maximum number of consumers of one stream; -1: no limit.", check=_limit),
         Key(
             "max_bytes_required",
             BOOL,
@@ -108,6 +133,19 @@ ACCOUNT_JETSTREAM = Table(
             _size_limit,
         ),
         Key("max_ack_pending", INT, "Maximum `max_ack_pending` of a consumer; -1: no limit.", check=_limit),
+        Key(
+            "streams",
+            _STREAMS,
+            "Streams of the account that must exist, by name; a number is `max_streams`.",
+            attrs=("declared.streams",),
+        ),
+        Key(
+            "consumers",
+            _CONSUMERS,
+            "Consumers that must exist, by stream and name; a number is `max_consumers`.",
+            attrs=("declared.consumers",),
+        ),
+        *DECLARED_BUCKETS,
     ),
     unsupported.ACCOUNT_JETSTREAM,
 )

@@ -1,0 +1,54 @@
+"""The blocks `streams`, `consumers`, `kv` and `object_store`, as they stand in the file.
+
+Knows nothing of the options of a stream: pyjs.declared reads the entries, with the same declarations as the API.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyjs.config.values import ConfigMap
+
+if TYPE_CHECKING:
+    from pyjs.config.values import Data
+
+
+class Block:
+    """The entries of one block. Two blocks are equal if they say the same, wherever it stands."""
+
+    __slots__ = ("entries",)
+
+    def __init__(self, entries: ConfigMap | None = None) -> None:
+        self.entries = ConfigMap() if entries is None else entries
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Block) and self.plain() == other.plain()
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.entries))
+
+    def plain(self) -> dict[str, object]:
+        """Return the entries as plain values."""
+        return {name: _plain(entry.value.data) for name, entry in self.entries.items()}
+
+
+def _plain(data: Data) -> object:
+    if isinstance(data, ConfigMap):
+        return {name: _plain(entry.value.data) for name, entry in data.items()}
+    if isinstance(data, list):
+        return [_plain(each.data) for each in data]
+    return data if isinstance(data, str | int) else str(data)
+
+
+@dataclass(slots=True)
+class DeclaredBlocks:
+    """The assets that a file declares for one account."""
+
+    streams: Block = field(default_factory=Block)
+    consumers: Block = field(default_factory=Block)
+    kv: Block = field(default_factory=Block)
+    object_store: Block = field(default_factory=Block)
+
+    def __bool__(self) -> bool:
+        return any(each.entries for each in (self.streams, self.consumers, self.kv, self.object_store))

@@ -1,0 +1,1 @@
+"""Streams, consumers and buckets that a configuration file declares: reading, comparison, application."""

@@ -1,0 +1,195 @@
+"""The requests to the JetStream API by which assets are looked up and applied.
+
+The generators yield lists of requests, and are sent the answers in the same order; None means that nobody answered.
+An empty list yields to other work. The server sends the requests to itself (server/declaring), `pyjs-server plan`
+through a connection.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+
+from pyjs.base.errors import PyjsError
+from pyjs.declared.assets import ConsumerAsset
+from pyjs.declared.comparing import Contents
+from pyjs.declared.planning import Action, Plan, Stored, StoredStream, Verb, make_plan
+from pyjs.jetstream.config.consumer_requests import read_create
+from pyjs.jetstream.config.json_strict import parse_time_ns
+from pyjs.jetstream.config.stream_requests import read_stream
+from pyjs.jetstream.errcodes import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from typing import TypeAlias, TypeVar
+
+    from pyjs.declared.assets import AccountAssets
+
+    Answer: TypeAlias = "dict[str, Any] | None"
+    Result = TypeVar("Result")
+    Exchange: TypeAlias = "Generator[list[Ask], list[Answer], Result]"
+
+AT_ONCE = 64  # requests without an answer
+PAGES_AT_ONCE = 4
+PAGE = 256  # the most streams or consumers of one answer
+STREAMS_MAX = 10_000_000
+INFOS_STEP = 16  # streams or consumers read in one turn: two milliseconds
+NO_ANSWER = "no server answers"
+INVALID = "an answer is invalid"
+TEMPORARY = (10005, 10008, 10118)  # too few servers for the replicas, no leader, or a stream without one
+NOT_FOUND = 10059  # there is no such stream
+
+
+class Ask(NamedTuple):
+    """One request."""
+
+    words: str  # the subject after "$JS.API."
+    body: dict[str, Any]
+
+    @property
+    def payload(self) -> bytes:
+        """The body as JSON."""
+        return orjson.dumps(self.body)
+
+
+class LookFailed(PyjsError):
+    """The streams cannot be listed; the text has the reason."""
+
+    def __init__(self, reason: str, *, is_temporary: bool) -> None:
+        super().__init__(reason)
+        self.is_temporary = is_temporary
+
+
+class Outcome(NamedTuple):
+    """The result of one action."""
+
+    action: Action
+    error: str = ""
+    is_temporary: bool = False  # the same request may succeed later
+
+
+def plan(assets: AccountAssets, now_ns: int) -> Exchange[Plan]:
+    """Look up what is stored, and return the plan.
+
+    Raises:
+        LookFailed: a list was not answered, or refused.
+    """
+    stored = Stored()
+    pages = yield from _pages("STREAM.LIST")
+    for page in pages:
+        for at, info in enumerate(page.get("streams") or ()):
+            if at % INFOS_STEP == 0:
+                yield []
+            _take_stream(info, stored)
+        offline = page.get("offline") or {}
+        for name in page.get("missing") or ():
+            stored.unavailable[name] = offline.get(name) or NO_ANSWER
+    yield from _look_at_consumers(assets, stored)
+    steps = make_plan(assets, stored, now_ns)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            made: Plan = end.value
+            return made
+        yield []
+
+
+def _take_stream(info: dict[str, Any], stored: Stored) -> None:
+    """Add a stream of a list; one with unknown options is unavailable. Raises LookFailed."""
+    try:
+        state, name = info["state"], info["config"]["name"]
+        contents = Contents(
+            int(state.get("messages", 0)),
+            int(state.get("bytes", 0)),
+            int(state.get("num_subjects", 0)),
+            parse_time_ns(state["first_ts"]) if state.get("messages") else 0,
+        )
+        config = read_stream(orjson.dumps(info["config"]), strict=False).config
+    except ApiError as error:
+        stored.unavailable[name] = f"its configuration cannot be read: {error.description}"
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise LookFailed(INVALID, is_temporary=False) from None
+    else:
+        stored.streams[name] = StoredStream(config, contents)
+
+
+def _look_at_consumers(assets: AccountAssets, stored: Stored) -> Exchange[None]:
+    """Look up the consumers of the streams for which the file declares any, or limits of consumers."""
+    changing = [
+        name
+        for name, asset in assets.streams.items()
+        if name in stored.streams
+        and asset.config.consumer_limits != stored.streams[name].config.consumer_limits
+    ]
+    for stream in dict.fromkeys([*(stream for stream, _ in assets.consumers), *changing]):
+        if stream not in stored.streams:
+            continue
+        found = stored.consumers[stream] = {}
+        for page in (yield from _pages(f"CONSUMER.LIST.{stream}")):
+            for at, info in enumerate(page.get("consumers") or ()):
+                if at % INFOS_STEP == 0:
+                    yield []
+                try:
+                    body = orjson.dumps({"stream_name": stream, "config": info["config"]})
+                    found[info["name"]] = read_create(body, strict=False).config
+                except (ApiError, KeyError, TypeError):
+                    raise LookFailed(INVALID, is_temporary=False) from None
+
+
+def _pages(words: str) -> Exchange[list[dict[str, Any]]]:
+    """Return all pages of a list. Raises LookFailed."""
+    pages = [_page((yield [Ask(words, {"offset": 0})])[0])]
+    total, limit = pages[0].get("total", 0), pages[0].get("limit", PAGE)
+    if type(total) is not int or type(limit) is not int or not 0 < limit <= PAGE or total > STREAMS_MAX:
+        raise LookFailed(INVALID, is_temporary=False)
+    offsets = list(range(limit, total, limit))
+    for at in range(0, len(offsets), PAGES_AT_ONCE):
+        answers = yield [Ask(words, {"offset": offset}) for offset in offsets[at : at + PAGES_AT_ONCE]]
+        pages += [_page(each) for each in answers]
+    return pages
+
+
+def _page(answer: Answer) -> dict[str, Any]:
+    if answer is None:
+        raise LookFailed(NO_ANSWER, is_temporary=True)
+    error = answer.get("error")
+    if error is None:
+        return answer
+    if error.get("err_code") == NOT_FOUND:  # deleted since the streams were listed
+        return {}
+    raise LookFailed(error.get("description", ""), is_temporary=error.get("code") == 503)
+
+
+def carry_out(planned: Plan) -> Exchange[list[Outcome]]:
+    """Send the requests of a plan, wave after wave; return the result of every action in the order of the plan."""
+    outcomes = {id(each): Outcome(each, each.reason, each.reason == NO_ANSWER) for each in planned.actions}
+    waves: dict[int, list[Action]] = {}
+    for each in planned.actions:
+        if each.verb in (Verb.CREATE, Verb.UPDATE):
+            waves.setdefault(each.wave, []).append(each)
+    for _, now in sorted(waves.items()):
+        for at in range(0, len(now), AT_ONCE):
+            some = now[at : at + AT_ONCE]
+            answers = yield [_request(each) for each in some]
+            for action, answer in zip(some, answers, strict=True):
+                outcomes[id(action)] = _outcome(action, answer)
+    return list(outcomes.values())
+
+
+def _request(action: Action) -> Ask:
+    asset = action.asset
+    if isinstance(asset, ConsumerAsset):
+        return Ask(f"CONSUMER.CREATE.{asset.stream}.{asset.name}", action.config)
+    return Ask(f"STREAM.{action.verb.name}.{asset.name}", action.config)
+
+
+def _outcome(action: Action, answer: Answer) -> Outcome:
+    if answer is None:
+        return Outcome(action, NO_ANSWER, is_temporary=True)
+    error = answer.get("error")
+    if error is None:
+        return Outcome(action)
+    is_temporary = error.get("code") == 503 or error.get("err_code") in TEMPORARY
+    return Outcome(action, error.get("description", ""), is_temporary)

@@ -1,0 +1,93 @@
+"""The lines and the JSON of a plan and of its results."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from pyjs.declared.planning import Verb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyjs.declared.asking import Outcome
+    from pyjs.declared.planning import Action, Plan
+
+SIGNS = {Verb.CREATE: "+", Verb.UPDATE: "~", Verb.SAME: "=", Verb.REFUSE: "!"}
+DONE = {Verb.CREATE: "created", Verb.UPDATE: "updated", Verb.SAME: "unchanged"}
+LINES_MAX = 100  # lines of one application in the log
+
+
+def plan_lines(plan: Plan) -> Iterator[str]:
+    """Yield the lines of `pyjs-server plan` for one account."""
+    for action in plan.actions:
+        yield f"{SIGNS[action.verb]} {described(action)}"
+    for name in plan.others:
+        yield f"- {name}  not in the file, left alone"
+
+
+def described(action: Action, *, is_done: bool = False) -> str:
+    """Return the asset, and what the plan does with it, or has done."""
+    named = f"{action.asset.kind} {action.asset.shown_name}"
+    changes = ", ".join(map(str, action.changes))
+    if action.verb is Verb.SAME:
+        return named
+    if action.verb is Verb.REFUSE:
+        return (
+            f"{named}  cannot change {changes} ({action.reason})" if changes else f"{named}  {action.reason}"
+        )
+    word = DONE[action.verb] if is_done else action.verb.value
+    return f"{named}  {word}{f' {changes}' if changes else ''}"
+
+
+def plan_json(plan: Plan) -> dict[str, Any]:
+    """Return the plan of one account as JSON."""
+    return {
+        "account": plan.account,
+        "assets": [
+            {
+                "kind": action.asset.kind,
+                "name": action.asset.shown_name,
+                "action": action.verb.value,
+                "changes": [change._asdict() for change in action.changes],
+                **({"reason": action.reason} if action.reason else {}),
+            }
+            for action in plan.actions
+        ],
+        "not_in_file": plan.others,
+    }
+
+
+def is_done(plans: Iterable[Plan]) -> bool:
+    """Return whether nothing is left to do."""
+    return all(action.verb is Verb.SAME for plan in plans for action in plan.actions)
+
+
+def outcome_lines(account: str, outcomes: list[Outcome]) -> Iterator[tuple[bool, str]]:
+    """Yield the lines of the log for a plan that was carried out: whether it is an error, and the line.
+
+    An asset that stays as it was has no line.
+    """
+    count = 0
+    for outcome in outcomes:
+        action = outcome.action
+        if action.verb is Verb.SAME:
+            continue
+        count += 1
+        if count > LINES_MAX:
+            continue
+        text = described(action, is_done=not outcome.error)
+        if outcome.error and action.verb is not Verb.REFUSE:
+            text += f": {outcome.error}"
+        yield bool(outcome.error), f"Declared in account {account}: {SIGNS[action.verb]} {text}"
+    if count > LINES_MAX:
+        yield False, f"Declared in account {account}: {count - LINES_MAX} more lines are left out"
+
+
+def totals(outcomes: Iterable[Outcome]) -> str:
+    """Return how many assets were created, updated and so on."""
+    counts = Counter("failed" if each.error else DONE[each.action.verb] for each in outcomes)
+    return (
+        ", ".join(f"{counts[word]} {word}" for word in (*DONE.values(), "failed") if counts[word])
+        or "nothing"
+    )

@@ -1,0 +1,69 @@
+"""The server's part for declared streams: it loads the rest of this package when the file declares any."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjs.config.errors import ConfigError
+from pyjs.server.failures import fail
+
+if TYPE_CHECKING:
+    from pyjs.config.options import Options
+    from pyjs.declared.assets import AccountAssets
+    from pyjs.server.declaring.applier import Applier
+    from pyjs.server.driver import Driver
+
+
+class DeclaredStreams:
+    """The declared streams, consumers and buckets of one server."""
+
+    def __init__(self) -> None:
+        self._first: tuple[AccountAssets, ...] = ()  # to be applied by the start
+        self._applier: Applier | None = None  # None: the file has declared nothing yet
+
+    def read_first(self, options: Options) -> None:
+        """Read the assets at the beginning of a start.
+
+        Raises:
+            StartFailed: an asset is invalid.
+        """
+        try:
+            self._first = read_declared(options)
+        except ConfigError as error:
+            fail(str(error))
+
+    async def start(self, driver: Driver) -> None:
+        """Create and update the streams, so that the first client finds them."""
+        if self._first:
+            await self._made(driver, self._first).start()
+
+    def reloaded(self, driver: Driver, assets: tuple[AccountAssets, ...]) -> None:
+        """Apply the assets of a reloaded file."""
+        if self._applier is None and not assets:
+            return
+        (self._applier or self._made(driver, ())).reloaded(assets)
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        if self._applier is not None:
+            self._applier.stop()
+
+    def _made(self, driver: Driver, assets: tuple[AccountAssets, ...]) -> Applier:
+        from pyjs.server.declaring.applier import Applier
+
+        self._applier = Applier(driver, assets)
+        return self._applier
+
+
+def read_declared(options: Options) -> tuple[AccountAssets, ...]:
+    """Return the declared assets of a configuration, or () if it declares none.
+
+    Raises:
+        ConfigError: an asset is invalid.
+    """
+    if not options.declares_assets:
+        return ()
+    # Imported lazily, since it takes half a second: it loads pydantic.
+    from pyjs.declared.reading import read_assets
+
+    return read_assets(options)

@@ -1,0 +1,194 @@
+"""`pyjs-server plan -c FILE`: shows what an application of the file would change, and changes nothing.
+
+Exit codes: 0: nothing to do; 1: an error; 2: changes, or assets that cannot be changed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TextIO
+
+import orjson
+
+from pyjs.base.errors import reason_of
+from pyjs.config.errors import suggestion
+from pyjs.config.options import GLOBAL_ACCOUNT, is_bcrypt
+from pyjs.declared.asking import LookFailed, plan
+from pyjs.declared.report import is_done, plan_json, plan_lines
+from pyjs.server.declaring.api_client import ApiClient, ConnectFailed, Login, TlsFiles
+from pyjs.server.system.clock import OsRng, SystemClock
+from pyjs.server.system.config_file import read_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyjs.config.options import Options, UserOptions
+    from pyjs.declared.assets import AccountAssets
+    from pyjs.declared.planning import Plan
+
+WITH_VALUE = (
+    "-c",
+    "--config",
+    "--server",
+    "--user",
+    "--password",
+    "--token",
+    "--nkey",
+    "--tlsca",
+    "--tlscert",
+    "--tlskey",
+    "--account",
+)
+USAGE = """Usage: pyjs-server plan -c FILE [--json] [--server HOST:PORT] [--account NAME]
+                        [--user NAME --password TEXT | --token TEXT | --nkey FILE]
+                        [--tlsca FILE] [--tlscert FILE --tlskey FILE]"""
+WILDCARDS = ("", "0.0.0.0", "::")
+NO_CHANGES, FAILED, CHANGES = 0, 1, 2
+
+
+class Arguments(NamedTuple):
+    """The command line."""
+
+    values: dict[str, str]  # of WITH_VALUE
+    as_json: bool
+
+    def get(self, name: str) -> str:
+        """Return a value, or ""."""
+        return self.values.get(f"--{name}", "")
+
+    @property
+    def config(self) -> str:
+        """The configuration file."""
+        return self.get("config") or self.values.get("-c", "")
+
+
+class PlanFailed(Exception):
+    """The plan cannot be made; the text has the reason."""
+
+
+def parse(words: list[str]) -> Arguments:
+    """Return the arguments in `words`. Raises PlanFailed with the usage."""
+    values: dict[str, str] = {}
+    as_json = False
+    rest = iter(words)
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if word == "--json":
+            as_json = True
+        elif name in WITH_VALUE:
+            given = value if equals else next(rest, None)
+            if given is None:
+                raise PlanFailed(f"{name} needs a value\n\n{USAGE}")
+            values[name] = given
+        else:
+            fix = suggestion(name, (*WITH_VALUE, "--json"), "")
+            raise PlanFailed(f'unexpected "{word}"{f"; {fix}" if fix else ""}\n\n{USAGE}')
+    arguments = Arguments(values, as_json)
+    if not arguments.config:
+        raise PlanFailed(f"-c FILE is missing\n\n{USAGE}")
+    return arguments
+
+
+def run(
+    arguments: Arguments, options: Options, declared: tuple[AccountAssets, ...], out: TextIO, err: TextIO
+) -> int:
+    """Print the plan; return the exit code."""
+    try:
+        plans = [_plan_of(arguments, options, each) for each in _chosen(arguments, declared)]
+    except (PlanFailed, ConnectFailed, LookFailed) as error:
+        print(f"plan: {error}", file=err)
+        return FAILED
+    for line in _lines(plans, arguments):
+        print(line, file=out)
+    return NO_CHANGES if is_done(plans) else CHANGES
+
+
+def _lines(plans: list[Plan], arguments: Arguments) -> Iterator[str]:
+    if arguments.as_json:
+        body = {"changes": not is_done(plans), "accounts": [plan_json(each) for each in plans]}
+        yield orjson.dumps(body, option=orjson.OPT_INDENT_2).decode()
+        return
+    if not plans:
+        yield "the file declares no streams, consumers or buckets"
+    for each in plans:
+        if len(plans) > 1:
+            yield f"account {each.account}"
+        yield from plan_lines(each)
+
+
+def _chosen(arguments: Arguments, declared: tuple[AccountAssets, ...]) -> tuple[AccountAssets, ...]:
+    """Return the accounts of the plan: all, or the one that is named."""
+    name = arguments.get("account")
+    names = [each.account for each in declared]
+    if name and name not in names:
+        fix = suggestion(name, names, f"it declares for {', '.join(names) or 'none'}")
+        raise PlanFailed(f'the file declares nothing for the account "{name}"; {fix}')
+    if _has_login(arguments) and len(names) > 1 and not name:
+        raise PlanFailed(f"a login is for one account: add --account, one of {', '.join(names)}")
+    return tuple(each for each in declared if name in ("", each.account))
+
+
+def _has_login(arguments: Arguments) -> bool:
+    return any(arguments.get(name) for name in ("user", "token", "nkey"))
+
+
+def _plan_of(arguments: Arguments, options: Options, assets: AccountAssets) -> Plan:
+    login = _login(arguments) if _has_login(arguments) else _login_in(options, assets.account)
+    tls = TlsFiles(arguments.get("tlsca"), arguments.get("tlscert"), arguments.get("tlskey"))
+    client = ApiClient(*_address(arguments, options), login, tls, OsRng())
+    try:
+        return client.run(plan(assets, SystemClock().wall_ns()))
+    finally:
+        client.close()
+
+
+def _address(arguments: Arguments, options: Options) -> tuple[str, int]:
+    """Return the address of the server."""
+    text = arguments.get("server")
+    if not text:
+        if options.port <= 0:
+            raise PlanFailed("the file has no fixed port: add --server HOST:PORT")
+        return "127.0.0.1" if options.host in WILDCARDS else options.host, options.port
+    host, colon, port = text.removeprefix("nats://").removeprefix("tls://").rpartition(":")
+    if not colon:
+        host, port = port, "4222"
+    if not port.isdecimal() or not host or int(port) > 65535:
+        raise PlanFailed(f'--server is "{text}", which is not HOST:PORT')
+    return host.strip("[]"), int(port)
+
+
+def _login(arguments: Arguments) -> Login:
+    seed = arguments.get("nkey")
+    if seed:
+        try:
+            seed = read_file(seed).strip()
+        except OSError as error:
+            raise PlanFailed(f"--nkey: {reason_of(error)}") from None
+    return Login(arguments.get("user"), arguments.get("password"), arguments.get("token"), seed)
+
+
+def _login_in(options: Options, account: str) -> Login:
+    """Return the login of a user of the account whose password the file has in plain text.
+
+    Raises:
+        PlanFailed: there is none.
+    """
+    single, listed = options.authorization, options.accounts.get(account)
+    if account == GLOBAL_ACCOUNT:
+        if single.token and not is_bcrypt(single.token):
+            return Login(token=single.token)
+        if single.user and not is_bcrypt(single.password):
+            return Login(single.user, single.password)
+        users: tuple[UserOptions, ...] = single.users
+        if not (users or single.user or single.token):
+            return Login()
+    else:
+        users = () if listed is None else listed.users
+    if options.no_auth_user in [each.user or each.nkey for each in users] and options.no_auth_user:
+        return Login()
+    for user in users:
+        if user.user and user.password and not is_bcrypt(user.password) and user.permissions is None:
+            return Login(user.user, user.password)
+    raise PlanFailed(
+        f'the file has no user of the account "{account}" with a plain password and without permissions:'
+        " add --account with --user and --password, --token or --nkey"
+    )

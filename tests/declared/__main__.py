@@ -1,0 +1,29 @@
+"""Plays histories of edits of a file: `python -m tests.declared --seeds 0-99`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.declared.playing import run
+
+
+def main() -> int:
+    """Do what the command line says; 1: a history did not end equal to its file."""
+    parser = argparse.ArgumentParser(prog="python -m tests.declared", description=__doc__)
+    parser.add_argument("--seeds", default="0-99", help="first-last")
+    options = parser.parse_args()
+    first, _, last = options.seeds.partition("-")
+    seeds = range(int(first), int(last or first) + 1)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as directory:
+        failed = run(seeds, Path(directory), lambda text: print(text, flush=True))
+    print(f"{len(seeds)} histories, {len(failed)} differ {failed}, {time.monotonic() - began:.0f} s")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
