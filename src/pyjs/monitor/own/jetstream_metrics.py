@@ -65,6 +65,16 @@ CONSUMER = (
     ("consumer_ack_floor_stream_seq", "The sequence up to which everything is acknowledged."),
     ("consumer_ack_floor_consumer_seq", "The number of the delivery up to which everything is acknowledged."),
 )
+# Families of server and account to which each worker of a server contributes.
+SUMMED = (
+    *(
+        "server_total_streams",
+        "server_total_consumers",
+        "server_total_messages",
+        "server_total_message_bytes",
+    ),
+    *("account_storage_used", "account_memory_used"),
+)
 LAST_DELIVERY = ("consumer_last_delivery_seconds", "The time since the last delivery.")
 LAST_ACK = ("consumer_last_ack_seconds", "The time since the last acknowledgement.")
 LAG = Family(
@@ -134,12 +144,15 @@ class JetStreamMetrics:
         leader = str(meta.get("leader", ""))
         of_server = labels(
             server_id=server,
-            server_name=node.server_name,
+            server_name=server,
             cluster=str(meta.get("name", "")),
             domain="" if jetstream is None else jetstream.options.domain,
             meta_leader=leader,
             is_meta_leader=_flag(member is None or leader == node.server_name),
         )
+        worker = self._monitored.options.worker
+        if jetstream is None and worker is not None and worker.number > 1:
+            return  # the first worker has the streams
         if jetstream is None:
             page.rows(names.server).append((of_server, (1, 0, 0, 0, 0, 0, 0)))
             return
