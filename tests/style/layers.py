@@ -128,7 +128,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("command",),
     ),
     "server.workers": (
-        ("channel", "pages", "sums"),
+        ("channel", "metrics", "pages", "sums"),
         ("process",),
         ("child", "router"),
         ("monitoring",),

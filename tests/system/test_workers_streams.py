@@ -312,6 +312,30 @@ def test_pages_add_up_the_streams_of_all_workers(shared: Workers, trio: tuple[No
     with pytest.raises(urllib.error.HTTPError) as error:
         shared.page("/healthz?account=$G&stream=none")
     assert error.value.code == 404
+    samples = shared.samples("/metrics")
+    found = {(name, dict(labels).get("stream_name")): value for (name, labels), value in samples.items()}
+    assert found[("jetstream_server_total_streams", None)] == 3
+    assert found[("jetstream_account_storage_used", None)] == total
+    leaders = {
+        dict(labels)["stream_name"]: dict(labels)["stream_leader"]
+        for name, labels in samples
+        if name == "jetstream_stream_total_bytes"
+    }
+    assert leaders == {name: f"W-{worker_of(shared, name)}" for name in "ABC"}
+
+
+def test_reasons_are_told_by_the_worker_of_the_stream(shared: Workers, trio: tuple[NodeClient, ...]) -> None:
+    for name in "ABC":
+        page = shared.page(f"/whyz?stream={name}")
+        assert page["stream"] == name
+        for client in trio:
+            assert api(client, f"PYJS.WHY.{name}")["num_consumers"] == page["num_consumers"]
+    assert [each["stream"] for each in shared.page("/whyz?all=1&offset=1&limit=1")["streams"]] == ["B"]
+    with pytest.raises(urllib.error.HTTPError) as error:
+        shared.page("/whyz?stream=A&consumer=none")
+    assert error.value.read() == b'stream "A" has no consumer "none"'
+    for client in trio:
+        assert api(client, "PYJS.WHY.none")["error"]["err_code"] == 10059
 
 
 def test_others_go_on_while_a_worker_is_away(start: Callable[..., Workers]) -> None:

@@ -56,6 +56,12 @@ class Monitored:
     take_loop: Callable[[], LoopStats] = LoopStats
     request_counts: dict[str, int] = field(default_factory=dict)  # requests by path; http_req_stats in /varz
 
+    @property
+    def shown_name(self) -> str:
+        """The name of the server; a worker shows that of the whole server."""
+        worker, name = self.options.worker, self.node.server_name
+        return name if worker is None else name.removesuffix(f"-{worker.number}")
+
     def num_subscriptions(self, account: Account) -> int:
         """Return the number of subscriptions in an account, except those reported by another worker."""
         cluster = self.node.cluster

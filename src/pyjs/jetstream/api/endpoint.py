@@ -136,6 +136,9 @@ class Endpoint:
     beside: bool = False
     # As `beside`, but with exclusive access to the consumer named by the second argument.
     of_consumer: bool = False
+    # In a cluster: how the server of the client answers if the stream has no leader, from the views of its servers
+    # (why/leaderless.py). None: the request is refused, or not answered, as on nats-server.
+    leaderless: Callable[[ApiCall, list[JsonDict]], JsonDict] | None = None
     in_steps: bool = field(init=False)  # whether the handler is a generator
 
     def __post_init__(self) -> None:

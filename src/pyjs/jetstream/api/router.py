@@ -127,6 +127,10 @@ class Router:
         if counted:
             self._count(failed=False)
 
+    def answer(self, request: Request, endpoint: Endpoint, fields: JsonDict) -> None:
+        """Answer a request that another part of the server has handled."""
+        self._done(request, endpoint, fields)
+
     def refuse(self, request: Request, endpoint: Endpoint, error: ApiError) -> None:
         """Answer a request with an error."""
         counted = endpoint.counted is not Counted.NONE

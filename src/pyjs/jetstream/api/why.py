@@ -8,8 +8,9 @@ from __future__ import annotations
 from pyjs.core.auth.identity import Sender
 from pyjs.core.session import ClientSession
 from pyjs.jetstream import errcodes
-from pyjs.jetstream.api.endpoint import ApiCall, Counted, Endpoint, Steps
+from pyjs.jetstream.api.endpoint import ApiCall, Counted, Endpoint, JsonDict, Steps
 from pyjs.jetstream.consumer.consumer import Consumer
+from pyjs.jetstream.why.leaderless import leaderless_report
 from pyjs.jetstream.why.report import consumer_report, stream_report
 
 TYPE_PREFIX = "io.pyjs.api.v1."
@@ -31,6 +32,13 @@ def why(call: ApiCall) -> Steps:
     return report
 
 
+def leaderless(call: ApiCall, views: list[JsonDict]) -> JsonDict:
+    """Return the report about a stream that nobody leads, or about one of its consumers."""
+    consumer = call.args[1] if len(call.args) > 1 else ""
+    account = {"account": call.js.account.name} if _is_own(call) else {}
+    return account | leaderless_report(call.js, call.args[0], consumer, views)
+
+
 def _is_own(call: ApiCall) -> bool:
     """Return whether a client of the stream's account asks, not one of another account through an import."""
     asks, account = call.request.session, call.js.account
@@ -48,5 +56,6 @@ ENDPOINTS = (
         response="why_response",
         changes=False,
         counted=Counted.ERRORS,
+        leaderless=leaderless,
     ),
 )

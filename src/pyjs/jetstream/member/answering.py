@@ -13,6 +13,8 @@
 - A request may come after the leader has died and before the others notice. They remember for a moment what they
   leave to a leader. When it is silent, the next one answers what has come since the last sign of life, unless it must
   not be done twice: that is refused by the server of the client.
+- An endpoint with `leaderless` is answered without a leader, too: by the server of the client, from the views of the
+  servers of the stream. It first looks for LEADER_NS whether a leader has taken the request.
 
 Source: nats-server 2.15.1 answers 10008 about ten seconds after the leader was lost, and nothing before.
 """
@@ -36,6 +38,7 @@ from pyjs.jetstream.member.waiters import OFFLINE_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
+    from typing import Any
 
     from pyjs.core.chore import Step
     from pyjs.core.sink import Turn
@@ -80,6 +83,8 @@ LEFT_SIZE = 8 << 20  # bytes of them
 BEAT_NS = 150 * NS_PER_MS  # between two signs of life, at most
 PAUSE_NS = 50 * NS_PER_MS  # before a request is passed on
 HOPS_MAX = 20  # servers that a request is passed on to
+LEADER_NS = NS_PER_S  # for which a leader may appear, before a request is answered without one
+EXPLAINED_MAX = 64  # requests that one server answers so at a time
 SHORT_NS = 100 * NS_PER_MS  # for which a request is held at least
 
 
@@ -135,6 +140,7 @@ class Desk:
         self._waiters = waiters
         self._held = 0  # requests
         self._held_size = 0  # bytes
+        self._explained = 0  # requests that are being answered without a leader
         # Requests of clients that this server answers, and those that other servers have passed on: a new leader may
         # get a request both ways.
         self._taken = questions.taken
@@ -150,6 +156,8 @@ class Desk:
     ) -> Iterator[Step] | None:
         """Return the steps that answer a request, or None if another server answers it."""
         place = self._place(router, endpoint, args)
+        if endpoint.leaderless is not None and not self._leads_here(router, endpoint, args):
+            return self._look(router, request, endpoint, args, place)
         if place is Place.HERE:
             return self._work(router, request, endpoint, args)
         if place is Place.UNKNOWN:
@@ -259,6 +267,67 @@ class Desk:
         elif place() is Place.HERE and not (yield from self._is_taken(router, request, endpoint, args)):
             yield from self._work(router, request, endpoint, args) or ()
 
+    # -- streams without a leader ------------------------------------------------------------------------------
+
+    def _leads_here(self, router: Router, endpoint: Endpoint, args: tuple[str, ...]) -> bool:
+        """Return whether this server can answer a request about a stream as its leader, or refuse it for good."""
+        is_here = self._place(router, endpoint, args) is Place.HERE
+        return router.js is None or (is_here and self._refusal(router, endpoint, args) is None)
+
+    def _look(
+        self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...], place: Place
+    ) -> Iterator[Step] | None:
+        """Return the steps of the server of the client; None on other servers."""
+        if not _is_of_client(request):
+            return None
+        if self._explained < EXPLAINED_MAX:
+            return self._explain(router, request, endpoint, args)
+        if place is Place.UNKNOWN:
+            router.refuse(request, endpoint, errcodes.CLUSTER_NOT_AVAILABLE.detailed(TOO_MANY))
+        return None
+
+    def _explain(
+        self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
+    ) -> Generator[Step, None, None]:
+        """Answer a request if no leader takes it within LEADER_NS."""
+        from pyjs.jetstream.api.endpoint import ApiCall  # imported with the first request
+
+        assert router.js is not None
+        assert endpoint.leaderless is not None
+        self._explained += 1
+        try:
+            views = yield from self._taken_views(router, request, endpoint, args)
+        finally:
+            self._explained -= 1
+        if views is None:
+            return
+        if self._leads_here(router, endpoint, args) and not self._taken.has(request.subject, request.reply):
+            yield from self._work(router, request, endpoint, args) or ()
+        else:
+            router.answer(request, endpoint, endpoint.leaderless(ApiCall(router.js, args, request), views))
+
+    def _taken_views(
+        self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
+    ) -> Generator[Step, None, list[dict[str, Any]] | None]:
+        """Return the views of the servers of a stream, once this server must answer; None: a leader answers."""
+        deadline_ns, views, looks = self._turn.now + LEADER_NS, [], 0
+        while not self._leads_here(router, endpoint, args):
+            stream = self._machine.state.stream(router.account.name, args[0])
+            if stream is None and self._machine.leader:
+                return None  # the leader of the metadata refuses it
+            views = [] if stream is None else (yield from self._questions.views(stream))
+            leaders = {int(view["leader"]) for view in views} - {0, self._node}
+            if stream is not None and leaders:
+                if (yield from self._questions.is_taken(stream.account, list(leaders), request)):
+                    return None
+                if looks:  # it has become the leader after the request came
+                    self._forward(router, request, leaders)
+            if self._turn.now >= deadline_ns or (stream is not None and stream.stored.offline):
+                break
+            looks += 1
+            yield from self._waiters.until(lambda: False, SHORT_NS)
+        return views
+
     # -- requests that wait ------------------------------------------------------------------------------------
 
     def _work(
@@ -327,6 +396,9 @@ class Desk:
         """Make the leader of a stream answer; return False if no leader appears in time, or it must not answer."""
         if router.js is None or (endpoint.changes and error.is_unknown and endpoint.words not in REPEATABLE):
             return False
+        if endpoint.leaderless is not None:
+            yield from self._explain(router, request, endpoint, args)
+            return True
         deadline_ns, hops = self._passing.get(request, (self._turn.now + HOLD_NS, 0))
         if self._turn.now > deadline_ns or hops > HOPS_MAX:
             return False

@@ -14,6 +14,7 @@ import orjson
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.jetstream.config.choices import FILE, MEMORY
 from pyjs.jetstream.member.notes import Question, Reply
+from pyjs.jetstream.why.leaderless import view_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from pyjs.core.chore import Step
     from pyjs.core.sink import Request, Turn
+    from pyjs.jetstream.cluster.assignments import Assignment
     from pyjs.jetstream.manage.engine import JetStream
     from pyjs.jetstream.member.notes import Note
     from pyjs.jetstream.member.waiters import Waiters
@@ -31,6 +33,9 @@ TAKEN = "?"
 TAKEN_NS = 200 * NS_PER_MS
 # in place of a stream's name: a question for the servers in the group of the stream that follows
 MEMBERS = "#"
+# in place of a stream's name: a question how the server sees the stream that follows
+VIEW = "!"
+VIEW_NS = 500 * NS_PER_MS
 STEP = 16  # streams reported in one turn, in about half a millisecond
 RECENT_NS = 10 * NS_PER_S  # longer than any request is held or passed on
 RECENT_MAX = 1000  # maximum number of requests that a server remembers
@@ -101,6 +106,13 @@ class Questions:
         found = yield from self.gather(account, {node: [MEMBERS, name]} if node in self._online else {})
         return [each for report in found for each in report.get("members", ())]
 
+    def views(self, stream: Assignment) -> Generator[Step, None, list[dict[str, Any]]]:
+        """Return how the servers of a stream that answer in time, and this one, see it (why/leaderless.py)."""
+        js, name = self.accounts.get(stream.account), stream.name
+        asked = {node: [VIEW, name] for node in stream.nodes if node in self._online}
+        found = yield from self.gather(stream.account, asked, VIEW_NS)
+        return [each for each in ({} if js is None else view_of(js, name), *found) if each]
+
     def are_away(self, nodes: Iterable[int]) -> bool:
         """Return whether none of the servers `nodes`, which do not include this one, answers."""
         return self._online.isdisjoint(nodes)
@@ -143,6 +155,8 @@ class Questions:
             report = {}
         elif question.names[:1] == (MEMBERS,):
             report = {"members": members_of(js, question.names[1])}
+        elif question.names[:1] == (VIEW,):
+            report = view_of(js, question.names[1])
         elif question.names:
             report = yield from streams_report(js, question.names)
         else:

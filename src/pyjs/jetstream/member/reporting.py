@@ -13,6 +13,7 @@ from pyjs.jetstream.cluster.reports import (
     away_cluster,
     consumer_cluster,
     meta_cluster,
+    name_of,
     stream_cluster,
 )
 
@@ -56,6 +57,16 @@ class Reports:
         if assigned is None:
             return {"name": name, "leader": js.shared.server_name}
         return stream_cluster(state, name, assigned, self._status(js, stream), self._traffic)
+
+    def led_by(self, js: JetStream, stream: Stream) -> tuple[str, str]:
+        """Return the leader of an open stream, and the name of its replicated group or ""."""
+        state, replicated = self._member.machine.state, js.shared.replicated
+        assigned = state.stream(js.account.name, stream.name)
+        if assigned is None:
+            return js.shared.server_name, ""
+        machine = None if replicated is None else replicated.machine_of(stream)
+        leader = self._member.node if machine is None else machine.leader
+        return name_of(state, leader), assigned.raft_group if len(assigned.replicas) > 1 else ""
 
     def shown_config(self, js: JetStream, stream: Stream) -> StreamConfig:
         """Return the configuration of an open stream, with the number of replicas that clients have requested."""

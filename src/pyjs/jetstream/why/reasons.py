@@ -50,6 +50,7 @@ class Kind(StrEnum):
     # both
     OFFLINE = "offline"
     NO_LEADER = "no_leader"
+    NO_META_LEADER = "no_meta_leader"
     REPLICA_LAGGING = "replica_lagging"
     UNRECOVERED = "unrecovered"
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.manage.engine import JetStream
     from pyjs.jetstream.member.member_node import MemberNode
 
+LEADERLESS = "group node unhealthy"
 IN_DOUBT = (
     "in doubt after a power cut, waits for {}: if that is lost, request SERVER.ACCEPT_LOSS (docs/cluster.md)"
 )
@@ -40,4 +41,4 @@ def why_not_current(member: MemberNode, accounts: Mapping[str, JetStream], assig
     if machine.is_damaged:
         return "stream repairing damaged messages"
     is_led = machine.leader in member.online or machine.leader == member.node
-    return member.trouble(assigned) if is_led and machine.replica.stopped is None else "group node unhealthy"
+    return member.trouble(assigned) if is_led and machine.replica.stopped is None else LEADERLESS

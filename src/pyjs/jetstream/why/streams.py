@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyjs.jetstream.manage.stream_info import inflow_report
 from pyjs.jetstream.stream.publish_errors import store_error
+from pyjs.jetstream.why.leaderless import view_of, why_leaderless
 from pyjs.jetstream.why.reasons import Kind, Reason
 from pyjs.jetstream.why.replicas import why_not_current
 from pyjs.store.file.store import FileStore
@@ -54,6 +55,8 @@ def why_away(js: JetStream, name: str) -> list[Reason]:
     cause = why_not_current(member, {js.account.name: js}, assigned)
     if member.node in assigned.nodes and cause:
         return [Reason(Kind.OFFLINE, f"Its replica on this server is not open: {cause}.")]
+    if member.are_away(assigned.nodes):
+        return [why_leaderless(member, assigned, ())]
     servers = [member.machine.state.servers[node].name for node in assigned.nodes]
     return [
         Reason(Kind.OFFLINE, f"It is not on this server, but on {', '.join(servers)}.", {"servers": servers})
@@ -96,19 +99,15 @@ def _replicas(js: JetStream, stream: Stream) -> Reason | None:
     assigned = member.machine.state.stream(js.account.name, stream.name)
     if assigned is None:
         return None
+    if not replicated.leader_of(stream):
+        return why_leaderless(member, assigned, [view_of(js, stream.name)])
     rows = member.reports.stream(js, stream).get("replicas", [])
     behind = [row for row in rows if row.get("offline") or not row.get("current")]
+    if not behind:
+        return None
     names = ", ".join(
         f"{row['name']} ({'offline' if row.get('offline') else 'not current'})" for row in behind
     )
-    if not replicated.leader_of(stream):
-        text = (
-            f"No replica leads it{f'; away or behind: {names}' if names else ': an election is under way'}."
-        )
-        text += f" A majority of its {len(assigned.nodes)} replicas must be reachable: bring servers back."
-        return Reason(Kind.NO_LEADER, text, {"replicas": rows})
-    if not behind:
-        return None
     text = f"Replicas that lag or are away: {names}. A publish is acknowledged when a majority has it."
     return Reason(Kind.REPLICA_LAGGING, text, {"replicas": rows}, stops=False)
 

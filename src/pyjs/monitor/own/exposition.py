@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from pyjs.monitor.own.samples import Table
+
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-STEP = 500  # samples written between two yields, in about a third of a millisecond
+STEP = 500  # samples written between two yields: about a third of a millisecond
+TABLE_STEP = 2_000  # the same for rows of a table
 
 
 class Family(NamedTuple):
@@ -44,6 +47,7 @@ class Page:
 
     def __init__(self) -> None:
         self._groups: dict[tuple[Family, ...], list[tuple[str, tuple[float, ...]]]] = {}
+        self._tables: list[tuple[tuple[Family, ...], Table]] = []
 
     def add(self, family: Family, labels: str, value: float) -> None:
         """Add one sample."""
@@ -59,20 +63,41 @@ class Page:
             found = self._groups[families] = []
         return found
 
+    def table(self, families: tuple[Family, ...], forms: bytes) -> Table:
+        """Return a new table for a group of families, whose numbers have `forms`, to which the caller adds rows."""
+        made = Table(tuple(family.name.encode() for family in families), forms)
+        self._tables.append((families, made))
+        return made
+
     def pieces(self) -> Generator[None, None, list[bytes]]:
         """Return, in steps, the text in pieces."""
         pieces, written = [], 0
+        for piece, weight in self._texts():
+            pieces.append(piece)
+            written += weight
+            if written >= STEP:
+                written = 0
+                yield
+        return pieces
+
+    def _texts(self) -> Iterator[tuple[bytes, int]]:
+        """Yield each piece of the text with its weight; STEP is about a third of a millisecond."""
         for families, rows in self._groups.items():
             for column, family in enumerate(families):
                 name = family.name
-                pieces.append(f"# HELP {name} {escaped(family.help)}\n# TYPE {name} {family.kind}\n".encode())
+                yield _head(family), 0
                 for at in range(0, len(rows), STEP):
                     some = rows[at : at + STEP]
-                    pieces.append(
-                        "".join([f"{name}{each} {values[column]}\n" for each, values in some]).encode()
-                    )
-                    written += len(some)
-                    if written >= STEP:
-                        written = 0
-                        yield
-        return pieces
+                    text = "".join([f"{name}{each} {values[column]}\n" for each, values in some])
+                    yield text.encode(), len(some)
+        for families, table in self._tables:
+            for column, family in enumerate(families if len(table) else ()):
+                yield _head(family), 0
+                for at in range(0, len(table), TABLE_STEP):
+                    count = min(len(table) - at, TABLE_STEP)
+                    yield table.text(column, at, at + count), count * STEP // TABLE_STEP
+
+
+def _head(family: Family) -> bytes:
+    """Return the lines that precede the samples of a family."""
+    return f"# HELP {family.name} {escaped(family.help)}\n# TYPE {family.name} {family.kind}\n".encode()

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyjs.base.clock import NS_PER_S
 from pyjs.jetstream.config.choices import FILE, MEMORY
 from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.jetstream.manage.stream_info import inflow_report, know_subjects
-from pyjs.monitor.own.exposition import Family, extended, labels
+from pyjs.monitor.own.exposition import Family, escaped, extended, labels
+from pyjs.monitor.own.samples import CONSUMER_FORMS, SIGNED
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
     Steps = Generator[None, None, None]
 
-STEP = 32  # accounts, streams and consumers read between two yields: about a third of a millisecond
+STEP = 256  # weight of the reads between two yields: about a third of a millisecond
+WEIGHT = 8  # of an account, a stream, or a consumer with filters
+CONSUMER_WEIGHT = 1
 SEARCHED = 1_000  # messages; with more, the search of one consumer with filters counts as a step
 DESCRIPTION_MAX = 128  # characters of a consumer's description
 UINT64 = 1 << 64  # nats-server shows "no limit", -1, as an unsigned number
@@ -65,6 +67,16 @@ CONSUMER = (
     ("consumer_ack_floor_stream_seq", "The sequence up to which everything is acknowledged."),
     ("consumer_ack_floor_consumer_seq", "The number of the delivery up to which everything is acknowledged."),
 )
+# Families of server and account to which each worker of a server contributes.
+SUMMED = (
+    *(
+        "server_total_streams",
+        "server_total_consumers",
+        "server_total_messages",
+        "server_total_message_bytes",
+    ),
+    *("account_storage_used", "account_memory_used"),
+)
 LAST_DELIVERY = ("consumer_last_delivery_seconds", "The time since the last delivery.")
 LAST_ACK = ("consumer_last_ack_seconds", "The time since the last acknowledgement.")
 LAG = Family(
@@ -92,8 +104,6 @@ class Names(NamedTuple):
     account: tuple[Family, ...]
     stream: tuple[Family, ...]
     consumer: tuple[Family, ...]
-    last_delivery: Family
-    last_ack: Family
     source: tuple[Family, ...]
     mirror: tuple[Family, ...]
 
@@ -108,9 +118,7 @@ def names_of(prefix: str) -> Names:
         tuple(map(family, SERVER)),
         tuple(map(family, ACCOUNT)),
         tuple(map(family, STREAM)),
-        (*map(family, CONSUMER), LAG, UNACKED),
-        family(LAST_DELIVERY),
-        family(LAST_ACK),
+        (*map(family, CONSUMER), LAG, UNACKED, family(LAST_DELIVERY), family(LAST_ACK)),
         tuple(map(family, SOURCE)),
         tuple(map(family, MIRROR)),
     )
@@ -123,7 +131,9 @@ class JetStreamMetrics:
         self._monitored = monitored
         self._page = page
         self._names = names_of(prefix)
-        self._read = 0  # accounts, streams and consumers
+        self._streams = page.table(self._names.stream, SIGNED * len(STREAM))
+        self._consumers = page.table(self._names.consumer, CONSUMER_FORMS)
+        self._read = 0  # weight of the accounts, streams and consumers read since the last yield
 
     def steps(self, server: str) -> Steps:
         """Add all samples, in steps; `server` is the value of the label server_id."""
@@ -134,12 +144,15 @@ class JetStreamMetrics:
         leader = str(meta.get("leader", ""))
         of_server = labels(
             server_id=server,
-            server_name=node.server_name,
+            server_name=server,
             cluster=str(meta.get("name", "")),
             domain="" if jetstream is None else jetstream.options.domain,
             meta_leader=leader,
             is_meta_leader=_flag(member is None or leader == node.server_name),
         )
+        worker = self._monitored.options.worker
+        if jetstream is None and worker is not None and worker.number > 1:
+            return  # the first worker has the streams
         if jetstream is None:
             page.rows(names.server).append((of_server, (1, 0, 0, 0, 0, 0, 0)))
             return
@@ -163,8 +176,8 @@ class JetStreamMetrics:
                 size += stream.store.bytes
         return streams, consumers, msgs, size
 
-    def _rest(self, weight: int = 1) -> Steps:
-        """Yield after every STEP calls; a longer read has a larger weight."""
+    def _rest(self, weight: int = WEIGHT) -> Steps:
+        """Yield once the weights of the reads add up to STEP."""
         self._read += weight
         if self._read >= STEP:
             self._read = 0
@@ -183,46 +196,47 @@ class JetStreamMetrics:
     def _stream(self, js: JetStream, stream: Stream, of_account: str) -> Steps:
         store, config = stream.store, stream.config
         leader, group = self._led_by(js, stream)
-        of_stream = extended(
-            of_account,
-            stream_name=stream.name,
-            stream_leader=leader,
-            is_stream_leader=_flag(leader == self._monitored.node.server_name),
-            stream_raft_group=group,
+        is_leader = _flag(leader == self._monitored.node.server_name)
+        # without the closing brace, since the labels of consumers follow
+        of_stream = (
+            f'{of_account[:-1]},stream_name="{escaped(stream.name)}",stream_leader="{escaped(leader)}",'
+            f'is_stream_leader="{is_leader}",stream_raft_group="{group}"'
         )
+        head = of_stream.encode()
         held = store.msgs, store.bytes, store.first_seq, store.last_seq
         counts = len(stream.consumers), store.catalogue.num_subjects()
         values = (*held, *counts, config.max_bytes, config.max_msgs)
-        self._page.rows(self._names.stream).append((of_stream, values))
-        self._inflow(js, stream, of_stream)
+        self._streams.add(head, b"}", values)
+        if js.inflows:
+            self._inflow(js, stream, of_stream + "}")
         yield from self._rest()
+        led_by = "" if js.shared.member is None else escaped(leader)
         for consumer in list(stream.consumers.values()):
-            yield from self._before(consumer)
-            if isinstance(consumer, Consumer) and not consumer.closed:  # only the leader has it open
-                self._consumer(consumer, "" if js.shared.member is None else leader, of_stream)
+            if not isinstance(consumer, Consumer) or consumer.closed:  # only the leader has it open
+                continue
+            self._read += CONSUMER_WEIGHT
+            if self._read >= STEP or consumer.filters:
+                yield from self._before(consumer)
+            self._consumer(consumer, led_by, head)
 
-    def _before(self, consumer: object) -> Steps:
+    def _before(self, consumer: Consumer) -> Steps:
         """Yield so often that the searches for messages of consumers with filters are in steps of their own."""
-        weight = 1
-        if isinstance(consumer, Consumer) and not consumer.closed and consumer.filters:
-            store = consumer.store
-            if store.msgs > SEARCHED:
-                yield from know_subjects(store, store.make_filter(consumer.filters))
-                weight = STEP
-        yield from self._rest(weight)
+        store = consumer.store
+        if consumer.filters and store.msgs > SEARCHED:
+            yield from know_subjects(store, store.make_filter(consumer.filters))
+            yield from self._rest(STEP)
+        else:
+            yield from self._rest()
 
     def _led_by(self, js: JetStream, stream: Stream) -> tuple[str, str]:
         """Return the leader of a stream, and the name of its replicated group or ""."""
         member = js.shared.member
         if member is None:
             return self._monitored.node.server_name, ""
-        fields = member.reports.stream(js, stream)
-        return str(fields.get("leader", "")), str(fields.get("raft_group", ""))
+        return member.reports.led_by(js, stream)
 
     def _inflow(self, js: JetStream, stream: Stream, of_stream: str) -> None:
         """Add the lag of a mirror, or of each source."""
-        if not js.inflows:
-            return
         report = inflow_report(js, stream)
         for kind, families, rows in (
             ("source", self._names.source, report.get("sources", ())),
@@ -231,43 +245,12 @@ class JetStreamMetrics:
             for named, values in _merged(kind, rows):
                 self._page.rows(families).append((extended(of_stream, **named), values))
 
-    def _consumer(self, consumer: Consumer, leader: str, of_stream: str) -> None:
-        page, names, acks, requests = self._page, self._names, consumer.acks, consumer.requests
-        now_ns = consumer.turn.now
-        of_consumer = extended(
-            of_stream,
-            consumer_name=consumer.name,
-            consumer_leader=leader,
-            is_consumer_leader="true",
-            consumer_desc=consumer.config.description[:DESCRIPTION_MAX],
+    def _consumer(self, consumer: Consumer, leader: str, of_stream: bytes) -> None:
+        tail = (
+            f',consumer_name="{escaped(consumer.name)}",consumer_leader="{leader}",is_consumer_leader="true",'
+            f'consumer_desc="{escaped(consumer.config.description[:DESCRIPTION_MAX])}"}}'
         )
-        pending = consumer.cursor.num_pending()
-        values = (
-            acks.delivered_cseq,
-            acks.delivered_seq,
-            acks.pending.count,
-            acks.pending.redelivered + len(acks.exhausted),
-            0 if requests is None else requests.queue.count,
-            pending,
-            acks.floor_seq,
-            acks.floor_cseq,
-            *self._ages(consumer, pending, now_ns),
-        )
-        page.rows(names.consumer).append((of_consumer, values))
-        if consumer.delivered_at:
-            page.add(names.last_delivery, of_consumer, (now_ns - consumer.delivered_at) / NS_PER_S)
-        if consumer.acked_at:
-            page.add(names.last_ack, of_consumer, (now_ns - consumer.acked_at) / NS_PER_S)
-
-    def _ages(self, consumer: Consumer, pending: int, now_ns: int) -> tuple[float, float]:
-        """Return the lag of a consumer, and the age of its oldest delivery without an acknowledgement, in seconds."""
-        lag = unacked = 0.0
-        if pending:
-            stored_ns = consumer.store.catalogue.stored_at(consumer.cursor.find())
-            lag = max(now_ns + consumer.turn.skew - stored_ns, 0) / NS_PER_S if stored_ns else 0.0
-        if consumer.acks.pending.count:
-            unacked = max(now_ns - consumer.acks.pending.first(1)[0][2], 0) / NS_PER_S
-        return lag, unacked
+        self._consumers.add_consumer(of_stream, tail.encode(), consumer, consumer.turn.now)
 
 
 def _merged(kind: str, rows: Iterable[dict[str, Any]]) -> list[tuple[dict[str, str], tuple[int, int]]]:

@@ -15,13 +15,13 @@ from pyjs.monitor.arguments import Arguments, BadArgument
 from pyjs.monitor.healthz import healthz
 from pyjs.monitor.own.exposition import Family, Page, extended, labels
 from pyjs.monitor.own.flattened import flatten
-from pyjs.monitor.own.jetstream_metrics import JetStreamMetrics
+from pyjs.monitor.own.jetstream_metrics import SUMMED, JetStreamMetrics
 from pyjs.monitor.routez import routez
 from pyjs.monitor.subsz import sublist_stats
 from pyjs.monitor.varz import varz
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
     from pyjs.core.account import Account
     from pyjs.core.session import ClientSession
@@ -55,16 +55,39 @@ LOOP = (
 )
 
 
+def prefix_in(arguments: Arguments) -> str:
+    """Return the prefix of the names, or "" for those of the exporter.
+
+    Raises:
+        BadArgument: it is not valid in a name.
+    """
+    prefix = arguments.text("prefix")
+    if prefix and PREFIX.fullmatch(prefix) is None:
+        raise BadArgument("prefix: letters, digits and underscores, up to 64, and no digit at the beginning")
+    return prefix
+
+
+def summed(prefix: str) -> frozenset[str]:
+    """Return the families whose samples of several workers with the same labels are added up."""
+    core = prefix or "gnatsd"
+    counts = ("num_connections", "total", *FLOW)
+    return frozenset(
+        (
+            *(f"{core}_connz_{name}" for name in counts),
+            *(f"{core}_accstatz_{name}" for name in ACCOUNT),
+            *(f"{prefix or 'jetstream'}_{name}" for name in SUMMED),
+        )
+    )
+
+
 def metrics(monitored: Monitored, arguments: Arguments, now_ns: int) -> Steps:
     """Return, in steps, the text in pieces.
 
     Raises:
         BadArgument: an argument is invalid.
     """
-    prefix = arguments.text("prefix")
-    if prefix and PREFIX.fullmatch(prefix) is None:
-        raise BadArgument("prefix: letters, digits and underscores, up to 64, and no digit at the beginning")
-    core, page, server = prefix or "gnatsd", Page(), monitored.node.server_name
+    prefix = prefix_in(arguments)
+    core, page, server = prefix or "gnatsd", Page(), monitored.shown_name
     of_server = labels(server_id=server)
     flatten(page, f"{core}_varz", of_server, varz(monitored, now_ns))
     yield
@@ -84,6 +107,11 @@ def metrics(monitored: Monitored, arguments: Arguments, now_ns: int) -> Steps:
 
 def _health(monitored: Monitored, page: Page, core: str, of_server: str) -> Generator[None, None, None]:
     status, body = yield from healthz(monitored, Arguments(""))
+    add_health(page, core, of_server, status, body)
+
+
+def add_health(page: Page, core: str, of_server: str, status: int, body: Mapping[str, object]) -> None:
+    """Add the samples of an answer of /healthz."""
     page.add(
         Family(f"{core}_healthz_status", "gauge", "0: the server is well."), of_server, int(status != 200)
     )

@@ -27,7 +27,13 @@ class Pages:
         self._loop = driver.loop
         self._log = node.log
         self._monitored = Monitored(
-            node, options, SystemProcess(now_ns), loaded_ns, ready=True, certificate_ends=certificate_ends
+            node,
+            options,
+            SystemProcess(now_ns),
+            loaded_ns,
+            ready=True,
+            certificate_ends=certificate_ends,
+            take_loop=driver.take_loop,
         )
         self._router = Router(self._monitored, node.clock, node.log)
 

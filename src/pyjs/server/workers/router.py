@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from pyjs.base.gotext import time_text, uptime_text
-from pyjs.monitor.arguments import TRUE, Arguments, BadArgument
+from pyjs.monitor.arguments import INT64_MAX, TRUE, Arguments, BadArgument
 from pyjs.monitor.connz import LIMIT
 from pyjs.monitor.json_text import compact_json, number, pretty_json
+from pyjs.monitor.own.exposition import CONTENT_TYPE
+from pyjs.monitor.own.metrics import prefix_in
+from pyjs.monitor.own.whyz import wanted_by
 from pyjs.monitor.response import HTML_HEADERS, JSON_HEADERS, Response, text_response
 from pyjs.monitor.root import root_page
 from pyjs.monitor.router import NOT_FOUND, UNCOUNTED, split_target
 from pyjs.monitor.settings import settings
-from pyjs.server.workers import sums
+from pyjs.server.workers import metrics, sums
 from pyjs.server.workers.process import State
 
 if TYPE_CHECKING:
@@ -31,7 +34,6 @@ if TYPE_CHECKING:
 ADDED = ("/varz", "/connz", "/subsz", "/accountz", "/accstatz")
 OF_THE_FIRST = ("/jsz", "/gatewayz", "/leafz", "/ipqueuesz", "/raftz", "/debug/vars", "/stacksz")
 NOT_HERE = 404  # of a health page: this worker does not have the stream
-NOT_SERVED = ("/metrics", "/whyz")
 NOT_ALL = "not all workers are ready"
 
 
@@ -52,8 +54,6 @@ class WorkersRouter:
             return path
         path = "/subsz" if path == "/subscriptionsz" else path
         view = self._view(path)
-        if path in NOT_SERVED:
-            return text_response(404, f"{path} is not served with workers")
         if view is None:
             return NOT_FOUND
         if path not in UNCOUNTED:
@@ -69,6 +69,10 @@ class WorkersRouter:
             return self._routez
         if path in ADDED:
             return self._added
+        if path == "/metrics":
+            return self._metrics
+        if path == "/whyz":
+            return self._whyz
         if path == "/jsz" and self._supervisor.options.jetstream.spread_workers:
             return self._jsz
         return self._first if path in OF_THE_FIRST else None
@@ -155,6 +159,48 @@ class WorkersRouter:
         else:
             answer = sums.accountz(found) if path == "/accountz" else sums.accstatz(found)
         return _json(self._named(answer))
+
+    def _metrics(self, path: str, query: str) -> Steps:
+        """Combine the pages of all workers that answer."""
+        try:
+            prefix = prefix_in(Arguments(query))
+        except BadArgument as error:
+            return text_response(400, str(error))
+        pages: dict[str, Any] = {}
+        views = {"varz": self._added, "subsz": self._added, "routez": self._routez, "healthz": self._healthz}
+        health = 200
+        for name, view in views.items():
+            answer = yield from view(f"/{name}", "")
+            if answer.status != 200 and name != "healthz":
+                return answer
+            pages[name], health = orjson.loads(answer.body), answer.status
+        texts = []
+        asked = yield from self._ask(f"{path}?{query}")
+        for worker, page in zip(self._supervisor.workers, asked, strict=True):
+            if page is not None and page.status != 200:
+                return _passed_on(page)
+            if page is not None:
+                texts.append((worker.worker.number, page.body))
+        server = metrics.server_page(self._supervisor.server_name, prefix, pages, health)
+        body, *rest = yield from metrics.combined(server, prefix, texts)
+        return Response(200, body, (("Content-Type", CONTENT_TYPE),), tuple(rest))
+
+    def _whyz(self, path: str, query: str) -> Steps:
+        """Combine the reports of all workers that answer; about one stream, the report of the worker that has it."""
+        try:
+            wanted = wanted_by(Arguments(query))
+        except BadArgument as error:
+            return text_response(400, str(error))
+        query = f"offset=0&limit={min(wanted.offset + wanted.limit, INT64_MAX)}&{query}"
+        pages = [page for page in (yield from self._ask(f"{path}?{query}")) if page is not None]
+        if not pages:
+            return text_response(503, NOT_ALL)
+        found = [orjson.loads(page.body) for page in pages if page.status == 200]
+        if not found:  # of all refusals, that of the worker that knows most of what is asked for
+            return _passed_on(max(pages, key=lambda page: b"has no consumer" in page.body))
+        if wanted.stream:
+            return _json(self._named(found[0]))
+        return _json(self._named(sums.whyz(found, wanted.offset, wanted.limit)))
 
     # -- parts -----------------------------------------------------------------------------------------------------
     def _ask(self, target: str) -> Pages:

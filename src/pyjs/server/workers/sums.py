@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyjs.base.units import parse_duration_ns
 from pyjs.monitor.json_text import number
+from pyjs.monitor.own.whyz import CLIENTS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -179,6 +180,20 @@ def accstatz(pages: Sequence[Json]) -> Json:
         for each in page["account_statz"]:
             by_name.setdefault(each["acc"], []).append(each)
     return pages[0] | {"account_statz": [_account_statz(parts) for parts in by_name.values()]}
+
+
+def whyz(pages: Sequence[Json], offset: int, limit: int) -> Json:
+    """Return one page of the streams with a problem of all workers, and the clients that were disconnected last."""
+    streams = [each for page in pages for each in page["streams"]]
+    streams.sort(key=lambda each: (each["account"], each["stream"]))
+    clients = [each for page in pages for each in page["clients"]]
+    clients.sort(key=lambda each: time_key(each["stop"]), reverse=True)
+    answer = pages[0] | {
+        "total": sum(page.get("total", 0) for page in pages),
+        "offset": offset,
+        "limit": limit,
+    }
+    return answer | {"streams": streams[offset : offset + limit], "clients": clients[:CLIENTS_MAX]}
 
 
 def _account_statz(parts: Sequence[Json]) -> Json:

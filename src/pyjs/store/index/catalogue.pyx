@@ -383,7 +383,7 @@ cdef class Catalogue:
         cdef uint64_t* seqs = NULL
         cdef size_t i, n = 0
         f.forget_ahead()
-        found = matches_up_to(AHEAD_MAX)
+        found = self.subjects.few(AHEAD_MAX)
         if self.subjects.collect(f, &found) == 0:
             for i in range(found.n):
                 total += found.items[i].count
@@ -436,7 +436,7 @@ cdef class Catalogue:
         cdef uint64_t total = 0
         cdef size_t i, n = 0
         cdef int result = 0
-        found = matches_up_to(AHEAD_MAX)
+        found = self.subjects.few(AHEAD_MAX)
         result = self.subjects.collect(f, &found)
         for i in range(found.n):
             total += found.items[i].count
@@ -459,7 +459,7 @@ cdef class Catalogue:
         last = self.scan_back(&seq, SCAN_MAX, f)
         if last or seq == 0:
             return last
-        found = matches_up_to(AHEAD_MAX)
+        found = self.subjects.few(AHEAD_MAX)
         failed = self.subjects.collect(f, &found)
         for i in range(found.n if failed == 0 else 0):
             last = self.last_up_to(found.items[i], seq)

@@ -1,6 +1,7 @@
 """A set of subject filters over one store."""
 from libc.stdint cimport uint32_t, uint64_t
 
+from pyjs.store.index.filter_tree cimport FilterTree
 from pyjs.store.index.subjects cimport Subject, SubjectTable
 
 cdef class StoreFilter:
@@ -15,6 +16,7 @@ cdef class StoreFilter:
     cdef size_t* lengths
     cdef char* wild                     # for each pattern, whether it has wildcards
     cdef size_t n
+    cdef FilterTree tree                # of all patterns; empty if there are few
     # generation * 2 + (1 if it matches), by the low bits of the subject id; NULL: nothing is cached yet
     cdef uint32_t* verdicts
 
@@ -24,6 +26,5 @@ cdef class StoreFilter:
     cdef uint64_t no_ahead_before       # below this sequence, a look-ahead finds too many matches
 
     cdef bint matches(self, SubjectTable* t, uint32_t id) noexcept nogil
-    # whether one of the first patterns matches
-    cdef bint matches_name(self, Subject* s, size_t n_patterns) noexcept nogil
+    cdef bint matches_name(self, Subject* s) noexcept nogil
     cdef void forget_ahead(self) noexcept nogil

@@ -8,10 +8,12 @@ Compiled: a search asks the filter about each message (benchmarks/: pull 500).
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdlib cimport calloc, free, malloc
 
+from pyjs.store.index.filter_tree cimport filter_tree_add, filter_tree_fit, filter_tree_free, filter_tree_matches
 from pyjs.store.index.subjects cimport subject_by_id, subject_matches
 
 cdef enum:
     VERDICTS = 2048             # number of cached results; a power of two
+    FEW_PATTERNS = 4            # up to this many patterns are compared one by one
 
 
 def is_wildcard(bytes subject) -> bool:
@@ -35,8 +37,15 @@ cdef class StoreFilter:
             self.lengths[i] = len(self.subjects[i])
             self.wild[i] = is_wildcard(self.subjects[i])
         self.literal = self.n == 1 and not self.wild[0]
+        if self.n > FEW_PATTERNS and not self.all:
+            for i in range(self.n):
+                if filter_tree_add(&self.tree, self.patterns[i], self.lengths[i]) != 0:
+                    raise MemoryError
+            if filter_tree_fit(&self.tree) != 0:
+                raise MemoryError
 
     def __dealloc__(self):
+        filter_tree_free(&self.tree)
         free(self.patterns)
         free(self.lengths)
         free(self.wild)
@@ -52,15 +61,17 @@ cdef class StoreFilter:
         if self.verdicts == NULL:
             self.verdicts = <uint32_t*> calloc(VERDICTS, sizeof(uint32_t))
             if self.verdicts == NULL:
-                return self.matches_name(s, self.n)
+                return self.matches_name(s)
         verdict = &self.verdicts[id & (VERDICTS - 1)]
         if verdict[0] >> 1 != s.gen:
-            verdict[0] = s.gen * 2 + self.matches_name(s, self.n)
+            verdict[0] = s.gen * 2 + self.matches_name(s)
         return verdict[0] & 1
 
-    cdef bint matches_name(self, Subject* s, size_t n_patterns) noexcept nogil:
+    cdef bint matches_name(self, Subject* s) noexcept nogil:
         cdef size_t i
-        for i in range(n_patterns):
+        if self.tree.n:
+            return filter_tree_matches(&self.tree, s.name, s.len)
+        for i in range(self.n):
             if subject_matches(self.patterns[i], self.lengths[i], s.name, s.len):
                 return 1
         return 0

@@ -5,7 +5,8 @@ later searches use it again. If there are few subjects, a search compares each o
 
 Compiled: runs for every append, to look up the subject (benchmarks/: jspub-150k).
 """
-from libc.stdlib cimport free
+from libc.stdint cimport uint8_t, uint32_t
+from libc.stdlib cimport calloc, free
 
 from pyjs.store.index.sequences cimport PRESENCE_MASK, Segment, index_find, index_next_live, subject_of
 from pyjs.store.index.subject_trie cimport (
@@ -97,17 +98,30 @@ cdef class SubjectSet:
                 return True
         return False
 
+    cdef Matches few(self, size_t most) noexcept nogil:
+        """Return an empty list with room for `most` subjects, for a search no longer than a look at each subject."""
+        cdef Matches found = matches_up_to(most)
+        found.looks_left = self.table.table.used + FEW_SUBJECTS
+        return found
+
     cdef int collect(self, StoreFilter f, Matches* out) noexcept nogil:
         """Collect each matching subject once; return -1 if there are more than `out.max`, or memory is short."""
-        cdef size_t k
+        cdef size_t k, start
+        cdef uint8_t* known = NULL
+        cdef int result = 0
         for k in range(f.n):
-            if self.collect_pattern(f, k, out) != 0:
-                return -1
-        return 0
+            start = out.n
+            result = self.collect_one(f, k, out)
+            if result == 0 and f.n > 1 and out.n > start:
+                result = self.keep_new(&known, start, out)
+            if result != 0:
+                break
+        free(known)
+        return result
 
     cdef int collect_few(self, StoreFilter f, Matches* out) noexcept nogil:
         """Set `out` to all matching subjects; return -1 if too many match, or memory is short."""
-        out[0] = matches_up_to(self.table.table.used // 8 + FEW_SUBJECTS)
+        out[0] = self.few(self.table.table.used // 8 + FEW_SUBJECTS)
         if not self.is_every(f) and self.collect(f, out) == 0:
             return 0
         free(out.items)
@@ -122,27 +136,33 @@ cdef class SubjectSet:
         if self.collect_few(f, out) == 0:
             return 0
         every = self.is_every(f)
-        out.max = <size_t> -1
+        out.max = out.looks_left = <size_t> -1
         # if most subjects match, the order of ids, which is that of their age, is faster
         for id in range(self.table.n_ids):
             s = subject_by_id(&self.table, id)
-            if s != NULL and (every or f.matches_name(s, f.n)) and matches_push(out, s) != 0:
+            if s != NULL and (every or f.matches_name(s)) and matches_push(out, s) != 0:
                 free(out.items)
                 return -1
         return 0
 
-    cdef int collect_pattern(self, StoreFilter f, size_t k, Matches* out) noexcept nogil:
-        """Collect the subjects that match pattern `k` but no earlier pattern."""
-        cdef size_t at = out.n, kept = out.n
-        if self.collect_one(f, k, out) != 0:
-            return -1
-        while k and at < out.n:
-            if not f.matches_name(out.items[at], k):
+    cdef int keep_new(self, uint8_t** known, size_t start, Matches* out) noexcept nogil:
+        """Remove the subjects from `start` on that are `known` already, and make the others known.
+
+        `known` has a bit for each id; NULL: no subject is known. Return -1 if memory is short.
+        """
+        cdef size_t at, kept = start
+        cdef uint32_t id
+        if known[0] == NULL:
+            known[0] = <uint8_t*> calloc(self.table.n_ids // 8 + 1, 1)
+            if known[0] == NULL:
+                return -1
+        for at in range(start, out.n):
+            id = out.items[at].id
+            if not known[0][id >> 3] & (1 << (id & 7)):
+                known[0][id >> 3] |= 1 << (id & 7)
                 out.items[kept] = out.items[at]
                 kept += 1
-            at += 1
-        if k:
-            out.n = kept
+        out.n = kept
         return 0
 
     cdef int collect_one(self, StoreFilter f, size_t k, Matches* out) noexcept nogil:

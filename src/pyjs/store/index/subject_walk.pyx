@@ -55,7 +55,7 @@ cdef class SubjectWalk:
                 if s != NULL and self.matches_broad(s):
                     self.remember(s)
                 self.looked_at += 1
-                work += self.n_broad
+                work += 1 if self.wanted.tree.n else self.n_broad
             else:
                 self.found_all = True
         return self.found_all
@@ -78,6 +78,8 @@ cdef class SubjectWalk:
 
     cdef bint matches_broad(self, Subject* s) noexcept nogil:
         cdef size_t i, k
+        if self.wanted.tree.n:      # finds the matches of the other patterns too, which are known already
+            return self.wanted.matches_name(s)
         for i in range(self.n_broad):
             k = self.broad[i]
             if subject_matches(self.wanted.patterns[k], self.wanted.lengths[k], s.name, s.len):

@@ -1,0 +1,16 @@
+from typing import final
+
+from pyjs.jetstream.consumer.consumer import Consumer
+
+SIGNED: bytes
+CONSUMER_FORMS: bytes
+
+@final
+class Table:
+    names: tuple[bytes, ...]
+
+    def __init__(self, names: tuple[bytes, ...], forms: bytes) -> None: ...
+    def __len__(self) -> int: ...
+    def add(self, head: bytes, tail: bytes, numbers: tuple[int, ...]) -> None: ...
+    def add_consumer(self, head: bytes, tail: bytes, consumer: Consumer, now_ns: int) -> None: ...
+    def text(self, column: int, start: int, stop: int) -> bytes: ...
