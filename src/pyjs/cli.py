@@ -126,6 +126,10 @@ def _answer(line: CommandLine) -> int | None:
         return _import(line.words[1:])
     if word == "doctor":
         return _doctor(line.words[1:])
+    if word == "trace":
+        from pyjs.operating.trace import run as trace
+
+        return trace(line.words[1:], os.environ, sys.stdout, sys.stderr)
     if word:
         return _fail(f'unrecognized command: "{line.words[0]}"')
     if line.unsupported:

@@ -347,6 +347,10 @@ class Node(Host):
         session.start()
         return session
 
+    def was_opened(self, cid: int) -> bool:
+        """Return whether a client connection had the id `cid` since the start; ids are not used again."""
+        return self._last_cid - self.total_connections < cid <= self._last_cid
+
     def entrance(self, peer: Peer) -> Entrance:
         """Return the login rules and ping intervals of the port that `peer` uses."""
         return self._websocket_entrance if peer.kind == "websocket" else self._entrance

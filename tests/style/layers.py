@@ -22,7 +22,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("monitor", "importing"),
     ("system_account",),
     ("server", "models"),
-    ("aio",),
+    ("aio", "operating"),
     ("cli", "testing"),
     ("__main__", "pytest_plugin"),
 )
@@ -122,6 +122,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("disk", "files", "machine", "network", "outputs"),
         ("command",),
     ),
+    "operating": (("connection",), ("trace",)),
     "server.workers": (
         ("channel", "pages", "sums"),
         ("process",),
@@ -151,6 +152,7 @@ SPARK_INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
 SHELL = (
     "server",
     "aio",
+    "operating",
     "cli",
     "testing",
     "pytest_plugin",
