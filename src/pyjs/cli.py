@@ -119,9 +119,9 @@ def _answer(line: CommandLine) -> int | None:
             return _fail(_told(missing))
         from pyjs.base.disk import OsDisk
         from pyjs.fsck.command import run
-        from pyjs.server.system.clock import OsRng
+        from pyjs.server.system.clock import OsRng, SystemClock
 
-        return run(line.words[1:], OsDisk(), sys.stdout, sys.stderr, OsRng().randbytes)
+        return run(line.words[1:], OsDisk(), sys.stdout, sys.stderr, OsRng().randbytes, SystemClock())
     if word == "import":
         return _import(line.words[1:])
     if word == "doctor":
