@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyjs.base.errors import PyjsError, reason_of
 from pyjs.base.gotext import duration_text
 from pyjs.server.announce import announce_jetstream
-from pyjs.server.failures import attempt, fail
+from pyjs.server.failures import attempt, fail, file_remedy
 from pyjs.server.system import files
 from pyjs.server.system.recovery import RecoveryProgress
 from pyjs.server.threads.io_thread import IoThread
@@ -76,9 +76,8 @@ class JetStreamSwitch:
             self._start_syncing()
         except OSError as error:
             path = error.filename or node.options.jetstream.store_dir
-            fail(
-                f"Can't start JetStream: could not create storage directory - mkdir {path}: {reason_of(error)}"
-            )
+            text = f"could not create storage directory - mkdir {path}: {reason_of(error)}"
+            fail(f"Can't start JetStream: {text}", file_remedy(error, "store_dir"))
         except PyjsError as error:
             fail(f"Can't start JetStream: {error}")
         self._log.info(f"Took {duration_text(node.clock.now_ns() - started_ns)} to start JetStream")

@@ -26,7 +26,7 @@ import orjson
 from pyjs.base.errors import reason_of
 from pyjs.base.gotext import printable, time_text
 from pyjs.base.log import Log
-from pyjs.server.failures import StartFailed
+from pyjs.server.failures import fail, file_remedy
 
 if TYPE_CHECKING:
     from pyjs.config.options import Options
@@ -222,4 +222,7 @@ def opened_logger(options: Options) -> Logger:
     try:
         return configured_logger(options)
     except OSError as error:
-        raise StartFailed(f"error opening file: open {options.log.log_file}: {reason_of(error)}") from None
+        fail(
+            f"error opening file: open {options.log.log_file}: {reason_of(error)}",
+            file_remedy(error, "log_file"),
+        )
