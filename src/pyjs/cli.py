@@ -131,17 +131,21 @@ def _answer(line: CommandLine) -> int | None:
             return _fail(_told(missing))
         from pyjs.base.disk import OsDisk
         from pyjs.fsck.command import run
-        from pyjs.server.system.clock import OsRng
+        from pyjs.server.system.clock import OsRng, SystemClock
 
-        return run(line.words[1:], OsDisk(), sys.stdout, sys.stderr, OsRng().randbytes)
+        return run(line.words[1:], OsDisk(), sys.stdout, sys.stderr, OsRng().randbytes, SystemClock())
     if word == "import":
         return _import(line.words[1:])
     if word == "doctor":
         return _doctor(line.words[1:])
     if word == "plan":
         return _plan(line.words[1:])
+    if word == "trace":
+        from pyjs.operating.trace import run as trace
+
+        return trace(line.words[1:], os.environ, sys.stdout, sys.stderr)
     if word:
-        return _fail(f'unrecognized command: "{line.words[0]}"')
+        return _fail(f'unrecognized command: "{line.words[0]}"; {_command_fix(line.words[0])}')
     if line.unsupported:
         return _fail(f"{line.unsupported} is not supported yet")
     if line.flags.get("signal"):
@@ -149,6 +153,18 @@ def _answer(line: CommandLine) -> int | None:
     if line.flags.get("t") and not line.flags.get("config"):
         return _fail("must specify [-c, --config] option to check configuration file syntax")
     return None
+
+
+def _command_fix(word: str) -> str:
+    """Return what to write instead of an unknown command."""
+    from pyjs.config.errors import suggestion
+
+    if word.isdigit():
+        return f"write -p {word} for the port"
+    if os.path.exists(word) or word.endswith(".conf"):
+        return f"write -c {word} for a configuration file"
+    commands = ("fsck", "import", "doctor", "trace", "version", "help")
+    return suggestion(word, commands, f"the commands are {', '.join(commands)}; flags alone start a server")
 
 
 def _import(words: list[str]) -> int:

@@ -43,7 +43,7 @@ from pyjs.wire.nkeys import USER as NKEY_USER
 from pyjs.wire.nkeys import public_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     from pyjs.base.disk import Disk
     from pyjs.cluster.cluster import Cluster
@@ -273,7 +273,7 @@ class Node(Host):
         for _ in self.start_jetstream_steps():
             pass
 
-    def start_jetstream_steps(self) -> Iterator[None]:
+    def start_jetstream_steps(self) -> Generator[None, None, None]:
         """Open the store directory and recover every stream, if the options enable JetStream.
 
         No turn may run before the last step. If the iterator is closed or fails, JetStream is off.
@@ -346,6 +346,10 @@ class Node(Host):
             self.log.debug(f"{session} - Client connection created")
         session.start()
         return session
+
+    def was_opened(self, cid: int) -> bool:
+        """Return whether a client connection had the id `cid` since the start; ids are not used again."""
+        return self._last_cid - self.total_connections < cid <= self._last_cid
 
     def entrance(self, peer: Peer) -> Entrance:
         """Return the login rules and ping intervals of the port that `peer` uses."""

@@ -20,7 +20,8 @@ from tests.unit.jetstream.jsfixture import JetStreamFixture
 
 from pyjs.base.disk import OsDisk
 from pyjs.config.options import JetStreamOptions, Options
-from pyjs.fsck.check import Progress, StoreCheck
+from pyjs.fsck.check import StoreCheck
+from pyjs.fsck.progress import Progress
 from pyjs.fsck.text import json_of, lines_of
 
 CASES = int(os.environ.get("PYJS_FUZZ_CASES", "50000")) // 100

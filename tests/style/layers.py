@@ -23,7 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("system_account", "models"),
     ("declared",),
     ("server",),
-    ("aio",),
+    ("aio", "operating"),
     ("cli", "testing"),
     ("__main__", "pytest_plugin"),
 )
@@ -127,6 +127,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("disk", "files", "machine", "network", "outputs"),
         ("command",),
     ),
+    "operating": (("connection",), ("trace",)),
     "server.workers": (
         ("channel", "metrics", "pages", "sums"),
         ("process",),
@@ -156,6 +157,7 @@ SPARK_INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
 SHELL = (
     "server",
     "aio",
+    "operating",
     "cli",
     "testing",
     "pytest_plugin",

@@ -259,6 +259,30 @@ def test_the_log_goes_to_a_file_which_can_be_reopened(start: Start, tmp_path: Pa
     process.wait_line("File log re-opened")
 
 
+def test_a_log_over_its_limit_is_rotated_and_old_files_are_removed(start: Start, tmp_path: Path) -> None:
+    config = write_config(
+        tmp_path,
+        f'log_file: "{tmp_path}/log"\nlog_size_limit: 2000\nlog_max_num: 3\ntrace: true\ntrace_verbose: true',
+    )
+    server = start("-c", config, random_port=False)
+    client = server.client()
+    for _ in range(30):
+        client.sendall(b"PUB a.subject 5\r\nhello\r\n" * 10 + b"PING\r\n")
+        read_until(client, b"PONG\r\n")
+    client.close()
+    server.signal(signal.SIGTERM)
+    assert server.wait() in (0, 1)
+
+    rotated = sorted(each.name for each in tmp_path.glob("log.*"))
+    text = "".join((tmp_path / name).read_text() for name in [*rotated, "log"])
+    assert len(rotated) == 2  # with the current one they are three
+    assert all(re.fullmatch(r"log\.\d{4}(\.\d\d){5}\.\d{9}", name) for name in rotated)
+    assert all((tmp_path / name).stat().st_size < 2300 for name in [*rotated, "log"])
+    assert all((tmp_path / name).stat().st_size > 2000 for name in rotated)
+    assert re.search(rf'\[INF\] Rotated log, backup saved as "{tmp_path}/log\.[0-9.]+"\n', text)
+    assert re.search(r'\[INF\] Purged log file "log\.[0-9.]+"\n', text)
+
+
 def test_a_log_on_standard_error_is_not_reopened(start: Start) -> None:
     process = start()
     process.wait_line("Server is ready")

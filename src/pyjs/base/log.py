@@ -8,9 +8,13 @@ class Log:
 
     debug_on = False
     trace_on = False
+    shows_status = False  # `status` is visible
 
     def write(self, level: str, text: str) -> None:
         """Write one line; `level` is INF, WRN, ERR, FTL, DBG or TRC."""
+
+    def status(self, text: str) -> None:
+        """Show `text` on a terminal in place of the last status; "" removes it. Other logs ignore it."""
 
     def info(self, text: str) -> None:
         """Log an ordinary event."""

@@ -278,6 +278,7 @@ def usage(program: str) -> str:
         f"       {program} import [-c FILE] [-sd DIR] SOURCE_DIR    copy the streams of a stopped nats-server",
         f"       {program} doctor [-c FILE] [--json] [options]    check whether this machine can run the server",
         f"       {program} plan -c FILE [--server HOST:PORT] [--json]    show which declared streams would change",
+        f"       {program} trace [-s URL] [options] CID    log the protocol of one connection of a running server",
     ]
     group = ""
     for flag in FLAGS:

@@ -64,6 +64,14 @@ class TlsPeer(NamedTuple):
     shown: Shown  # certificates of the client
 
 
+class TraceLimits(NamedTuple):
+    """The end of the trace of one connection, whichever comes first, and the shown part of a payload."""
+
+    seconds: int
+    lines: int
+    payload_size: int  # bytes
+
+
 class Link:
     """The interface through which a session writes to its connection and pauses its reading."""
 
@@ -96,3 +104,19 @@ class Link:
 
     def resume_reading(self) -> None:
         """Resume reading."""
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether the protocol of this connection alone is logged."""
+        return False
+
+    def start_trace(self, limits: TraceLimits) -> bool:
+        """Log the protocol of this connection until one of `limits`; a running trace is replaced.
+
+        Return False if this kind of link has no trace.
+        """
+        return False
+
+    def stop_trace(self) -> bool:
+        """End the trace of this connection; return whether there was one."""
+        return False

@@ -162,8 +162,7 @@ cdef class ClientSession(Sink):
         self.pings.cancel()
         self.deadlines.cancel()
         self.account.sessions.discard(self)
-        self.input.reads.clear()
-        self.login.cancel()
+        self.login.cancel(self.input.reads)
         if self.output == LOST:
             self.out.clear()
         elif self.out.overflow or reason == "Slow Consumer (Write Deadline)":

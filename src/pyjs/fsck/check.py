@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyjs.base.disk import Disk
+    from pyjs.fsck.progress import Progress
     from pyjs.store.crypt.keys import KeyRing
 
 ESCAPED = re.compile(r"(?:%[0-9A-F]{2})+")
@@ -53,19 +54,6 @@ ESCAPED = re.compile(r"(?:%[0-9A-F]{2})+")
 
 class NotChecked(PyjsError):
     """The store cannot be checked; the text has the reason."""
-
-
-class Progress:
-    """A receiver of progress reports; this base class ignores them."""
-
-    def begin(self, size: int) -> None:
-        """Start a check that will read `size` bytes."""
-
-    def advance(self, size: int) -> None:
-        """Report `size` more bytes read."""
-
-    def end(self) -> None:
-        """Report the end of the check."""
 
 
 class StoreCheck:

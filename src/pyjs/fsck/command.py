@@ -9,14 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjs.base.errors import PyjsError
-from pyjs.fsck.check import NotChecked, Progress, StoreCheck
+from pyjs.fsck.check import NotChecked, StoreCheck
 from pyjs.fsck.findings import CLEAN, NOT_CHECKED
-from pyjs.fsck.text import json_of, lines_of, size_text
+from pyjs.fsck.progress import progress_on
+from pyjs.fsck.text import json_of, lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TextIO, TypeAlias
 
+    from pyjs.base.clock import Clock
     from pyjs.base.disk import Disk
     from pyjs.store.crypt.keys import KeyRing
 
@@ -41,43 +43,6 @@ Exit codes: 0 clean, 1 damage found or repaired, 2 not checked (no such director
 or wrong)."""
 FLAGS = ("repair", "json", "quiet", "help", "h")
 FILES = ("key-file", "prev-key-file")  # flags that take a file
-BAR_WIDTH = 30
-
-
-class Bar(Progress):
-    """A progress bar on a terminal."""
-
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
-        self._size = self._done = 0
-        self._shown = ""
-
-    def begin(self, size: int) -> None:
-        """Show the bar of a check that will read `size` bytes."""
-        self._size = size
-        self._show()
-
-    def advance(self, size: int) -> None:
-        """Advance the bar by `size` bytes."""
-        self._done += size
-        self._show()
-
-    def end(self) -> None:
-        """Remove the bar."""
-        self._write("\r\x1b[K")
-
-    def _show(self) -> None:
-        share = min(self._done / self._size, 1.0) if self._size else 1.0
-        filled = int(share * BAR_WIDTH)
-        bar = "#" * filled + "-" * (BAR_WIDTH - filled)
-        text = f"[{bar}] {int(share * 100):3d} %  {size_text(self._done)} of {size_text(self._size)}"
-        if text != self._shown:
-            self._shown = text
-            self._write(f"\r{text}\x1b[K")
-
-    def _write(self, text: str) -> None:
-        self._out.write(text)
-        self._out.flush()
 
 
 def _file_flags(words: list[str]) -> tuple[dict[str, str], list[str]]:
@@ -121,7 +86,7 @@ def _lines(disk: Disk, path: str) -> list[str]:
         raise NotChecked(f"{path} is no text") from None
 
 
-def run(words: list[str], disk: Disk, out: TextIO, err: TextIO, randbytes: RandBytes) -> int:
+def run(words: list[str], disk: Disk, out: TextIO, err: TextIO, randbytes: RandBytes, clock: Clock) -> int:
     """Run the command with the words after `fsck`; return its exit code. Repairs get nonces from `randbytes`."""
     files, words = _file_flags(words)
     flags = {word.lstrip("-") for word in words if word.startswith("-")}
@@ -134,7 +99,7 @@ def run(words: list[str], disk: Disk, out: TextIO, err: TextIO, randbytes: RandB
         problem = f"there is no flag --{unknown[0]}" if unknown else "give one store directory"
         err.write(f"pyjs-server fsck: {problem}\n\n{USAGE}\n")
         return NOT_CHECKED
-    progress = Bar(err) if err.isatty() and "quiet" not in flags else Progress()
+    progress = progress_on(err, clock, "pyjs-server fsck", quiet="quiet" in flags)
     try:
         key_ring = _key_ring(disk, files, randbytes)
         report = StoreCheck(disk, places[0], progress, repair="repair" in flags, key_ring=key_ring).run()

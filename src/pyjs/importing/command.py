@@ -13,8 +13,7 @@ from pyjs.base.errors import PyjsError
 from pyjs.base.gotext import printable
 from pyjs.base.log import Log
 from pyjs.core.auth.users import GLOBAL_ACCOUNT
-from pyjs.fsck.check import Progress
-from pyjs.fsck.command import Bar
+from pyjs.fsck.progress import progress_on
 from pyjs.importing.report import NOT_IMPORTED, TAKEN, ImportReport, StreamReport
 from pyjs.importing.source import NotImported, Source
 from pyjs.importing.stream_import import StreamImport
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from pyjs.base.disk import Disk
     from pyjs.base.rng import Rng
     from pyjs.config.options import Options
+    from pyjs.fsck.progress import Progress
     from pyjs.store.crypt.keys import KeyRing
 
 USAGE = """\
@@ -85,7 +85,7 @@ def run(words: list[str], world: Surroundings) -> int:
     if problem:
         world.err.write(f"pyjs-server import: {problem}\n\n{USAGE}\n")
         return NOT_IMPORTED
-    progress = Bar(world.err) if world.err.isatty() and "quiet" not in given else Progress()
+    progress = progress_on(world.err, world.clock, "pyjs-server import", quiet="quiet" in given)
     try:
         options = world.load(given.get("config", ""), given.get("store_dir", ""))
         report = _Import(world, options, progress).run(places[0])

@@ -26,7 +26,7 @@ from pyjs.jetstream.config.choices import FILE, MEMORY
 from pyjs.jetstream.files.metadata import MetadataWriter
 from pyjs.jetstream.manage.engine import JetStream, Shared
 from pyjs.jetstream.stream.limits import Usage
-from pyjs.store.format.layout import file_name, lock_store, streams_directory
+from pyjs.store.format.layout import file_name, lock_store, refuse_foreign, streams_directory
 from pyjs.store.format.workers import check_workers, take_over
 from pyjs.store.open_files import OpenFiles
 
@@ -150,10 +150,12 @@ class JetStreamServer:
         same state as after a kill at this moment.
 
         Raises, at any step:
+            StoreForeign: the store directory is that of a nats-server.
             StoreLocked: another server uses the store directory.
             StoreShared: a worker has streams, and is not among the workers now.
             OSError: the store directory cannot be used.
         """
+        refuse_foreign(self._disk, self.options.store_dir)
         self._lock = lock_store(self._disk, self.options.store_dir)
         self._check_workers()
         member = self.shared.member

@@ -13,6 +13,7 @@ import struct
 from ipaddress import ip_address
 
 BACKLOG = 4096
+PRIVILEGED = 1024  # the first port that needs no privilege
 WILDCARDS = ("", "0.0.0.0", "::")
 SIOCGIFADDR = 0x8915  # linux/sockios.h
 IF_INET6 = "/proc/net/if_inet6"
@@ -20,6 +21,26 @@ IF_INET6 = "/proc/net/if_inet6"
 
 class ListenFailed(Exception):
     """Listening on a port failed; the text is Go's, which operators search for."""
+
+    def __init__(self, text: str, code: int = 0, port: int = 0) -> None:
+        super().__init__(text)
+        self._code = code  # errno; 0: unknown
+        self._port = port
+
+    def remedy(self, key: str) -> str:
+        """Return what to do; `key` is the key of the port in the configuration."""
+        return port_remedy(self._code, self._port, key)
+
+
+def port_remedy(code: int, port: int, key: str) -> str:
+    """Return what to do about a port that cannot be used, after the error `code`."""
+    if code == errno.EADDRINUSE:
+        return f"another process listens there (ss -ltnp | grep :{port}): stop it, or change `{key}`"
+    if code == errno.EACCES and port < PRIVILEGED:
+        return f"use a port from {PRIVILEGED}, or give the process CAP_NET_BIND_SERVICE"
+    if code == errno.EADDRNOTAVAIL:
+        return "this machine does not have that address: use 0.0.0.0 or one of its own"
+    return f"change `{key}`"
 
 
 def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
@@ -65,7 +86,7 @@ def start_listening(sock: socket.socket, host: str) -> None:
 
 def _failed(host: str, port: int, error: OSError) -> ListenFailed:
     reason = os.strerror(error.errno).lower() if error.errno else str(error)
-    return ListenFailed(f"listen tcp {host_port(host, port)}: bind: {reason}")
+    return ListenFailed(f"listen tcp {host_port(host, port)}: bind: {reason}", error.errno or 0, port)
 
 
 def reserve(host: str, port: int) -> socket.socket:
@@ -80,9 +101,7 @@ def reserve(host: str, port: int) -> socket.socket:
     try:
         return _bound_any(port, True) if host in WILDCARDS else _bound_at(host, port, True)
     except OSError as error:
-        raise ListenFailed(
-            f"listen tcp {host_port(host, port)}: bind: {os.strerror(error.errno or 0)}"
-        ) from None
+        raise _failed(host, port, error) from None
 
 
 def listen_at_path(path: str) -> socket.socket:

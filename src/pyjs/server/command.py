@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from pyjs.server.failures import StartFailed, log_exception
-from pyjs.server.logging import opened_logger
+from pyjs.server.logging import CONTINUED, opened_logger
 from pyjs.server.server import Server
 from pyjs.server.spin import pays
 from pyjs.server.system import signals
@@ -39,7 +39,7 @@ def run(options: Options) -> int:
     try:
         log = opened_logger(options)
     except StartFailed as error:
-        print(error, file=sys.stderr)
+        print(CONTINUED.join(str(error).split("\n")), file=sys.stderr)
         return 1
     return Command(options, log).run()
 

@@ -16,10 +16,13 @@ from pyjs.core.link import Link, Peer, TlsPeer
 from pyjs.core.session import ClientSession
 from pyjs.server.addresses import plain_ip
 from pyjs.server.failures import log_exception
-from pyjs.server.trace import IN, OUT, Tracer
+from pyjs.server.trace import IN, OUT, ConnectionTrace, Tracer
 
 if TYPE_CHECKING:
+    from pyjs.base.log import Log
+    from pyjs.base.timers import Timer
     from pyjs.cluster.route import Route
+    from pyjs.core.link import TraceLimits
     from pyjs.server.driver import Driver
     from pyjs.server.listener import Listener
     from pyjs.server.open_connections import OpenConnections
@@ -43,7 +46,8 @@ class Connection(asyncio.BufferedProtocol, Link):
         behind_proxy: bool = False,  # `came_from` will be called
     ) -> None:
         self._driver = driver
-        self._log = driver.node.log
+        self._log: Log = driver.node.log  # a ConnectionTrace while this connection alone is traced
+        self._trace_end: Timer | None = None  # ends that trace
         self._connections = connections  # the server's open connections; includes this one while it is open
         self._listener = listener
         self._behind_proxy = behind_proxy
@@ -212,6 +216,7 @@ class Connection(asyncio.BufferedProtocol, Link):
     def connection_lost(self, error: Exception | None) -> None:
         """Close the session, since no more output can be sent."""
         self._connections.discard(self)
+        self.stop_trace()
         if self._linger is not None:
             self._linger.cancel()
         self._is_over = True
@@ -309,13 +314,41 @@ class Connection(asyncio.BufferedProtocol, Link):
         if not self._gave_way and not self._parked and not self.transport.is_closing():
             self.transport.resume_reading()
 
+    # -- tracing -----------------------------------------------------------------------------------------------
+    @property
+    def is_traced(self) -> bool:
+        """Whether this connection alone is traced."""
+        return self._trace_end is not None
+
+    def start_trace(self, limits: TraceLimits) -> bool:
+        """Log the protocol of this connection until one of `limits`; a running trace is replaced."""
+        self.stop_trace()
+        if not hasattr(self, "session") or not isinstance(self.session, ClientSession):
+            return False  # the connection is lost, and its session about to end
+        self._log = trace = ConnectionTrace(self.session, self._log, limits, self.stop_trace)
+        self._tracers = trace.tracers
+        self._trace_end = self._driver.after(limits.seconds, self.stop_trace)
+        return True
+
+    def stop_trace(self) -> bool:
+        """End the trace of this connection; return whether there was one."""
+        trace = self._log
+        if not isinstance(trace, ConnectionTrace) or self._trace_end is None:
+            return False
+        self._trace_end.cancel()
+        self._trace_end = self._tracers = None
+        self._log = self._driver.node.log
+        trace.end()
+        return True
+
     def _trace(self, direction: int, data: bytes) -> None:
         if isinstance(self.session, ClientSession):
             self._trace_client(self.session, direction, data)
 
     def _trace_client(self, session: ClientSession, direction: int, data: bytes) -> None:
         node = self._driver.node
-        if session.account is node.system_account and not node.options.log.trace_verbose:
+        of_all = not self.is_traced
+        if of_all and session.account is node.system_account and not node.options.log.trace_verbose:
             return
         if self._tracers is None:
             size_max = node.options.log.max_traced_msg_len

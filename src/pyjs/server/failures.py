@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import traceback
 from typing import TYPE_CHECKING
 
@@ -18,13 +20,29 @@ class StartFailed(PyjsError):
     """The server cannot start; the text is written to the log as a fatal error."""
 
 
-def fail(text: str) -> NoReturn:
-    """Raise StartFailed with `text`.
+def fail(text: str, remedy: str = "") -> NoReturn:
+    """Raise StartFailed with `text`, and with `remedy` as a second line.
 
     Raises:
         StartFailed: always.
     """
-    raise StartFailed(text) from None
+    raise StartFailed(f"{text}\n-> {remedy}" if remedy else text) from None
+
+
+def file_remedy(error: OSError, key: str) -> str:
+    """Return what to do about a file or directory that cannot be used; `key` is its key in the configuration."""
+    change = f"or change `{key}`"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"chown it, or its directory, to the user of the server (uid {os.getuid()}), {change}"
+    if error.errno == errno.EROFS:
+        return f"mount that file system with write access, {change}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"free space on that file system (df -h), {change}"
+    if error.errno == errno.ENOENT:
+        return f"create the directory, {change}"
+    if error.errno in (errno.ENOTDIR, errno.EEXIST):
+        return f"a part of the path is a file: remove it, {change}"
+    return change.removeprefix("or ")
 
 
 def attempt(log: Log, step: Callable[[], object]) -> None:

@@ -6,13 +6,15 @@ closed, and then the callbacks of `stop` are called.
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from pyjs.base.errors import PyjsError, reason_of
 from pyjs.base.gotext import duration_text
 from pyjs.server.announce import announce_jetstream
-from pyjs.server.failures import attempt, fail
+from pyjs.server.failures import attempt, fail, file_remedy
 from pyjs.server.system import files
+from pyjs.server.system.recovery import RecoveryProgress
 from pyjs.server.threads.io_thread import IoThread
 from pyjs.server.threads.syncer import Syncer
 from pyjs.server.threads.upkeep import Upkeep
@@ -72,16 +74,25 @@ class JetStreamSwitch:
         try:
             files.make_directory(node.options.jetstream.store_dir)
             announce_jetstream(self._log, options, node.options)
-            yield from node.start_jetstream_steps()
+            yield from self._recover()
             self._start_syncing()
         except OSError as error:
             path = error.filename or node.options.jetstream.store_dir
-            fail(
-                f"Can't start JetStream: could not create storage directory - mkdir {path}: {reason_of(error)}"
-            )
+            text = f"could not create storage directory - mkdir {path}: {reason_of(error)}"
+            fail(f"Can't start JetStream: {text}", file_remedy(error, "store_dir"))
         except PyjsError as error:
             fail(f"Can't start JetStream: {error}")
         self._log.info(f"Took {duration_text(node.clock.now_ns() - started_ns)} to start JetStream")
+
+    def _recover(self) -> Generator[None, None, None]:
+        progress = RecoveryProgress(self._node, self._log)
+        with closing(self._node.start_jetstream_steps()) as steps:
+            try:
+                for _ in steps:
+                    progress.step()
+                    yield
+            finally:
+                progress.end()
 
     def _start_syncing(self) -> None:
         jetstream = self._node.jetstream

@@ -26,13 +26,14 @@ import orjson
 from pyjs.base.errors import reason_of
 from pyjs.base.gotext import printable, time_text
 from pyjs.base.log import Log
-from pyjs.server.failures import StartFailed
+from pyjs.server.failures import fail, file_remedy
 
 if TYPE_CHECKING:
     from pyjs.config.options import Options
 
 COLORS = {"INF": "32", "DBG": "36", "WRN": "93", "ERR": "31", "FTL": "31", "TRC": "33"}
 LEVELS = {"INF": "info", "DBG": "debug", "WRN": "warn", "ERR": "error", "FTL": "fatal", "TRC": "trace"}
+CLEAR = b"\r\x1b[K"  # erases the line of the cursor: the status
 CONTINUED = "\n    "  # between the lines of one text
 FILE_MODE = 0o640
 STAMP_DIGITS = [4, 2, 2, 2, 2, 2, 9]  # digits of each part of a rotated file's stamp
@@ -69,6 +70,7 @@ class Logger(Log):
         self._fd = self._open() if path else fd
         self._size = os.fstat(self._fd).st_size if path else 0
         self._colored = not path and os.isatty(fd)
+        self._status = ""  # the last line of the terminal, below the log
         self._second = -1  # the second for which `_stamp` was formatted
         self._stamp = ""
 
@@ -81,6 +83,18 @@ class Logger(Log):
         self._put(line)
         if self.path and self.size_limit and self._size > self.size_limit:
             self._rotate()
+
+    @property
+    def shows_status(self) -> bool:  # type: ignore[override]
+        """Whether the log is a terminal."""
+        return self._colored
+
+    def status(self, text: str) -> None:
+        """Show `text` below the log, in place of the last status; "" removes it."""
+        if self._colored and text != self._status:
+            self._status = ""
+            self._put(CLEAR + text.encode())
+            self._status = text
 
     def reopen(self) -> bool:
         """Reopen the file after it was renamed; return False if the log is not a file."""
@@ -135,6 +149,8 @@ class Logger(Log):
         return f"{self._stamp}.{rest_ns // 1000:06d} "
 
     def _put(self, line: bytes) -> None:
+        if self._status:
+            line = CLEAR + line + self._status.encode()
         try:
             self._size += os.write(self._fd, line)
         except OSError:
@@ -206,4 +222,7 @@ def opened_logger(options: Options) -> Logger:
     try:
         return configured_logger(options)
     except OSError as error:
-        raise StartFailed(f"error opening file: open {options.log.log_file}: {reason_of(error)}") from None
+        fail(
+            f"error opening file: open {options.log.log_file}: {reason_of(error)}",
+            file_remedy(error, "log_file"),
+        )

@@ -260,7 +260,7 @@ class Server:
             yield
         except ListenFailed as error:
             where = host_port(self.options.host, max(self.options.port, 0))
-            fail(f'Error listening on port: {where}, "{error}"')
+            fail(f'Error listening on port: {where}, "{error}"', error.remedy("port"))
 
     async def _start_clients(self) -> None:
         options, listener = self.options, self._client_listener

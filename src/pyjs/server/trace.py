@@ -1,8 +1,11 @@
-"""The protocol of one connection as log lines: every operation and payload, in and out (-V).
+"""The protocol of one connection as log lines: every operation and payload, in and out.
 
-Parses the bytes a second time, separately from the session, so tracing costs nothing while it is off. Secrets in
-CONNECT are not shown. If tracing starts in the middle of a payload, the rest of that payload may be shown as
-operations.
+Of all connections with -V, or of one connection for some time (`ConnectionTrace`). Parses the bytes a second time,
+separately from the session, so tracing costs nothing while it is off: a connection looks at `trace_on` of its log,
+and a traced connection has another log. Each byte is looked at once, however small the reads are.
+
+Passwords, tokens, JWTs and seeds of nkeys are not shown. If tracing starts in the middle of an operation, its
+rest is skipped; lines of a payload that look like operations may then be shown as such.
 
 Lines as nats-server 2.15.1: `<<- [PUB foo 5]`, `<<- MSG_PAYLOAD: ["hello"]`, `->> [PONG]`.
 """
@@ -13,76 +16,131 @@ import re
 from typing import TYPE_CHECKING
 
 from pyjs.base.gotext import printable, quoted
+from pyjs.base.log import Log
+from pyjs.wire.secrets import without_secrets
 
 if TYPE_CHECKING:
-    from pyjs.base.log import Log
+    from collections.abc import Callable
+
+    from pyjs.core.link import TraceLimits
     from pyjs.core.session import ClientSession
 
 IN, OUT = "<<-", "->>"
 WITH_PAYLOAD = (b"PUB", b"HPUB", b"MSG", b"HMSG")
-SECRETS = re.compile(r'("(?:pass|auth_token|jwt|sig|proxy_sig)"\s*:\s*")(?:[^"\\]|\\.)*"')
+# A line that begins an operation, if tracing begins in the middle of the connection.
+OPERATION = re.compile(
+    rb"(?:(?:PING|PONG|\+OK) *|(?:CONNECT|INFO) *\{.*|-ERR '.*'|UNSUB \S+(?: \d+)?|SUB \S+(?: \S+){1,2}"
+    rb"|H?(?:PUB|MSG) \S+ (?:\S+ )*\d+)\r?",
+    re.IGNORECASE,
+)
 LINE_SIZE_MAX = 64 * 1024  # bytes; a longer line is not an operation
+SIZE_DIGITS_MAX = 10  # of a payload's size
 
 
 class Tracer:
     """One direction of one connection."""
 
-    def __init__(self, session: ClientSession, log: Log, direction: str, size_max: int) -> None:
+    def __init__(
+        self, session: ClientSession, log: Log, direction: str, size_max: int, *, amid: bool = False
+    ) -> None:
+        """Create the tracer; with `amid`, the first bytes may belong to an operation that has begun before."""
         self._session = session
         self._log = log
         self._direction = direction
         self._size_max = size_max  # bytes shown of a payload; 0: all
-        self._rest = b""  # an incomplete line or payload
-        self._payload_size = -1  # size of the next payload; -1: a line is next
+        self._seeking = amid  # lines are skipped until one is an operation
+        self._line = b""  # an incomplete line
+        self._payload = bytearray()  # the shown part of an incomplete payload
+        self._payload_size = 0  # bytes of that payload
+        self._left = 0  # bytes of the payload and its line end that are still to come; 0: a line is next
 
     def trace(self, data: bytes) -> None:
-        """Log the operations that `data` completes."""
-        self._rest += data
-        while self._take_one():
-            pass
+        """Log the operations that `data` completes, until the log takes no more of them."""
+        at = 0
+        while at < len(data) and self._log.trace_on:
+            at = self._take_payload(data, at) if self._left else self._take_line(data, at)
 
-    def _take_one(self) -> bool:
-        if self._payload_size >= 0:
-            return self._take_payload()
-        line, end, rest = self._rest.partition(b"\n")
-        if not end:
-            if len(self._rest) > LINE_SIZE_MAX:
-                self._rest = b""
-            return False
-        self._rest = rest
-        self._line(line.removesuffix(b"\r"))
-        return True
+    def _take_line(self, data: bytes, at: int) -> int:
+        end = data.find(b"\n", at) + 1
+        line = self._line + data[at : end or len(data)]
+        self._line = b""
+        if end:
+            self._complete(line[:-1].removesuffix(b"\r"))
+        elif len(line) <= LINE_SIZE_MAX:
+            self._line = line
+        return end or len(data)
 
-    def _take_payload(self) -> bool:
-        size = self._payload_size
-        if len(self._rest) < size + 2:
-            return False
-        payload, self._rest = self._rest[:size], self._rest[size + 2 :]
-        self._payload_size = -1
-        if size:
-            shown = payload[: self._size_max] if self._size_max else payload
-            dots = "..." if len(shown) < size else ""
-            text = quoted(shown.decode("utf-8", "replace"))
+    def _take_payload(self, data: bytes, at: int) -> int:
+        taken = min(self._left, len(data) - at)
+        shown_max = self._payload_size if not self._size_max else min(self._size_max, self._payload_size)
+        room = shown_max - len(self._payload)
+        self._payload += data[at : at + min(room, taken)]
+        self._left -= taken
+        if not self._left and self._payload_size:
+            dots = "..." if len(self._payload) < self._payload_size else ""
+            text = quoted(without_secrets(self._payload.decode("utf-8", "replace")))
+            self._payload.clear()
             self._say(f'MSG_PAYLOAD: [{text[:-1]}{dots}"]')
-        return True
+        return at + taken
 
-    def _line(self, line: bytes) -> None:
+    def _complete(self, line: bytes) -> None:
         words = line.split()
-        if not words:
+        if not words or (self._seeking and not OPERATION.fullmatch(line)):
             return
+        self._seeking = False
         verb = words[0].upper()
         text = " ".join(
             [verb.decode("latin-1"), *line[len(words[0]) :].decode("utf-8", "surrogateescape").split()]
         )
-        if verb == b"CONNECT":
-            text = SECRETS.sub(r'\1[REDACTED]"', text)
-        elif verb == b"+OK":
+        if verb == b"+OK":
             text = "OK"
         elif verb == b"-ERR":
             text = text.replace("'", "")
+        else:
+            text = without_secrets(text)
         self._say(f"[{printable(text)}]")
-        if verb in WITH_PAYLOAD and words[-1].isdigit():
+        if verb in WITH_PAYLOAD and words[-1].isdigit() and len(words[-1]) <= SIZE_DIGITS_MAX:
             self._payload_size = int(words[-1])
+            self._left = self._payload_size + 2
 
     def _say(self, text: str) -> None:
         self._log.trace(f"{self._session} - {self._direction} {text}")
+
+
+class ConnectionTrace(Log):
+    """The log of a connection that is traced for some time: it writes to `log`, and counts the traced lines."""
+
+    def __init__(
+        self, session: ClientSession, log: Log, limits: TraceLimits, end: Callable[[], object]
+    ) -> None:
+        """Begin the trace; `end` is called when all lines are written."""
+        self.trace_on = True
+        self._name = str(session)  # at the end of the session it has lost its user
+        self._log = log
+        self._end = end
+        self._lines_left = limits.lines
+        self._lines = 0
+        size_max = limits.payload_size
+        self.tracers = (
+            Tracer(session, self, IN, size_max, amid=True),
+            Tracer(session, self, OUT, size_max, amid=True),
+        )
+        log.info(f"{self._name} - Trace begins, for {limits.seconds} s or {limits.lines} lines")
+
+    @property
+    def debug_on(self) -> bool:  # type: ignore[override]
+        """Whether the server's log shows details of connections."""
+        return self._log.debug_on
+
+    def write(self, level: str, text: str) -> None:
+        """Write one line; the trace ends with its last line."""
+        self._log.write(level, text)
+        if level == "TRC":
+            self._lines += 1
+            if self._lines == self._lines_left:
+                self._end()
+
+    def end(self) -> None:
+        """Write no more lines of the trace."""
+        self.trace_on = False
+        self._log.info(f"{self._name} - Trace ends after {self._lines} lines")

@@ -96,6 +96,7 @@ class SystemRequests:
         control = f"$SYS.REQ.SERVER.{server_id}."
         self._on(system, control + "KICK", lambda request: self.answers.kick(request.payload))
         self._on(system, control + "LDM", lambda request: self.answers.start_lame_duck(request.payload))
+        self._on(system, control + "PYJS.TRACE", self._traced)
         self._on(system, control + "RELOAD", lambda request: self._reloaded(system, request))
         if self._node.options.runs_jetstream:
             from pyjs.system_account.purge import SUBJECT, purge  # lazily: only servers with streams need it
@@ -165,6 +166,14 @@ class SystemRequests:
     def _user_info(self, request: Request) -> bytes | None:
         session = request.session
         return self.answers.user_info(session) if isinstance(session, ClientSession) else None
+
+    def _traced(self, request: Request) -> bytes:
+        from pyjs.system_account.trace import TraceRefused, trace  # imported lazily: few servers need it
+
+        try:
+            return self.answers.content({"data": trace(self._node, request.payload)})
+        except TraceRefused as error:
+            return self.answers.failed(error.code, str(error))
 
     def _reloaded(self, system: Account, request: Request) -> None:
         def reply(error: str) -> None:

@@ -64,6 +64,15 @@ def seed_text(seed: bytes, kind: int) -> str:
     return _checked_text(bytes([SEED | kind >> 5, (kind & 31) << 3]) + seed)
 
 
+def seed_bytes(text: str, kind: int) -> bytes | None:
+    """Return the 32 bytes of the seed in `text`, or None if it is not the seed of a key of that kind."""
+    try:
+        raw = base64.b32decode(text + "=" * (-len(text) % 8))
+    except (binascii.Error, ValueError):
+        return None
+    return raw[2:-2] if len(raw) == KEY_SIZE + 4 and seed_text(raw[2:-2], kind) == text else None
+
+
 def _checked_text(body: bytes) -> str:
     crc = binascii.crc_hqx(body, 0).to_bytes(2, "little")
     return base64.b32encode(body + crc).rstrip(b"=").decode()

@@ -13,8 +13,9 @@ from tests.unit.store.segment_files import DELETES, records
 
 from pyjs.base.disk import OsDisk
 from pyjs.config.options import JetStreamOptions, Options
-from pyjs.fsck.check import Progress, StoreCheck
+from pyjs.fsck.check import StoreCheck
 from pyjs.fsck.findings import StoreReport
+from pyjs.fsck.progress import Progress
 from pyjs.store.crypt.keys import CHACHA, KeyRing
 from pyjs.store.file.store import FileStore
 

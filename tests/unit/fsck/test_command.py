@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.unit.fsck.store_files import STREAM, flipped, tree
 
+from pyjs.base.clock import VirtualClock
 from pyjs.base.disk import OsDisk
 from pyjs.cli import main
 from pyjs.fsck.command import run
@@ -233,7 +234,7 @@ class Terminal(io.StringIO):
 def test_on_a_terminal_a_bar_shows_how_far_it_is_and_goes_at_the_end(root: Path) -> None:
     terminal = Terminal()
 
-    assert run([str(root)], OsDisk(), io.StringIO(), terminal, os.urandom) == 0
+    assert run([str(root)], OsDisk(), io.StringIO(), terminal, os.urandom, VirtualClock()) == 0
 
     shown = terminal.getvalue().split("\r")
     assert shown[1].startswith(f"[{'-' * 30}]   0 %  0 B of ")
@@ -243,5 +244,5 @@ def test_on_a_terminal_a_bar_shows_how_far_it_is_and_goes_at_the_end(root: Path)
 
 def test_a_quiet_check_has_no_bar(root: Path) -> None:
     terminal = Terminal()
-    assert run(["--quiet", str(root)], OsDisk(), io.StringIO(), terminal, os.urandom) == 0
+    assert run(["--quiet", str(root)], OsDisk(), io.StringIO(), terminal, os.urandom, VirtualClock()) == 0
     assert terminal.getvalue() == ""

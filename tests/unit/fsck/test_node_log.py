@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.node_logs import CONF, Write, content, synced
 
+from pyjs.base.clock import VirtualClock
 from pyjs.base.disk import OsDisk
 from pyjs.base.log import ListLog
 from pyjs.consensus.log.node_log import NodeLog
@@ -43,7 +44,7 @@ def start(store: Path, incarnation: int) -> NodeLog:
 
 def fsck(store: Path, *flags: str) -> tuple[int, list[str]]:
     out = io.StringIO()
-    code = run([*flags, str(store)], OsDisk(), out, io.StringIO(), lambda count: bytes(count))
+    code = run([*flags, str(store)], OsDisk(), out, io.StringIO(), lambda count: bytes(count), VirtualClock())
     return code, out.getvalue().splitlines()
 
 

@@ -16,8 +16,9 @@ from tests.support.consumer_lists import begin_state
 from tests.unit.jetstream.consumer.test_consumer_recovery import Restarting
 
 from pyjs.base.disk import OsDisk
-from pyjs.fsck.check import Progress, StoreCheck
+from pyjs.fsck.check import StoreCheck
 from pyjs.fsck.findings import DAMAGE
+from pyjs.fsck.progress import Progress
 from pyjs.jetstream.consumer.acks.pending import PendingAcks
 from pyjs.store.format.meta import CHECKSUM, KIND_STATE, decode, encode, envelope_size
 

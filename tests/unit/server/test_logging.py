@@ -160,6 +160,35 @@ def test_a_terminal_gets_colors() -> None:
     os.close(terminal)
 
 
+def test_a_status_stays_below_the_lines_of_a_terminal() -> None:
+    keeper, terminal = os.openpty()
+    log = Logger(fd=terminal, show_time=False)
+
+    log.status("half")
+    log.warn("x")
+    log.status("half")
+    log.status("")
+    log.warn("y")
+
+    prefix = f"[{os.getpid()}] [\x1b[93mWRN\x1b[0m]".encode()
+    clear = b"\r\x1b[K"
+    shown = b"".join([clear, b"half", clear, prefix, b" x\r\nhalf", clear, prefix, b" y\r\n"])
+    assert log.shows_status
+    assert os.read(keeper, 500) == shown
+    os.close(keeper)
+    os.close(terminal)
+
+
+def test_a_log_that_is_no_terminal_shows_no_status(tmp_path: Path) -> None:
+    log = Logger(str(tmp_path / "log"))
+
+    log.status("half")
+
+    assert not log.shows_status
+    assert (tmp_path / "log").read_text() == ""
+    log.close()
+
+
 def test_options_describe_the_log(tmp_path: Path) -> None:
     options = Options(
         log=LogOptions(

@@ -47,9 +47,10 @@ def read_route(text: str) -> RouteUrl:
 
 
 def _without_login(text: str) -> str:
-    """Return `text` without a password, for messages."""
+    """Return `text` without a login, for messages; a malformed address may have one without //."""
     head, found, tail = text.rpartition("@")
-    return f"{head.partition('//')[0]}//...@{tail}" if found else text
+    scheme = f"{head.partition('//')[0]}//" if "//" in head else ""
+    return f"{scheme}...@{tail}" if found else text
 
 
 def _read_routes(reading: Reading, key: Key, value: Value, target: object) -> tuple[RouteUrl, ...]:

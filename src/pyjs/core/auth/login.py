@@ -14,10 +14,12 @@ from pyjs.base.gotext import printable, quoted, quoted_bytes
 from pyjs.core.auth.handshake import BadConnect, parse_connect, with_credentials
 from pyjs.core.auth.identity import log_label
 from pyjs.core.auth.proxies import NOT_TRUSTED, REQUIRED, ProxyFault
+from pyjs.core.auth.strangers import report_stranger
 from pyjs.core.auth.users import Claim, User
 from pyjs.wire.nkeys import signature_bytes
 
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Callable
 
     from pyjs.base.timers import Timer
@@ -79,8 +81,11 @@ class Login:
         # A service that decides about clients is asked only after CONNECT.
         return None if callouts is not None and callouts.rules_for(session, user) is not None else user
 
-    def cancel(self) -> None:
-        """Cancel the running check: the session has ended."""
+    def cancel(self, reads: deque[bytes]) -> None:
+        """Cancel the running check, since the session has ended, and drop the input in `reads`."""
+        if reads and not self._session.connected:
+            report_stranger(self._session, reads[0])
+        reads.clear()
         if self._attempt is not None:
             self._attempt.cancel()
             self._attempt = None  # break the cycle: the attempt refers to this login

@@ -113,7 +113,8 @@ class RoutePort:
         try:
             sock = self._listening()
         except ListenFailed as error:
-            fail(f"Error listening on router port: {self._options.port} - {error}")
+            text = f"Error listening on router port: {self._options.port} - {error}"
+            fail(text, error.remedy("cluster.port"))
         self.listener = Listener(driver.loop, sock, "Route", driver.node.log)
         self.port = cluster.port = self._options.port if self._options.local else self.listener.port
 

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.base.errors import reason_of
+from pyjs.server.addresses import port_remedy
 from pyjs.server.doctor.findings import fail, ok, warn
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from pyjs.server.doctor.findings import Finding
 
 REACH_S = 2.0
-PRIVILEGED = 1024
 NO_NAME = "this is neither an address nor a name of a machine"
 
 
@@ -70,20 +70,10 @@ def _check_port(port: Port, held: ExitStack, seen: dict[int, str]) -> Finding:
         if error.errno == errno.EADDRINUSE and port.number in seen:
             fix = f"change `{seen[port.number]}` or `{port.key}`"
             return fail(port.subject, f"{where}: `{seen[port.number]}` is the same port", fix)
-        return fail(port.subject, f"{where}: {reason_of(error)}", _port_fix(port, error.errno or 0))
-    return ok(port.subject, f"{where} is free")
-
-
-def _port_fix(port: Port, code: int) -> str:
-    if code == errno.EADDRINUSE:
-        return (
-            f"another process listens there (ss -ltnp | grep :{port.number}): stop it, or change `{port.key}`"
+        return fail(
+            port.subject, f"{where}: {reason_of(error)}", port_remedy(error.errno or 0, port.number, port.key)
         )
-    if code == errno.EACCES and port.number < PRIVILEGED:
-        return f"use a port from {PRIVILEGED}, or give the process CAP_NET_BIND_SERVICE"
-    if code == errno.EADDRNOTAVAIL:
-        return "this machine does not have that address: use 0.0.0.0 or one of its own"
-    return f"change `{port.key}`"
+    return ok(port.subject, f"{where} is free")
 
 
 def _check_route(route: RouteUrl, cluster: ClusterOptions) -> Finding:

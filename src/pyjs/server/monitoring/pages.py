@@ -40,7 +40,10 @@ class Pages:
         try:
             sock = listen(self._host, options.monitoring.http_port or options.monitoring.https_port)
         except ListenFailed as error:
-            fail(f"Can't start monitoring: can't listen to the monitor port: {error}")
+            fail(
+                f"Can't start monitoring: can't listen to the monitor port: {error}",
+                error.remedy("http_port"),
+            )
         guard = Guard(loop, options.monitoring.login, options.monitoring.base_path)
         self._port = MonitorPort(loop, handle, guard, log)
         self.listener = Listener(loop, sock, "Monitor", log)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from pyjs.base.errors import reason_of
-from pyjs.server.failures import fail
+from pyjs.server.failures import fail, file_remedy
 
 if TYPE_CHECKING:
     from pyjs.base.log import Log
@@ -33,7 +33,7 @@ def write_first_pid_file(path: str) -> None:
         if path:
             write_pid_file(path)
     except OSError as error:
-        fail(f"Could not write pidfile: open {path}: {reason_of(error)}")
+        fail(f"Could not write pidfile: open {path}: {reason_of(error)}", file_remedy(error, "pid_file"))
 
 
 def ports_path(directory: str) -> str:

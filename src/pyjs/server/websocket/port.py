@@ -59,7 +59,7 @@ class WebSocketPort:
         try:
             sock = listen(self.options.host, self.options.port, shared=options.worker is not None)
         except ListenFailed as error:
-            fail(f"Unable to listen for websocket connections: {error}")
+            fail(f"Unable to listen for websocket connections: {error}", error.remedy("websocket.port"))
         self.listener = Listener(driver.loop, sock, "Websocket", self.log)
         self.port = driver.node.websocket_port = self.listener.port
 

@@ -24,7 +24,7 @@ from pyjs.config.options import Worker
 from pyjs.server.addresses import ListenFailed, host_port, reserve, urls
 from pyjs.server.announce import announce_configuration
 from pyjs.server.failures import StartFailed, attempt, fail
-from pyjs.server.logging import configured_logger, opened_logger
+from pyjs.server.logging import CONTINUED, configured_logger, opened_logger
 from pyjs.server.reload import LOG_OPTIONS, ReloadRefused, change_line, read_again, rewrite_files
 from pyjs.server.system import files, signals
 from pyjs.server.system.clock import OsRng, SystemClock
@@ -50,7 +50,7 @@ def run(options: Options) -> int:
     try:
         log = opened_logger(options)
     except StartFailed as error:
-        print(error, file=sys.stderr)
+        print(CONTINUED.join(str(error).split("\n")), file=sys.stderr)
         return 1
     if not hasattr(socket, "SO_REUSEPORT"):
         log.fatal("workers need a system with SO_REUSEPORT, which this one does not have: remove workers")
@@ -175,7 +175,7 @@ class Supervisor:
         try:
             sock = reserve(host, port)
         except ListenFailed as error:
-            fail(f'{what}: {host_port(host, max(port, 0))}, "{error}"')
+            fail(f'{what}: {host_port(host, max(port, 0))}, "{error}"', error.remedy("port"))
         self._reserved.append(sock)
         found: int = sock.getsockname()[1]
         return found

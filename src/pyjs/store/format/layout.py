@@ -38,6 +38,10 @@ class StoreLocked(PyjsError):
     """Another server uses the store directory."""
 
 
+class StoreForeign(PyjsError):
+    """The store directory was written by a nats-server."""
+
+
 def file_name(name: str) -> str:
     """Return the file name for `name`: characters outside SAFE become %XX.
 
@@ -105,6 +109,23 @@ class StoreLock:
         fds, self._fds = self._fds, []
         for fd in fds:
             self._disk.unlock(fd)
+
+
+def refuse_foreign(disk: Disk, root: str) -> None:
+    """Look at one stream of each account; `root` need not exist.
+
+    Raises:
+        StoreForeign: the store is that of a nats-server, whose files must not be touched.
+    """
+    for account in disk.list_dir(root):
+        directory = f"{root}/{account}/streams"
+        names = [] if account.startswith(".") else disk.list_dir(directory)
+        first = next((f"{directory}/{name}" for name in names if not name.startswith(".")), "")
+        if first and disk.exists(f"{first}/meta.inf") and not disk.exists(f"{first}/meta.a"):
+            raise StoreForeign(
+                f"store directory {root} is that of a nats-server; choose another store_dir, "
+                f"and copy the streams with: pyjs-server import -sd STORE_DIR {root}"
+            )
 
 
 def lock_store(disk: Disk, directory: str) -> StoreLock:

@@ -1,0 +1,272 @@
+"""A connection of an operator to a running server: blocking, with one request at a time.
+
+Not a client for applications: it has what a command needs, and bounds on what a stranger at the other end sends.
+
+Source: nats.docs "Client Protocol".
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import ssl
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from pyjs.base.errors import PyjsError
+from pyjs.base.gotext import printable
+from pyjs.server.system.config_file import read_file
+from pyjs.wire.nkeys import USER, KeyPair, seed_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+    from typing import Self
+
+LINE_SIZE_MAX = 1 << 20  # bytes
+ANSWER_SIZE_MAX = 64 << 20
+INBOX = b"_INBOX.pyjs-server"
+WHERE = "give its address as -s nats://HOST:PORT"
+LOGIN = (
+    "log in as a user of the system account: --user NAME and the password in NATS_PASSWORD, or --creds FILE"
+)
+
+
+class AskFailed(PyjsError):
+    """The server cannot be asked; the text has the reason and what to do."""
+
+
+class NoAnswer(AskFailed):
+    """The server sends nothing in time."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Login:
+    """Who asks; empty fields are not sent."""
+
+    user: str = ""
+    password: str = ""
+    token: str = ""
+    jwt: str = ""
+    seed: str = ""  # of an nkey, which signs the nonce
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """Files for a server that encrypts; "": not given."""
+
+    ca: str = ""
+    cert: str = ""
+    key: str = ""
+
+
+class OperatorConnection:
+    """One connection, open until the end of its `with` block."""
+
+    def __init__(self, url: str, login: Login, tls: TlsFiles, timeout_s: float) -> None:
+        """Connect to `url` and log in.
+
+        Raises:
+            AskFailed: nothing listens there, it is no NATS server, or it refuses the login.
+        """
+        parts = urlsplit(url if "://" in url else f"nats://{url}")
+        try:
+            self._host, port = parts.hostname or "127.0.0.1", parts.port or 4222
+        except ValueError:
+            raise AskFailed(f"{url} is no address: {WHERE}") from None
+        if parts.scheme not in ("nats", "tls"):
+            raise AskFailed(
+                f"the scheme {parts.scheme}:// is not supported here: {WHERE}, or tls://HOST:PORT"
+            )
+        if parts.username:
+            user, word = unquote(parts.username), unquote(parts.password or "")
+            login = Login(user, word) if parts.password is not None else Login(token=user)
+        self.address = f"{self._host}:{port}"
+        self._read = b""
+        try:
+            self._socket = socket.create_connection((self._host, port), timeout_s)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise AskFailed(
+                f"no connection to {self.address} ({reason.lower()}): start the server, or {WHERE}"
+            ) from None
+        try:
+            self.info = self._greeting()
+            if parts.scheme == "tls" or self.info.get("tls_required"):
+                self._encrypt(tls)
+            self._log_in(login)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._socket.close()
+
+    def request(self, subject: str, body: bytes) -> dict[str, object]:
+        """Return the first answer, as JSON.
+
+        Raises:
+            AskFailed: nobody answers, or the user may not ask.
+        """
+        self._send(b"PUB %b %b %d\r\n%b\r\n" % (subject.encode(), INBOX, len(body), body))
+        while True:
+            verb, line = self._operation()
+            if verb in (b"MSG", b"HMSG"):
+                sizes = line.split()
+                payload = self._take(int(sizes[-1]) + 2)[:-2]
+                if verb == b"HMSG" and payload.startswith(b"NATS/1.0 503"):
+                    raise AskFailed(f"{self.address} does not answer this user: {LOGIN}")
+                return self._object(payload[int(sizes[-2]) if verb == b"HMSG" else 0 :])
+
+    # -- the protocol ------------------------------------------------------------------------------------------
+    def _greeting(self) -> dict[str, object]:
+        verb, line = self._operation()
+        if verb != b"INFO":
+            raise AskFailed(f"{self.address} is not the client port of a NATS server: {WHERE}")
+        return self._object(line)
+
+    def _encrypt(self, files: TlsFiles) -> None:
+        try:
+            context = ssl.create_default_context(cafile=files.ca or None)
+            if files.cert:
+                context.load_cert_chain(files.cert, files.key or None)
+            self._socket = context.wrap_socket(self._socket, server_hostname=self._host)
+        except (OSError, ValueError) as error:
+            raise AskFailed(
+                f"no encrypted connection to {self.address} ({error}): "
+                "give the certificate of its authority as --tlsca FILE"
+            ) from None
+
+    def _log_in(self, login: Login) -> None:
+        fields: dict[str, object] = {
+            "verbose": False,
+            "headers": True,
+            "no_responders": True,
+            "protocol": 1,
+            "name": "pyjs-server trace",
+            "lang": "python",
+        }
+        given = {"user": login.user, "pass": login.password, "auth_token": login.token, "jwt": login.jwt}
+        fields |= {name: value for name, value in given.items() if value}
+        if login.seed:
+            pair = KeyPair(_seed(login.seed), USER)
+            signature = pair.sign(str(self.info.get("nonce", "")).encode())
+            fields["sig"] = base64.urlsafe_b64encode(signature).rstrip(b"=").decode()
+            if not login.jwt:
+                fields["nkey"] = pair.public
+        self._send(b"CONNECT %b\r\nSUB %b 1\r\nPING\r\n" % (json.dumps(fields).encode(), INBOX))
+        while self._operation()[0] != b"PONG":
+            pass
+
+    def _operation(self) -> tuple[bytes, bytes]:
+        """Return the verb and the rest of the next line, after answers to PING.
+
+        Raises:
+            AskFailed: -ERR, or the connection ends.
+        """
+        while True:
+            verb, _, line = self._line().partition(b" ")
+            if verb == b"PING":
+                self._send(b"PONG\r\n")
+            elif verb == b"-ERR":
+                raise AskFailed(self._refusal(printable(line.decode("utf-8", "replace")).strip("'")))
+            else:
+                return verb, line
+
+    def _refusal(self, text: str) -> str:
+        if text.startswith(("Authorization Violation", "Authentication", "Permissions Violation")):
+            return f"{self.address} refuses: {text}: {LOGIN}"
+        return f"{self.address} refuses: {text}"
+
+    def _line(self) -> bytes:
+        while b"\n" not in self._read:
+            if len(self._read) > LINE_SIZE_MAX:
+                raise AskFailed(f"{self.address} is not the client port of a NATS server: {WHERE}")
+            self._receive()
+        line, _, self._read = self._read.partition(b"\n")
+        return line.rstrip(b"\r")
+
+    def _take(self, size: int) -> bytes:
+        if size > ANSWER_SIZE_MAX:
+            raise AskFailed(f"{self.address} announces an answer of {size:,} bytes")
+        while len(self._read) < size:
+            self._receive()
+        taken, self._read = self._read[:size], self._read[size:]
+        return taken
+
+    def _receive(self) -> None:
+        try:
+            data = self._socket.recv(65536)
+        except TimeoutError:
+            raise NoAnswer(
+                f"{self.address} sends nothing: is it the client port of a NATS server? {WHERE}"
+            ) from None
+        except OSError as error:
+            raise AskFailed(f"{self.address}: {error.strerror or error}") from None
+        if not data:
+            raise AskFailed(f"{self.address} closed the connection")
+        self._read += data
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self._socket.sendall(data)
+        except OSError as error:
+            raise AskFailed(f"{self.address}: {error.strerror or error}") from None
+
+    def _object(self, text: bytes) -> dict[str, object]:
+        try:
+            found = json.loads(text)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise AskFailed(f"{self.address} sends no JSON object: is it a NATS server?")
+        return found
+
+
+def read_login(options: dict[str, str], environment: Mapping[str, str]) -> Login:
+    """Return the login of the flags, or of the variables that the `nats` command reads.
+
+    Raises:
+        AskFailed: a file cannot be read or is not a credentials file.
+    """
+    creds = options.get("creds") or environment.get("NATS_CREDS", "")
+    nkey = options.get("nkey") or environment.get("NATS_NKEY", "")
+    if creds:
+        jwt, seed = _blocks(_text(creds), creds)
+        return Login(jwt=jwt, seed=seed)
+    if nkey:
+        return Login(seed=_text(nkey).strip())
+    user = options.get("user") or environment.get("NATS_USER", "")
+    return Login(
+        user, environment.get("NATS_PASSWORD", ""), "" if user else environment.get("NATS_TOKEN", "")
+    )
+
+
+def _text(path: str) -> str:
+    try:
+        return read_file(path)
+    except OSError as error:
+        raise AskFailed(f"{path}: {error.strerror}") from None
+
+
+def _blocks(text: str, path: str) -> tuple[str, str]:
+    """Return the token and the seed of a credentials file: the lines after the two BEGIN lines."""
+    lines = [line.strip() for line in text.splitlines()]
+    found = [lines[at + 1] for at, line in enumerate(lines[:-1]) if line.startswith("-----BEGIN ")]
+    if len(found) != 2:
+        raise AskFailed(f"{path} is not a credentials file: it has a token and a seed")
+    return found[0], found[1]
+
+
+def _seed(text: str) -> bytes:
+    seed = seed_bytes(text, USER)
+    if seed is None:
+        raise AskFailed("the key is not the seed of a user: it begins with SU")
+    return seed
