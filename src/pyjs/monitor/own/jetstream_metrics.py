@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyjs.base.clock import NS_PER_S
 from pyjs.jetstream.config.choices import FILE, MEMORY
 from pyjs.jetstream.consumer.consumer import Consumer
-from pyjs.jetstream.manage.stream_info import inflow_report, know_subjects
+from pyjs.jetstream.manage.stream_info import inflow_report
+from pyjs.monitor.own.consumer_reading import ages_ns, is_searched, prepare
 from pyjs.monitor.own.exposition import Family, extended, labels
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     Steps = Generator[None, None, None]
 
 STEP = 32  # accounts, streams and consumers read between two yields: about a third of a millisecond
-SEARCHED = 1_000  # messages; with more, the search of one consumer with filters counts as a step
 DESCRIPTION_MAX = 128  # characters of a consumer's description
 UINT64 = 1 << 64  # nats-server shows "no limit", -1, as an unsigned number
 
@@ -203,13 +203,11 @@ class JetStreamMetrics:
 
     def _before(self, consumer: object) -> Steps:
         """Yield so often that the searches for messages of consumers with filters are in steps of their own."""
-        weight = 1
-        if isinstance(consumer, Consumer) and not consumer.closed and consumer.filters:
-            store = consumer.store
-            if store.msgs > SEARCHED:
-                yield from know_subjects(store, store.make_filter(consumer.filters))
-                weight = STEP
-        yield from self._rest(weight)
+        if isinstance(consumer, Consumer) and is_searched(consumer):
+            yield from prepare(consumer)
+            yield from self._rest(STEP)
+        else:
+            yield from self._rest()
 
     def _led_by(self, js: JetStream, stream: Stream) -> tuple[str, str]:
         """Return the leader of a stream, and the name of its replicated group or ""."""
@@ -251,23 +249,13 @@ class JetStreamMetrics:
             pending,
             acks.floor_seq,
             acks.floor_cseq,
-            *self._ages(consumer, pending, now_ns),
+            *(age / NS_PER_S for age in ages_ns(consumer, now_ns)),
         )
         page.rows(names.consumer).append((of_consumer, values))
         if consumer.delivered_at:
             page.add(names.last_delivery, of_consumer, (now_ns - consumer.delivered_at) / NS_PER_S)
         if consumer.acked_at:
             page.add(names.last_ack, of_consumer, (now_ns - consumer.acked_at) / NS_PER_S)
-
-    def _ages(self, consumer: Consumer, pending: int, now_ns: int) -> tuple[float, float]:
-        """Return the lag of a consumer, and the age of its oldest delivery without an acknowledgement, in seconds."""
-        lag = unacked = 0.0
-        if pending:
-            stored_ns = consumer.store.catalogue.stored_at(consumer.cursor.find())
-            lag = max(now_ns + consumer.turn.skew - stored_ns, 0) / NS_PER_S if stored_ns else 0.0
-        if consumer.acks.pending.count:
-            unacked = max(now_ns - consumer.acks.pending.first(1)[0][2], 0) / NS_PER_S
-        return lag, unacked
 
 
 def _merged(kind: str, rows: Iterable[dict[str, Any]]) -> list[tuple[dict[str, str], tuple[int, int]]]:

@@ -9,6 +9,7 @@ import orjson
 from pyjs.base.gotext import time_text, uptime_text
 from pyjs.monitor.arguments import TRUE, Arguments, BadArgument
 from pyjs.monitor.connz import LIMIT
+from pyjs.monitor.dashboard.views import is_of_dashboard
 from pyjs.monitor.json_text import compact_json, number, pretty_json
 from pyjs.monitor.response import HTML_HEADERS, JSON_HEADERS, Response, text_response
 from pyjs.monitor.root import root_page
@@ -52,7 +53,7 @@ class WorkersRouter:
             return path
         path = "/subsz" if path == "/subscriptionsz" else path
         view = self._view(path)
-        if path in NOT_SERVED:
+        if path in NOT_SERVED or is_of_dashboard(path):
             return text_response(404, f"{path} is not served with workers")
         if view is None:
             return NOT_FOUND
