@@ -3,7 +3,11 @@ import { h, setAttribute, setText } from "./dom.js";
 
 const POINTS = 600; // ten minutes of one a second
 const HEIGHT = 132;
+const DARK = matchMedia("(prefers-color-scheme: dark)");
+const SPAN_S = 60; // shown at least
+export const POWERS = Array.from({ length: 50 }, (_, i) => 2 ** i); // steps of an axis of bytes
 const histories = new Map();
+const counters = new Map();
 
 // The points of one chart by its key: [times in s, first values, second values ...].
 function history(key, count) {
@@ -24,13 +28,20 @@ export class Rates {
   }
 }
 
+// The rates of the same counters, also when another view was shown meanwhile.
+export function ratesOf(key) {
+  if (!counters.has(key)) counters.set(key, new Rates());
+  return counters.get(key);
+}
+
 function color(name) {
   return () => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
 export class Chart {
-  // labels: names of the series, two at most; format: text of a value
-  constructor(key, title, labels, format) {
+  // labels: names of the series, two at most; format: text of a value; steps: of the axis
+  constructor(key, title, labels, format, steps = undefined) {
+    this.steps = steps;
     this.labels = labels;
     this.format = format;
     this.title = title;
@@ -42,7 +53,10 @@ export class Chart {
     this.element = h("figure", { class: "chart" }, h("figcaption", {}, h("strong", {}, title), ...legend), this.canvas);
     this.observer = new ResizeObserver(() => this.resize());
     this.observer.observe(this.canvas);
+    DARK.addEventListener("change", this.repaint);
   }
+
+  repaint = () => this.plot?.redraw(false);
 
   resize() {
     const width = this.canvas.clientWidth;
@@ -60,8 +74,14 @@ export class Chart {
     this.plot = new uPlot({
       width, height: HEIGHT, legend: { show: false }, padding: [8, 8, 0, 0],
       cursor: { y: false, drag: { x: false, y: false } },
-      scales: { y: { range: (u, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
-      axes: [{ ...axis, size: 22 }, { ...axis, size: 62, splits: (u, i, low, high) => [0, high / 2.2, high / 1.1], values: (u, at) => at.map(this.format) }],
+      scales: {
+        x: { range: (u, first, last) => [Math.min(first, last - SPAN_S), last] },
+        y: { range: (u, low, high) => [0, high > 0 ? high * 1.1 : 1] },
+      },
+      axes: [
+        { ...axis, size: 22 },
+        { ...axis, size: 62, space: 32, incrs: this.steps, values: (u, at) => at.map(this.format) },
+      ],
       series: [{}, ...series],
       hooks: { setCursor: [(u) => this.show(u.cursor.idx)] },
     }, this.data, this.canvas);
@@ -97,6 +117,7 @@ export class Chart {
 
   close() {
     this.observer.disconnect();
+    DARK.removeEventListener("change", this.repaint);
     this.plot?.destroy();
   }
 }
@@ -105,4 +126,3 @@ function textOf(value, format) {
   return value === null || value === undefined ? "–" : format(value);
 }
 
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => dispatchEvent(new Event("themed")));

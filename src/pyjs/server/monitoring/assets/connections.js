@@ -1,5 +1,5 @@
 // Connections, open and closed, and one open connection.
-import { Chart, Rates } from "./chart.js";
+import { Chart, POWERS, ratesOf } from "./chart.js";
 import { address, Facts, h } from "./dom.js";
 import { bytes, duration, line, number, short, time } from "./format.js";
 import { List } from "./lists.js";
@@ -64,11 +64,11 @@ export class Connection {
   constructor(params) {
     this.cid = params.get("cid") ?? "";
     this.title = `Connection ${line(this.cid, 20)}`;
-    this.rates = new Rates();
+    this.rates = ratesOf(`connection ${this.cid}`);
     this.facts = new Facts();
     this.charts = [
       new Chart(`conn ${this.cid}`, "Messages per second", ["in", "out"], short),
-      new Chart(`wait ${this.cid}`, "Output that waits for the client", ["bytes"], bytes),
+      new Chart(`wait ${this.cid}`, "Output that waits for the client", ["bytes"], bytes, POWERS),
     ];
     this.subscriptions = new Table({
       caption: "Subscriptions", empty: "None.", key: (row) => row.sid,

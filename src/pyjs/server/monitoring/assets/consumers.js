@@ -1,8 +1,8 @@
 // The list of consumers, and one consumer with the reason why it delivers nothing.
-import { Chart, Rates } from "./chart.js";
+import { Chart, ratesOf } from "./chart.js";
 import { configDetails } from "./config.js";
 import { address, badge, Facts, h, reasonsList, setAttribute, setText, showReasons } from "./dom.js";
-import { bytes, duration, levelText, line, number, rate, short, time, words } from "./format.js";
+import { bytes, duration, levelText, line, number, rate, sentence, short, time, words } from "./format.js";
 import { List } from "./lists.js";
 import { Table } from "./table.js";
 
@@ -17,7 +17,7 @@ const COLUMNS = [
   { id: "ack_pending", label: "Unacked", num: true, cls: "p2", sort: true, text: (row) => number(row.ack_pending) },
   { id: "redelivered", label: "Redelivered", num: true, cls: "p3", sort: true, text: (row) => number(row.redelivered ?? 0) },
   { id: "rate", label: "Delivered", num: true, cls: "p2", sort: true, text: (row) => rate(row.rate) },
-  { id: "why", label: "Why", cls: "p3 long", text: (row) => line(row.text, 160) },
+  { id: "why", label: "Why", cls: "p3 long", text: (row) => line(sentence(row.text), 160) },
 ];
 
 function consumerLevel(row) {
@@ -58,13 +58,13 @@ export class Consumer {
     this.params = Object.fromEntries(["acc", "stream", "consumer"].map((name) => [name, params.get(name) ?? ""]));
     this.title = `Consumer ${line(this.params.consumer, 80)}`;
     this.rows = 0;
-    this.rates = new Rates();
+    this.rates = ratesOf(JSON.stringify(this.params));
     this.state = badge("", "");
     this.facts = new Facts();
     this.reasons = reasonsList();
     const key = JSON.stringify(this.params);
     this.charts = [
-      new Chart(`lag ${key}`, "Messages behind", ["undelivered", "unacknowledged"], short),
+      new Chart(`lag ${key}`, "Consumer lag", ["undelivered", "unacknowledged"], short),
       new Chart(`rates ${key}`, "Per second", ["delivered", "acknowledged"], short),
     ];
     this.deliveries = new Table({ caption: "Deliveries without an acknowledgement, oldest first", columns: deliveryColumns(this.params), key: (row) => row.seq, empty: "None." });

@@ -1,23 +1,19 @@
 // Numbers, sizes, durations and untrusted text as people read them.
 
 const BYTES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-const LARGE = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e4, "k"]];
+const LARGE = [[1e12, 1e12, "T"], [1e9, 1e9, "G"], [1e6, 1e6, "M"], [1e4, 1e3, "k"]];
 const NS = 1e9;
 
 export function number(value) {
   return Number.isFinite(value) ? value.toLocaleString("en-US", { maximumFractionDigits: 1 }) : "–";
 }
 
-// Short form for tiles and axes: 12.3k.
+// Short form for tiles and axes: 9,999, then 10k, 12.3k and so on.
 export function short(value) {
-  for (const [unit, name] of LARGE) {
-    if (Math.abs(value) >= unit) return `${(value / (name === "k" ? 1e3 : unit)).toPrecision(3).replace(/\.?0+$/, trimmed)}${name}`;
+  for (const [from, unit, name] of LARGE) {
+    if (Math.abs(value) >= from) return `${Number((value / unit).toPrecision(3))}${name}`;
   }
-  return number(value);
-}
-
-function trimmed(zeros) {
-  return zeros.startsWith(".") ? "" : zeros;
+  return number(Math.abs(value) < 100 ? value : Math.round(value));
 }
 
 export function rate(value) {
@@ -51,6 +47,11 @@ export function duration(ns) {
 export function time(text) {
   if (!text || text.startsWith("0001-")) return "never";
   return text.replace("T", " ").replace(/\.\d+/, "").replace("Z", " UTC");
+}
+
+// The first sentence of a reason.
+export function sentence(text) {
+  return text.split(/(?<=[.;]) /, 1)[0];
 }
 
 export function words(kind) {

@@ -18,7 +18,7 @@ export class Messages {
       caption: "Messages", empty: "No message matches.", key: (row) => row.seq,
       columns: [
         { id: "seq", label: "Sequence", head: true, num: true, text: (row) => number(row.seq), href: (row) => this.here({ ...this.wanted, open: row.seq }) },
-        { id: "time", label: "Time", cls: "p2", text: (row) => time(row.time) },
+        { id: "time", label: "Time (UTC)", cls: "p2", text: (row) => time(row.time).replace(" UTC", "") },
         { id: "subject", label: "Subject", cls: "long", text: (row) => line(row.subject, 120) },
         { id: "size", label: "Size", num: true, text: (row) => bytes(row.size) },
         { id: "headers", label: "Headers", num: true, cls: "p3", text: (row) => number(row.headers) },
@@ -31,7 +31,7 @@ export class Messages {
     this.newest = h("button", { type: "button", onclick: () => this.search({ seq: "", forward: "" }) }, "Newest");
     this.oldest = h("button", { type: "button", onclick: () => this.search({ seq: "", forward: "true" }) }, "Oldest");
     const stream = h("a", { href: address("stream", this.params) }, line(this.params.stream, 80));
-    this.element = h("div", {}, h("p", { class: "lead" }, "Stored in the stream ", stream, ". Reading them consumes nothing."), this.form(),
+    this.element = h("div", {}, h("p", {}, "Stored in the stream ", stream, ". Reading them consumes nothing."), this.form(),
       h("div", { class: "split" }, h("div", {}, this.table.element, h("p", { class: "pages" }, this.newest, this.oldest, this.more), this.status), this.message.element));
   }
 

@@ -1,5 +1,5 @@
 // The server as a whole, and what needs attention.
-import { Chart, Rates } from "./chart.js";
+import { Chart, POWERS, ratesOf } from "./chart.js";
 import { address, badge, h, setAttribute, setText } from "./dom.js";
 import { byteRate, bytes, line, number, rate, short, words } from "./format.js";
 
@@ -36,13 +36,13 @@ export class Overview {
   title = "Overview";
 
   constructor() {
-    this.rates = new Rates();
+    this.rates = ratesOf("server");
     this.tiles = new Tiles();
     this.attention = h("ul", { class: "attention" });
     this.charts = {
       msgs: new Chart("msgs", "Messages per second", ["in", "out"], short),
-      bytes: new Chart("bytes", "Bytes per second", ["in", "out"], bytes),
-      lag: new Chart("lag", "Messages that consumers have not acknowledged", ["undelivered", "unacknowledged"], short),
+      bytes: new Chart("bytes", "Bytes per second", ["in", "out"], bytes, POWERS),
+      lag: new Chart("lag", "Consumer lag", ["undelivered", "unacknowledged"], short),
     };
     this.element = h("div", {},
       this.tiles.element,
@@ -70,7 +70,7 @@ export class Overview {
     tiles.set("Messages in", rate(inMsgs), `${byteRate(inBytes)}, ${short(data.in_msgs)} in all`);
     tiles.set("Messages out", rate(outMsgs), `${byteRate(outBytes)}, ${short(data.out_msgs)} in all`);
     tiles.set("Connections", number(data.connections), `${number(data.subscriptions)} subscriptions`);
-    tiles.set("Slow consumers", number(data.slow_consumers), `clients disconnected; ${bytes(data.output_pending)} wait for clients`);
+    tiles.set("Slow consumers", number(data.slow_consumers), `${bytes(data.output_pending)} of output waiting`);
     tiles.set("Memory", bytes(data.mem), `processor ${number(data.cpu)} % of a core`);
     tiles.set("Uptime", data.uptime, data.server.cluster ? `${number(data.routes)} routes` : "not in a cluster");
   }

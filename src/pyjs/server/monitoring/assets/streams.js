@@ -1,5 +1,5 @@
 // The list of streams, and one stream.
-import { Chart, Rates } from "./chart.js";
+import { Chart, ratesOf } from "./chart.js";
 import { configDetails } from "./config.js";
 import { consumerList } from "./consumers.js";
 import { address, badge, Facts, h, reasonsList, setAttribute, setText, showReasons } from "./dom.js";
@@ -61,7 +61,7 @@ export class Stream {
   constructor(params, page) {
     this.params = { acc: params.get("acc") ?? "", stream: params.get("stream") ?? "" };
     this.title = `Stream ${line(this.params.stream, 80)}`;
-    this.rates = new Rates();
+    this.rates = ratesOf(JSON.stringify(this.params));
     this.facts = new Facts();
     this.reasons = reasonsList();
     this.state = badge("", "");
