@@ -99,7 +99,9 @@ class Page:
     """One tab. `problems` has every error and warning of its console, `requests` every URL that it asked for."""
 
     def __init__(self, address: str) -> None:
-        self._socket: ClientConnection = connect(address, max_size=None, open_timeout=ANSWER_S, compression=None)
+        self._socket: ClientConnection = connect(
+            address, max_size=None, open_timeout=ANSWER_S, compression=None
+        )
         self._ids = count(1)
         self.problems: list[str] = []
         self.requests: list[str] = []
@@ -168,7 +170,11 @@ class Page:
     def use(self, width: int, height: int, scheme: str = "light") -> None:
         """Set the size of the window, and the color scheme that its user prefers."""
         self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 600,
         )
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 

@@ -43,8 +43,10 @@ def connections(site: Site, arguments: Arguments) -> Steps:
 
 
 def _matches(c: Connection, search: str) -> bool:
+    if search.isdecimal():
+        return search == str(c.cid)
     texts = (c.options.name, c.peer.ip, c.account.name, user_name(c), c.closed_reason)
-    return not search or search == str(c.cid) or any(search in text.lower() for text in texts)
+    return any(search in text.lower() for text in texts)
 
 
 def _row(c: Connection, now_ns: int) -> Steps:

@@ -66,7 +66,7 @@ def messages(site: Site, arguments: Arguments) -> Steps:
     """Return a page of messages, by default the newest first.
 
     `seq` is where to begin; `forward=true` reads towards newer messages; `subject` is a filter with wildcards; `text`
-    is contained in subject, headers or payload, in upper or lower case. In the answer, `next` is the sequence at which
+    is contained in subject, headers or payload, in upper or lower case. `next` in the answer is the sequence at which
     the next request continues, or 0.
 
     Raises:

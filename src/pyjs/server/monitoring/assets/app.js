@@ -11,8 +11,15 @@ import { Stream, Streams } from "./streams.js";
 const PERIOD_MS = 1000;
 const TIMEOUT_MS = 20000;
 const VIEWS = {
-  overview: Overview, streams: Streams, stream: Stream, consumers: Consumers, consumer: Consumer,
-  connections: Connections, connection: Connection, cluster: Cluster, messages: Messages,
+  overview: Overview,
+  streams: Streams,
+  stream: Stream,
+  consumers: Consumers,
+  consumer: Consumer,
+  connections: Connections,
+  connection: Connection,
+  cluster: Cluster,
+  messages: Messages,
 };
 const SECTIONS = { stream: "streams", messages: "streams", consumer: "consumers", connection: "connections" };
 
@@ -49,7 +56,11 @@ function route() {
   const heading = h("h1", { tabindex: "-1" }, view.title);
   const isFirst = !main.dataset.view;
   main.dataset.view = name;
-  main.replaceChildren(heading, h("p", { id: "problem", class: "problem", role: "alert", hidden: true }), view.element);
+  main.replaceChildren(
+    heading,
+    h("p", { id: "problem", class: "problem", role: "alert", hidden: true }),
+    view.element,
+  );
   document.title = `${view.title} · pyjs-server`;
   for (const link of document.querySelectorAll("nav a")) {
     setAttribute(link, "aria-current", link.hash === `#/${SECTIONS[name] ?? name}` ? "page" : null);
@@ -99,11 +110,18 @@ async function poll(isWanted = false) {
 function show(data) {
   const { server } = data;
   setText(document.getElementById("server"), line(server.name, 60));
-  setText(document.getElementById("version"), `pyjs-server ${server.version}${server.cluster ? `, cluster ${line(server.cluster, 60)}` : ""}`);
+  setText(
+    document.getElementById("version"),
+    `pyjs-server ${server.version}${server.cluster ? `, cluster ${line(server.cluster, 60)}` : ""}`,
+  );
   state(isPaused ? "paused" : "live");
   problem("");
   view.update(data);
-  if (!main.dataset.painted) requestAnimationFrame(() => { performance.mark("painted"); main.dataset.painted = "true"; });
+  if (!main.dataset.painted)
+    requestAnimationFrame(() => {
+      performance.mark("painted");
+      main.dataset.painted = "true";
+    });
 }
 
 function failed(error) {

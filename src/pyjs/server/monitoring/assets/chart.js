@@ -11,7 +11,11 @@ const counters = new Map();
 
 // The points of one chart by its key: [times in s, first values, second values ...].
 function history(key, count) {
-  if (!histories.has(key)) histories.set(key, Array.from({ length: count + 1 }, () => []));
+  if (!histories.has(key))
+    histories.set(
+      key,
+      Array.from({ length: count + 1 }, () => []),
+    );
   return histories.get(key);
 }
 
@@ -48,9 +52,21 @@ export class Chart {
     this.data = history(key, labels.length);
     this.values = labels.map(() => h("span", { class: "value" }, "–"));
     const legend = labels.map((label, i) =>
-      h("span", { class: "key" }, h("span", { class: `swatch s${i + 1}`, "aria-hidden": "true" }), `${label} `, this.values[i]));
+      h(
+        "span",
+        { class: "key" },
+        h("span", { class: `swatch s${i + 1}`, "aria-hidden": "true" }),
+        `${label} `,
+        this.values[i],
+      ),
+    );
     this.canvas = h("div", { class: "plot", role: "img", "aria-label": title });
-    this.element = h("figure", { class: "chart" }, h("figcaption", {}, h("strong", {}, title), ...legend), this.canvas);
+    this.element = h(
+      "figure",
+      { class: "chart" },
+      h("figcaption", {}, h("strong", {}, title), ...legend),
+      this.canvas,
+    );
     this.observer = new ResizeObserver(() => this.resize());
     this.observer.observe(this.canvas);
     DARK.addEventListener("change", this.repaint);
@@ -66,25 +82,40 @@ export class Chart {
   }
 
   draw(width) {
-    const axis = { stroke: color("--muted"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
+    const axis = {
+      stroke: color("--muted"),
+      grid: { stroke: color("--line"), width: 1 },
+      ticks: { show: false },
+      font: "11px system-ui",
+    };
     const series = this.labels.map((label, i) => ({
-      label, stroke: color(`--s${i + 1}`), width: 1.5, points: { show: false },
+      label,
+      stroke: color(`--s${i + 1}`),
+      width: 1.5,
+      points: { show: false },
       fill: i === 0 ? color("--s1-fill") : undefined,
     }));
-    this.plot = new uPlot({
-      width, height: HEIGHT, legend: { show: false }, padding: [8, 8, 0, 0],
-      cursor: { y: false, drag: { x: false, y: false } },
-      scales: {
-        x: { range: (u, first, last) => [Math.min(first, last - SPAN_S), last] },
-        y: { range: (u, low, high) => [0, high > 0 ? high * 1.1 : 1] },
+    this.plot = new uPlot(
+      {
+        width,
+        height: HEIGHT,
+        legend: { show: false },
+        padding: [8, 8, 0, 0],
+        cursor: { y: false, drag: { x: false, y: false } },
+        scales: {
+          x: { range: (u, first, last) => [Math.min(first, last - SPAN_S), last] },
+          y: { range: (u, low, high) => [0, high > 0 ? high * 1.1 : 1] },
+        },
+        axes: [
+          { ...axis, size: 22 },
+          { ...axis, size: 62, space: 32, incrs: this.steps, values: (u, at) => at.map(this.format) },
+        ],
+        series: [{}, ...series],
+        hooks: { setCursor: [(u) => this.show(u.cursor.idx)] },
       },
-      axes: [
-        { ...axis, size: 22 },
-        { ...axis, size: 62, space: 32, incrs: this.steps, values: (u, at) => at.map(this.format) },
-      ],
-      series: [{}, ...series],
-      hooks: { setCursor: [(u) => this.show(u.cursor.idx)] },
-    }, this.data, this.canvas);
+      this.data,
+      this.canvas,
+    );
   }
 
   push(at, values) {
@@ -125,4 +156,3 @@ export class Chart {
 function textOf(value, format) {
   return value === null || value === undefined ? "–" : format(value);
 }
-

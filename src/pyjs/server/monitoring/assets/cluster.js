@@ -18,16 +18,38 @@ export class Cluster {
     this.rates = new Map();
     this.alone = h("p", { hidden: true }, "This server is not in a cluster: it has no routes and no replicas.");
     this.facts = new Facts();
-    this.routes = new Table({ caption: "Routes to other servers", columns: this.columns(), key: (row) => row.rid, empty: "No route is open." });
-    this.peers = new Table({ caption: "Servers of the metadata group", columns: PEERS, key: (row) => row.name, empty: "None." });
-    this.list = new List({
-      name: "streams", caption: "Streams with replicas on this server", columns: COLUMNS, key: (row) => JSON.stringify([row.account, row.name]),
-      empty: "No stream with replicas matches.", sort: "-level", params, fixed: { replicated: "true" }, searched: "Search by name, subject or account", page,
+    this.routes = new Table({
+      caption: "Routes to other servers",
+      columns: this.columns(),
+      key: (row) => row.rid,
+      empty: "No route is open.",
     });
-    this.parts = h("div", {}, this.facts.element,
+    this.peers = new Table({
+      caption: "Servers of the metadata group",
+      columns: PEERS,
+      key: (row) => row.name,
+      empty: "None.",
+    });
+    this.list = new List({
+      name: "streams",
+      caption: "Streams with replicas on this server",
+      columns: COLUMNS,
+      key: (row) => JSON.stringify([row.account, row.name]),
+      empty: "No stream with replicas matches.",
+      sort: "-level",
+      params,
+      fixed: { replicated: "true" },
+      searched: "Search by name, subject or account",
+      page,
+    });
+    this.parts = h(
+      "div",
+      {},
+      this.facts.element,
       h("section", {}, h("h2", {}, "Routes"), this.routes.element),
       h("section", {}, h("h2", {}, "Metadata group"), this.peers.element),
-      h("section", {}, h("h2", {}, "Replicas"), this.list.element));
+      h("section", {}, h("h2", {}, "Replicas"), this.list.element),
+    );
     this.element = h("div", {}, this.alone, this.parts);
   }
 
@@ -60,7 +82,12 @@ export class Cluster {
     this.facts.update([
       ["Cluster", line(data.cluster, 80)],
       ["This server", line(data.name, 80)],
-      ...(meta ? [["Metadata leader", line(meta.leader || "none", 80)], ["Servers", number(meta.cluster_size ?? 0)]] : []),
+      ...(meta
+        ? [
+            ["Metadata leader", line(meta.leader || "none", 80)],
+            ["Servers", number(meta.cluster_size ?? 0)],
+          ]
+        : []),
     ]);
     this.routes.update(data.routes);
     this.peers.update(meta?.replicas ?? []);
@@ -74,7 +101,12 @@ export class Cluster {
 
 const PEERS = [
   { id: "name", label: "Server", head: true, text: (row) => line(row.name, 80) },
-  { id: "state", label: "State", text: peerState, level: (row) => (row.offline ? "stopped" : row.current ? "ok" : "warning") },
+  {
+    id: "state",
+    label: "State",
+    text: peerState,
+    level: (row) => (row.offline ? "stopped" : row.current ? "ok" : "warning"),
+  },
   { id: "lag", label: "Entries behind", num: true, text: (row) => number(row.lag ?? 0) },
   { id: "active", label: "Last heard", num: true, text: (row) => `${duration(row.active)} ago` },
 ];

@@ -4,11 +4,16 @@ import { block } from "./format.js";
 
 export function configDetails(params, page) {
   const text = h("pre", { tabindex: "0", class: "code", "aria-label": "Configuration as JSON" });
-  return h("details", {
-    ontoggle: async (event) => {
-      if (!event.target.open) return;
-      const data = await page.fetchData("config", params).catch((error) => ({ config: error.message }));
-      text.textContent = block(JSON.stringify(data.config, null, 2));
+  return h(
+    "details",
+    {
+      ontoggle: async (event) => {
+        if (!event.target.open) return;
+        const data = await page.fetchData("config", params).catch((error) => ({ config: error.message }));
+        text.textContent = block(JSON.stringify(data.config, null, 2));
+      },
     },
-  }, h("summary", {}, "Configuration"), text);
+    h("summary", {}, "Configuration"),
+    text,
+  );
 }

@@ -71,6 +71,7 @@ export function showReasons(list, reasons, words, line, nothing) {
   if (list.dataset.key === key) return;
   list.dataset.key = key;
   const items = reasons.map((each) =>
-    h("li", {}, h("strong", {}, words(each.kind)), " ", h("span", {}, line(each.text, 4000))));
+    h("li", {}, h("strong", {}, words(each.kind)), " ", h("span", {}, line(each.text, 4000))),
+  );
   list.replaceChildren(...(items.length ? items : [h("li", { class: "muted" }, nothing)]));
 }

@@ -1,7 +1,12 @@
 // Numbers, sizes, durations and untrusted text as people read them.
 
 const BYTES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-const LARGE = [[1e12, 1e12, "T"], [1e9, 1e9, "G"], [1e6, 1e6, "M"], [1e4, 1e3, "k"]];
+const LARGE = [
+  [1e12, 1e12, "T"],
+  [1e9, 1e9, "G"],
+  [1e6, 1e6, "M"],
+  [1e4, 1e3, "k"],
+];
 const NS = 1e9;
 
 export function number(value) {
@@ -65,7 +70,8 @@ export function levelText(row) {
 
 // Control characters, marks that change the direction of text, characters of no width, and halves of a pair: a name
 // or a payload must not hide or reorder what is around it.
-const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e0fff}]|\p{Cs}/gu;
+const HIDDEN =
+  /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e0fff}]|\p{Cs}/gu;
 
 function shown(c) {
   const code = c.codePointAt(0);

@@ -12,17 +12,37 @@ export class List {
     this.fixed = fixed;
     this.defaultSort = sort;
     this.page = page;
-    this.params = { sort: params.get("sort") ?? "", search: params.get("search") ?? "", offset: params.get("offset") ?? "" };
+    this.params = {
+      sort: params.get("sort") ?? "",
+      search: params.get("search") ?? "",
+      offset: params.get("offset") ?? "",
+    };
     this.table = new Table({ caption, columns, key, empty, onsort: (column) => this.sortBy(column) });
-    this.input = h("input", { type: "search", value: this.params.search, autocomplete: "off", spellcheck: "false", oninput: () => this.typed() });
+    this.input = h("input", {
+      type: "search",
+      value: this.params.search,
+      autocomplete: "off",
+      spellcheck: "false",
+      oninput: () => this.typed(),
+    });
     this.place = h("span", { class: "muted" });
     this.previous = h("button", { type: "button", onclick: () => this.turn(-1) }, "Previous");
     this.following = h("button", { type: "button", onclick: () => this.turn(1) }, "Next");
     const search = h("label", { class: "search" }, h("span", { class: "unseen" }, searched), this.input);
     this.input.placeholder = searched;
     this.extra = h("span", { class: "extra" });
-    this.element = h("div", { class: "list" },
-      h("div", { class: "tools" }, search, this.extra, h("span", { class: "pages" }, this.place, this.previous, this.following)), this.table.element);
+    this.element = h(
+      "div",
+      { class: "list" },
+      h(
+        "div",
+        { class: "tools" },
+        search,
+        this.extra,
+        h("span", { class: "pages" }, this.place, this.previous, this.following),
+      ),
+      this.table.element,
+    );
     this.table.showSort(this.sort);
   }
 
@@ -41,7 +61,10 @@ export class List {
     this.limit = data.limit;
     const first = data.offset + 1;
     const among = data.total < data.of ? ` (${number(data.of)} in all)` : "";
-    setText(this.place, rows.length ? `${number(first)}–${number(data.offset + rows.length)} of ${number(data.total)}${among}` : "");
+    setText(
+      this.place,
+      rows.length ? `${number(first)}–${number(data.offset + rows.length)} of ${number(data.total)}${among}` : "",
+    );
     this.previous.disabled = data.offset === 0;
     this.following.disabled = data.offset + rows.length >= data.total;
     this.previous.hidden = this.following.hidden = data.total <= data.limit && data.offset === 0;

@@ -44,10 +44,22 @@ export class Overview {
       bytes: new Chart("bytes", "Bytes per second", ["in", "out"], bytes, POWERS),
       lag: new Chart("lag", "Consumer lag", ["undelivered", "unacknowledged"], short),
     };
-    this.element = h("div", {},
+    this.element = h(
+      "div",
+      {},
       this.tiles.element,
-      h("section", { "aria-labelledby": "attention" }, h("h2", { id: "attention" }, "Needs attention"), this.attention),
-      h("section", { "aria-label": "Charts", class: "charts" }, ...Object.values(this.charts).map((chart) => chart.element)));
+      h(
+        "section",
+        { "aria-labelledby": "attention" },
+        h("h2", { id: "attention" }, "Needs attention"),
+        this.attention,
+      ),
+      h(
+        "section",
+        { "aria-label": "Charts", class: "charts" },
+        ...Object.values(this.charts).map((chart) => chart.element),
+      ),
+    );
   }
 
   load(fetchData) {
@@ -77,12 +89,29 @@ export class Overview {
 
   jetstream(js, at) {
     const { max_storage: disk, max_memory: memory } = js.config;
-    this.tiles.set("Disk", bytes(js.storage), disk > 0 ? `of ${bytes(disk)} for streams` : "for streams", disk > 0 ? js.storage / disk : null);
-    this.tiles.set("Memory streams", bytes(js.memory), memory > 0 ? `of ${bytes(memory)}` : "", memory > 0 ? js.memory / memory : null);
+    this.tiles.set(
+      "Disk",
+      bytes(js.storage),
+      disk > 0 ? `of ${bytes(disk)} for streams` : "for streams",
+      disk > 0 ? js.storage / disk : null,
+    );
+    this.tiles.set(
+      "Memory streams",
+      bytes(js.memory),
+      memory > 0 ? `of ${bytes(memory)}` : "",
+      memory > 0 ? js.memory / memory : null,
+    );
     this.tiles.set("Streams", number(js.streams), `${short(js.msgs)} messages`);
     const { stopped, warning, waiting } = js.levels;
-    const states = [[stopped, "stopped"], [warning, "with a warning"], [waiting, "waiting"]];
-    const text = states.filter(([count]) => count).map(([count, state]) => `${number(count)} ${state}`).join(", ");
+    const states = [
+      [stopped, "stopped"],
+      [warning, "with a warning"],
+      [waiting, "waiting"],
+    ];
+    const text = states
+      .filter(([count]) => count)
+      .map(([count, state]) => `${number(count)} ${state}`)
+      .join(", ");
     this.tiles.set("Consumers", number(js.consumers), text || "all deliver or are idle");
     this.charts.lag.push(at, [js.pending, js.ack_pending]);
   }
@@ -91,7 +120,10 @@ export class Overview {
     const key = JSON.stringify(rows.map((row) => [row.account, row.stream, row.name, row.kind, row.text]));
     if (this.key === key) return;
     this.key = key;
-    if (!rows.length) this.attention.replaceChildren(h("li", { class: "muted" }, "Nothing: all streams accept publishes, and no consumer is stuck."));
+    if (!rows.length)
+      this.attention.replaceChildren(
+        h("li", { class: "muted" }, "Nothing: all streams accept publishes, and no consumer is stuck."),
+      );
     else this.attention.replaceChildren(...rows.map(problem));
   }
 
@@ -103,7 +135,13 @@ export class Overview {
 function problem(row) {
   const params = { acc: row.account, stream: row.stream, consumer: row.name };
   const name = row.name ? `${line(row.stream, 60)} › ${line(row.name, 60)}` : line(row.stream, 60);
-  return h("li", {}, badge(row.level, words(row.kind)), " ",
-    h("a", { href: address(row.name ? "consumer" : "stream", params) }, name), " ",
-    h("span", { class: "why" }, line(row.text, 400)));
+  return h(
+    "li",
+    {},
+    badge(row.level, words(row.kind)),
+    " ",
+    h("a", { href: address(row.name ? "consumer" : "stream", params) }, name),
+    " ",
+    h("span", { class: "why" }, line(row.text, 400)),
+  );
 }

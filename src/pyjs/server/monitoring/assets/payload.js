@@ -9,10 +9,14 @@ const FORMS = ["JSON", "Text", "Hex"];
 
 function headersOf(data) {
   const text = new TextDecoder().decode(data);
-  return text.split("\r\n").slice(1).filter(Boolean).map((row) => {
-    const colon = row.indexOf(":");
-    return colon < 0 ? [row, ""] : [row.slice(0, colon), row.slice(colon + 1).trim()];
-  });
+  return text
+    .split("\r\n")
+    .slice(1)
+    .filter(Boolean)
+    .map((row) => {
+      const colon = row.indexOf(":");
+      return colon < 0 ? [row, ""] : [row.slice(0, colon), row.slice(colon + 1).trim()];
+    });
 }
 
 function joined(pieces) {
@@ -60,24 +64,50 @@ export class Message {
     const { data } = this;
     const headers = headersOf(fromBase64(data.headers));
     const cut = data.headers_size > fromBase64(data.headers).length;
-    const rows = headers.map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, line(name, 200)), h("td", {}, line(value, 2000))));
+    const rows = headers.map(([name, value]) =>
+      h("tr", {}, h("th", { scope: "row" }, line(name, 200)), h("td", {}, line(value, 2000))),
+    );
     this.pre = h("pre", { class: "code payload", tabindex: "0", "aria-label": "Payload" });
     this.note = h("p", { class: "muted" });
     this.element.replaceChildren(
       h("h2", { tabindex: "-1" }, `Sequence ${number(data.seq)}`),
       h("p", { class: "subject" }, line(data.subject, 1024)),
       h("p", { class: "muted" }, `${time(data.time)}, ${bytes(data.size)}`),
-      ...(rows.length ? [h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Headers" },
-        h("table", { class: "headers" }, h("caption", {}, "Headers"), h("tbody", {}, ...rows)))] : [h("p", { class: "muted" }, "No headers.")]),
-      ...(cut ? [h("p", { class: "muted" }, `Only the first ${bytes(fromBase64(data.headers).length)} of ${bytes(data.headers_size)} of headers are shown.`)] : []),
-      this.choice(form), this.pre, this.note);
+      ...(rows.length
+        ? [
+            h(
+              "div",
+              { class: "scroll", tabindex: "0", role: "region", "aria-label": "Headers" },
+              h("table", { class: "headers" }, h("caption", {}, "Headers"), h("tbody", {}, ...rows)),
+            ),
+          ]
+        : [h("p", { class: "muted" }, "No headers.")]),
+      ...(cut
+        ? [
+            h(
+              "p",
+              { class: "muted" },
+              `Only the first ${bytes(fromBase64(data.headers).length)} of ${bytes(data.headers_size)} of headers are shown.`,
+            ),
+          ]
+        : []),
+      this.choice(form),
+      this.pre,
+      this.note,
+    );
     this.showAs(form ?? (this.json() === undefined ? (this.isText() ? "Text" : "Hex") : "JSON"));
   }
 
   choice() {
-    this.inputs = FORMS.map((name) => h("input", { type: "radio", name: "form", value: name, onchange: () => this.showAs(name) }));
-    return h("fieldset", { class: "forms" }, h("legend", {}, "Payload as"),
-      ...FORMS.map((name, i) => h("label", {}, this.inputs[i], ` ${name}`)));
+    this.inputs = FORMS.map((name) =>
+      h("input", { type: "radio", name: "form", value: name, onchange: () => this.showAs(name) }),
+    );
+    return h(
+      "fieldset",
+      { class: "forms" },
+      h("legend", {}, "Payload as"),
+      ...FORMS.map((name, i) => h("label", {}, this.inputs[i], ` ${name}`)),
+    );
   }
 
   json() {
@@ -97,13 +127,20 @@ export class Message {
 
   showAs(form) {
     this.form = form;
-    this.inputs.forEach((input) => { input.checked = input.value === form; });
+    this.inputs.forEach((input) => {
+      input.checked = input.value === form;
+    });
     const payload = this.payload;
     let note = "";
     if (form === "JSON") {
       const text = this.json();
       this.pre.textContent = block(text ?? new TextDecoder().decode(payload));
-      note = text === undefined ? (this.isComplete ? "It is not JSON: shown as text." : "Not complete: shown as text.") : "";
+      note =
+        text === undefined
+          ? this.isComplete
+            ? "It is not JSON: shown as text."
+            : "Not complete: shown as text."
+          : "";
     } else if (form === "Text") this.pre.textContent = block(new TextDecoder().decode(payload));
     else {
       this.pre.textContent = hex(payload.subarray(0, HEX_MAX));
@@ -117,6 +154,7 @@ export class Message {
     setText(this.note, note);
     if (this.isComplete) return;
     this.note.append(` ${bytes(length)} of ${bytes(this.data.size)} are shown. `);
-    if (length < SHOWN_MAX) this.note.append(h("button", { type: "button", onclick: () => this.more() }, "Show more"));
+    if (length < SHOWN_MAX)
+      this.note.append(h("button", { type: "button", onclick: () => this.more() }, "Show more"));
   }
 }

@@ -16,7 +16,14 @@ export function replicaText(cluster) {
 }
 
 export const STREAM_COLUMNS = [
-  { id: "name", label: "Stream", head: true, sort: true, text: (row) => line(row.name, 80), href: (row) => address("stream", { acc: row.account, stream: row.name }) },
+  {
+    id: "name",
+    label: "Stream",
+    head: true,
+    sort: true,
+    text: (row) => line(row.name, 80),
+    href: (row) => address("stream", { acc: row.account, stream: row.name }),
+  },
   { id: "account", label: "Account", cls: "p3", text: (row) => line(row.account, 40) },
   { id: "level", label: "State", sort: true, text: levelText, level: (row) => row.level },
   { id: "subjects", label: "Subjects", cls: "p3 long", text: subjectsText },
@@ -38,8 +45,15 @@ export class Streams {
 
   constructor(params, page) {
     this.list = new List({
-      name: "streams", caption: "Streams of this server", columns: STREAM_COLUMNS, key: (row) => JSON.stringify([row.account, row.name]),
-      empty: "No stream matches.", sort: "name", params, searched: "Search by name, subject or account", page,
+      name: "streams",
+      caption: "Streams of this server",
+      columns: STREAM_COLUMNS,
+      key: (row) => JSON.stringify([row.account, row.name]),
+      empty: "No stream matches.",
+      sort: "name",
+      params,
+      searched: "Search by name, subject or account",
+      page,
     });
     this.element = this.list.element;
   }
@@ -74,11 +88,16 @@ export class Stream {
     this.browse = h("a", { class: "button", href: address("messages", this.params) }, "Browse messages");
     this.note = h("p", { class: "muted", hidden: true }, "Its consumers are open on the server that leads it.");
     this.config = configDetails(this.params, page);
-    this.element = h("div", {},
-      h("p", { class: "lead" }, this.state, " ", this.browse), this.facts.element,
+    this.element = h(
+      "div",
+      {},
+      h("p", { class: "lead" }, this.state, " ", this.browse),
+      this.facts.element,
       h("section", {}, h("h2", {}, "Why"), this.reasons),
       h("div", { class: "charts" }, ...this.charts.map((chart) => chart.element)),
-      h("section", {}, h("h2", {}, "Consumers"), this.note, this.list.element), this.config);
+      h("section", {}, h("h2", {}, "Consumers"), this.note, this.list.element),
+      this.config,
+    );
   }
 
   async load(fetchData) {
@@ -114,7 +133,10 @@ function factsOf(data, stored) {
     ["Messages", `${number(state.messages)}${limit(data.max_msgs, number)}`],
     ["Size", `${bytes(state.bytes)}${limit(data.max_bytes, bytes)}`],
     ["Stored", rate(stored)],
-    ["Sequences", `${number(state.first_seq)} to ${number(state.last_seq)}${state.num_deleted ? `, ${number(state.num_deleted)} deleted` : ""}`],
+    [
+      "Sequences",
+      `${number(state.first_seq)} to ${number(state.last_seq)}${state.num_deleted ? `, ${number(state.num_deleted)} deleted` : ""}`,
+    ],
     ["First message", time(state.first_ts)],
     ["Last message", time(state.last_ts)],
     ["Subjects stored", number(state.num_subjects ?? 0)],
@@ -123,7 +145,10 @@ function factsOf(data, stored) {
   const replicas = replicaText(data.cluster);
   if (replicas) facts.push(["Replicas", line(replicas, 400)]);
   for (const origin of [...(data.mirror ? [data.mirror] : []), ...(data.sources ?? [])]) {
-    facts.push([`${data.mirror ? "Mirror" : "Source"} of ${line(origin.name, 60)}`, `${number(origin.lag)} messages behind`]);
+    facts.push([
+      `${data.mirror ? "Mirror" : "Source"} of ${line(origin.name, 60)}`,
+      `${number(origin.lag)} messages behind`,
+    ]);
   }
   return facts;
 }

@@ -10,8 +10,13 @@ export class Table {
     this.body = h("tbody");
     this.heads = columns.map((column) => head(column, onsort));
     this.empty = h("p", { class: "empty muted", hidden: true }, empty);
-    this.table = h("table", {},
-      h("caption", { class: "unseen" }, caption), h("thead", {}, h("tr", {}, ...this.heads)), this.body);
+    this.table = h(
+      "table",
+      {},
+      h("caption", { class: "unseen" }, caption),
+      h("thead", {}, h("tr", {}, ...this.heads)),
+      this.body,
+    );
     const scroll = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, this.table);
     this.element = h("div", {}, scroll, this.empty);
   }
