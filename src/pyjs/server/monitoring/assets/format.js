@@ -70,8 +70,15 @@ export function levelText(row) {
 
 // Control characters, marks that change the direction of text, characters of no width, and halves of a pair: a name
 // or a payload must not hide or reorder what is around it.
-const HIDDEN =
-  /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e0fff}]|\p{Cs}/gu;
+const HIDDEN = new RegExp(
+  `[${[
+    "\\u0000-\\u001f\\u007f-\\u009f\\u2028\\u2029", // controls and separators of lines
+    "\\u061c\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u206f", // direction
+    "\\u00ad\\u115f\\u1160\\u180e\\u200b-\\u200d\\u2060-\\u2065\\u3164\\ufeff\\uffa0", // no width
+    "\\ufff9-\\ufffb\\u{e0000}-\\u{e0fff}", // annotations and tags
+  ].join("")}]|\\p{Cs}`,
+  "gu",
+);
 
 function shown(c) {
   const code = c.codePointAt(0);

@@ -62,8 +62,9 @@ export class Message {
 
   show(form) {
     const { data } = this;
-    const headers = headersOf(fromBase64(data.headers));
-    const cut = data.headers_size > fromBase64(data.headers).length;
+    const raw = fromBase64(data.headers);
+    const headers = headersOf(raw);
+    const cut = data.headers_size > raw.length;
     const rows = headers.map(([name, value]) =>
       h("tr", {}, h("th", { scope: "row" }, line(name, 200)), h("td", {}, line(value, 2000))),
     );
@@ -87,7 +88,7 @@ export class Message {
             h(
               "p",
               { class: "muted" },
-              `Only the first ${bytes(fromBase64(data.headers).length)} of ${bytes(data.headers_size)} of headers are shown.`,
+              `The first ${bytes(raw.length)} of ${bytes(data.headers_size)} of headers are shown.`,
             ),
           ]
         : []),

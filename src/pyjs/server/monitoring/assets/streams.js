@@ -128,15 +128,13 @@ export class Stream {
 function factsOf(data, stored) {
   const state = data.state;
   const limit = (value, text) => (value > 0 ? ` of ${text(value)}` : "");
+  const deleted = state.num_deleted ? `, ${number(state.num_deleted)} deleted` : "";
   const facts = [
     ["Account", line(data.account, 80)],
     ["Messages", `${number(state.messages)}${limit(data.max_msgs, number)}`],
     ["Size", `${bytes(state.bytes)}${limit(data.max_bytes, bytes)}`],
     ["Stored", rate(stored)],
-    [
-      "Sequences",
-      `${number(state.first_seq)} to ${number(state.last_seq)}${state.num_deleted ? `, ${number(state.num_deleted)} deleted` : ""}`,
-    ],
+    ["Sequences", `${number(state.first_seq)} to ${number(state.last_seq)}${deleted}`],
     ["First message", time(state.first_ts)],
     ["Last message", time(state.last_ts)],
     ["Subjects stored", number(state.num_subjects ?? 0)],

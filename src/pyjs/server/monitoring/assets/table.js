@@ -2,7 +2,8 @@
 import { h, setAttribute, setText } from "./dom.js";
 
 export class Table {
-  // columns: {id, label, text(row), href?(row), level?(row), title?(row), num?, cls?, sort?}; `sort`: it can be sorted by
+  // columns: {id, label, text(row), href?(row), level?(row), num?, head?, cls?, sort?}: `sort` means that the list can
+  // be sorted by it, `head` that it names the row.
   constructor({ caption, columns, key, empty, onsort }) {
     this.columns = columns;
     this.key = key;
@@ -70,5 +71,4 @@ function fill(td, column, row) {
   setText(inner, column.text(row));
   if (column.href) setAttribute(inner, "href", column.href(row));
   if (column.level) setAttribute(inner, "class", `badge ${column.level(row)}`);
-  if (column.title) setAttribute(inner, "title", column.title(row));
 }
