@@ -2,7 +2,7 @@
 import { h, setAttribute, setText } from "./dom.js";
 
 export class Table {
-  // columns: {id, label, text(row), href?(row), level?(row), num?, head?, cls?, sort?}: `sort` means that the list can
+  // columns: {id, label, text(row), href?(row), level?(row), num?, head?, cls?, sort?}; `sort` means that the list
   // be sorted by it, `head` that it names the row.
   constructor({ caption, columns, key, empty, onsort }) {
     this.columns = columns;

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import time
 import urllib.request
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,6 @@ class Chromium:
             stderr=self._log,
         )
         self._port = self._find_port()
-        self._pages: list[Page] = []
 
     def _find_port(self) -> int:
         deadline = time.monotonic() + START_S
@@ -78,14 +77,10 @@ class Chromium:
         """Open an empty tab."""
         request = urllib.request.Request(f"http://127.0.0.1:{self._port}/json/new?about:blank", method="PUT")
         with urllib.request.urlopen(request, timeout=ANSWER_S) as answer:
-            page = Page(json.load(answer)["webSocketDebuggerUrl"])
-        self._pages.append(page)
-        return page
+            return Page(json.load(answer)["webSocketDebuggerUrl"])
 
     def stop(self) -> None:
         """End the browser."""
-        for page in self._pages:
-            page.close()
         self._process.terminate()
         try:
             self._process.wait(10)
@@ -99,9 +94,9 @@ class Page:
     """One tab. `problems` has every error and warning of its console, `requests` every URL that it asked for."""
 
     def __init__(self, address: str) -> None:
-        self._socket: ClientConnection = connect(
-            address, max_size=None, open_timeout=ANSWER_S, compression=None
-        )
+        self._open = ExitStack()
+        opened = connect(address, max_size=None, open_timeout=ANSWER_S, compression=None)
+        self._socket: ClientConnection = self._open.enter_context(opened)
         self._ids = count(1)
         self.problems: list[str] = []
         self.requests: list[str] = []
@@ -188,5 +183,6 @@ class Page:
         self.call("Network.setExtraHTTPHeaders", headers={"Authorization": f"Basic {credentials}"})
 
     def close(self) -> None:
-        """Close the connection to the tab."""
-        self._socket.close()
+        """Close the tab."""
+        self.call("Page.close")
+        self._open.close()
