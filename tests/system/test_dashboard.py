@@ -246,6 +246,8 @@ def test_hostile_subjects_headers_and_payloads_are_harmless(scene: Scene) -> Non
     assert "evil.\u27e8U+202E\u27e9gnp.exe" in text
     page.run("document.querySelectorAll('tbody a')[1].click()")
     page.wait("document.querySelector('.message h2').innerText === 'Sequence 2'")
+    assert "00 01 e2 80 ae 67 6e 70" in page.text()  # bytes that are hardly text are shown as such
+    page.run("document.querySelector('input[value=Text]').click()")
     assert "\u2400\u2401\u27e8U+202E\u27e9gnp.exe" in page.run("document.querySelector('.payload').innerText")
     page.run("document.querySelectorAll('tbody a')[0].click()")
     page.wait("document.querySelector('.message h2').innerText === 'Sequence 3'")
