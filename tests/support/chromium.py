@@ -95,7 +95,7 @@ class Page:
 
     def __init__(self, address: str) -> None:
         self._open = ExitStack()
-        opened = connect(address, max_size=None, open_timeout=ANSWER_S, compression=None)
+        opened = connect(address, max_size=None, open_timeout=ANSWER_S, ping_interval=None)
         self._socket: ClientConnection = self._open.enter_context(opened)
         self._ids = count(1)
         self.problems: list[str] = []

@@ -521,9 +521,13 @@ def test_pages_add_up_all_workers(start: Callable[..., Workers]) -> None:
     assert server.page("/accountz?acc=$G")["account_detail"]["client_connections"] == 3
     assert server.page("/routez")["num_routes"] == 0
     assert server.page("/healthz") == {"status": "ok"}
-    with pytest.raises(urllib.error.HTTPError) as refused:
-        server.page("/metrics")
-    assert (refused.value.code, refused.value.read()) == (404, b"/metrics is not served with workers")
+    for path in ("/metrics", "/dashboard"):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            server.page(path)
+        assert (refused.value.code, refused.value.read()) == (
+            404,
+            f"{path} is not served with workers".encode(),
+        )
     add_stream(clients[1])
     assert server.page("/jsz?streams=1")["account_details"][0]["stream_detail"][0]["name"] == "S"
 

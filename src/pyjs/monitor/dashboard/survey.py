@@ -10,7 +10,7 @@ Rates are differences from the previous survey.
 
 from __future__ import annotations
 
-from itertools import count, islice
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
@@ -174,10 +174,7 @@ class _Walk:
         # Both at one moment: a client that closes during the walk is counted once.
         closed, sessions = node.closed_counters(), iter(list(node.sessions.values()))
         totals = [sum(column) for column in zip((0, 0, 0, 0), *closed.values(), strict=True)]
-        for _ in count():
-            some = list(islice(sessions, SESSIONS_STEP))
-            if not some:
-                break
+        while some := list(islice(sessions, SESSIONS_STEP)):
             for session in some:
                 totals[0] += session.in_msgs
                 totals[1] += session.in_bytes

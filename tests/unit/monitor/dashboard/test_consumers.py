@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from tests.unit.monitor.conftest import finish
 from tests.unit.monitor.dashboard.conftest import Dash
@@ -135,3 +137,17 @@ def test_a_consumer_that_is_deleted_during_the_answer_is_refused(dash: Dash) -> 
 
     answer = finish(steps)
     assert (answer.status, answer.body) == (400, b"the consumer was deleted")
+
+
+def test_a_consumer_that_is_deleted_while_its_row_is_read_has_its_last_numbers(dash: Dash) -> None:
+    dash.stream("A")
+    dash.consumer("A", "F", filter_subject="a.*.x")
+    dash.publish("a.1", *[b""] * (SEARCHED + 1))
+    dash.view("consumers")
+    steps = dash.router.answer("/dashboard/data/consumers")
+    next(steps)  # the list is sorted
+    next(steps)  # begins the row
+    dash.user.request(b"$JS.API.CONSUMER.DELETE.A.F", b"")
+
+    (row,) = json.loads(finish(steps).body)["consumers"]
+    assert (row["pending"], row["kind"], row["text"]) == (0, "filter_matches_nothing", "")

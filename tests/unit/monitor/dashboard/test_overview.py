@@ -62,3 +62,14 @@ def test_without_jetstream_the_rest_is_shown() -> None:
     assert dash.view("streams")["streams"] == []
     assert dash.view("cluster")["meta"] is None
     assert dash.refusal("stream?acc=$G&stream=A").startswith("stream")
+
+
+def test_a_stream_of_an_account_that_lost_jetstream_has_no_text(dash: Dash) -> None:
+    dash.stream("FULL", max_msgs=1, discard="new")
+    dash.publish("full.1", b"x")
+    dash.view("overview")
+    assert dash.node.jetstream is not None
+    dash.node.jetstream.accounts.clear()
+
+    (row,) = dash.json("/dashboard/data/overview")["attention"]
+    assert (row["kind"], row["text"]) == ("max_msgs", "")

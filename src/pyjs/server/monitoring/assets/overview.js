@@ -1,7 +1,7 @@
 // The server as a whole, and what needs attention.
 import { Chart, POWERS, ratesOf } from "./chart.js";
 import { address, badge, h, setAttribute, setText } from "./dom.js";
-import { byteRate, bytes, line, number, rate, short, words } from "./format.js";
+import { byteRate, bytes, line, number, rate, sentence, short, words } from "./format.js";
 
 class Tiles {
   constructor() {
@@ -142,6 +142,6 @@ function problem(row) {
     " ",
     h("a", { href: address(row.name ? "consumer" : "stream", params) }, name),
     " ",
-    h("span", { class: "why" }, line(row.text, 400)),
+    h("span", { class: "why" }, line(sentence(row.text), 400)),
   );
 }
