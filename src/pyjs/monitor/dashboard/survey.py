@@ -154,7 +154,7 @@ class _Walk:
         yield from self._sessions()
         jetstream = self._monitored.node.jetstream
         for js in [] if jetstream is None else list(jetstream.accounts.values()):
-            for name in sorted({*js.streams, *js.offline, *js.unrecovered()}):
+            for name in dict.fromkeys((*js.streams, *js.offline, *js.unrecovered())):
                 yield from self._rest(1)
                 yield from self._stream(js, name)
 

@@ -51,7 +51,6 @@ GUARDED = (
 PAGE_HEADERS = (
     *GUARDED,
     ("Content-Security-Policy", POLICY),
-    ("Cross-Origin-Opener-Policy", "same-origin"),
     ("X-Frame-Options", "DENY"),
     ("Cache-Control", "no-cache"),
 )

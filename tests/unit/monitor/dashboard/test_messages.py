@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.monitor.conftest import finish
 from tests.unit.monitor.dashboard.conftest import Dash, jetstream_options
 
 from pyjs.base.errors import NotNow
@@ -119,6 +120,21 @@ def test_long_reads_are_done_in_steps(filled: Dash, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(messages, "STEP_COUNT", 100)
     monkeypatch.setattr(messages, "STEP_SIZE", 9)
     assert filled.steps_of(f"/dashboard/data/{PAGE}") == 6
+
+
+@pytest.mark.parametrize("storage", ["memory", "file"])
+def test_a_stream_that_is_deleted_during_a_search_ends_it(
+    dash: Dash, storage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(messages, "STEP_COUNT", 1)
+    dash.stream("A", storage=storage)
+    dash.publish("a.1", *[b"x"] * 10)
+    steps = dash.router.answer(f"/dashboard/data/{PAGE}&text=x")
+    next(steps)
+    next(steps)
+    dash.user.request(b"$JS.API.STREAM.DELETE.A", b"")
+
+    assert finish(steps).status == 200
 
 
 def test_each_match_of_a_wildcard_in_a_large_stream_is_a_step(dash: Dash) -> None:
