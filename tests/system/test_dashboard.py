@@ -263,8 +263,7 @@ def test_hostile_subjects_headers_and_payloads_are_harmless(scene: Scene) -> Non
 
 
 @pytest.mark.parametrize(
-    ("size", "scheme", "views"),
-    [(WIDE, "light", VIEWS), (WIDE, "dark", VIEWS[::2]), (PHONE, "dark", VIEWS[1::2])],
+    ("size", "scheme", "views"), [(WIDE, "light", VIEWS), (PHONE, "dark", (*VIEWS[:6:2], VIEWS[5]))]
 )
 def test_axe_finds_no_violation(
     scene: Scene, size: tuple[int, int], scheme: str, views: tuple[str, ...]

@@ -6,10 +6,7 @@ import { List } from "./lists.js";
 import { replicaText, STREAM_COLUMNS } from "./streams.js";
 import { Table } from "./table.js";
 
-const COLUMNS = [
-  ...STREAM_COLUMNS.filter(({ id }) => ["name", "account", "level", "msgs", "pending"].includes(id)),
-  { id: "replicas", label: "Replicas", cls: "long", text: (row) => line(replicaText(row.cluster), 400) },
-];
+const COLUMNS = STREAM_COLUMNS.filter(({ id }) => ["name", "account", "level", "msgs", "pending"].includes(id));
 
 export class Cluster {
   title = "Cluster";
@@ -33,7 +30,7 @@ export class Cluster {
     this.list = new List({
       name: "streams",
       caption: "Streams with replicas on this server",
-      columns: COLUMNS,
+      columns: [...COLUMNS, this.replicas()],
       key: (row) => JSON.stringify([row.account, row.name]),
       empty: "No stream with replicas matches.",
       sort: "-level",
@@ -51,6 +48,11 @@ export class Cluster {
       h("section", {}, h("h2", {}, "Replicas"), this.list.element),
     );
     this.element = h("div", {}, this.alone, this.parts);
+  }
+
+  replicas() {
+    const text = (row) => line(replicaText(row.cluster, this.name), 400);
+    return { id: "replicas", label: "Replicas", cls: "long", text };
   }
 
   columns() {
@@ -72,6 +74,7 @@ export class Cluster {
   }
 
   update(data) {
+    this.name = data.name;
     this.alone.hidden = Boolean(data.cluster);
     this.parts.hidden = !data.cluster;
     for (const route of data.routes) {

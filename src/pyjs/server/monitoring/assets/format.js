@@ -13,6 +13,11 @@ export function number(value) {
   return Number.isFinite(value) ? value.toLocaleString("en-US", { maximumFractionDigits: 1 }) : "–";
 }
 
+// "1 route", "2 routes"
+export function counted(value, noun) {
+  return `${number(value)} ${noun}${value === 1 ? "" : "s"}`;
+}
+
 // Short form for tiles and axes: 9,999, then 10k, 12.3k and so on.
 export function short(value) {
   for (const [from, unit, name] of LARGE) {
@@ -56,7 +61,7 @@ export function time(text) {
 
 // The first sentence of a reason.
 export function sentence(text) {
-  return text.split(/(?<=[.;]) /, 1)[0];
+  return text.split(/(?<=\.) /, 1)[0];
 }
 
 export function words(kind) {

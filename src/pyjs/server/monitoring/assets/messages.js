@@ -30,10 +30,10 @@ export class Messages {
           href: (row) => this.here({ ...this.wanted, open: row.seq }),
         },
         { id: "time", label: "Time (UTC)", cls: "p2", text: (row) => time(row.time).replace(" UTC", "") },
-        { id: "subject", label: "Subject", cls: "long", text: (row) => line(row.subject, 120) },
+        { id: "subject", label: "Subject", text: (row) => line(row.subject, 120) },
         { id: "size", label: "Size", num: true, text: (row) => bytes(row.size) },
         { id: "headers", label: "Headers", num: true, cls: "p3", text: (row) => number(row.headers) },
-        { id: "preview", label: "Payload", cls: "p2 long", text: (row) => line(row.preview, 80) },
+        { id: "preview", label: "Payload", cls: "p2 cut", text: (row) => line(row.preview, 80) },
       ],
     });
     this.table.element.addEventListener("click", (event) => this.clicked(event));

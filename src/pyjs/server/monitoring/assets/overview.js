@@ -1,7 +1,7 @@
 // The server as a whole, and what needs attention.
 import { Chart, POWERS, ratesOf } from "./chart.js";
 import { address, badge, h, setAttribute, setText } from "./dom.js";
-import { byteRate, bytes, line, number, rate, sentence, short, words } from "./format.js";
+import { byteRate, bytes, counted, line, number, rate, sentence, short, words } from "./format.js";
 
 class Tiles {
   constructor() {
@@ -81,10 +81,10 @@ export class Overview {
     const tiles = this.tiles;
     tiles.set("Messages in", rate(inMsgs), `${byteRate(inBytes)}, ${short(data.in_msgs)} in all`);
     tiles.set("Messages out", rate(outMsgs), `${byteRate(outBytes)}, ${short(data.out_msgs)} in all`);
-    tiles.set("Connections", number(data.connections), `${number(data.subscriptions)} subscriptions`);
+    tiles.set("Connections", number(data.connections), counted(data.subscriptions, "subscription"));
     tiles.set("Slow consumers", number(data.slow_consumers), `${bytes(data.output_pending)} of output waiting`);
     tiles.set("Memory", bytes(data.mem), `processor ${number(data.cpu)} % of a core`);
-    tiles.set("Uptime", data.uptime, data.server.cluster ? `${number(data.routes)} routes` : "not in a cluster");
+    tiles.set("Uptime", data.uptime, data.server.cluster ? counted(data.routes, "route") : "not in a cluster");
   }
 
   jetstream(js, at) {

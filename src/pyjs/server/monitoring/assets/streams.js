@@ -6,13 +6,16 @@ import { address, badge, Facts, h, reasonsList, setAttribute, setText, showReaso
 import { bytes, levelText, line, number, rate, short, time, words } from "./format.js";
 import { List } from "./lists.js";
 
-export function replicaText(cluster) {
-  if (!cluster || !cluster.leader) return cluster?.replicas ? "no leader" : "";
-  const others = (cluster.replicas ?? []).map((each) => {
+// The leader and the other replicas; a follower does not report about itself.
+export function replicaText(cluster, thisServer) {
+  if (!cluster?.replicas) return cluster?.leader ? `${cluster.leader} leads` : "";
+  const others = cluster.replicas.filter((each) => each.name !== cluster.leader);
+  const texts = others.map((each) => {
     const state = each.offline ? "offline" : each.current ? "current" : `${number(each.lag ?? 0)} behind`;
     return `${each.name} ${state}`;
   });
-  return [`${cluster.leader} leads`, ...others].join(", ");
+  if (cluster.leader !== thisServer) texts.unshift(`${thisServer} (this server)`);
+  return [cluster.leader ? `${cluster.leader} leads` : "no leader", ...texts].join(", ");
 }
 
 export const STREAM_COLUMNS = [
@@ -140,7 +143,7 @@ function factsOf(data, stored) {
     ["Subjects stored", number(state.num_subjects ?? 0)],
     ["Storage", `${data.storage}, retention ${data.retention}`],
   ];
-  const replicas = replicaText(data.cluster);
+  const replicas = replicaText(data.cluster, data.server.name);
   if (replicas) facts.push(["Replicas", line(replicas, 400)]);
   for (const origin of [...(data.mirror ? [data.mirror] : []), ...(data.sources ?? [])]) {
     facts.push([
