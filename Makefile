@@ -25,7 +25,7 @@ ARGS ?=
 WORKERS = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 WITHOUT_SPARK = tests raft/tests spark/tests/package/test_wheels.py
 
-.PHONY: help serve test cluster-faults cluster-jetstream cluster-kills cluster-mixed cluster-rolling cluster-linear spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench cluster-bench copy-bench groups-bench workers-bench startup scaling hostile assets connections doors-bench siege embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings history packaging site schemas declarations fuzz soak crash sim asan lag clean declared-histories
+.PHONY: help serve test cluster-faults cluster-jetstream cluster-kills cluster-mixed cluster-rolling cluster-linear spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench cluster-bench copy-bench groups-bench workers-bench startup scaling hostile assets connections doors-bench siege embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings history packaging site schemas declarations fuzz soak crash sim asan lag clean declared-histories browser screenshots
 .PHONY: cluster raft-wheel raft-check sim-raft raft-bench consensus-bench node-log-bench
 .PHONY: preflight format lint types stubtest layers tidy share
 
@@ -81,6 +81,11 @@ $(VENV)/.docs: pyproject.toml | preflight $(PY)
 
 declared-histories: dev ## a hundred random histories of edits of a file that declares streams: the plan, the result, kill -9 (SEEDS=0-99)
 	$(PY) -m tests.declared --seeds $(or $(SEEDS),0-99) $(ARGS)
+browser: dev ## Chromium (with apt, as root) and axe-core, for the tests of the dashboard
+	$(TIMED) browser .ci/browser install
+
+screenshots: browser ## the pictures of the dashboard in docs/
+	$(PY) -m tests.support.screenshots
 
 packaging: dev ## sdist, wheels and image file; the whole sdist is compiled
 	PYJS_PACKAGING=whole $(PY) -m pytest --timeout 0 tests/style/test_packaging.py spark/tests/package/test_wheels.py $(ARGS)

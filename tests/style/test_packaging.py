@@ -205,6 +205,7 @@ def test_the_sdist_holds_all_sources_and_the_wheel_all_modules(sdist: Path, whee
         for path in src.rglob("*.[phP]*")
         if path.parent.name != "__pycache__"
     }
+    assets = {path.relative_to(src).as_posix() for path in src.glob("pyjs/server/monitoring/assets/*")}
     modules = {path.relative_to(src).as_posix() for path in src.rglob("*.so")}
 
     with tarfile.open(sdist) as archive:
@@ -214,6 +215,9 @@ def test_the_sdist_holds_all_sources_and_the_wheel_all_modules(sdist: Path, whee
 
     assert sources - {name for name in sources if "egg-info" in name} - packed == set()
     assert modules - unpacked == set()
+    assert {f"src/{name}" for name in assets} - packed == set()
+    assert assets - unpacked == set()
+    assert len(assets) > 1
     assert "pyjs_build.py" not in unpacked
 
 

@@ -27,6 +27,8 @@ class HttpAuthorizationKeys(TypedDict, total=False):
     """The bearer token, or its bcrypt hash."""
     healthz_open: bool
     """Answer /healthz without a login, for probes."""
+    messages: bool
+    """Let whoever has this login read stored messages in the dashboard."""
 
 
 class SubjectsKeys(TypedDict, total=False):

@@ -251,6 +251,7 @@ class HttpLogin:
     password: str = ""  # plain text, or a bcrypt hash
     token: str = ""  # plain text, or a bcrypt hash
     healthz_open: bool = True  # whether /healthz needs no login
+    messages: bool = False  # whether the dashboard shows stored messages
 
 
 @dataclass(eq=False, repr=False, slots=True)

@@ -28,6 +28,9 @@ class HttpAuthorizationOptions(Options):
     healthz_open: bool | None = Field(
         default=None, description="Answer /healthz without a login, for probes."
     )
+    messages: bool | None = Field(
+        default=None, description="Let whoever has this login read stored messages in the dashboard."
+    )
 
 
 class SubjectsOptions(Options):

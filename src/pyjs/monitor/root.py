@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyjs import __version__
 
 LINKS = (
+    ("dashboard", "Dashboard"),
     ("varz", "General"),
     ("jsz", "JetStream"),
     ("connz", "Connections"),

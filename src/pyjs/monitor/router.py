@@ -14,6 +14,7 @@ from pyjs.base.gotext import quoted, time_text
 from pyjs.monitor.accountz import accountz, accstatz
 from pyjs.monitor.arguments import TRUE, Arguments, BadArgument
 from pyjs.monitor.connz import connz, connz_options
+from pyjs.monitor.dashboard.views import Dashboard, is_of_dashboard
 from pyjs.monitor.healthz import healthz
 from pyjs.monitor.json_text import JsonDict, compact_json, pretty_json, pretty_pieces
 from pyjs.monitor.jsz import NotLeader, jsz, jsz_options
@@ -54,6 +55,7 @@ class Router:
         self._monitored = monitored
         self._clock = clock
         self._log = log
+        self._dashboard = Dashboard(monitored, clock)
         base = monitored.options.monitoring.base_path.strip("/")
         self._base = f"/{base}" if base else ""
         self._views: dict[str, Callable[[Arguments], Response | Generator[None, None, Response]]] = {
@@ -82,6 +84,8 @@ class Router:
         path, query = split_target(target, self._base)
         if isinstance(path, Response):
             return path
+        if is_of_dashboard(path):
+            return (yield from self._of_dashboard(path, query))
         view = self._views.get(path)
         if view is None:
             return NOT_FOUND
@@ -90,6 +94,16 @@ class Router:
         try:
             found = view(Arguments(query))
             return found if isinstance(found, Response) else (yield from found)
+        except BadArgument as error:
+            return text_response(400, str(error))
+
+    def _of_dashboard(self, path: str, query: str) -> Generator[None, None, Response]:
+        if path.endswith("/"):
+            return redirect(
+                self._base + path.rstrip("/"), query
+            )  # the links of the page are relative to its path
+        try:
+            return (yield from self._dashboard.answer(path, Arguments(query))) or NOT_FOUND
         except BadArgument as error:
             return text_response(400, str(error))
 

@@ -18,6 +18,11 @@ def no_certificate(tls: TlsOptions) -> str:
     return ""
 
 
+def no_asset(name: str) -> bytes | None:
+    """Return None: there is no file for the dashboard."""
+    return None
+
+
 class LoopStats(NamedTuple):
     """Statistics of the event loop's turns since the start."""
 
@@ -53,6 +58,9 @@ class Monitored:
     ready: bool = False  # whether clients are accepted
     # returns the expiry time of a port's certificate; "": it has none
     certificate_ends: Callable[[TlsOptions], str] = no_certificate
+    asset: Callable[[str], bytes | None] = (
+        no_asset  # returns a file of the dashboard by name; None: no such file
+    )
     take_loop: Callable[[], LoopStats] = LoopStats
     request_counts: dict[str, int] = field(default_factory=dict)  # requests by path; http_req_stats in /varz
 

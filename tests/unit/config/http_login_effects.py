@@ -45,4 +45,7 @@ HTTP_LOGIN_EFFECTS = {
     ],
     "http_authorization/token": [login("token: hush", "", status("/varz", BEARER), "token: other")],
     "http_authorization/healthz_open": [login("healthz_open: false", "token: hush", status("/healthz"))],
+    "http_authorization/messages": [
+        login("messages: true", "token: hush", status("/dashboard/data/messages?acc=$G&stream=S", BEARER))
+    ],
 }

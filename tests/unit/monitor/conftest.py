@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from pyjs.config.options import AccountOptions, Options, UserOptions
 from pyjs.monitor.response import Response
 from pyjs.monitor.router import Router
 from pyjs.monitor.state import Monitored, ProcessStats
+from pyjs.server.monitoring.files import asset
 from pyjs.testing import CONNECT, RawClient, VirtualNode
 
 
@@ -26,6 +28,15 @@ class FixedProcess(ProcessStats):
         return 2.5
 
 
+def finish(steps: Generator[object, None, Any]) -> Any:
+    """Run the remaining steps, and return their result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return done.value
+
+
 class Site:
     """What the monitoring port of one node answers."""
 
@@ -33,18 +44,13 @@ class Site:
         self.fixture = VirtualNode(options)
         self.node = self.fixture.node
         self.log = self.fixture.log
-        self.monitored = Monitored(self.node, options, FixedProcess(), self.node.started_at_ns)
+        self.monitored = Monitored(self.node, options, FixedProcess(), self.node.started_at_ns, asset=asset)
         self.monitored.ready = True
         self.router = Router(self.monitored, self.fixture.clock, self.log)
 
     def ask(self, target: str) -> Response:
-        steps = self.router.answer(target)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as done:
-                answer: Response = done.value
-                return answer
+        answer: Response = finish(self.router.answer(target))
+        return answer
 
     def steps_of(self, target: str) -> int:
         """Return in how many steps a request is answered."""

@@ -15,6 +15,7 @@ HTTP_LOGIN = Table(
         Key("password", STRING, "Its password, or the bcrypt hash of it.", ("pass",), secret=True),
         Key("token", STRING, "The bearer token, or its bcrypt hash.", secret=True),
         Key("healthz_open", BOOL, "Answer /healthz without a login, for probes."),
+        Key("messages", BOOL, "Let whoever has this login read stored messages in the dashboard."),
     ),
 )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyjs.monitor.router import Router
 from pyjs.monitor.state import Monitored
+from pyjs.server.monitoring.files import asset
 from pyjs.server.monitoring.pages import Pages
 from pyjs.server.system.process import SystemProcess
 
@@ -40,6 +41,7 @@ class Monitoring:
             SystemProcess(now_ns),
             now_ns,
             certificate_ends=certificate_ends,
+            asset=asset,
             take_loop=driver.take_loop,
         )
         router = Router(self._monitored, node.clock, node.log)

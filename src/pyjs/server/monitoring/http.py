@@ -29,6 +29,7 @@ REASONS = {
     307: "Temporary Redirect",
     400: "Bad Request",
     401: "Unauthorized",
+    403: "Forbidden",
     404: "Not Found",
     431: "Request Header Fields Too Large",
     500: "Internal Server Error",

@@ -9,6 +9,7 @@ import orjson
 from pyjs.base.gotext import time_text, uptime_text
 from pyjs.monitor.arguments import INT64_MAX, TRUE, Arguments, BadArgument
 from pyjs.monitor.connz import LIMIT
+from pyjs.monitor.dashboard.views import is_of_dashboard
 from pyjs.monitor.json_text import compact_json, number, pretty_json
 from pyjs.monitor.own.exposition import CONTENT_TYPE
 from pyjs.monitor.own.metrics import prefix_in
@@ -54,6 +55,8 @@ class WorkersRouter:
             return path
         path = "/subsz" if path == "/subscriptionsz" else path
         view = self._view(path)
+        if is_of_dashboard(path):
+            return text_response(404, f"{path} is not served with workers")
         if view is None:
             return NOT_FOUND
         if path not in UNCOUNTED:

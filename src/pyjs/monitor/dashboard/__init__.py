@@ -1,0 +1,1 @@
+"""The data of the dashboard: compact JSON about this server, one document for each view."""

@@ -1,0 +1,73 @@
+"""Pages of long lists: filtered, sorted and cut in steps, whatever their length."""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from pyjs.monitor.arguments import BadArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping, Sequence
+
+    from pyjs.monitor.arguments import Arguments
+
+    Row = TypeVar("Row")
+
+LIMIT = 50  # rows of a page, unless requested otherwise
+LIMIT_MAX = 200
+REACH = 10_000  # the last row that a page may show; a search narrows a longer list
+STEP = 1_000  # rows compared between two yields: about a millisecond
+
+
+class Wanted(NamedTuple):
+    """The page that a request asks for."""
+
+    search: str  # in lower case; "": everything
+    sort: str
+    descending: bool
+    offset: int
+    limit: int
+
+    def fields(self, total: int) -> dict[str, int]:
+        """Return the fields of an answer that say which part of the list it shows."""
+        return {"total": total, "offset": self.offset, "limit": self.limit}
+
+
+def wanted_by(arguments: Arguments, sorts: Mapping[str, object], default: str) -> Wanted:
+    """Return the page in a query string; `sorts` has the names of the columns, and -name means descending.
+
+    Raises:
+        BadArgument: an argument is invalid, or the page is out of reach.
+    """
+    given = arguments.text("sort") or default
+    sort, descending = given.removeprefix("-"), given.startswith("-")
+    if sort not in sorts:
+        raise BadArgument(f"sort={given}: use one of {', '.join(sorts)}, with - before it for descending")
+    offset, limit = arguments.integer("offset"), arguments.integer("limit") or LIMIT
+    if not 0 < limit <= LIMIT_MAX:
+        raise BadArgument(f"limit={limit}: use 1 to {LIMIT_MAX}")
+    if not 0 <= offset <= REACH - limit:
+        raise BadArgument(
+            f"offset={offset}: only the first {REACH:,} rows can be shown; search for the others"
+        )
+    return Wanted(arguments.text("search").lower(), sort, descending, offset, limit)
+
+
+def page_of(
+    rows: Sequence[Row], wanted: Wanted, key: Callable[[Row], Any], matches: Callable[[Row], bool]
+) -> Generator[None, None, tuple[list[Row], int]]:
+    """Return the rows of the wanted page, and the number of all rows that match, in steps.
+
+    Only the rows up to the end of the page are sorted: they are merged with STEP others at a time.
+    """
+    best: list[tuple[Any, Row]] = []
+    end, total = wanted.offset + wanted.limit, 0
+    for start in range(0, len(rows), STEP):
+        found = [(key(row), row) for row in rows[start : start + STEP] if matches(row)]
+        total += len(found)
+        best += found
+        best.sort(key=itemgetter(0), reverse=wanted.descending)
+        del best[end:]
+        yield
+    return [row for _, row in best[wanted.offset :]], total

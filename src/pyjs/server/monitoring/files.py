@@ -1,0 +1,18 @@
+"""The files of the dashboard, which are part of the package."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+
+@cache
+def _assets() -> dict[str, bytes]:
+    """Return the files by name; they are read once, at the first request."""
+    folder = files("pyjs.server.monitoring") / "assets"
+    return {each.name: each.read_bytes() for each in folder.iterdir() if each.is_file()}
+
+
+def asset(name: str) -> bytes | None:
+    """Return the content of a file, or None if there is no such file."""
+    return _assets().get(name)
