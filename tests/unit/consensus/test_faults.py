@@ -294,7 +294,7 @@ def test_the_request_for_an_election_is_repeated_until_one_begins() -> None:
     hosts.net.cuts |= cuts
 
     damage(bad)
-    hosts.step(10)  # less than a silence of the node
+    hosts.step(6)  # less than a silence of the node
     hosts.net.cuts -= cuts
 
     assert not others_lead(hosts, bad)
