@@ -284,7 +284,7 @@ class CatchUp:
             yield from work_steps(turn, store.end_healing)
 
     def _undo_steps(self, store: StreamStore) -> Steps:
-        """Remove a part of a copy, unless the log lacks entries after those of the store: it adds the same messages."""
+        """Remove a part of a copy if the log has all later entries: they add the same messages."""
         self._lacks_entries = self._machine.term_at(max(store.applied_index, 1)) == 0
         if isinstance(store, FileStore) and not self._lacks_entries:
             yield from work_steps(self._machine.stream.turn, lambda: drop_copy(store))
