@@ -94,19 +94,21 @@ class Operators:
         return node or next(iter(heirs), 0)
 
     def remove_server(self, body: bytes) -> Answer:
-        """Remove a server that will not come back.
+        """Remove a server that will not come back. If it is this one, the next leader completes the removal.
 
         Raises:
-            ApiError: the server is unknown, the only replica of a stream is being moved away from it, or the request
-                is invalid.
+            ApiError: the server is unknown or the last one, the only replica of a stream is being moved away from it,
+                or the request is invalid.
         """
         if not self._member.machine.leads:
             return None
-        node = self._named(body, stream_requests.SERVER_REMOVE_REQUEST)
-        for stream in self._member.machine.state.moving.values():
+        node, state = self._named(body, stream_requests.SERVER_REMOVE_REQUEST), self._member.machine.state
+        if len(state.servers) == 1:
+            raise errcodes.BAD_REQUEST.detailed("the last server of a cluster cannot be removed")
+        for stream in state.moving.values():
             if node == stream.origin:
                 raise self.moves_already(stream)
-        name = self._member.machine.state.servers[node].name
+        name = state.servers[node].name
         answer = yield from self._done(ServerRemoved(node), "success")
         if answer is not None:
             self._member.announcer.removed_server(name)
