@@ -91,7 +91,7 @@ class Desk:
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Iterator[Step] | None:
         if router.js is None or not args:
-            return router.work(request, self._spread.reports.own(endpoint), args)
+            return router.work(request, self._spread.reports.endpoints.of(endpoint), args)
         if endpoint.words in CHANGES:
             return self._change(router, router.js, request, endpoint, args)
         if (router.account.name, args[0]) in self._under_way or self._is_unknown(router.js, args[0]):

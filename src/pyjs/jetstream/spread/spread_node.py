@@ -24,12 +24,12 @@ from pyjs.jetstream.spread.directory import Directory
 from pyjs.jetstream.spread.notes import (
     Claim,
     Claimed,
-    Closed,
+    Did,
     Holding,
     Holdings,
-    Opened,
     Passed,
     Settled,
+    Streams,
     Used,
 )
 from pyjs.jetstream.spread.placing import DIRECTOR, is_bound, least_loaded, origins_in, related
@@ -108,7 +108,7 @@ class SpreadNode:
             if self.number == DIRECTOR:
                 self._introduce(worker)
             else:
-                self.tell(worker, Opened())
+                self.tell(worker, Did(Streams.OPENED))
 
     def end_turn(self) -> None:
         """Report the bytes that the streams here use, if they have changed much since the last report."""
@@ -217,7 +217,7 @@ class SpreadNode:
     def closed_all(self) -> None:
         """Tell the others that this worker has closed its streams, and sends nothing more of them."""
         for worker in sorted(self.online):
-            self.tell(worker, Closed())
+            self.tell(worker, Did(Streams.CLOSED))
 
     def have_all_closed(self) -> bool:
         """Return whether all other workers that answer have closed their streams."""
@@ -266,7 +266,7 @@ class SpreadNode:
             self.desk.claimed(worker, note)
         elif isinstance(note, Used):
             self.usage.take(worker, note)
-        elif isinstance(note, Opened):
+        elif note.streams is Streams.OPENED:
             self._introduce(worker)
         else:
             self.closed.add(worker)

@@ -11,13 +11,13 @@ from pyjs.jetstream.spread.notes import (
     HEAD,
     Claim,
     Claimed,
-    Closed,
+    Did,
     Holding,
     Holdings,
     Note,
-    Opened,
     Passed,
     Settled,
+    Streams,
     Used,
     decode,
     encode,
@@ -32,8 +32,8 @@ NOTES: list[Note] = [
     Settled(7),
     Claim(8, b"$JS.API.STREAM.INFO.S", b"_INBOX.1"),
     Claimed(8, True),
-    Closed(),
-    Opened(),
+    Did(Streams.OPENED),
+    Did(Streams.CLOSED),
     Used(1 << 40, -1),
 ]
 
@@ -45,7 +45,7 @@ def test_a_note_arrives_as_it_was_sent(note: Note) -> None:
 
 
 @pytest.mark.parametrize(
-    "values", [[], ["1"], [99], [1], [3, 1, 2], [1, 0, True, [], []], [1, 2, True, [[]], []]]
+    "values", [[], ["1"], [99], [1], [3, 1, 2], [4, 0], [4, 3], [1, 0, True, [], []], [1, 2, True, [[]], []]]
 )
 def test_anything_else_is_refused(values: list[object]) -> None:
     with pytest.raises(BadRow):
