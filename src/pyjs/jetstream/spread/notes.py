@@ -34,6 +34,7 @@ class Kind(IntEnum):
     USED = 5
     CLAIM = 6
     CLAIMED = 7
+    TURN = 8
 
 
 class Streams(IntEnum):
@@ -115,18 +116,46 @@ class Passed:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A request that was passed on has been answered."""
+    """A request that was passed on has been answered, or the worker does not know its account."""
 
     number: int
+    is_answered: bool = True
 
     def fields(self) -> list[Any]:
         """Return the values to pack."""
-        return [self.number]
+        return [self.number, self.is_answered]
 
     @classmethod
     def take(cls, row: Row) -> Self:
         """Return the note in a row. Raises BadRow."""
-        return cls(row.number("number"))
+        return cls(row.number("number"), row.flag("is_answered"))
+
+
+class Stage(IntEnum):
+    """The stages of a worker's turn to change the streams of an account by itself."""
+
+    WANTED = 1
+    GIVEN = 2  # by the first worker
+    OVER = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A worker asks the first one for its turn to add a restored stream, gets it, or has ended it."""
+
+    number: int
+    account: str
+    stage: Stage
+
+    def fields(self) -> list[Any]:
+        """Return the values to pack."""
+        return [self.number, self.account, int(self.stage)]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the note in a row. Raises BadRow."""
+        number, account = row.number("number"), row.text("account")
+        return cls(number, account, Stage(row.number("stage", Stage.WANTED, Stage.OVER)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +226,7 @@ class Used:
         return cls(row.signed("memory"), row.signed("storage"))
 
 
-Note: TypeAlias = Holdings | Passed | Settled | Claim | Claimed | Did | Used
+Note: TypeAlias = Holdings | Passed | Settled | Claim | Claimed | Did | Turn | Used
 _KINDS: dict[type, Kind] = {
     Holdings: Kind.HOLDINGS,
     Passed: Kind.PASSED,
@@ -205,6 +234,7 @@ _KINDS: dict[type, Kind] = {
     Claim: Kind.CLAIM,
     Claimed: Kind.CLAIMED,
     Did: Kind.STREAMS,
+    Turn: Kind.TURN,
     Used: Kind.USED,
 }
 _TYPES: dict[int, type[Note]] = {kind: made for made, kind in _KINDS.items()}

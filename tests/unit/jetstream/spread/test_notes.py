@@ -17,7 +17,9 @@ from pyjs.jetstream.spread.notes import (
     Note,
     Passed,
     Settled,
+    Stage,
     Streams,
+    Turn,
     Used,
     decode,
     encode,
@@ -30,6 +32,8 @@ NOTES: list[Note] = [
     Passed(1, "$G", b"$JS.API.STREAM.CREATE.S", b"_INBOX.\xff", b"NATS/1.0\r\n\r\n", b"{}", {"name": "c"}),
     Passed(0, "$G", b"$JS.API.STREAM.INFO.S", b"_INBOX.1", b"", b"", {}),
     Settled(7),
+    Settled(7, False),
+    Turn(9, "$G", Stage.GIVEN),
     Claim(8, b"$JS.API.STREAM.INFO.S", b"_INBOX.1"),
     Claimed(8, True),
     Did(Streams.OPENED),
@@ -45,7 +49,19 @@ def test_a_note_arrives_as_it_was_sent(note: Note) -> None:
 
 
 @pytest.mark.parametrize(
-    "values", [[], ["1"], [99], [1], [3, 1, 2], [4, 0], [4, 3], [1, 0, True, [], []], [1, 2, True, [[]], []]]
+    "values",
+    [
+        [],
+        ["1"],
+        [99],
+        [1],
+        [3, 1, 2],
+        [4, 0],
+        [4, 3],
+        [8, 1, "$G", 4],
+        [1, 0, True, [], []],
+        [1, 2, True, [[]], []],
+    ],
 )
 def test_anything_else_is_refused(values: list[object]) -> None:
     with pytest.raises(BadRow):
