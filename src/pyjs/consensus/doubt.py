@@ -189,6 +189,10 @@ class Doubts:
         elif sure <= doubt.others.keys():
             self._engine.set_floor(group, *max(doubt.others[peer] for peer in sure))
 
+    def groups(self) -> list[int]:
+        """Return the groups in doubt."""
+        return list(self._doubts)
+
     def missing(self, group: int, now_ns: int) -> list[int]:
         """Return the nodes of replicas whose answer a group in doubt has lacked for long."""
         doubt = self._doubts.get(group)

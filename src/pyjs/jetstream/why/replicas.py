@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from pyjs.jetstream.member.member_node import MemberNode
 
 IN_DOUBT = (
-    "in doubt after a power cut, waits for {}: if that is lost, request SERVER.ACCEPT_LOSS (docs/cluster.md)"
+    "in doubt after a power cut, waiting for {}:"
+    " if that is lost, request SERVER.ACCEPT_LOSS (docs/cluster.md)"
 )
 
 
