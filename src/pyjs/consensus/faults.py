@@ -45,9 +45,8 @@ ASKED_NS = 200 * NS_PER_S  # after which no voter sleeps any more, since none ha
 ASKS = 64  # maximum number of requests in one tick
 # Fields of a frame of the engine (docs/raft-frames.md).
 _SUM = Struct("<II")  # size, checksum
-_REST = Struct(
-    "<4BI11Q"
-)  # version, kind, flags, 0, count, group, from, to, term, seven fields that are 0 here
+# version, kind, flags, 0, count, group, from, to, term, and seven fields that are 0 here
+_REST = Struct("<4BI11Q")
 _FIELDS = Struct("<I5xB6xQ16xQ")  # size, kind, group, term
 _TIMEOUT_NOW = 10
 _OF_CANDIDATES = (1, 3, 5, 7, 9)  # append, vote request, pre-vote request, heartbeat, snapshot

@@ -214,17 +214,15 @@ class Operators:
             told = waiting
 
     def _told_groups(self, groups: Sequence[int]) -> str:
-        """Return a text that names one of several groups."""
+        """Return the beginning of a sentence about groups, which names the first one."""
         member, (first, *others) = self._member, sorted(groups, reverse=True)
-        name = f"The metadata{' is' if not others else ''}"
-        if first != member.meta_group:
-            found = next((each for each in member.machine.state.streams() if each.group == first), None)
-            what = (
-                f"Group {first}" if found is None else f"Stream {found.name!r} of account {found.account!r}"
-            )
-            name = f"{what}{' is' if not others else ''}"
-        more = f" and {len(others)} other group{'s' if len(others) > 1 else ''} are" if others else ""
-        return f"{name}{more}"
+        found = next((each for each in member.machine.state.streams() if each.group == first), None)
+        name = "The metadata" if first == member.meta_group else f"Group {first}"
+        if found is not None:
+            name = f"Stream {found.name!r} of account {found.account!r}"
+        if not others:
+            return f"{name} is"
+        return f"{name} and {len(others)} other group{'s' if len(others) > 1 else ''} are"
 
     def _named(self, body: bytes, request: Struct) -> int:
         """Return the server that a request names, or whose peer id it has. Raises ApiError."""

@@ -244,11 +244,12 @@ class Desk:
         """Add a restored stream by `work`, in turns with all other changes of streams of its account.
 
         Raises:
-            ApiError: the first worker is away; or what `work` raises.
+            ApiError: the first worker is away, or another one has not told its streams yet; or what `work` raises.
         """
         spread = self._spread
         if spread.number == DIRECTOR:
-            yield from self._waiters.until(lambda: spread.is_complete, WHOLE_NS)
+            is_complete = yield from self._waiters.until(lambda: spread.is_complete, WHOLE_NS)
+            errcodes.STREAM_RESTORE.raise_if(not is_complete, err="another worker is not available")
             return (yield from self._alone(account, work))
         self._orders += 1
         number, before = self._orders, spread.breaks.get(DIRECTOR)
@@ -280,6 +281,7 @@ class Desk:
         """Give a worker its turn, and wait for its end."""
         key, breaks = (worker, note.number), self._spread.breaks
         before = breaks.get(worker)
+        yield from self._waiters.until(lambda: self._spread.is_complete, WHOLE_NS)
         if key in self._turns:
             self._spread.tell(worker, Turn(note.number, note.account, Stage.GIVEN))
         yield from self._waiters.until(
