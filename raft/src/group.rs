@@ -647,8 +647,8 @@ impl Group {
         }
         let first = message.entries[0].index;
         match self.raw.raft.raft_log.term(first - 1) {
-            Ok(term) => (message.index, message.log_term) = (first - 1, term),
-            Err(_) => message.entries.clear(), // compacted meanwhile: the peer is asked again
+            Ok(term) if term > 0 || first == 1 => (message.index, message.log_term) = (first - 1, term),
+            _ => message.entries.clear(), // compacted meanwhile, which has no term or 0: the peer is asked again
         }
     }
 

@@ -66,6 +66,8 @@ class Awaited:
             tuple[str, bytes], int
         ] = {}  # subjects to which no subscriber returned -> ns until which further messages are not held
         self._timer: Timer | None = None
+        # called with account and subject of each new subscription of another server
+        self.on_subscribed: Callable[[str, bytes], None] | None = None
 
     def take(
         self,
@@ -103,8 +105,10 @@ class Awaited:
         if self._held:
             self._arm(0)
 
-    def subscribed(self) -> None:
+    def subscribed(self, account: str, subject: bytes) -> None:
         """Check at once, since another server has a new subscription: later messages must not overtake held ones."""
+        if self.on_subscribed is not None:
+            self.on_subscribed(account, subject)
         if len(self._held) > AT_ONCE_MAX:
             self._arm(0)
         elif self._held:

@@ -405,7 +405,7 @@ cdef class Route:
         if isinstance(remote, RemoteAccount):
             remote.set_weight(subject, queue, fixed.weight)
             if fixed.weight and self.cluster.awaited is not None:
-                self.cluster.awaited.subscribed()
+                self.cluster.awaited.subscribed(remote.account.name, subject)
         elif fixed.weight:
             remote.weights[subject, queue] = fixed.weight
         else:

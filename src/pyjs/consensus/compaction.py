@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyjs.base.clock import NS_PER_MS
 from pyjs.consensus import descriptor
 from pyjs.consensus.engine import RaftError, Role, node_of
 from pyjs.consensus.member import State
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pyjs.consensus.member import Member
     from pyjs.consensus.seams import Making
 
+SYNC_NS = 100 * NS_PER_MS  # that a sync may take
 PATIENCE = 4  # factor by which a log may exceed its usual size while it waits for a replica that is behind
 
 
@@ -114,9 +116,10 @@ class States:
     power failure of all nodes, this log might begin after the last entry of all other logs.
     """
 
-    def __init__(self, faults: MachineFaults, wait_ns: int) -> None:
+    def __init__(self, faults: MachineFaults, sync_interval_ns: int) -> None:
         self._faults = faults
-        self._wait_ns = wait_ns
+        # time in ns after which every replica has synced the entries that it acknowledged
+        self._wait_ns = 2 * sync_interval_ns + SYNC_NS if sync_interval_ns else 0
         self._making: deque[Made] = deque()
         # time at which the state may be used, the state, its bytes
         self._waiting: deque[tuple[int, Made, bytes]] = deque()

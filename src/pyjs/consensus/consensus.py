@@ -37,11 +37,13 @@ from pyjs.consensus.engine import (
     RaftError,
     Role,
     UnknownGroup,
+    conf_of,
     incarnation_of,
     node_of,
     peer_id,
+    voters_of,
 )
-from pyjs.consensus.faults import LostGroups, MachineFaults
+from pyjs.consensus.faults import LostGroups, MachineFaults, Successions
 from pyjs.consensus.member import Member, State, Unreadable
 from pyjs.consensus.outbox import Outbox
 from pyjs.consensus.payloads import Payloads
@@ -56,13 +58,11 @@ if TYPE_CHECKING:
     from pyjs.consensus.compaction import Made
     from pyjs.consensus.engine import Point, Ready, Write
     from pyjs.consensus.log.node_log import NodeLog
-    from pyjs.consensus.log.records import Membership
     from pyjs.consensus.seams import Machine, Peers
     from pyjs.core.host import Host
 
 TICK_NS = 10 * NS_PER_MS
 LATE_TICKS = 3  # after a pause, a node makes up for at most this many ticks at once
-SYNC_NS = 100 * NS_PER_MS  # a sync that takes longer is logged as slow
 REST_NS = NS_PER_S  # time between two checks of groups that are all idle
 ROUNDS = 2  # of the engine in one turn: entries written in one round may be committed in the next
 APPLIES = 64  # maximum number of entries applied in one turn
@@ -125,12 +125,13 @@ class Consensus:
         self._faults = MachineFaults(
             host.faults, host.turn_state, self._engine, self._silent, tuning.election_ticks * TICK_NS
         )
-        self._states = States(self._faults, _wait_ns(tuning))
+        self._states = States(self._faults, tuning.sync_interval_ns)
         self._members: dict[int, Member] = {}
         self._backlog: deque[Member] = deque()  # members with entries to apply, in fair order
         self._waiting: list[Member] = []  # members whose next entry cannot be read before the next tick
         self._late: list[Due] = []  # groups whose log cannot be read now; tried again at the next tick
         self._lost = LostGroups(host.faults, host.log, host.turn_state, log, node)
+        self._successions = Successions(peers, self._silent)
         # Entries that came with a snapshot, and their payloads, by group; written when the data of the
         # snapshot is complete.
         self._after_snapshot: dict[int, tuple[PartialWrite, list[bytes]]] = {}
@@ -183,7 +184,7 @@ class Consensus:
             self._log.forget_commit(member.group)
         stored = self._log.groups[member.group]
         term, vote, commit = stored.hard
-        entries = list(self._log.entries(member.group))
+        conf, entries = conf_of(stored.conf), list(self._log.entries(member.group))
         if stored.start > member.applied:
             member.note_start(stored.start)
             if stored.state:
@@ -194,7 +195,7 @@ class Consensus:
             member.group,
             member.name,
             member.peer,
-            _conf_of(stored.conf),
+            conf,
             term=term,
             vote=vote,
             commit=commit,
@@ -205,16 +206,16 @@ class Consensus:
         if is_unsure:
             self.doubts.begin(member.group, member.peer)
         self._engine.set_prompt(member.group, member.is_prompt)
-        member.vote = (term, vote)
+        member.vote, member.voters = (term, vote), voters_of(conf)
         member.take_role(term, Role.FOLLOWER, 0)
         member.log_size = 0
         member.note_entries(entries)
 
     def close(self, group: int) -> None:
-        """Close a group; its log remains."""
+        """Close a group; its log remains, and another replica leads it."""
+        if group in self._members:
+            self._successions.begin(self._members[group], self._turn.now)
         self._forget(group)
-        with suppress(UnknownGroup):  # the engine has not opened it again yet
-            self._engine.close(group)
 
     def _reopen(self, member: Member) -> None:
         """Reopen a group from the log, as after a restart."""
@@ -235,6 +236,8 @@ class Consensus:
         member = self._members.pop(group, None)
         if member is None:  # a fault has closed the group
             return
+        with suppress(UnknownGroup):  # the engine has not opened it again yet
+            self._engine.close(group)
         member.stop()
         self._payloads.forget(group)
         self._snapshots.forget(group)
@@ -246,8 +249,9 @@ class Consensus:
 
     def remove(self, group: int) -> None:
         """Close a group, and remove its log."""
-        self.close(group)
+        self._forget(group)
         self._lost.forget(group)
+        self._successions.forget(group)
         self.doubts.unsure.discard(group)
         self._log.remove(group)
         self._is_staged = True
@@ -361,16 +365,15 @@ class Consensus:
             for key, payload in found.payloads:
                 self._payloads.stage(key, payload)
             self._engine.step(found.frames)
+            self._successions.heard(found.frames)
             self._wake()
             if self._engine.has_ready():
                 self._queue()
             return
         if isinstance(found, Fetch):
             self._snapshots.asked(node, found, self._turn.now)
-        elif isinstance(found, Lacks):
-            self.doubts.heard(node, found)
-        elif isinstance(found, Has):
-            self.doubts.answered(node, found)
+        elif isinstance(found, Lacks | Has):
+            self.doubts.receive(node, found)
         elif isinstance(found, Part):
             self._snapshots.came(node, found, self._turn.now)
         else:
@@ -479,6 +482,9 @@ class Consensus:
                 continue
             self._faults.guard(member, partial(member.take_role, term, Role(role), node_of(leader)))
             self._faults.check(member)
+        for group, _, conf in ready.confs:
+            if group in self._members:
+                self._members[group].voters = voters_of(conf)
         for group, index, term, kind, body in ready.committed:
             member = self._members.get(group)
             if member is None:
@@ -633,6 +639,7 @@ class Consensus:
                 self._lose_damaged(member, error)
                 continue
             self._is_staged = True
+            member.voters = voters_of(point.conf)
             member.await_start(point.index)
             dues.append(Due(Waits.INSTALLED, member=member, index=point.index))
         return dues
@@ -680,7 +687,7 @@ class Consensus:
         self._host.log.error(
             f"The replica of {member} is opened again from its log, other groups go on: {text}"
         )
-        self._faults.guard(member, partial(member.take_role, member.term, Role.FOLLOWER, 0))
+        self._step_down(member)
         self._engine.close(member.group)
         self._host.timers.at(self._faults.reopen_ns(member), partial(self._reopen_later, member))
 
@@ -689,15 +696,18 @@ class Consensus:
             self.durability.add(Due(Waits.REOPEN, member=member), needs_sync=self.durability.is_always)
             self._mark()
 
+    def _step_down(self, member: Member) -> None:
+        self._wake()
+        self._successions.begin(member, self._turn.now)
+        self._faults.guard(member, partial(member.take_role, member.term, Role.FOLLOWER, 0))
+
     def _lose_damaged(self, member: Member, error: Exception) -> None:
         self._lose(member, f"its log is damaged: {error}")
 
     def _lose(self, member: Member, cause: str) -> None:
         """Close a group whose log is no longer reliable; no write of this turn is acknowledged for it."""
         self._host.log.error(f"The replica of {member} is closed on this server, other groups go on: {cause}")
-        self._faults.guard(member, partial(member.take_role, member.term, Role.FOLLOWER, 0))
-        with suppress(UnknownGroup):
-            self._engine.close(member.group)
+        self._step_down(member)
         self._forget(member.group)
         self._lost.add(member)
         self._compaction.add([member.group])
@@ -778,22 +788,12 @@ class Consensus:
         self._late.clear()
         self._reads.expire(now_ns)
         self.doubts.tick(now_ns, self.read_index)
+        self._successions.tick(now_ns)
         self._states.release(self._members, now_ns)
         self._tend_log()
         self._faults.check_again(self._members)
         _, awake = self._engine.counts()
         is_busy = awake or has_waited or self._snapshots.is_busy or self._states.has_waiting
-        is_busy = is_busy or not (self._reads.is_idle and self.doubts.is_idle)
+        is_busy = is_busy or not (self._reads.is_idle and self.doubts.is_idle and self._successions.is_idle)
         self._arm(TICK_NS if is_busy else REST_NS)
         self._queue()
-
-
-def _wait_ns(tuning: Tuning) -> int:
-    """Return the time in ns after which every replica has synced the entries that it acknowledged."""
-    return 2 * tuning.sync_interval_ns + SYNC_NS if tuning.sync_interval_ns else 0
-
-
-def _conf_of(stored: Membership) -> Conf:
-    """Return a stored membership as the engine's type."""
-    voters, learners, outgoing, next_learners, auto_leave = stored
-    return Conf(list(voters), list(learners), list(outgoing), list(next_learners), auto_leave)

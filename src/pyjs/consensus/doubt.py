@@ -34,12 +34,13 @@ from typing import TYPE_CHECKING
 
 from pyjs.base.clock import NS_PER_MS, NS_PER_S
 from pyjs.consensus import batch
-from pyjs.consensus.engine import RaftError, Role, node_of
+from pyjs.consensus.batch import Has
+from pyjs.consensus.engine import RaftError, Role, node_of, voters_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyjs.consensus.batch import Has, Lacks
+    from pyjs.consensus.batch import Lacks
     from pyjs.consensus.engine import Conf, Groups
     from pyjs.consensus.log.node_log import NodeLog
     from pyjs.consensus.member import Member
@@ -128,7 +129,14 @@ class Doubts:
             member.take((index, *entry))
         return member.applied == stored.last and not member.has_work
 
-    def heard(self, node: int, lacks: Lacks) -> None:
+    def receive(self, node: int, found: Lacks | Has) -> None:
+        """Handle an announcement of another node, or its answer."""
+        if isinstance(found, Has):
+            self._answered(node, found)
+        else:
+            self._heard(node, found)
+
+    def _heard(self, node: int, lacks: Lacks) -> None:
         """Handle an announcement from another node; if this node leads the group, send the missing entries again."""
         if node_of(lacks.peer) != node:
             return
@@ -153,7 +161,7 @@ class Doubts:
         if term:  # otherwise the replica has no log yet
             self._peers.send(node, batch.of_has(group, status.peer, term, status.last))
 
-    def answered(self, node: int, has: Has) -> None:
+    def _answered(self, node: int, has: Has) -> None:
         """Handle the answer with the last entry of a replica on another node."""
         doubt = self._doubts.get(has.group)
         if doubt is not None and node_of(has.peer) == node:
@@ -166,20 +174,24 @@ class Doubts:
         doubt, status = self._doubts[group], self._engine.status(group)
         conf = status.conf
         if is_majority(doubt.known, conf):
-            voters = {*conf.voters, *conf.outgoing} - {doubt.peer}
+            voters = voters_of(conf) - {doubt.peer}
             if not (doubt.is_patient and voters):
                 self._engine.set_doubtful(group, False)
             elif voters <= doubt.others.keys():
                 own = self._engine.term_at(group, status.last) or 0, status.last
                 self._engine.set_floor(group, *max(own, *(doubt.others[peer] for peer in voters)))
             return
-        sure = {*conf.voters, *conf.outgoing} - doubt.known
+        sure = voters_of(conf) - doubt.known
         if doubt.is_accepted:
             sure &= doubt.others.keys()
         if not sure:
             self._engine.set_doubtful(group, False)
         elif sure <= doubt.others.keys():
             self._engine.set_floor(group, *max(doubt.others[peer] for peer in sure))
+
+    def groups(self) -> list[int]:
+        """Return the groups in doubt."""
+        return list(self._doubts)
 
     def missing(self, group: int, now_ns: int) -> list[int]:
         """Return the nodes of replicas whose answer a group in doubt has lacked for long."""
@@ -188,7 +200,7 @@ class Doubts:
             return []
         with suppress(RaftError):  # closed by a fault
             conf = self._engine.status(group).conf
-            sure = {*conf.voters, *conf.outgoing} - doubt.known - doubt.others.keys()
+            sure = voters_of(conf) - doubt.known - doubt.others.keys()
             return [] if is_majority(doubt.known, conf) else sorted(node_of(peer) for peer in sure)
         return []
 
@@ -220,9 +232,7 @@ class Doubts:
 
     def _announce(self, group: int, doubt: Doubt) -> None:
         conf = self._engine.status(group).conf
-        for node in sorted(
-            {node_of(peer) for peer in (*conf.voters, *conf.outgoing)} - {node_of(doubt.peer)}
-        ):
+        for node in sorted({node_of(peer) for peer in voters_of(conf)} - {node_of(doubt.peer)}):
             self._peers.send(node, batch.of_lacks(group, doubt.peer, self._log.boot))
 
 

@@ -5,6 +5,11 @@ Importing it raises EngineMissing if the package is not installed. Sizes and rul
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyjs.consensus.log.records import Membership
+
 REMEDY = 'install it with pip install "pyjs-server[cluster]", or with make cluster in a checkout'
 INTERFACE = 1  # number of the engine's interface that this code can use
 
@@ -48,6 +53,17 @@ def incarnation_of(peer: int) -> int:
     return peer & 0xFFFFFFFF
 
 
+def voters_of(conf: Conf) -> set[int]:
+    """Return the peers that vote; in a joint membership, those of both sets."""
+    return {*conf.voters, *conf.outgoing}
+
+
+def conf_of(stored: Membership) -> Conf:
+    """Return a stored membership as the engine's type."""
+    voters, learners, outgoing, next_learners, auto_leave = stored
+    return Conf(list(voters), list(learners), list(outgoing), list(next_learners), auto_leave)
+
+
 __all__ = [
     "Change",
     "Conf",
@@ -63,8 +79,10 @@ __all__ = [
     "Status",
     "UnknownGroup",
     "Write",
+    "conf_of",
     "incarnation_of",
     "node_of",
     "payloads_of",
     "peer_id",
+    "voters_of",
 ]

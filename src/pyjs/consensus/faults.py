@@ -5,32 +5,51 @@ it tries one replica after another.
 
 A group whose log is damaged, or lacks entries that were acknowledged, is closed. Its log is dropped, and the owner of
 the machine opens it again: as a new replica, which the leader adds to the group.
+
+The voters of an idle group sleep, and would miss a leader that has closed it only after minutes. So the closing node
+asks one voter after another to start an election ("timeout now", docs/raft-frames.md), until a frame of a later term
+shows that one has done so. Votes decide as in any election, so a request that is late or repeated does no harm.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
+from dataclasses import dataclass
+from struct import Struct
 from typing import TYPE_CHECKING
 
-from pyjs.base.clock import NS_PER_S
+from xxhash import xxh64_intdigest
+
+from pyjs.base.clock import NS_PER_MS, NS_PER_S
+from pyjs.consensus import batch
 from pyjs.consensus.engine import Conf, RaftError, Role, incarnation_of, node_of, peer_id
 from pyjs.consensus.member import State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Set
+    from collections.abc import Callable, Mapping, Sequence, Set
 
     from pyjs.base.log import Log
     from pyjs.consensus.engine import Groups
     from pyjs.consensus.log.node_log import NodeLog
     from pyjs.consensus.member import Member
-    from pyjs.consensus.seams import Machine
+    from pyjs.consensus.seams import Machine, Peers
     from pyjs.core.faults import Faults
     from pyjs.core.sink import Turn
 
 REOPEN_NS = (
     NS_PER_S  # before a group that has panicked is opened again; doubled by each further panic, up to 64 s
 )
+ASK_NS = 200 * NS_PER_MS  # between two requests to start an election
+ASKED_NS = 200 * NS_PER_S  # after which no voter sleeps any more, since none has heard from the leader
+ASKS = 64  # maximum number of requests in one tick
+# Fields of a frame of the engine (docs/raft-frames.md).
+_SUM = Struct("<II")  # size, checksum
+# version, kind, flags, 0, count, group, from, to, term, and seven fields that are 0 here
+_REST = Struct("<4BI11Q")
+_FIELDS = Struct("<I5xB6xQ16xQ")  # size, kind, group, term
+_TIMEOUT_NOW = 10
+_OF_CANDIDATES = (1, 3, 5, 7, 9)  # append, vote request, pre-vote request, heartbeat, snapshot
 
 
 class MachineFaults:
@@ -109,6 +128,76 @@ class MachineFaults:
             heirs = [peer for peer in heirs if node_of(peer) not in self._silent] or heirs
             if heirs:
                 self._engine.transfer(member.group, heirs[tries % len(heirs)])
+
+
+@dataclass(slots=True)
+class Succession:
+    """A group that this node led when it closed it."""
+
+    peer: int  # of this node
+    term: int
+    voters: Sequence[int]  # other peers, in the order in which they are asked
+    end_ns: int
+    at_ns: int  # of the next request
+    asks: int = 0
+
+
+class Successions:
+    """The groups that need a leader because this node has closed them."""
+
+    def __init__(self, peers: Peers, silent: Set[int]) -> None:
+        self._peers = peers
+        self._silent = silent  # nodes that do not answer
+        self._open: dict[int, Succession] = {}
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no voter has to be asked."""
+        return not self._open
+
+    def begin(self, member: Member, now_ns: int) -> None:
+        """Ask a voter of a group that is being closed to start an election, if this node leads the group."""
+        voters = sorted(peer for peer in member.voters if peer != member.peer)
+        if member.role != Role.LEADER or not voters:
+            return
+        first = member.group % len(voters)
+        voters = voters[first:] + voters[:first]
+        self._open[member.group] = Succession(member.peer, member.term, voters, now_ns + ASKED_NS, now_ns)
+        self._ask(member.group, now_ns)
+
+    def _ask(self, group: int, now_ns: int) -> None:
+        """Send the request to the next voter, one that answers if there is any."""
+        found = self._open[group]
+        voters = [peer for peer in found.voters if node_of(peer) not in self._silent] or found.voters
+        peer = voters[found.asks % len(voters)]
+        found.asks, found.at_ns = found.asks + 1, now_ns + ASK_NS
+        rest = _REST.pack(1, _TIMEOUT_NOW, 0, 0, 0, group, found.peer, peer, found.term, *(0,) * 7)
+        head = _SUM.pack(_SUM.size + len(rest), xxh64_intdigest(rest) & 0xFFFFFFFF)
+        self._peers.send(node_of(peer), batch.of_frames(head + rest, ()))
+
+    def heard(self, frames: bytes) -> None:
+        """Handle frames of another node, which the engine has accepted."""
+        at = 0
+        while at < len(frames) and self._open:
+            size, kind, group, term = _FIELDS.unpack_from(frames, at)
+            found = self._open.get(group)
+            if found is not None and kind in _OF_CANDIDATES and term > found.term:
+                del self._open[group]
+            at += size
+
+    def forget(self, group: int) -> None:
+        """Forget a group that is removed."""
+        self._open.pop(group, None)
+
+    def tick(self, now_ns: int) -> None:
+        """Repeat the requests that are due."""
+        due = [group for group, found in self._open.items() if found.at_ns <= now_ns]
+        for group in due[:ASKS]:
+            if self._open[group].end_ns <= now_ns:
+                del self._open[group]
+            else:
+                self._ask(group, now_ns)
+                self._open[group] = self._open.pop(group)  # the others come first in the next tick
 
 
 class LostGroups:

@@ -16,7 +16,7 @@ from pyjs.consensus.engine import EntryKind, Role
 from pyjs.consensus.payloads import Gone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from pyjs.consensus.payloads import Payloads
     from pyjs.consensus.seams import Machine
@@ -62,6 +62,7 @@ class Member:
         self.leader = 0  # number of the leader's node
         self.leads = False  # True: this node leads, and has applied all entries of earlier terms
         self.is_prompt = True  # whether followers learn at once about committed entries while this node leads
+        self.voters: Collection[int] = ()  # the peers that elect the leader
         self.vote = (0, 0)  # term and vote, as written to the log
         self.log_size = 0  # approximate bytes in the log since its start
         self.compact_at = 0  # `log_size` at which the log is compacted

@@ -126,7 +126,7 @@ class Snapshots:
     # -- the receiver ------------------------------------------------------------------------------------------
 
     def fetch(self, group: int, node: int, point: Point, now_ns: int) -> None:
-        """Begin to fetch a snapshot, after the engine has received its frame.
+        """Begin to fetch a snapshot, after the engine has received its frame; give up if its `node` is unknown (0).
 
         Raises:
             BadDescriptor: the descriptor is damaged.
@@ -140,8 +140,10 @@ class Snapshots:
         self._incoming[group] = incoming
         if incoming.is_whole:
             self.whole.append(group)
-        else:
+        elif node:
             self._ask(group, incoming)
+        else:
+            self.given_up.append(group)
 
     def _ask(self, group: int, incoming: Incoming) -> None:
         self._peers.send(incoming.node, batch.of_fetch(group, incoming.point.index, len(incoming.data)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyjs.consensus.engine import Role, node_of
+from pyjs.consensus.engine import Role, node_of, voters_of
 from pyjs.consensus.member import State
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def status_of(member: Member, found: Status) -> GroupStatus:
         Replica(node_of(peer), peer, is_voter, found.last - matched.get(peer, 0) if leads else None)
         for peers, is_voter in (
             (
-                sorted({*found.conf.voters, *found.conf.outgoing}),
+                sorted(voters_of(found.conf)),
                 True,
             ),  # in a joint membership, voters that will be removed still vote
             (found.conf.learners, False),

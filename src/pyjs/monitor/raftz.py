@@ -81,14 +81,21 @@ class _Groups:
         if status is None:
             return None
         term = member.last_term(member.meta_group, status.last)
-        return self._fields(status, member.machine.leader_since_ns, term, is_behind=not member.is_caught_up)
+        fields = self._fields(status, member.machine.leader_since_ns, term, is_behind=not member.is_caught_up)
+        return fields | self._waits(member.meta_group)
 
     def _stream(self, machine: StreamMachine) -> Fields | None:
         status = self._member.status_of(machine.group)
         if status is None:  # the group was closed because of damage
             return None
         term = self._member.last_term(machine.group, status.last)
-        return self._fields(status, machine.leader_since_ns, term, is_behind=machine.catch_up is not None)
+        fields = self._fields(status, machine.leader_since_ns, term, is_behind=machine.catch_up is not None)
+        return fields | self._waits(machine.group)
+
+    def _waits(self, group: int) -> Fields:
+        """Return for which servers a group in doubt waits; nats-server has no such field."""
+        missing = self._member.missing(group)
+        return {"waits_for": missing} if missing else {}
 
     def _fields(self, status: GroupStatus, since_ns: int, last_term: int, *, is_behind: bool) -> Fields:
         member, voters = self._member, sum(each.is_voter for each in status.replicas)

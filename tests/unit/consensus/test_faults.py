@@ -239,3 +239,113 @@ def test_a_replica_that_a_fault_has_closed_can_be_removed() -> None:
     hosts.step(3)
 
     assert bad.log._written == {}
+
+
+# -- groups that their leader closes in their sleep ----------------------------------------------------------------
+
+
+def damage(node: Failing) -> None:
+    """Let a node close its group, as when it finds its log damaged."""
+    node.consensus._lose_damaged(node.consensus._members[GROUP], Refusal("damaged"))
+
+
+def panic(node: Failing) -> None:
+    """Let a node close its group for a second, as after a panic in the engine."""
+    node.consensus._faults._panics[GROUP] = 6
+    node.consensus._panicked(node.consensus._members[GROUP], "a panic")
+
+
+def close(node: Failing) -> None:
+    """Let the owner of a group close it."""
+    node.consensus.close(GROUP)
+
+
+def asleep(count: int = 3) -> tuple[Hosts, Failing]:
+    """Return nodes whose group sleeps, and the leader."""
+    hosts = Hosts(count, node_class=Failing)
+    hosts.publish(3)
+    hosts.step(200)
+    bad = hosts.leader()
+    assert isinstance(bad, Failing)
+    bad.errors = ("is closed on this server", "is dropped", "is opened again")
+    assert all(node.consensus._engine.status(GROUP).asleep for node in hosts.nodes.values())
+    return hosts, bad
+
+
+def others_lead(hosts: Hosts, bad: Failing) -> bool:
+    return any(node.leads(GROUP) for node in hosts.nodes.values() if node is not bad)
+
+
+@pytest.mark.parametrize("closes", [damage, panic, close])
+def test_sleeping_voters_of_a_leader_that_closes_its_group_elect_another_at_once(
+    closes: Callable[[Failing], None],
+) -> None:
+    hosts, bad = asleep()
+
+    closes(bad)
+
+    hosts.until(lambda: others_lead(hosts, bad), 10)
+    hosts.until(lambda: bad.consensus._successions.is_idle, 10)
+
+
+def test_the_request_for_an_election_is_repeated_until_one_begins() -> None:
+    hosts, bad = asleep()
+    cuts = {(bad.number, number) for number in bad.others}
+    hosts.net.cuts |= cuts
+
+    damage(bad)
+    hosts.step(6)  # less than a silence of the node
+    hosts.net.cuts -= cuts
+
+    assert not others_lead(hosts, bad)
+    hosts.until(lambda: others_lead(hosts, bad), 40)
+    hosts.until(lambda: bad.consensus._successions.is_idle, 10)
+
+
+def test_a_voter_that_does_not_answer_is_asked_last() -> None:
+    hosts, bad = asleep()
+    first = bad.others[GROUP % 2]
+    hosts.nodes[first].end(power=False)
+    hosts.step(200)
+
+    damage(bad)
+
+    hosts.until(
+        lambda: bad.consensus._successions.is_idle, 10
+    )  # the other one cannot win alone, but it is awake
+
+
+def test_without_an_answer_the_requests_end_when_no_voter_can_sleep_any_more() -> None:
+    hosts, bad = asleep()
+    for number in bad.others:
+        hosts.nodes[number].end(power=False)
+    damage(bad)
+    hosts.step(100)
+    assert not bad.consensus._successions.is_idle
+
+    hosts.step(20_000)
+
+    assert bad.consensus._successions.is_idle
+
+
+def test_a_group_that_is_removed_by_its_leader_has_no_other_one() -> None:
+    hosts, bad = asleep()
+
+    bad.consensus.remove(GROUP)
+
+    assert bad.consensus._successions.is_idle
+    hosts.step(100)
+    assert not others_lead(hosts, bad)
+
+
+def test_a_follower_that_closes_its_group_asks_nobody() -> None:
+    hosts, bad = asleep()
+    follower = hosts.followers()[0]
+    assert isinstance(follower, Failing)
+    follower.errors = bad.errors
+
+    damage(follower)
+
+    assert follower.consensus._successions.is_idle
+    hosts.step(100)
+    assert hosts.leader() is bad

@@ -257,3 +257,10 @@ def test_a_closed_group_is_not_whole(pair: Pair) -> None:
     pair.receiver.forget(5)
 
     assert pair.receiver.take_whole() == []
+
+
+def test_a_snapshot_of_a_leader_that_is_lost_already_is_given_up_at_once(pair: Pair) -> None:
+    pair.receiver.fetch(5, 0, pair.point(DATA), pair.now)
+
+    assert pair.receiver.given_up == [5]
+    assert not pair.way

@@ -10,7 +10,7 @@ Source: nats.docs "JetStream wire API Reference"; empty-body rules probed on nat
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from inspect import isgeneratorfunction
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ from pyjs.jetstream.config.stream_requests import read
 from pyjs.jetstream.errcodes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Mapping
     from typing import Any, TypeAlias
 
     from pyjs.core.chore import Step
@@ -144,6 +144,29 @@ class Endpoint:
     def __post_init__(self) -> None:
         self.in_steps = isgeneratorfunction(self.handle)
         self.response = self.response or f"{self.words.lower().replace('.', '_')}_response"
+
+
+class Replacements:
+    """Endpoints of which another handler is used, because this server has only a part of the streams."""
+
+    def __init__(
+        self, handlers: Mapping[str, Callable[[ApiCall], MaybeSteps]], counted: Mapping[str, Counted]
+    ) -> None:
+        """Use `handlers`, by the words of an endpoint; `counted` has the endpoints whose answers count otherwise."""
+        self._handlers = handlers
+        self._counted = counted
+        self._made: dict[str, Endpoint] = {}
+
+    def of(self, endpoint: Endpoint) -> Endpoint:
+        """Return the endpoint with its other handler; an endpoint without one is returned as it is."""
+        words = endpoint.words
+        if words not in self._handlers:
+            return endpoint
+        found = self._made.get(words)
+        if found is None:
+            counted = self._counted.get(words, endpoint.counted)
+            found = self._made[words] = replace(endpoint, handle=self._handlers[words], counted=counted)
+        return found
 
 
 def is_empty(body: bytes) -> bool:

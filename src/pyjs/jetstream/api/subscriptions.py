@@ -137,6 +137,7 @@ class ApiSubscriptions:
         spread = self._shared.spread
         if depth == DOMAIN_DEPTH and (subject := mapped(request.subject)):
             if spread is not None and not spread.directs:
+                spread.refuse_alone(self._account, request)
                 return None  # the first worker sends it, once
             self._account.send(subject, request.payload, request.headers, request.reply)
             return None

@@ -80,7 +80,7 @@ STEPDOWN_REQUEST = Struct("JSApiLeaderStepdownRequest", {"placement": struct(str
 SERVER_REMOVE_REQUEST = Struct("JSApiMetaServerRemoveRequest", {"peer": STRING, "peer_id": STRING})
 SERVER_EVACUATE_REQUEST = Struct("JSApiMetaServerEvacuateRequest", {"peer": STRING, "peer_id": STRING})
 ACCEPT_LOSS_REQUEST = Struct(
-    "JSApiMetaServerAcceptLossRequest", {"peer": STRING, "account": STRING, "stream": STRING}
+    "JSApiMetaServerAcceptLossRequest", dict.fromkeys(("peer", "account", "stream", "lost"), STRING)
 )
 PEER_REMOVE_REQUEST = Struct("JSApiStreamRemovePeerRequest", {"peer": STRING})
 BULK_LIST_REQUEST = Struct("BulkListRequest", {"offset": INT64})

@@ -402,6 +402,8 @@ def delete(js: JetStream, name: str, *, told: bool = True) -> Generator[Step, No
     if name in js.offline:
         yield from js.files.remove_hidden(js.files.hide_offline(name), js.shared.metadata)
         js.held.let_go(name)
+        if js.shared.spread is not None:
+            js.shared.spread.gone(js.account.name, name)
         tell(js, name, "delete")
         return
     stream = js.stream(name)

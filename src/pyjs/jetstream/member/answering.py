@@ -339,7 +339,7 @@ class Desk:
         self._taken.add(request)
         if self._refusal(router, endpoint, args) is not None:
             return self._refuse_steps(router, request, endpoint, args)
-        return router.work(request, self._requests.own(endpoint), args)
+        return router.work(request, self._requests.endpoints.of(endpoint), args)
 
     def _refusal(self, router: Router, endpoint: Endpoint, args: tuple[str, ...]) -> ApiError | None:
         """Return the refusal of a request to a stream that no server of this version can serve now, or None."""
@@ -425,7 +425,7 @@ class Desk:
             return False
         if place() is not Place.HERE:
             return self._send_on(router, request, endpoint, args[0])
-        yield from router.work(request, self._requests.own(endpoint), args)
+        yield from router.work(request, self._requests.endpoints.of(endpoint), args)
         return True
 
     def _send_on(self, router: Router, request: Request, endpoint: Endpoint, name: str) -> bool:
@@ -456,7 +456,7 @@ class Desk:
         self._passed.add(request)
         yield from self._waiters.until_heard(router.account, order.reply)
         if self._place(router, endpoint, args) is Place.HERE:
-            yield from router.work(request, self._requests.own(endpoint), args)
+            yield from router.work(request, self._requests.endpoints.of(endpoint), args)
             return
         error = LeaderChanged()
         self._passing[request] = self._turn.now + HOLD_NS, order.index

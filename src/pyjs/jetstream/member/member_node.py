@@ -129,7 +129,7 @@ class MemberNode:
             self.questions,
             self.tell,
         )
-        self.reports, self.operators = Reports(self), Operators(self)
+        self.reports, self.operators = Reports(self), Operators(self, host.log)
         self.restores = Restores(self, self._keeper, self._tell_restored)
         self.requests = MetaRequests(self)
         self.desk = Desk(
@@ -229,6 +229,7 @@ class MemberNode:
             group.rejoin_steps(self._log, self._host.rng),
             self.operators.move_steps(),
             self.operators.end_move_steps(),
+            self.operators.doubt_steps(),
         ]
         if not is_known:
             steady.append(group.found_steps())
@@ -412,8 +413,12 @@ class MemberNode:
     def missing(self, group: int) -> str:
         """Return the servers whose replicas a group in doubt waits for; "": it waits for none."""
         nodes = [] if self.consensus is None else self.consensus.doubts.missing(group, self._turn.now)
+        return ", ".join(map(self._told_missing, nodes))
+
+    def _told_missing(self, node: int) -> str:
         known = self.machine.state.servers
-        return ", ".join(known[node].name if node in known else f"number {node}" for node in nodes)
+        name = known[node].name if node in known else f"number {node}"
+        return f"{name} (which runs without the log of that replica)" if node in self.online else name
 
     def accept_loss(self, group: int) -> bool:
         """Make a group continue without the replicas or messages that it waits for; return whether it waits."""

@@ -247,8 +247,17 @@ class MetaGroup:
         """Adapt the members of the group to the servers while this one leads; never ends."""
         while True:
             yield from self._waiters.until(
-                lambda: self._machine.leads and (self._next_change() is not None or self._kept())
+                lambda: (
+                    self._machine.leads
+                    and (self._next_change() is not None or self._heir() != 0 or bool(self._kept()))
+                )
             )
+            heir = self._heir()
+            if heir:
+                with suppress(Refused):  # it no longer votes
+                    self._consensus.transfer(self.group, heir)
+                yield from self._waiters.until(lambda: not self._machine.leads, CHANGE_NS)
+                continue
             change = self._next_change()
             if change is None:  # nothing tells here what a removed server has got
                 yield from self._waiters.until(
@@ -263,11 +272,22 @@ class MetaGroup:
                 CHANGE_NS,
             )
 
+    def _heir(self) -> int:
+        """Return the server that must lead instead of this one, because this one was removed; 0: there is none."""
+        removed = self._machine.state.removed
+        if self._server.node not in removed:
+            return 0
+        replicas = self._consensus.status(self.group).replicas
+        voters = [each for each in replicas if each.is_voter and each.node in self._way.online]
+        heirs = [each for each in voters if each.node not in removed]
+        return min(heirs, key=lambda each: each.lag or 0).node if heirs else 0
+
     def _next_change(self) -> MemberChange | None:
         status = self._consensus.status(self.group)
         peers = {Peer(each.node, incarnation_of(each.peer)): each for each in status.replicas}
         me = next((peer for peer in peers if peer.node == self._server.node), None)
-        if me is None or len(self._machine.state.servers) < 2:
+        state = self._machine.state
+        if me is None or (len(state.servers) < 2 and not state.removed):
             return None
         there = self._way.online | {me.node}
         current = {peer for peer, each in peers.items() if peer.node in there and (each.lag or 0) <= LAG_MAX}

@@ -8,7 +8,6 @@ stream sends the answer. If the outcome is unknown because this server lost its 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,7 @@ from pyjs.base.clock import NS_PER_S
 from pyjs.base.nuid import short_hash
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.api.account import info as account_info
-from pyjs.jetstream.api.endpoint import Counted
+from pyjs.jetstream.api.endpoint import Counted, Replacements
 from pyjs.jetstream.api.streams import LIST_PAGE, NAMES_PAGE, page_of
 from pyjs.jetstream.cluster.answers import list_plan, matching
 from pyjs.jetstream.cluster.assignments import Assignment, stored_config, with_replicas
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pyjs.core.chore import Step
-    from pyjs.jetstream.api.endpoint import ApiCall, Endpoint, JsonDict, MaybeSteps
+    from pyjs.jetstream.api.endpoint import ApiCall, JsonDict, MaybeSteps
     from pyjs.jetstream.cluster.entries import Entry
     from pyjs.jetstream.cluster.moves import Field
     from pyjs.jetstream.config.stream import StreamConfig
@@ -62,8 +61,7 @@ class MetaRequests:
 
     def __init__(self, member: MemberNode) -> None:
         self._member = member
-        self._own: dict[str, Endpoint] = {}  # endpoints with handlers of this class, by words
-        self._handlers: dict[str, Callable[[ApiCall], MaybeSteps]] = {
+        handlers = {
             "INFO": self._info,
             "STREAM.CREATE": self._create,
             "STREAM.UPDATE": self._update,
@@ -76,18 +74,8 @@ class MetaRequests:
             "STREAM.LEADER.STEPDOWN": member.operators.stream_steps_down,
             "CONSUMER.LEADER.STEPDOWN": member.operators.stream_steps_down,
         }
-
-    def own(self, endpoint: Endpoint) -> Endpoint:
-        """Return the endpoint with its handler for a cluster."""
-        handler = self._handlers.get(endpoint.words)
-        if handler is None:
-            return endpoint
-        found = self._own.get(endpoint.words)
-        if found is None:
-            # The server that answers counts the request.
-            counted = Counted.ERRORS if endpoint.words in PASSED_ON else endpoint.counted
-            found = self._own[endpoint.words] = replace(endpoint, handle=handler, counted=counted)
-        return found
+        # The server that answers counts the request.
+        self.endpoints = Replacements(handlers, dict.fromkeys(PASSED_ON, Counted.ERRORS))
 
     # -- changes -----------------------------------------------------------------------------------------------
 

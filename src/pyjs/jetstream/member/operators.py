@@ -17,11 +17,13 @@ from pyjs.jetstream.config import stream_requests
 from pyjs.jetstream.config.declared import from_json
 from pyjs.jetstream.config.stream import Placement
 from pyjs.jetstream.errcodes import ApiError
+from pyjs.jetstream.why.replicas import IN_DOUBT
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
     from typing import TypeAlias
 
+    from pyjs.base.log import Log
     from pyjs.consensus.status import GroupStatus
     from pyjs.core.chore import Step
     from pyjs.jetstream.api.endpoint import ApiCall, MaybeSteps
@@ -34,14 +36,16 @@ if TYPE_CHECKING:
 
 
 STEP = 100  # streams examined in one turn, which takes 0.2 ms if none moves
+DOUBT_NS = 1_000 * NS_PER_MS  # between two looks at groups in doubt
 PAUSE_NS = 250 * NS_PER_MS  # between two examinations of all streams
 
 
 class Operators:
     """The requests of operators to one server."""
 
-    def __init__(self, member: MemberNode) -> None:
+    def __init__(self, member: MemberNode, log: Log) -> None:
         self._member = member
+        self._log = log
 
     def step_down(self, body: bytes) -> Answer:
         """Transfer the leadership of the metadata to another server.
@@ -94,19 +98,21 @@ class Operators:
         return node or next(iter(heirs), 0)
 
     def remove_server(self, body: bytes) -> Answer:
-        """Remove a server that will not come back.
+        """Remove a server that will not come back. If it is this one, the next leader completes the removal.
 
         Raises:
-            ApiError: the server is unknown, the only replica of a stream is being moved away from it, or the request
-                is invalid.
+            ApiError: the server is unknown or the last one, the only replica of a stream is being moved away from it,
+                or the request is invalid.
         """
         if not self._member.machine.leads:
             return None
-        node = self._named(body, stream_requests.SERVER_REMOVE_REQUEST)
-        for stream in self._member.machine.state.moving.values():
+        node, state = self._named(body, stream_requests.SERVER_REMOVE_REQUEST), self._member.machine.state
+        if len(state.servers) == 1:
+            raise errcodes.BAD_REQUEST.detailed("the last server of a cluster cannot be removed")
+        for stream in state.moving.values():
             if node == stream.origin:
                 raise self.moves_already(stream)
-        name = self._member.machine.state.servers[node].name
+        name = state.servers[node].name
         answer = yield from self._done(ServerRemoved(node), "success")
         if answer is not None:
             self._member.announcer.removed_server(name)
@@ -142,12 +148,13 @@ class Operators:
         return (yield from self._done(ServerEvacuating(node, True), "success"))
 
     def accept_loss(self, body: bytes) -> Answer:
-        """On the named server, make a group continue without the lost replicas or messages that it waits for.
+        """On the named server, make groups continue without the lost replicas or messages that they wait for.
 
-        The group is that of the named stream or, without a name, of the metadata.
+        The group is that of the named stream or, without a name, of the metadata; with the name of a server whose log
+        is `lost`, all groups that wait for that server only.
 
         Raises:
-            ApiError: the group waits for nothing, the server or stream is unknown, or the request is invalid.
+            ApiError: nothing waits for that, the server or stream is unknown, or the request is invalid.
         """
         member, state = self._member, self._member.machine.state
         errcodes.BAD_REQUEST.raise_if(not body)
@@ -157,12 +164,65 @@ class Operators:
             is_known = any(each.name == peer for each in state.servers.values())
             errcodes.CLUSTER_SERVER_NOT_MEMBER.raise_if(member.machine.leads and not is_known)
             return None
-        stream = state.stream(given.get("account", ""), name) if name else None
+        account, lost = given.get("account", ""), given.get("lost", "")
+        if bool(account) != bool(name):
+            raise errcodes.BAD_REQUEST.detailed("account and stream are named together, or neither")
+        if lost:
+            if name:
+                raise errcodes.BAD_REQUEST.detailed("it names a lost server, or one stream")
+            return (yield from self._accept_lost(lost))
+        stream = state.stream(account, name) if name else None
         errcodes.STREAM_NOT_FOUND.raise_if(bool(name) and stream is None)
         if not member.accept_loss(member.meta_group if stream is None else stream.group):
             raise errcodes.BAD_REQUEST.detailed("the group waits for nothing that may be lost")
         yield None
         return {"success": True}
+
+    def _accept_lost(self, name: str) -> Answer:
+        """Make all groups continue that wait for the log of one server. Raises ApiError."""
+        member, state, count = self._member, self._member.machine.state, 0
+        nodes = {each.name: each.node for each in state.removed.values()}
+        nodes |= {each.name: each.node for each in state.servers.values()}
+        node = nodes.get(name, 0)
+        errcodes.CLUSTER_SERVER_NOT_MEMBER.raise_if(not node)
+        assert member.consensus is not None
+        doubts = member.consensus.doubts
+        for number, group in enumerate(doubts.groups()):
+            if number % STEP == STEP - 1:
+                yield None
+            now_ns = member.waiters.now_ns
+            if doubts.missing(group, now_ns) == [node] and doubts.accept(group, now_ns):
+                count += 1
+        if not count:
+            raise errcodes.BAD_REQUEST.detailed(f"no group on this server waits for {name} alone")
+        self._log.warn(f"An operator accepts that what {name} had of {count} groups is lost")
+        return {"success": True, "groups": count}
+
+    def doubt_steps(self) -> Generator[Step, None, None]:
+        """Log for which servers groups in doubt wait; never ends."""
+        member, told = self._member, dict[int, str]()
+        assert member.consensus is not None
+        doubts = member.consensus.doubts
+        while True:
+            yield from member.waiters.until(lambda: not doubts.is_idle)
+            yield from member.waiters.until(lambda: False, DOUBT_NS)
+            waiting = {group: missing for group in doubts.groups() if (missing := member.missing(group))}
+            for missing in sorted(set(waiting.values())):
+                groups = [each for each, text in waiting.items() if text == missing != told.get(each)]
+                if groups:
+                    self._log.warn(f"{self._told_groups(groups)} {IN_DOUBT.format(missing)}")
+            told = waiting
+
+    def _told_groups(self, groups: Sequence[int]) -> str:
+        """Return the beginning of a sentence about groups, which names the first one."""
+        member, (first, *others) = self._member, sorted(groups, reverse=True)
+        found = next((each for each in member.machine.state.streams() if each.group == first), None)
+        name = "The metadata" if first == member.meta_group else f"Group {first}"
+        if found is not None:
+            name = f"Stream {found.name!r} of account {found.account!r}"
+        if not others:
+            return f"{name} is"
+        return f"{name} and {len(others)} other group{'s' if len(others) > 1 else ''} are"
 
     def _named(self, body: bytes, request: Struct) -> int:
         """Return the server that a request names, or whose peer id it has. Raises ApiError."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from pyjs.base.timers import Timer
+    from pyjs.core.account import Account
     from pyjs.core.chore import Step
     from pyjs.jetstream.manage.engine import JetStream
     from pyjs.jetstream.mirror.copier import Copier
@@ -78,6 +79,24 @@ class Target(Protocol):
         """
 
 
+class Expected:
+    """A subscription and a timer that end together."""
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self.subscription: Subscription | None = None
+        self.timer: Timer | None = None
+
+    def end(self) -> None:
+        """End both."""
+        if self.subscription is not None:
+            self._account.unsubscribe(self.subscription)
+            self.subscription = None
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+
 class LinkState:
     """The state of one link."""
 
@@ -91,19 +110,13 @@ class LinkState:
         self._ask = ask
         self._asked_ns = -pace.between
         self._unanswered = 0  # number of unanswered requests in a row
-        self._subscription: Subscription | None = None
-        self._timer: Timer | None = None
+        self._expected = Expected(js.account)
 
     def leave(self, state: Link) -> None:
         """Change to another state; the copier ignores deliveries until it is opened again."""
         self.now = state
         self.asked += 1
-        if self._subscription is not None:
-            self._js.account.unsubscribe(self._subscription)
-            self._subscription = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._expected.end()
         if state is not Link.TAKING and self._copier.feed is not None:
             self._copier.feed.pause()
 
@@ -117,12 +130,12 @@ class LinkState:
 
     def own(self, subscription: Subscription) -> None:
         """Store a subscription, which ends together with the current state."""
-        self._subscription = subscription
+        self._expected.subscription = subscription
 
     def call_after(self, ns: int, call: Callable[[], None]) -> None:
         """Call `call` after `ns`, unless the state changes before."""
         at_ns = self._js.shared.clock.now_ns() + ns
-        self._timer = self._js.shared.timers.at(at_ns, call, self._copier.target)
+        self._expected.timer = self._js.shared.timers.at(at_ns, call, self._copier.target)
 
     def ask_later(self) -> None:
         """Send another request, but not sooner than `Pace.between` after the last one."""
@@ -156,7 +169,7 @@ class LinkState:
         """Accept deliveries; if the consumer is silent for too long, send another request."""
         self._unanswered = 0
         self.leave(Link.TAKING)
-        self._subscription = subscription
+        self._expected.subscription = subscription
         self._watch()
 
     def _watch(self) -> None:

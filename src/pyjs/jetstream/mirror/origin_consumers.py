@@ -13,16 +13,14 @@ import orjson
 
 from pyjs.base.errors import NONSENSE
 from pyjs.base.nuid import nuid, short_hash
-from pyjs.jetstream.mirror.link_state import ANSWER_NS
+from pyjs.jetstream.mirror.link_state import ANSWER_NS, Expected
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyjs.base.timers import Timer
     from pyjs.core.sink import Request
     from pyjs.jetstream.config.stream import StreamSource
     from pyjs.jetstream.manage.engine import JetStream
-    from pyjs.subjects.sublist import Subscription
 
 
 def prefix_of(stream: str, created_ns: int, key: bytes) -> str:
@@ -46,8 +44,7 @@ class OriginConsumers:
         self._but = ""
         self._unless: Callable[[], bool] | None = None
         self._found: list[str] = []  # names found so far
-        self._subscription: Subscription | None = None  # set while the names are awaited
-        self._timer: Timer | None = None
+        self._names = Expected(js.account)
 
     def delete_all(self, *, but: str = "", unless: Callable[[], bool] | None = None) -> None:
         """Ask for the names of all consumers, and delete those of this copy, except `but`.
@@ -60,19 +57,14 @@ class OriginConsumers:
 
     def close(self) -> None:
         """Stop waiting for names."""
-        if self._subscription is not None:
-            self._js.account.unsubscribe(self._subscription)
-            self._subscription = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._names.end()
 
     def _ask(self) -> None:
         self.close()
         shared, account = self._js.shared, self._js.account
         reply = f"$JSC.R.{nuid(shared.rng)}".encode()
-        self._subscription = account.subscribe_handler(reply, self._on_names)
-        self._timer = shared.timers.at(shared.clock.now_ns() + ANSWER_NS, self.close)
+        self._names.subscription = account.subscribe_handler(reply, self._on_names)
+        self._names.timer = shared.timers.at(shared.clock.now_ns() + ANSWER_NS, self.close)
         account.send(
             api_subject(self._source, "NAMES"), orjson.dumps({"offset": len(self._found)}), b"", reply
         )

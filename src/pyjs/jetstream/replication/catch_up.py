@@ -43,6 +43,9 @@ from pyjs.jetstream.replication.copying import (
 from pyjs.jetstream.replication.restoring import (
     PutBack,
     cleared_steps,
+    drop_copy,
+    end_copy,
+    note_copy_steps,
     put_back_steps,
     work_steps,
 )
@@ -85,6 +88,9 @@ class Behind(Protocol):
 
     def name_of(self, node: int) -> str:
         """Return the name of a server."""
+
+    def term_at(self, index: int) -> int:
+        """Return the term of an entry of the log; 0 if the log does not have it."""
 
     def sync(self) -> None:
         """Begin to sync the store."""
@@ -131,7 +137,7 @@ class CatchUp:
         self._machine = machine
         self._heals = heals  # the replica has lost messages
         self._again = again  # it was healed just now
-        self._has_put = False  # it has copied messages that follow those of the store
+        self._lacks_entries = False  # the log does not have all entries after those of the store
         self._waits_ns = -1  # since when the group waits for this replica; -1: it does not
         self._put_back = 0  # how often lost messages were put back
         self.store: StreamStore | None = None  # from which other replicas may read messages
@@ -217,10 +223,10 @@ class CatchUp:
                 yield from self.answer.pause(min(self._put_back, 50) * PAUSE_NS)
                 continue
             except NoSource:
-                if not self._has_put:
+                if not self._lacks_entries:
                     self._machine.lead_damaged()
                     return
-                self._waits_ns = -1  # the log would add the copied messages again, so another one must lead
+                self._waits_ns = -1  # another one may have them
                 for node in self._machine.sources()[:1]:
                     self._machine.hand_over(node)
             except (PyjsError, *NONSENSE, OSError, MemoryError) as error:
@@ -249,6 +255,10 @@ class CatchUp:
             if isinstance(error, LostMessages) or (yield from self._is_useless()):
                 yield from self._drop(found)
             raise
+        except NoSource:
+            self._close(found)
+            yield from self._undo_steps(found.store)
+            raise
         except BaseException:
             self._close(found)
             raise
@@ -270,7 +280,14 @@ class CatchUp:
             yield from work_steps(turn, store.begin_healing)
         elif store.healing:
             yield from cleared_steps(turn, store)
+            yield from work_steps(turn, lambda: end_copy(store))
             yield from work_steps(turn, store.end_healing)
+
+    def _undo_steps(self, store: StreamStore) -> Steps:
+        """Remove a part of a copy if the log has all later entries: they add the same messages."""
+        self._lacks_entries = self._machine.term_at(max(store.applied_index, 1)) == 0
+        if isinstance(store, FileStore) and not self._lacks_entries:
+            yield from work_steps(self._machine.stream.turn, lambda: drop_copy(store))
 
     def _opened(self) -> Generator[Step, None, Parked]:
         """Return the stored replica, or a new one."""
@@ -391,10 +408,11 @@ class CatchUp:
             if kind is Kind.END:
                 state, data = copy_batch.end_of(data)
                 deleted = copy_batch.sequences(state.deleted)
-            for message in copy_batch.records_of(data):
-                if message.seq > store.last_seq:
-                    put(store, message)
-                    self._has_put = True
+            messages = [each for each in copy_batch.records_of(data) if each.seq > store.last_seq]
+            if messages and self._heals and isinstance(store, FileStore):
+                yield from note_copy_steps(self._machine.stream.turn, store)
+            for message in messages:
+                put(store, message)
             store.flush()
             have = max(have, upto)
             if state is not None and self._heals and lacks_lost(store, state):

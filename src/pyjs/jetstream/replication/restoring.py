@@ -7,6 +7,10 @@ them, as in a compaction, and a missing segment is created. Then the store is op
 
 The file `.healing` in the directory of the messages is there from before the first change until the copy is complete
 and durable. As long as it is there, a start applies no entry, this replica does not lead, and nobody copies from it.
+
+Messages after the last one of the store are copied too. They are in segments of their own, which the file `.copied`
+names. If no other replica can serve, these segments are removed before this one leads as the last resort, because the
+entries in the log add the same messages.
 """
 
 from __future__ import annotations
@@ -17,13 +21,16 @@ from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
+from pyjs.base.disk import write_file
 from pyjs.base.errors import PyjsError, StoreFailed
 from pyjs.core.job import Job, JobQueue
 from pyjs.jetstream.replication.copying import STEP
 from pyjs.jetstream.replication.repairing import fetch_steps, told
 from pyjs.jetstream.stream.replicated.proposal import Outcome
+from pyjs.store.format.layout import COPIED
 from pyjs.store.segment.index_file import index_path, remove_file
 from pyjs.store.segment.recorded_ids import kept_path
+from pyjs.store.segment.recovery import is_segment
 from pyjs.store.segment.rewrite import record_of
 
 if TYPE_CHECKING:
@@ -194,6 +201,67 @@ def write(disk: Disk, log: Log, directory: str, jobs: Sequence[SegmentRewrite]) 
         if job.old is not None:
             job.old.close()
     disk.sync_dir(directory)
+
+
+# -- messages after the last one -----------------------------------------------------------------------------------
+
+
+def note_copy_steps(turn: Turn, store: FileStore) -> Steps:
+    """Note durably in which segment the copied messages will begin, unless an earlier attempt has begun to copy them.
+
+    Raises:
+        OSError, StoreFailed: the note is not written, so nothing may be copied.
+    """
+    if _first_copied(store) >= 0:
+        return
+    ranges = store.ranges()
+    if ranges and not store.seal_damaged(ranges[-1][0]):
+        raise StoreFailed(store.files.directory, "no new segment can be begun")
+    first = store.ranges()[-1][0] if ranges else 0
+    disk, directory = store.files.disk, store.files.directory
+    note = [b"%d %d %d" % (store.group, store.applied_index, first)]
+    yield from work_steps(turn, lambda: write_file(disk, f"{directory}/{COPIED}", note))
+    yield from work_steps(turn, partial(disk.sync_dir, directory))
+
+
+def _first_copied(store: FileStore) -> int:
+    """Return the number of the first segment with copied messages that no mark covers; -1: there are none."""
+    try:
+        note = store.files.disk.read_file(f"{store.files.directory}/{COPIED}").split()
+    except FileNotFoundError:
+        return -1
+    is_current = note[:2] == [b"%d" % store.group, b"%d" % store.applied_index]
+    return int(note[2]) if is_current and len(note) == 3 and note[2].isdigit() else -1
+
+
+def drop_copy(store: FileStore) -> None:
+    """Remove the copied messages that no mark of a closed store covers, in any thread.
+
+    Raises:
+        OSError: some files may be left.
+    """
+    files, first = store.files, _first_copied(store)
+    if first < 0:
+        return
+    numbers = [int(name[:-4]) for name in files.disk.list_dir(files.directory) if is_segment(name)]
+    for number in sorted(numbers, reverse=True):  # a kill leaves a copy that ends earlier
+        if number >= first:
+            path = files.path_of(number)
+            remove_file(files.disk, files.log, index_path(path))
+            files.disk.unlink(path)
+    files.disk.sync_dir(files.directory)
+    end_copy(store)
+
+
+def end_copy(store: FileStore) -> None:
+    """Remove the note, in any thread: a mark covers what was copied, or it was removed. Raises OSError."""
+    disk, path = store.files.disk, f"{store.files.directory}/{COPIED}"
+    if disk.exists(path):
+        disk.unlink(path)
+        disk.sync_dir(store.files.directory)
+
+
+# -- work on files -------------------------------------------------------------------------------------------------
 
 
 class FileWork(Job):

@@ -12,19 +12,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pyjs.base.clock import NS_PER_S
 from pyjs.core.auth.identity import Sender
 from pyjs.core.session import ClientSession
 from pyjs.core.sink import Request
+from pyjs.jetstream import errcodes
 from pyjs.jetstream.api import audit
 from pyjs.jetstream.member.questions import Recent
-from pyjs.jetstream.spread.notes import Claim, Claimed, Passed, Settled
-from pyjs.jetstream.spread.placing import DIRECTOR
+from pyjs.jetstream.spread.notes import Claim, Claimed, Passed, Settled, Stage, Turn
+from pyjs.jetstream.spread.placing import DIRECTOR, UNAVAILABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from pyjs.core.chore import Step
     from pyjs.jetstream.api.endpoint import Endpoint
@@ -32,12 +33,12 @@ if TYPE_CHECKING:
     from pyjs.jetstream.manage.engine import JetStream
     from pyjs.jetstream.spread.spread_node import SpreadNode
 
-UNAVAILABLE = b"NATS/1.0 503\r\n\r\n"
 CHANGES = frozenset(("STREAM.CREATE", "STREAM.UPDATE", "STREAM.DELETE", "STREAM.RESTORE"))
 WHOLE_NS = 10 * NS_PER_S  # for the other workers to tell their streams, after a start of the first one
 CLAIM_NS = 2 * NS_PER_S  # for the answers to a claim
 RESTORES_MAX = 1000  # restores that the first worker remembers
 CHANGE_NS = 60 * NS_PER_S  # for one change in another worker
+T = TypeVar("T")
 
 
 class Desk:
@@ -54,7 +55,11 @@ class Desk:
         self._under_way: dict[tuple[str, str], int] = {}  # changes by account and stream, those that wait too
         self._changing: set[str] = set()  # accounts
         self._orders = 0  # number of the last change that was passed on
-        self._open: set[int] = set()  # changes that another worker makes
+        self._open: set[int] = set()  # changes that another worker makes, or a turn that this one waits for
+        self._unknown: set[int] = set()  # of those, changes whose account the other worker does not know
+        self._turns: set[tuple[int, int]] = (
+            set()
+        )  # worker and number of turns that other workers want or have
         self._claims: dict[int, dict[int, bool]] = {}  # by number: answers by worker
         self._restores: dict[
             tuple[str, str], int
@@ -91,7 +96,7 @@ class Desk:
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Iterator[Step] | None:
         if router.js is None or not args:
-            return router.work(request, self._spread.reports.own(endpoint), args)
+            return router.work(request, self._spread.reports.endpoints.of(endpoint), args)
         if endpoint.words in CHANGES:
             return self._change(router, router.js, request, endpoint, args)
         if (router.account.name, args[0]) in self._under_way or self._is_unknown(router.js, args[0]):
@@ -159,16 +164,21 @@ class Desk:
         key = account, args[0]
         under_way[key] = under_way.get(key, 0) + 1
         try:
-            yield from self._waiters.until(lambda: account not in self._changing)
-            self._changing.add(account)
-            try:
-                yield from self._carry_out(router, js, request, endpoint, args)
-            finally:
-                self._changing.discard(account)
+            yield from self._alone(account, lambda: self._carry_out(router, js, request, endpoint, args))
         finally:
             under_way[key] -= 1
             if not under_way[key]:
                 del under_way[key]
+            self._waiters.notify()
+
+    def _alone(self, account: str, work: Callable[[], Generator[Step, None, T]]) -> Generator[Step, None, T]:
+        """Do work when no other stream of an account is being changed, and let no other one be changed meanwhile."""
+        yield from self._waiters.until(lambda: account not in self._changing)
+        self._changing.add(account)
+        try:
+            return (yield from work())
+        finally:
+            self._changing.discard(account)
             self._waiters.notify()
 
     def _carry_out(
@@ -209,8 +219,9 @@ class Desk:
         yield from self._waiters.until(
             lambda: number not in self._open or breaks.get(worker) != before, CHANGE_NS
         )
-        is_done = number not in self._open
+        is_done = number not in self._open and number not in self._unknown
         self._open.discard(number)
+        self._unknown.discard(number)
         return is_done
 
     def _pass_on(self, worker: int, router: Router, request: Request, number: int = 0) -> None:
@@ -219,9 +230,64 @@ class Desk:
         self._spread.tell(worker, Passed(number, router.account.name, *message, client))
 
     def settled(self, note: Settled) -> None:
-        """Note that another worker has carried out a change."""
+        """Note that another worker has carried out a change, or does not know its account."""
+        if note.number in self._open and not note.is_answered:
+            self._unknown.add(note.number)
         self._open.discard(note.number)
         self._waiters.notify()
+
+    # -- restored streams ----------------------------------------------------------------------------------------
+
+    def add_steps(
+        self, account: str, work: Callable[[], Generator[Step, None, T]]
+    ) -> Generator[Step, None, T]:
+        """Add a restored stream by `work`, in turns with all other changes of streams of its account.
+
+        Raises:
+            ApiError: the first worker is away, or another one has not told its streams yet; or what `work` raises.
+        """
+        spread = self._spread
+        if spread.number == DIRECTOR:
+            is_complete = yield from self._waiters.until(lambda: spread.is_complete, WHOLE_NS)
+            errcodes.STREAM_RESTORE.raise_if(not is_complete, err="another worker is not available")
+            return (yield from self._alone(account, work))
+        self._orders += 1
+        number, before = self._orders, spread.breaks.get(DIRECTOR)
+        self._open.add(number)
+        spread.tell(DIRECTOR, Turn(number, account, Stage.WANTED))
+        yield from self._waiters.until(
+            lambda: number not in self._open or spread.breaks.get(DIRECTOR) != before, CHANGE_NS
+        )
+        is_given = number not in self._open
+        self._open.discard(number)
+        try:
+            errcodes.STREAM_RESTORE.raise_if(not is_given, err="the first worker is not available")
+            return (yield from work())
+        finally:
+            spread.tell(DIRECTOR, Turn(number, account, Stage.OVER))
+
+    def take_turn(self, worker: int, note: Turn) -> None:
+        """Handle what another worker tells of its turn; on the others, the first one gives a turn."""
+        key = worker, note.number
+        if note.stage is Stage.GIVEN:
+            self._open.discard(note.number)
+        elif note.stage is Stage.WANTED and self._spread.number == DIRECTOR:
+            self._turns.add(key)
+            self._turn.go_on(self._alone(note.account, lambda: self._turn_steps(worker, note)))
+        else:
+            self._turns.discard(key)
+
+    def _turn_steps(self, worker: int, note: Turn) -> Generator[Step, None, None]:
+        """Give a worker its turn, and wait for its end."""
+        key, breaks = (worker, note.number), self._spread.breaks
+        before = breaks.get(worker)
+        yield from self._waiters.until(lambda: self._spread.is_complete, WHOLE_NS)
+        if key in self._turns:
+            self._spread.tell(worker, Turn(note.number, note.account, Stage.GIVEN))
+        yield from self._waiters.until(
+            lambda: key not in self._turns or breaks.get(worker) != before, CHANGE_NS
+        )
+        self._turns.discard(key)
 
     # -- the other workers ---------------------------------------------------------------------------------------
 

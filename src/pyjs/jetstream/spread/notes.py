@@ -30,11 +30,18 @@ class Kind(IntEnum):
     HOLDINGS = 1
     PASSED = 2
     SETTLED = 3
-    CLOSED = 4
+    STREAMS = 4
     USED = 5
-    OPENED = 6
-    CLAIM = 7
-    CLAIMED = 8
+    CLAIM = 6
+    CLAIMED = 7
+    TURN = 8
+
+
+class Streams(IntEnum):
+    """What a worker has done with its streams."""
+
+    OPENED = 1  # while it was connected: it asks for those of the others
+    CLOSED = 2  # it stops, and has sent their last messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +116,46 @@ class Passed:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A request that was passed on has been answered."""
+    """A request that was passed on has been answered, or the worker does not know its account."""
 
     number: int
+    is_answered: bool = True
 
     def fields(self) -> list[Any]:
         """Return the values to pack."""
-        return [self.number]
+        return [self.number, self.is_answered]
 
     @classmethod
     def take(cls, row: Row) -> Self:
         """Return the note in a row. Raises BadRow."""
-        return cls(row.number("number"))
+        return cls(row.number("number"), row.flag("is_answered"))
+
+
+class Stage(IntEnum):
+    """The stages of a worker's turn to change the streams of an account by itself."""
+
+    WANTED = 1
+    GIVEN = 2  # by the first worker
+    OVER = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A worker asks the first one for its turn to add a restored stream, gets it, or has ended it."""
+
+    number: int
+    account: str
+    stage: Stage
+
+    def fields(self) -> list[Any]:
+        """Return the values to pack."""
+        return [self.number, self.account, int(self.stage)]
+
+    @classmethod
+    def take(cls, row: Row) -> Self:
+        """Return the note in a row. Raises BadRow."""
+        number, account = row.number("number"), row.text("account")
+        return cls(number, account, Stage(row.number("stage", Stage.WANTED, Stage.OVER)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,31 +194,19 @@ class Claimed:
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
-    """A worker that stops has closed its streams, and sent their last messages."""
+class Did:
+    """A worker has opened or closed all its streams."""
+
+    streams: Streams
 
     def fields(self) -> list[Any]:
         """Return the values to pack."""
-        return []
+        return [int(self.streams)]
 
     @classmethod
     def take(cls, row: Row) -> Self:
-        """Return the note in a row."""
-        return cls()
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """A worker has opened its streams while it was connected, and asks for those of the others."""
-
-    def fields(self) -> list[Any]:
-        """Return the values to pack."""
-        return []
-
-    @classmethod
-    def take(cls, row: Row) -> Self:
-        """Return the note in a row."""
-        return cls()
+        """Return the note in a row. Raises BadRow."""
+        return cls(Streams(row.number("streams", Streams.OPENED, Streams.CLOSED)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,16 +226,16 @@ class Used:
         return cls(row.signed("memory"), row.signed("storage"))
 
 
-Note: TypeAlias = Holdings | Passed | Settled | Claim | Claimed | Closed | Used | Opened
+Note: TypeAlias = Holdings | Passed | Settled | Claim | Claimed | Did | Turn | Used
 _KINDS: dict[type, Kind] = {
     Holdings: Kind.HOLDINGS,
     Passed: Kind.PASSED,
     Settled: Kind.SETTLED,
     Claim: Kind.CLAIM,
     Claimed: Kind.CLAIMED,
-    Closed: Kind.CLOSED,
+    Did: Kind.STREAMS,
+    Turn: Kind.TURN,
     Used: Kind.USED,
-    Opened: Kind.OPENED,
 }
 _TYPES: dict[int, type[Note]] = {kind: made for made, kind in _KINDS.items()}
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.config.stream import StreamConfig
 
 DIRECTOR = 1  # the worker that directs
+UNAVAILABLE = b"NATS/1.0 503\r\n\r\n"  # headers of the answer when the worker that should answer is away
 
 
 def is_bound(limits: AccountJetStreamOptions) -> bool:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyjs.jetstream.api.account import info as account_info
+from pyjs.jetstream.api.endpoint import Replacements
 from pyjs.jetstream.api.streams import LIST_PAGE, NAMES_PAGE, matches, page_of
 from pyjs.jetstream.config import stream_requests
 from pyjs.jetstream.member.questions import streams_report
 from pyjs.jetstream.spread.placing import DIRECTOR
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
-    from pyjs.jetstream.api.endpoint import ApiCall, Endpoint, JsonDict, MaybeSteps
+    from pyjs.jetstream.api.endpoint import ApiCall, JsonDict, MaybeSteps
     from pyjs.jetstream.manage.engine import JetStream
     from pyjs.jetstream.spread.spread_node import SpreadNode
 
@@ -27,22 +26,8 @@ class Reports:
 
     def __init__(self, spread: SpreadNode) -> None:
         self._spread = spread
-        self._own: dict[str, Endpoint] = {}  # endpoints with handlers of this class, by words
-        self._handlers: dict[str, Callable[[ApiCall], MaybeSteps]] = {
-            "INFO": self._info,
-            "STREAM.NAMES": self._names,
-            "STREAM.LIST": self._list,
-        }
-
-    def own(self, endpoint: Endpoint) -> Endpoint:
-        """Return the endpoint with its handler for several workers."""
-        handler = self._handlers.get(endpoint.words)
-        if handler is None:
-            return endpoint
-        found = self._own.get(endpoint.words)
-        if found is None:
-            found = self._own[endpoint.words] = replace(endpoint, handle=handler)
-        return found
+        handlers = {"INFO": self._info, "STREAM.NAMES": self._names, "STREAM.LIST": self._list}
+        self.endpoints = Replacements(handlers, {})
 
     def _matching(self, js: JetStream, subject: str) -> dict[str, int]:
         """Return the names of streams that match `subject` ("": all), in order, each with its worker."""

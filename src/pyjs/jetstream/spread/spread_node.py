@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyjs.base.clock import NS_PER_S
 from pyjs.consensus.names import number_of
+from pyjs.core.session import ClientSession
 from pyjs.jetstream import errcodes
 from pyjs.jetstream.cluster.assignments import stored_config
 from pyjs.jetstream.cluster.fields import BadRow
@@ -24,24 +25,27 @@ from pyjs.jetstream.spread.directory import Directory
 from pyjs.jetstream.spread.notes import (
     Claim,
     Claimed,
-    Closed,
+    Did,
     Holding,
     Holdings,
-    Opened,
     Passed,
     Settled,
+    Streams,
+    Turn,
     Used,
 )
-from pyjs.jetstream.spread.placing import DIRECTOR, is_bound, least_loaded, origins_in, related
+from pyjs.jetstream.spread.placing import DIRECTOR, UNAVAILABLE, is_bound, least_loaded, origins_in, related
 from pyjs.jetstream.spread.usage import SharedUsage
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from pyjs.config.options import Worker
+    from pyjs.core.account import Account
     from pyjs.core.chore import Step
     from pyjs.core.host import Host
-    from pyjs.core.sink import Turn
+    from pyjs.core.sink import Request
+    from pyjs.core.sink import Turn as NodeTurn
     from pyjs.jetstream.config.stream import StreamConfig
     from pyjs.jetstream.manage.engine import JetStream, Shared
     from pyjs.jetstream.spread.desk import Desk
@@ -68,7 +72,7 @@ class SpreadNode:
     def __init__(self, host: Host, server_name: str, worker: Worker, carrier: Carrier) -> None:
         """Begin without connections; the workers' names are `server_name` and their numbers."""
         self.number = worker.number
-        self.turn: Turn = host.turn_state
+        self.turn: NodeTurn = host.turn_state
         self.waiters = Waiters(host.turn_state, host.timers)
         self.online: set[int] = set()  # other workers that answer
         self.breaks: dict[
@@ -108,7 +112,7 @@ class SpreadNode:
             if self.number == DIRECTOR:
                 self._introduce(worker)
             else:
-                self.tell(worker, Opened())
+                self.tell(worker, Did(Streams.OPENED))
 
     def end_turn(self) -> None:
         """Report the bytes that the streams here use, if they have changed much since the last report."""
@@ -183,6 +187,11 @@ class SpreadNode:
         counts[DIRECTOR] = sum(len(each.streams) for each in self.accounts.values())
         return least_loaded(counts, [DIRECTOR, *self.online])
 
+    def refuse_alone(self, account: Account, request: Request) -> None:
+        """Refuse a request of a client of this worker that only the first worker answers, if that one is away."""
+        if isinstance(request.session, ClientSession) and DIRECTOR not in self.online and request.reply:
+            account.send(request.reply, b"", UNAVAILABLE)
+
     # -- own streams ---------------------------------------------------------------------------------------------
 
     def holds(self, js: JetStream, stream: Stream) -> None:
@@ -190,9 +199,13 @@ class SpreadNode:
         held = Holding(js.account.name, stored_config(stream.config), stream.created_ns)
         self._tell_all(Holdings(self.number, False, streams=(held,)))
 
+    def gone(self, account: str, name: str) -> None:
+        """Report to the other workers that a stream is no longer here."""
+        self._tell_all(Holdings(self.number, False, gone=((account, name),)))
+
     def lost(self, js: JetStream, stream: Stream) -> None:
         """Report to the other workers that a stream is being deleted."""
-        self._tell_all(Holdings(self.number, False, gone=((js.account.name, stream.name),)))
+        self.gone(js.account.name, stream.name)
         if stream.config.mirror or stream.config.sources:
             from pyjs.jetstream.mirror import sourcing  # imported with the first copy
 
@@ -217,7 +230,7 @@ class SpreadNode:
     def closed_all(self) -> None:
         """Tell the others that this worker has closed its streams, and sends nothing more of them."""
         for worker in sorted(self.online):
-            self.tell(worker, Closed())
+            self.tell(worker, Did(Streams.CLOSED))
 
     def have_all_closed(self) -> bool:
         """Return whether all other workers that answer have closed their streams."""
@@ -260,13 +273,15 @@ class SpreadNode:
             self._take_passed(note)
         elif isinstance(note, Settled):
             self.desk.settled(note)
+        elif isinstance(note, Turn):
+            self.desk.take_turn(worker, note)
         elif isinstance(note, Claim):
             self.desk.claim(note)
         elif isinstance(note, Claimed):
             self.desk.claimed(worker, note)
         elif isinstance(note, Used):
             self.usage.take(worker, note)
-        elif isinstance(note, Opened):
+        elif note.streams is Streams.OPENED:
             self._introduce(worker)
         else:
             self.closed.add(worker)
@@ -292,8 +307,8 @@ class SpreadNode:
 
     def _take_passed(self, note: Passed) -> None:
         js = self.accounts.get(note.account)
-        if js is None:
-            self.tell(DIRECTOR, Settled(note.number))
+        if js is None:  # during a reload; the first worker refuses the request
+            self.tell(DIRECTOR, Settled(note.number, False))
             return
         from pyjs.jetstream.api.router import Router  # imported with the first request
 

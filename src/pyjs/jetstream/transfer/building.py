@@ -9,6 +9,7 @@ Source: ADR-63; limits as in nats-server's source.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyjs.base.errors import StoreFailed
@@ -137,8 +138,11 @@ class StreamBuild:
             yield from self._sync()
         if self._join is not None:
             return (yield from self._join(self))
-        name = self.config.name
-        return (yield from self._js.gates.within(name, True, self.add_steps))
+        js = self._js
+        add = partial(js.gates.within, self.config.name, True, self.add_steps)
+        if js.shared.spread is None:
+            return (yield from add())
+        return (yield from js.shared.spread.desk.add_steps(js.account.name, add))
 
     def _sync(self) -> Generator[Step, None, None]:
         turn = self._js.account.turn

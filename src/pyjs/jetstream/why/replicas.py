@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 LEADERLESS = "group node unhealthy"
 IN_DOUBT = (
-    "in doubt after a power cut, waits for {}: if that is lost, request SERVER.ACCEPT_LOSS (docs/cluster.md)"
+    "in doubt after a power cut, waiting for {}:"
+    " if that is lost, request SERVER.ACCEPT_LOSS (docs/cluster.md)"
 )
 
 

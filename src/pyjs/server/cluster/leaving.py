@@ -31,7 +31,9 @@ HAND_OVER_S = 5.0
 CALM_S = 0.1  # seconds in which pending requests of clients are answered, if their answers cannot follow them
 RETURN_S = 2.5  # seconds in which a client connects to another server
 FENCE_S = 0.5  # seconds for messages on the way
-LOOK_S = 0.01  # first pause between two looks for a client at another server, doubled up to LOOK_MAX_S
+# First pause between two looks for a client at another server, doubled up to LOOK_MAX_S. A subscription that comes
+# there ends the pause, since messages to it come twice as long as this server has it too.
+LOOK_S = 0.01
 LOOK_MAX_S = 0.2
 
 
@@ -46,6 +48,8 @@ class Leaving:
         self._over: asyncio.Event | None = None  # set when all leaderships have moved
         self._is_ending = False
         self._tasks: set[asyncio.Task[None]] = set()
+        # by account and subject: clients that are expected to subscribe to it at another server
+        self._expected: dict[tuple[str, bytes], set[asyncio.Event]] = {}
 
     @property
     def _is_needed(self) -> bool:
@@ -164,16 +168,41 @@ class Leaving:
         self, connection: Connection, account: Account, wanted: set[bytes], boxes: list[Mailbox]
     ) -> None:
         """Wait until another server has the client, and close each of `boxes` as soon as it has that inbox."""
-        deadline, pause_s = self._driver.loop.time() + RETURN_S, LOOK_S
-        while (connection.has_more or boxes) and self._driver.loop.time() < deadline:
-            if connection.is_over:
-                if self._is_elsewhere(account.name, wanted):
-                    break
-                known = [each for each in boxes if self._is_elsewhere(account.name, {each.key[0]})]
-                boxes[:] = [each for each in boxes if each not in known]
-                await self._close_boxes(account, known)
-            await asyncio.sleep(pause_s)  # no event shows that a client has connected to another server
-            pause_s = min(2 * pause_s, LOOK_MAX_S)
+        deadline, pause_s, came = self._driver.loop.time() + RETURN_S, LOOK_S, asyncio.Event()
+        self._expect(account.name, wanted, came)
+        try:
+            while (connection.has_more or boxes) and self._driver.loop.time() < deadline:
+                if connection.is_over:
+                    if self._is_elsewhere(account.name, wanted):
+                        break
+                    known = [each for each in boxes if self._is_elsewhere(account.name, {each.key[0]})]
+                    boxes[:] = [each for each in boxes if each not in known]
+                    await self._close_boxes(account, known)
+                came.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(min(pause_s, RETURN_S)):
+                        await came.wait()
+                pause_s = min(2 * pause_s, LOOK_MAX_S)
+        finally:
+            self._expect_no_more(account.name, wanted, came)
+
+    def _expect(self, account: str, subjects: set[bytes], came: asyncio.Event) -> None:
+        """Set `came` when another server has a new subscription to one of these subjects."""
+        cluster = self._node.cluster
+        if cluster is not None and cluster.awaited is not None:
+            cluster.awaited.on_subscribed = self._subscribed
+        for subject in subjects:
+            self._expected.setdefault((account, subject), set()).add(came)
+
+    def _expect_no_more(self, account: str, subjects: set[bytes], came: asyncio.Event) -> None:
+        for key in ((account, subject) for subject in subjects):
+            self._expected[key].discard(came)
+            if not self._expected[key]:
+                del self._expected[key]
+
+    def _subscribed(self, account: str, subject: bytes) -> None:
+        for came in self._expected.get((account, subject), ()):
+            came.set()
 
     async def _close_boxes(self, account: Account, boxes: list[Mailbox]) -> None:
         ended = self._mailboxes.leave(boxes)

@@ -31,6 +31,8 @@ WORKERS = ".workers"  # the stores of workers other than the first
 DELETING = ".deleting-"
 # in the directory of messages: this replica does not have all messages of the others yet
 HEALING = ".healing"
+# beside it: where the messages begin that this replica has copied, but no mark covers
+COPIED = ".copied"
 DAMAGED = ".damaged-"
 
 

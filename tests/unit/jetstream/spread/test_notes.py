@@ -11,13 +11,15 @@ from pyjs.jetstream.spread.notes import (
     HEAD,
     Claim,
     Claimed,
-    Closed,
+    Did,
     Holding,
     Holdings,
     Note,
-    Opened,
     Passed,
     Settled,
+    Stage,
+    Streams,
+    Turn,
     Used,
     decode,
     encode,
@@ -30,10 +32,12 @@ NOTES: list[Note] = [
     Passed(1, "$G", b"$JS.API.STREAM.CREATE.S", b"_INBOX.\xff", b"NATS/1.0\r\n\r\n", b"{}", {"name": "c"}),
     Passed(0, "$G", b"$JS.API.STREAM.INFO.S", b"_INBOX.1", b"", b"", {}),
     Settled(7),
+    Settled(7, False),
+    Turn(9, "$G", Stage.GIVEN),
     Claim(8, b"$JS.API.STREAM.INFO.S", b"_INBOX.1"),
     Claimed(8, True),
-    Closed(),
-    Opened(),
+    Did(Streams.OPENED),
+    Did(Streams.CLOSED),
     Used(1 << 40, -1),
 ]
 
@@ -45,7 +49,19 @@ def test_a_note_arrives_as_it_was_sent(note: Note) -> None:
 
 
 @pytest.mark.parametrize(
-    "values", [[], ["1"], [99], [1], [3, 1, 2], [1, 0, True, [], []], [1, 2, True, [[]], []]]
+    "values",
+    [
+        [],
+        ["1"],
+        [99],
+        [1],
+        [3, 1, 2],
+        [4, 0],
+        [4, 3],
+        [8, 1, "$G", 4],
+        [1, 0, True, [], []],
+        [1, 2, True, [[]], []],
+    ],
 )
 def test_anything_else_is_refused(values: list[object]) -> None:
     with pytest.raises(BadRow):

@@ -18,6 +18,7 @@ if not is_here():
 from pyjs.base.log import ListLog
 from pyjs.cluster.interest import Interest
 from pyjs.config.options import ClusterOptions, JetStreamOptions, Options, RouteUrl
+from pyjs.server.cluster import leaving
 from pyjs.server.connection import Connection
 from pyjs.server.server import Server, State
 
@@ -218,8 +219,9 @@ async def test_clients_that_leave_together_do_not_multiply_a_message(servers: li
 
 
 async def test_an_inbox_that_the_client_has_again_is_not_held_for_the_sake_of_others(
-    servers: list[Server],
+    servers: list[Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(leaving, "LOOK_S", WAIT_S)  # the new subscription ends the pause
     a, _, c = servers
     client = await Client.of(a, b"SUB _INBOX.x.* 1\r\nSUB _INBOX.former 2\r\n")
     a.request_stop()
