@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from pyjs.core.sink import Turn
 
 REOPEN_NS = (
-    NS_PER_S  # pause before a group that has panicked is opened again; doubled by each further panic, up to 64 s
+    # pause before a group that has panicked is opened again; doubled by each further panic, up to 64 s
+    NS_PER_S
 )
 
 

@@ -33,7 +33,8 @@ GUARD_SIZE = 512  # bytes between records and seal, so that no sector contains b
 LOG, SPARE, FRESH, TEMPORARY = ".log", ".spare", "fresh.spare", "fresh.tmp"
 UNKNOWN_MACHINE = 1  # used for the start of a machine that cannot be identified; never equal to another start
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
-DIRECTORY = ".raft"  # in the store directory; never the name of an account's directory, where dots are escaped
+# in the store directory; never the name of an account's directory, where dots are escaped
+DIRECTORY = ".raft"
 
 
 class UnknownLog(PyjsError):

@@ -65,7 +65,8 @@ class Agreement:
         if replica.index == 0 or stored.is_damaged:
             return replica.index > 0 and in_doubt
         if replica.index < stored.start:
-            return False  # behind, but not unsure: entries before the start of the log were durable on a majority
+            # behind, but not unsure: entries before the start of the log were durable on a majority
+            return False
         is_safe = not in_doubt or replica.index == stored.start
         return not is_safe or stored.term_at(replica.index) != replica.term
 

@@ -64,8 +64,10 @@ if TYPE_CHECKING:
 HELD_MAX = 32 << 20  # maximum bytes of held entries
 RETRY_NS = 5 * NS_PER_S  # pause after a failure of the disk
 GIVE_UP_NS = 10 * NS_PER_S
-UNREPAIRED_NS = 60 * NS_PER_S  # time for the others to copy their lost messages from a store before it is dropped
-OTHERS_MAX = 2  # copies that do not match, after which the store of a replica with lost messages may be dropped
+# time for the others to copy their lost messages from a store before it is dropped
+UNREPAIRED_NS = 60 * NS_PER_S
+# copies that do not match, after which the store of a replica with lost messages may be dropped
+OTHERS_MAX = 2
 ITEM_SIZE_MIN = 12  # minimum bytes of a message in an entry
 ENTRY_COST = 256  # bytes of memory of an entry, in addition to its payload
 
@@ -135,7 +137,8 @@ class CatchUp:
         self._has_put = False  # messages were added at the end of the store
         self._waits_ns = -1  # time since which the group has waited for this replica; -1: it does not wait
         self._put_back = 0  # number of rounds in which lost messages were put back
-        self.store: StreamStore | None = None  # the store while it is open; other replicas may read messages from it
+        # the store while it is open; other replicas may read messages from it
+        self.store: StreamStore | None = None
         self._js = machine.js
         self._name = machine.assignment.name
         self.answer = Answer(machine.stream.turn, machine.js.shared.timers, 3)
@@ -147,7 +150,8 @@ class CatchUp:
         self._behind: set[int] = set()  # nodes that answered "behind" since this one was elected
         self._last_seq = last_seq  # upper bound of the sequences that the group has used
         self.is_dropped = False  # the store was removed, and no new one was created yet
-        self.common = 0  # while the replica is unsure: up to this sequence, its messages are those of the group
+        # while the replica is unsure: up to this sequence, its messages are those of the group
+        self.common = 0
         self._needed: dict[
             int, bool
         ] = {}  # by node: whether its replica has lost a message that this one has
@@ -345,7 +349,8 @@ class CatchUp:
         end = yield from self._end_before(store)
         is_short = end is not None and end.last_seq < store.last_seq
         if not agreement.is_unsure or agreement.is_incomplete:
-            return not is_short  # if short, this replica may have copied from one that had applied more entries
+            # if short, this replica may have copied from one that had applied more entries
+            return not is_short
         if end is not None and end.index < self._let_go and not common.differs:
             return False
         if common.is_everything and not is_short:

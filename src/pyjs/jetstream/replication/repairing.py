@@ -119,7 +119,8 @@ def _written_steps(machine: Lacking, store: FileStore, number: int, found: Found
     base, last = store.range_of(number)
     records = {seq: record_of(message) for seq, message in ids.items() if not is_there(store, seq)}
     records |= {each.seq: record_of(each) for each in removed_in(stream, base, last)}
-    wanted = set(store.examiner.wanted(number))  # without messages that were removed since they were requested
+    # without messages that were removed since they were requested
+    wanted = set(store.examiner.wanted(number))
     records |= {seq: record_of(message) for seq, message in found.items() if seq in wanted}
     store.compactor.repair(number, records)
     while not stream.closed and store.compactor.is_repairing(number):

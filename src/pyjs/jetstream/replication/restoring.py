@@ -137,7 +137,8 @@ def places_steps(
     ranges = store.ranges()
     bases = [base for _, base, _ in ranges]
     found: dict[int, list[int]] = {number: [] for number in damaged}
-    gaps: dict[int, int] = {}  # position in `ranges` of the segment before a gap -> segment number for the gap
+    # position in `ranges` of the segment before a gap -> segment number for the gap
+    gaps: dict[int, int] = {}
     for count, seq in enumerate(seqs):
         if count % STEP == STEP - 1:
             yield None

@@ -171,7 +171,8 @@ class StreamMachine:
         store.files.suspects.clear()
         # Even if no message is lost, ids of removed messages may be lost, which only the other replicas know.
         is_lossy = store.lost is not None or store.healing or bool(store.damaged_numbers(0))
-        is_lossy |= has_lost_ids and not self._has_healed  # after a copy: the others do not have these ids either
+        # after a copy: the others do not have these ids either
+        is_lossy |= has_lost_ids and not self._has_healed
         if not is_lossy:
             self._owner.resigned.discard(self.group)
             self._owner.accepted.discard(self.group)
@@ -196,7 +197,8 @@ class StreamMachine:
         """Copy the lost messages from the others; the stream is closed meanwhile."""
         self._owner.resigned.discard(self.group)
         again, self._has_healed = self._has_healed, True
-        index = 0 if self.agreement.is_unsure else self.replica.index  # the last entry of an unsure store may be lost
+        # the last entry of an unsure store may be lost
+        index = 0 if self.agreement.is_unsure else self.replica.index
         return self._catch_up(index, self.stream.store.last_seq, heals=True, again=again)
 
     def lead_damaged(self) -> None:

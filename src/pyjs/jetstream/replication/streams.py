@@ -86,7 +86,8 @@ class ReplicatedStreams:
         peers: Carrier,
         metadata: Metadata,
     ) -> None:
-        self.led: list[Stream] = []  # streams whose leadership this node gained since the owner emptied the list
+        # streams whose leadership this node gained since the owner emptied the list
+        self.led: list[Stream] = []
         self.lost: list[Stream] = []  # streams whose leadership this node lost since then
         # To report to the metadata: replicas whose log may have lost votes or entries, and streams whose only replica
         # is the only member of its group.

@@ -1,7 +1,7 @@
 """The JetStream metrics of the official exporter, and additional metrics of this server's streams and consumers.
 
 Source: prometheus-nats-exporter, collector/jsz.go: names and labels; tests/unit/monitor/own/exporter_names.txt has
-those that the exporter made of nats-server's pages.
+those that the exporter created from nats-server's pages.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     Steps = Generator[None, None, None]
 
-STEP = 32  # accounts, streams and consumers read between two yields: about a third of a millisecond
-SEARCHED = 1_000  # messages; with more, the search of one consumer with filters counts as a step
-DESCRIPTION_MAX = 128  # characters of a consumer's description
+STEP = 32  # accounts, streams and consumers read between two yields, in about a third of a millisecond
+SEARCHED = 1_000  # if a consumer with filters has more pending messages, its search is a step of its own
+DESCRIPTION_MAX = 128  # maximum number of characters shown of a consumer's description
 UINT64 = 1 << 64  # nats-server shows "no limit", -1, as an unsigned number
 
 SERVER = (
@@ -123,7 +123,7 @@ class JetStreamMetrics:
         self._monitored = monitored
         self._page = page
         self._names = names_of(prefix)
-        self._read = 0  # accounts, streams and consumers
+        self._read = 0  # number of accounts, streams and consumers read since the last yield
 
     def steps(self, server: str) -> Steps:
         """Add all samples, in steps; `server` is the value of the label server_id."""
@@ -164,7 +164,7 @@ class JetStreamMetrics:
         return streams, consumers, msgs, size
 
     def _rest(self, weight: int = 1) -> Steps:
-        """Yield after every STEP calls; a longer read has a larger weight."""
+        """Yield after every STEP calls; a call for a longer read counts `weight` times."""
         self._read += weight
         if self._read >= STEP:
             self._read = 0
@@ -202,7 +202,7 @@ class JetStreamMetrics:
                 self._consumer(consumer, "" if js.shared.member is None else leader, of_stream)
 
     def _before(self, consumer: object) -> Steps:
-        """Yield so often that the searches for messages of consumers with filters are in steps of their own."""
+        """Yield so often that each search for messages of a consumer with filters has a step of its own."""
         weight = 1
         if isinstance(consumer, Consumer) and not consumer.closed and consumer.filters:
             store = consumer.store
@@ -273,8 +273,8 @@ class JetStreamMetrics:
 def _merged(kind: str, rows: Iterable[dict[str, Any]]) -> list[tuple[dict[str, str], tuple[int, int]]]:
     """Return the labels and values of mirrors or sources.
 
-    Two sources may have the same labels, since these do not have their filters: the larger lag counts, and the time
-    since either was heard.
+    Two sources may have the same labels, since labels do not include filters. Then the larger lag counts, and the
+    time since either of them was last active.
     """
     merged: dict[tuple[str, str, str], tuple[int, int]] = {}
     for row in rows:

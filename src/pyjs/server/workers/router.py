@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 ADDED = ("/varz", "/connz", "/subsz", "/accountz", "/accstatz")
 OF_THE_FIRST = ("/jsz", "/gatewayz", "/leafz", "/ipqueuesz", "/raftz", "/debug/vars", "/stacksz")
-NOT_HERE = 404  # of a health page: this worker does not have the stream
+NOT_HERE = 404  # status of a health page: this worker does not have the stream
 NOT_SERVED = ("/metrics", "/whyz")
 NOT_ALL = "not all workers are ready"
 
@@ -86,7 +86,7 @@ class WorkersRouter:
         return _json(head | {"now": now, "num_routes": 0, "routes": []})
 
     def _healthz(self, path: str, query: str) -> Steps:
-        """Answer with the first problem of any worker; about one account or stream, as the workers that know it."""
+        """Answer with the first problem of any worker; about one account or stream, use only workers that have it."""
         supervisor = self._supervisor
         pages = yield from self._ask(f"{path}?{query}")
         found = list(zip(supervisor.workers, pages, strict=True))
@@ -203,7 +203,10 @@ class WorkersRouter:
 
 
 def _closeness(page: Page | None) -> int:
-    """Return how much a worker has of what its health page misses: nothing, the account, or the stream, too."""
+    """Return how close a worker's health page comes to the requested object.
+
+    The page names the first object that is missing: 2 for the consumer, 1 for the stream, 0 for the account.
+    """
     body = b"" if page is None else page.body
     return 2 * (b"JetStream consumer " in body) + (b"JetStream stream " in body)
 
