@@ -147,7 +147,7 @@ class RoutePort:
                 await self._wait(self.cluster.is_settled)
 
     async def wait_met(self, count: int, spread: SpreadNode | None) -> None:
-        """Wait until this worker knows the subscriptions of `count` other workers, with `spread` also their streams."""
+        """Wait until this worker knows the subscriptions of `count` others, and with `spread` their streams."""
         await self._wait(lambda: sum(route.synced for route in self.cluster.routes.values()) >= count)
         if spread is not None:
             await self._wait(lambda: spread.has_met)
