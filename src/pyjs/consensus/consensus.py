@@ -64,8 +64,7 @@ TICK_NS = 10 * NS_PER_MS
 LATE_TICKS = 3  # after a pause, a node makes up for at most this many ticks at once
 SYNC_NS = 100 * NS_PER_MS  # a sync that takes longer is logged as slow
 REST_NS = NS_PER_S  # time between two checks of groups that are all idle
-# maximum rounds of the engine in one turn: entries written in one round may be committed in the next
-ROUNDS = 2
+ROUNDS = 2  # rounds of the engine in one turn: entries written in the first may be committed in the second
 APPLIES = 64  # maximum number of entries applied in one turn
 APPLY_SIZE = 256 << 10  # maximum bytes of payloads applied in one turn
 FAIR_APPLIES = 16  # entries of one group that are applied before those of another group
