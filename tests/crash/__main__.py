@@ -1,4 +1,4 @@
-"""`python -m tests.crash <what>`: damage, kill, acks, batches, power, errors or outages, with figures as JSON."""
+"""`python -m tests.crash NAME`: damage, kill, acks, batches, power, errors or outages, with figures as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WHAT = ("damage", "kill", "acks", "batches", "power", "errors", "outages")
 
 
 def main() -> int:
-    """Run what the command line names; the exit code is 0 unless it cannot run here."""
+    """Run the test that the command line names; the exit code is 0 unless it cannot run on this machine."""
     parser = argparse.ArgumentParser(prog="python -m tests.crash", description=__doc__)
     parser.add_argument("what", choices=WHAT)
     parser.add_argument("--server", choices=("ours", "peer"), default="ours")

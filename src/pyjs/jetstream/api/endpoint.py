@@ -132,9 +132,9 @@ class Endpoint:
     response: str = ""
     counted: Counted = Counted.ALL
     changes: bool = True  # whether the handler has exclusive access to the stream, also between two steps
-    # The handler checks whether other consumers of the stream have changed between two steps.
+    # True: the handler has no exclusive access to the stream; it must check for changes of other consumers itself.
     beside: bool = False
-    # As `beside`, but with exclusive access to the consumer named by the second argument.
+    # As `beside`, but the handler has exclusive access to the consumer named by the second argument.
     of_consumer: bool = False
     in_steps: bool = field(init=False)  # whether the handler is a generator
 

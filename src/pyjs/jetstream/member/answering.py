@@ -4,15 +4,17 @@
 - The server that holds a stream, or leads it, answers all other requests about the stream and its consumers.
 - If no leader is known, each server holds the request until there is one. After HOLD_NS without a leader, or FIRST_NS
   if there was none since the start, the server of the client refuses it, and all others drop it. A server holds up to
-  HELD_MAX requests of HELD_SIZE bytes; it refuses or drops any further one at once.
-- A request that has come before this server's messages reach the answering server is forwarded to it.
-- If all servers of a stream are away, the leader of the metadata refuses requests about it after OFFLINE_NS. If one
-  is back before that, it gets the request. A stream that a newer server has created is refused by a server of it.
-- If the leader of a stream changes before it has answered, it passes the request on to the new one; not if the change
-  that the request wants may have been made, and must not be made twice.
-- A request may come after the leader has died and before the others notice. They remember for a moment what they
-  leave to a leader. When it is silent, the next one answers what has come since the last sign of life, unless it must
-  not be done twice: that is refused by the server of the client.
+  HELD_MAX requests of HELD_SIZE bytes together; it refuses or drops any further one at once.
+- If the answering server is not connected yet when a request arrives, the server of the client forwards the request
+  to it later.
+- If all servers of a stream are offline, the leader of the metadata refuses requests about it after OFFLINE_NS. If
+  one of them returns before that, it gets the request. If a newer server has created a stream, a server of that
+  stream refuses the request.
+- If the leader of a stream changes before it has answered, it passes the request on to the new leader. It does not do
+  so if the requested change may already have been made and must not be made twice.
+- A leader may be lost before the other servers notice. So each server remembers for a moment the requests that it
+  leaves to a leader. If that leader does not respond any more, the next one answers those that arrived since its last
+  heartbeat. A request that must not be carried out twice is refused by the server of the client instead.
 
 Source: nats-server 2.15.1 answers 10008 about ten seconds after the leader was lost, and nothing before.
 """
@@ -67,20 +69,21 @@ META = frozenset(
 REPEATABLE = frozenset(
     ("CONSUMER.CREATE", "CONSUMER.DURABLE.CREATE", "CONSUMER.DELETE", "CONSUMER.PAUSE", "CONSUMER.UNPIN")
 )
-# Requests that the next leader answers, though the lost one may have done so: they undo nothing.
+# Requests that the next leader answers although the lost one may have carried them out: repeating them does no harm.
 AGAIN = frozenset(("INFO", "STREAM.CREATE", "CONSUMER.CREATE", "CONSUMER.DURABLE.CREATE"))
 HOLD_NS = 4 * NS_PER_S
-FIRST_NS = 10 * NS_PER_S  # as on nats-server: the other servers may be about to start
-HELD_MAX = 1000  # requests that one server holds; more are not held
-HELD_SIZE = 32 << 20  # bytes of them
+FIRST_NS = 10 * NS_PER_S  # as on nats-server, since the other servers may be about to start
+HELD_MAX = 1000  # maximum number of requests that one server holds
+HELD_SIZE = 32 << 20  # maximum bytes of held requests
 TOO_MANY = "too many requests wait for a leader"
-LEFT_NS = NS_PER_S  # for which a request is remembered that is left to a leader: longer than its silence is unnoticed
-LEFT_MAX = 1000  # such requests
-LEFT_SIZE = 8 << 20  # bytes of them
-BEAT_NS = 150 * NS_PER_MS  # between two signs of life, at most
-PAUSE_NS = 50 * NS_PER_MS  # before a request is passed on
-HOPS_MAX = 20  # servers that a request is passed on to
-SHORT_NS = 100 * NS_PER_MS  # for which a request is held at least
+# time for which requests left to a leader are remembered; longer than a lost leader stays unnoticed
+LEFT_NS = NS_PER_S
+LEFT_MAX = 1000  # maximum number of remembered requests
+LEFT_SIZE = 8 << 20  # maximum bytes of remembered requests
+BEAT_NS = 150 * NS_PER_MS  # maximum time between two heartbeats
+PAUSE_NS = 50 * NS_PER_MS  # pause before a request is passed on
+HOPS_MAX = 20  # maximum number of servers to which a request is passed on
+SHORT_NS = 100 * NS_PER_MS  # minimum time for which a request is held
 
 
 class Place(Enum):
@@ -96,7 +99,7 @@ class Left:
     """A request that another server answers."""
 
     at_ns: int
-    node: int  # that server
+    node: int  # number of the server that should answer
     router: Router
     request: Request
     endpoint: Endpoint
@@ -135,8 +138,8 @@ class Desk:
         self._waiters = waiters
         self._held = 0  # requests
         self._held_size = 0  # bytes
-        # Requests of clients that this server answers, and those that other servers have passed on: a new leader may
-        # get a request both ways.
+        # Requests of clients that this server answers, and requests that other servers have passed on to it: a new
+        # leader may receive the same request in both ways.
         self._taken = questions.taken
         self._passed = Recent(turn)
         self._left: deque[Left] = deque()  # the oldest first
@@ -170,7 +173,7 @@ class Desk:
         return nodes - {0, self._node}
 
     def _forward(self, router: Router, request: Request, nodes: set[int]) -> None:
-        """Send a request to servers that may have to answer it and have not got it."""
+        """Send a request to servers that may have to answer it and have not received it."""
         subject = request.subject.decode("utf-8", "replace")
         for node in nodes:
             parts = subject, request.reply, request.headers or b"", request.payload
@@ -179,7 +182,7 @@ class Desk:
     def _forward_steps(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...], reached: set[int]
     ) -> Generator[Step, None, None]:
-        """Send a request to the servers that may have to answer it, except those that got it, as they connect."""
+        """Send a request to the servers that may have to answer it and have not received it, as they connect."""
         is_ready = lambda: self._machine.leader and self._keeper.is_caught_up  # noqa: E731
         yield from self._waiters.until(is_ready, FIRST_NS)
         left, deadline_ns = self._lacking(router, endpoint, args) - reached, self._turn.now + OFFLINE_NS
@@ -193,7 +196,7 @@ class Desk:
             )
 
     def forwarded(self, router: Router, note: Forwarded) -> Generator[Step, None, None]:
-        """Handle a request that the server of its client has forwarded; it has not come as a message."""
+        """Handle a request that the server of its client has forwarded; it may also arrive as a message."""
         tokens = tuple(note.subject.split("."))
         found = router.find(tokens[tokens.index("API") + 1 :]) if "API" in tokens else None
         request = Request(_nothing, note.subject.encode(), note.reply, note.headers, note.payload)
@@ -229,7 +232,7 @@ class Desk:
         return 0 if opened is None or replicated is None else replicated.leader_of(opened)
 
     def lost(self, node: int, quiet_ns: int) -> None:
-        """Handle what was left to a server that does not answer any more, and has been silent for so long."""
+        """Handle the requests left to a server that does not answer any more; its last message is `quiet_ns` old."""
         since_ns = self._turn.now - max(quiet_ns, BEAT_NS)
         lost = [left for left in self._left if left.node == node and left.at_ns >= since_ns]
         last = {left.args[:1]: left for left in lost if left.endpoint.changes}
@@ -239,11 +242,11 @@ class Desk:
         self._left_size = sum(left.size for left in self._left)
 
     def _again(self, left: Left, *, is_last: bool) -> Generator[Step, None, None]:
-        """Answer a request once another leader is known than the lost one, if it is this server.
+        """Answer a request that was left to a lost leader, if this server is the next leader.
 
-        Other changes than a creation are refused by the server of the client, and a creation with a later change of
-        the same stream (`is_last` is false), too: the lost leader may have made them all, and the same change again
-        would undo the later ones.
+        The server of the client refuses changes other than creations. It also refuses a creation if a later change of
+        the same stream is known (`is_last` is false): the lost leader may have made both changes, and repeating the
+        creation would undo the later one.
         """
         router, request, endpoint, args = left.router, left.request, left.endpoint, left.args
 
@@ -264,7 +267,7 @@ class Desk:
     def _work(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Iterator[Step] | None:
-        """Return the steps that answer a request, or None if it has come from another server, too."""
+        """Return the steps that answer a request, or None if the request was also received from another server."""
         if self._passed.remove(request):
             return None
         self._taken.add(request)
@@ -324,7 +327,11 @@ class Desk:
         args: tuple[str, ...],
         error: LeaderChanged,
     ) -> Generator[Step, None, bool]:
-        """Make the leader of a stream answer; return False if no leader appears in time, or it must not answer."""
+        """Pass a request on to the leader of a stream.
+
+        Return False if no leader appears in time, or if the request may have taken effect already and must not be
+        repeated.
+        """
         if router.js is None or (endpoint.changes and error.is_unknown and endpoint.words not in REPEATABLE):
             return False
         deadline_ns, hops = self._passing.get(request, (self._turn.now + HOLD_NS, 0))
@@ -339,7 +346,7 @@ class Desk:
 
     @property
     def is_passing(self) -> bool:
-        """Whether requests wait to be passed on to another leader."""
+        """Whether any request is waiting to be passed on to another leader."""
         return bool(self._passing)
 
     def _pass_on(
@@ -348,7 +355,7 @@ class Desk:
         place = partial(self._place, router, endpoint, args)
         yield from self._waiters.until(
             lambda: False, PAUSE_NS
-        )  # the consumers of a leader may not be open yet
+        )  # the new leader may not have opened its consumers yet
         if not (yield from self._hold(request, lambda: place() is not Place.UNKNOWN)):
             return False
         if place() is not Place.HERE:
@@ -366,7 +373,7 @@ class Desk:
         if stream is None or not (leader or others):
             return False
         for known in (self._taken, self._passed):
-            known.remove(request)  # it may come back
+            known.remove(request)  # the request may be passed back to this server
         hops, subject = self._passing[request][1] + 1, request.subject.decode("utf-8", "replace")
         place = stream.account, endpoint.words, stream.name, stream.group, hops, stream.config.num_replicas
         self._tell(leader or others[0], Order(*place, subject, request.reply, request.payload))
@@ -402,7 +409,7 @@ class Desk:
         return (yield from self._questions.is_taken(stream.account, others, request))
 
     def _has_room(self, request: Request) -> bool:
-        """Return whether a request can be held beside the others."""
+        """Return whether a further request can be held."""
         return self._held < HELD_MAX and self._held_size + _size_of(request) <= HELD_SIZE
 
     def _hold(
@@ -434,7 +441,7 @@ class Desk:
         if stream is None or self._is_away(stream):
             return self._of_leader()
         opened, replicated = router.js.streams.get(args[0]), router.js.shared.replicated
-        if self._node not in stream.nodes:  # it leads until the servers that replace it have all messages
+        if self._node not in stream.nodes:  # this server leads until its replacements have all messages
             leads = opened is not None and replicated is not None and replicated.leads(opened)
             return Place.HERE if leads else Place.ELSEWHERE
         if stream.stored.offline:
