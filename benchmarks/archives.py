@@ -1,10 +1,11 @@
-"""Archives: MB/s of frames, and a stream backed up by nats-server, restored here, backed up and restored there.
+"""Archives: MB/s of frames, and a stream backed up by nats-server, restored here, backed up here and restored there.
 
     python -m benchmarks.archives [--messages N] [--peer PATH] [--dir DIR]
 
-The first line is of frames alone. Then each server backs the stream up and restores the other's archive; every
+The first line is about frames alone. Then each server backs the stream up and restores the other's archive; every
 message is compared (sequence, subject, headers, data, time). The processor time is the server's, per MB of the
 stream's bytes.
+
 Source: benchmarks/README.md.
 """
 
@@ -21,7 +22,7 @@ from typing import Any
 from pyjs.archive.frames import BLOCK_SIZE, FrameReader, FrameWriter
 from pyjs.archive.s2 import masked_crc
 
-sys.path.insert(0, str(Path(__file__).parent))  # as for the other benchmarks
+sys.path.insert(0, str(Path(__file__).parent))  # as in the other benchmarks
 from plain_client import PlainClient
 from servers import RunningServer, ServerCommand, find_peer, our_command, peer_command
 
@@ -140,7 +141,7 @@ def restore(client: PlainClient, answer: dict[str, Any], data: bytes) -> None:
 
 
 def trip(sides: list[ServerCommand], count: int, directory: Path | None) -> None:
-    """Let each server restore what the one before has backed up, and compare the messages."""
+    """Let each server restore the archive that the previous server has made, and compare the messages."""
     answer: dict[str, Any] = {}
     archive, wanted = b"", array("Q")
     for at, side in enumerate(sides):

@@ -35,7 +35,7 @@ LOAD_MSGS = 20_000_000  # more than the driver can publish meanwhile
 PACED = 500_000  # messages per second
 DESCRIPTORS = 256
 STREAM_GB = 20
-STREAM = "NATSLOAD"  # of the load driver
+STREAM = "NATSLOAD"  # the stream of the load driver
 Calls = list[tuple[str, object]]
 
 
@@ -54,11 +54,11 @@ class Run:
         return max(1, int(count * self._scale))
 
     def note(self, name: str, value: float) -> None:
-        """Keep one figure."""
+        """Record one figure."""
         self.figures[name] = round(value, 3)
 
     def requests(self, name: str, calls: Calls) -> None:
-        """Make the requests, OUTSTANDING at a time; note the rate and what a quiet client noticed."""
+        """Make the requests, OUTSTANDING at a time; record the rate and the waits of a quiet client."""
         cpu_s = self.server.cpu_s()
         with Quiet(self.server.port) as quiet:
             began = time.perf_counter()
@@ -99,7 +99,7 @@ class Run:
     def _messages(self) -> int:
         try:
             info = self.client.request(f"$JS.API.STREAM.INFO.{STREAM}")
-        except Unexpected:  # it is being made
+        except Unexpected:  # it is still being created
             return 0
         return int(info["state"]["last_seq"])
 
@@ -261,7 +261,7 @@ def _sides(options: argparse.Namespace) -> dict[str, ServerCommand]:
 
 
 def main() -> int:
-    """Measure what was asked for and print the tables."""
+    """Run the chosen measurements and print the tables."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

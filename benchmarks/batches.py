@@ -1,11 +1,13 @@
-"""Rate and processor time of a server for batches and counters, ours beside nats-server.
+"""Rate and processor time of a server for batches and counters, compared with nats-server.
 
     python benchmarks/batches.py [--only fast|atomic|counter] [--messages N] [--rounds N] [--storage file|memory]
 
-`fast`: one fast batch with two groups of messages on the way. `atomic`: batches of 1,000 messages, one after another.
+`fast`: one fast batch with two groups of messages in flight. `atomic`: batches of 1,000 messages, one at a time.
 `counter`: increments of 100 counters, at most 1,000 unanswered. Each measurement has a fresh process, store and
-connection; ours runs first in each round. The last answer of a batch must count all its messages, and the counters
-must sum up. The messages are composed before the clock starts; one plain Python client sends them in large pieces.
+connection; ours runs first in each round. The last answer of a batch must count all its messages, and the sums of the
+counters must be right. The messages are composed before the clock starts; one plain Python client sends them in large
+pieces.
+
 Source: ADR-49, ADR-50.
 """
 

@@ -1,10 +1,10 @@
-"""The server's processor time for a whole stream: bulk reads of ours, pull consumers of both servers.
+"""The server's processor time to read a whole stream: bulk reads of ours, pull consumers of both servers.
 
     python benchmarks/bulk_read.py [--messages N] [--size BYTES] [--rounds N] [--subjects N] [--json FILE]
 
-Each measurement has a fresh server that stores the stream first; within a round all of them take turns. The receiver
-is the native driver, which does little more than compare payloads. What counts is the process clock of the server
-in seconds per million messages; the ratio is that of nats-server's pull delivery (ack none) to ours within a round.
+Each measurement has a fresh server that first stores the stream; within a round the modes alternate. The receiver is
+the native driver, which does little more than compare payloads. The figure is the server's processor time in seconds
+per million messages; the ratio is that of nats-server's pull delivery (ack none) to ours within a round.
 """
 
 from __future__ import annotations

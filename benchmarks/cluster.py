@@ -1,4 +1,4 @@
-"""Three servers of a cluster beside three nats-servers.
+"""Three servers of a cluster compared with three nats-servers.
 
     python benchmarks/cluster.py [--rounds N] [--msgs N] [--only ROW]
 
@@ -102,7 +102,7 @@ class Trio:
 
 
 def main() -> int:
-    """Play all rows and print the table."""
+    """Run all rows and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--msgs", type=float, default=1.0, help="a factor for the number of messages")
@@ -125,7 +125,7 @@ def main() -> int:
 def _play(
     driver: Driver, commands: Sequence[ServerCommand], name: str, words: list[str], msgs: int, count: int
 ) -> None:
-    """Play the rounds of one row, on fresh servers, and print the row."""
+    """Run the rounds of one row, on fresh servers, and print the row."""
     rounds: list[list[dict[str, float]]] = [[] for _ in commands]
     with ExitStack() as stack:
         options = {"jetstream": name.startswith("r3-"), "sync_always": name == "r3-always"}

@@ -1,11 +1,11 @@
-"""Very many connections: what each takes, and what a quiet client notices of them.
+"""Very many connections: the cost of each, and their effect on a quiet client.
 
     python benchmarks/connections.py [--idle 10000] [--active 1000] [--seconds 5] [--only ours|peer] [--json FILE]
 
-Each server, in a fresh process, gets `--idle` clients that connect as fast as it takes them, are answered INFO and
-PONG, subscribe, and then say nothing; and `--active` clients that each send themselves one message after another for
-`--seconds`. Then a message goes to all of them, and they leave at once. Exits with 1 when a client was not served.
-Server and clients need a descriptor for each connection: `ulimit -Hn` must allow them.
+Each server, in a fresh process, gets `--idle` clients that connect as fast as it accepts them, receive INFO and PONG,
+subscribe, and then send nothing; and `--active` clients that each send themselves one message at a time for
+`--seconds`. Then a message is sent to all of them, and they disconnect at once. Exits with 1 if a client was not
+served. Server and clients need a descriptor for each connection: `ulimit -Hn` must allow them.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from servers import RunningServer, ServerCommand, ServerFailed, find_peer, our_c
 HELLO = b'CONNECT {"verbose":false,"headers":true,"no_responders":true,"protocol":1}\r\nSUB news 1\r\n'
 AT_ONCE = 256  # connections that wait for their first answer
 LIMIT_S = 120.0
-SIZE = 128  # of a message of the active ones
+SIZE = 128  # bytes of an active client's message
 
 
 class Member:
-    """One connection of the crowd, and how often it has read `mark` at the end of a read."""
+    """One connection, and how many of its reads ended with `mark`."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -42,7 +42,7 @@ class Member:
         self._tail = b""
 
     def read(self) -> int:
-        """Read; return how many marks came."""
+        """Read; return the number of marks received."""
         data = self.sock.recv(65536)
         if not data:
             raise Unexpected(f"a connection was closed by the server after {self.count} answers")
@@ -65,7 +65,7 @@ class Crowd:
         self._by_fd: dict[int, Member] = {}
 
     def connect(self, count: int) -> list[Member]:
-        """Return new members that have got INFO and PONG; AT_ONCE of them wait at a time."""
+        """Return new connections that have received INFO and PONG; at most AT_ONCE of them wait at a time."""
         made: list[Member] = []
         served = 0
         while served < count:
@@ -84,7 +84,7 @@ class Crowd:
         return member
 
     def _wait(self) -> int:
-        """Read from those that have input; return how many marks came."""
+        """Read from connections with input; return the number of marks received."""
         found = self._poller.poll(LIMIT_S, 4096)
         if not found:
             raise Unexpected(f"nothing came for {LIMIT_S:.0f} s")
@@ -120,7 +120,7 @@ class Run:
         self.figures: dict[str, float] = {}
 
     def note(self, name: str, value: float) -> None:
-        """Keep one figure."""
+        """Record one figure."""
         self.figures[name] = round(value, 3)
 
     def fill(self, count: int) -> None:
@@ -134,7 +134,7 @@ class Run:
         self.note("descriptors of each", (self.descriptors() - descriptors) / count)
 
     def work(self, count: int, seconds: float) -> None:
-        """Let active ones send themselves messages."""
+        """Let active clients send themselves messages."""
         active = self.crowd.connect(count)
         for number, member in enumerate(active):
             line = b"PUB own.%d %d\r\n%b\r\n" % (number, SIZE, b"x" * SIZE)
@@ -153,8 +153,8 @@ class Run:
             member.line = b""
 
     def tell(self) -> None:
-        """Send one message to everybody."""
-        for member in self.crowd.members:  # what is under way has arrived after this answer
+        """Send one message to all clients."""
+        for member in self.crowd.members:  # everything in transit has arrived after this answer
             member.mark, member.count = b"PONG\r\n", 0
             member.sock.send(b"PING\r\n")
         everybody = len(self.crowd.members)
@@ -166,7 +166,7 @@ class Run:
         self.note("one message to all, ms", watched.seconds * 1000)
 
     def leave(self, descriptors: int) -> None:
-        """Let everybody leave, and wait until the server has forgotten them."""
+        """Close all connections, and wait until the server has released them."""
         began = time.monotonic()
         count = len(self.crowd.members)
         with self._watched("leaving") as watched:

@@ -1,9 +1,10 @@
-"""The consensus of three nodes in one process: what an entry costs on the leader and on a follower.
+"""The consensus of three nodes in one process: the cost of an entry on the leader and on a follower.
 
     python benchmarks/consensus.py [--entries N] [--rounds N] [--directory DIR] [--json FILE]
 
-An entry is a batch of 100 messages of 168 B. Batches travel by a call. Each node has a log that forgets, or with
---directory the real one, written and not synced. Processor time, the lowest of the rounds: other programs only add.
+An entry is a batch of 100 messages of 168 B. Batches are passed by a call. Each node has a log that discards its
+entries, or with --directory the real one, written and not synced. The figure is processor time, the lowest of the
+rounds: other programs can only increase it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ STEP_NS = 10_000_000
 
 
 class NoLog:
-    """A log that forgets."""
+    """A log that discards its entries."""
 
     boot = 1
     is_doubtful = False
@@ -55,7 +56,7 @@ class NoLog:
         return []
 
     def write(self, write: Write, payloads: Sequence[bytes]) -> bool:
-        """Forget."""
+        """Discard the entries."""
         return True
 
     def stage_commits(self) -> bool:
@@ -123,7 +124,7 @@ class Node:
         raise AssertionError(proposal)
 
     def durable(self) -> int:
-        """Return the last entry: the log may be cut at any time."""
+        """Return the last entry: the log may be cut at any place."""
         return self.count
 
     def snapshot(self) -> bytes:
@@ -147,7 +148,7 @@ class Node:
         raise AssertionError(reason)
 
     def work(self) -> bool:
-        """Take what came, and run turns; return whether there was something."""
+        """Process input, and run turns; return whether there was work."""
         began = time.perf_counter()
         inbox, self.inbox = self.inbox, []
         for source, data in inbox:
@@ -179,7 +180,7 @@ class Trio:
             pass
 
     def until(self, reached: Callable[[], bool]) -> None:
-        """Let time pass."""
+        """Let time pass until `reached` is true."""
         while not reached():
             for node in self.nodes.values():
                 node.turn_state.now += STEP_NS
@@ -203,7 +204,8 @@ class Trio:
         done = count // per_turn * per_turn
         assert self.leader.count - before == done
         wall = sum(node.seconds for node in self.nodes.values())
-        leader = used * self.leader.seconds / wall  # its part of the time, of the processor's time
+        # the leader's share of the wall time, of the processor time
+        leader = used * self.leader.seconds / wall
         followers = len(self.nodes) - 1
         return leader * 1e6 / done, (used - leader) * 1e6 / done / followers
 

@@ -1,11 +1,11 @@
-"""A replica added to a large stream under load: how long the copy takes, and what publishers notice.
+"""A replica added to a large stream under load: how long the copy takes, and its effect on publishers.
 
     python benchmarks/copy_replica.py [--mb SIZE] [--rate N] [--only ours|peer] [--dir DIRECTORY]
 
 Three servers, a stream with two replicas and SIZE MB of messages. One client publishes at a steady rate and waits for
-each acknowledgement; after BEFORE_S the stream gets a third replica. The copy is over when the leader calls the new
-replica current and that server shows all messages. The publisher's waits before and during the copy are compared; the
-processor time is that of all three servers during the copy.
+each acknowledgement; after BEFORE_S the stream gets a third replica. The copy is complete when the leader reports the
+new replica as current and its server shows all messages. The publisher's waits before and during the copy are
+compared; the processor time is that of all three servers during the copy.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from plain_client import PlainClient
 from servers import RunningServer, find_peer, our_command, peer_command
 
 SIZE = 16 << 10  # bytes of a message that is there before
-LOAD_SIZE = 1 << 10  # of one that is published meanwhile
+LOAD_SIZE = 1 << 10  # bytes of a message that is published during the copy
 BEFORE_S = 10.0
 WAIT_S = 3600.0
-LOOK_S = 0.2  # between two looks at the copy
+LOOK_S = 0.2  # pause between two polls of the copy
 STREAM = {"name": "BIG", "subjects": ["big.>"], "num_replicas": 2}
 
 
@@ -106,7 +106,7 @@ def measure(trio: Trio, size_mb: int, rate: float) -> dict[str, Any]:
 
 
 def _settled(client: PlainClient, others: int) -> dict[str, Any]:
-    """Wait until the stream has so many current replicas beside its leader; return its `cluster`."""
+    """Wait until the stream has `others` current replicas besides its leader; return its `cluster`."""
     deadline = time.monotonic() + WAIT_S
     while time.monotonic() < deadline:
         cluster: dict[str, Any] = client.request("$JS.API.STREAM.INFO.BIG")["cluster"]
@@ -122,7 +122,7 @@ def _members(cluster: dict[str, Any]) -> set[str]:
 
 
 def _wait_stored(server: RunningServer, count: int) -> None:
-    """Wait until a server shows so many messages of the stream."""
+    """Wait until a server shows `count` messages of the stream."""
     url = f"http://127.0.0.1:{server.http_port}/jsz?streams=1&accounts=1"
     deadline = time.monotonic() + WAIT_S
     while time.monotonic() < deadline:

@@ -1,7 +1,7 @@
-"""The files and ports of rows that come in by another door: a certificate, an operator with tokens, a WebSocket port.
+"""Files and ports for rows with special connections: a certificate, an operator with tokens, a WebSocket port.
 
 A configuration names {cert} and {key}: EC P-256 for 127.0.0.1; {operator}: lines for an operator whose tokens are in
-memory; {ws_port}: replaced by the server that is started with it. Arguments name {creds}: a user of that operator.
+memory; {ws_port}: replaced when a server is started with it. Arguments name {creds}: a user of that operator.
 Everything is made once.
 """
 

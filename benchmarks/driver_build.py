@@ -29,12 +29,12 @@ class Library:
 
     name: str
     header: str
-    package: str  # of Debian, with the header
+    package: str  # the package of Debian that has the header
     flags: tuple[str, ...]
     needed_by: frozenset[str]  # flags of the driver
 
     def is_here(self, compiler: str = os.environ.get("CC", "gcc")) -> bool:
-        """Return whether programs can be built with it."""
+        """Return whether programs can be built with the library."""
         probe = [compiler, "-E", "-x", "c", "-"]
         with suppress(FileNotFoundError):
             found = subprocess.run(probe, input=f"#include <{self.header}>", text=True, capture_output=True)
@@ -72,7 +72,7 @@ def build_driver(binary: Path = BINARY) -> Path:
     if binary.exists() and binary.stat().st_mtime > max(path.stat().st_mtime for path in sources):
         return binary
     binary.parent.mkdir(parents=True, exist_ok=True)
-    # A private name first: two builds at once must not run each other's half-written file.
+    # A private name first: concurrent builds must not run each other's incomplete file.
     part = binary.with_suffix(f".{os.getpid()}")
     command = [os.environ.get("CC", "gcc"), *FLAGS, "-o", str(part)]
     command += [str(path) for path in sources if path.suffix == ".c"]

@@ -1,10 +1,10 @@
-"""What a start and a stop of a server inside a program take, and what a thousand of them leave behind.
+"""The cost of a start and a stop of a server inside a program, and what a thousand of them leave behind.
 
     python benchmarks/embedding.py                  # medians of 200 starts and stops, on each loop
     python benchmarks/embedding.py --soak 1000      # memory, descriptors and threads before and after
 
-A row of the first table is one way to use pyjs.aio; its first start and stop, which also import, are left out. Times
-are milliseconds on the loop of the program: nothing else of it runs meanwhile. In the soak each server gets a stream,
+A row of the first table is one way to use pyjs.aio; the first start and stop, which also import modules, are left
+out. Times are milliseconds on the program's loop, which does nothing else. In the soak each server gets a stream,
 messages, a consumer and a client before it stops.
 """
 
@@ -46,7 +46,7 @@ async def start_and_stop(server: Server) -> tuple[float, float]:
 
 async def measure(make: Callable[[], Server], times: int) -> list[tuple[float, float]]:
     await start_and_stop(make())
-    await asyncio.sleep(0.5)  # what the first start loads beside it
+    await asyncio.sleep(0.5)  # until the first start has loaded its modules in the background
     return [await start_and_stop(make()) for _ in range(times)]
 
 

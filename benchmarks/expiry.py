@@ -1,11 +1,12 @@
-"""How late messages with a TTL expire and schedules fire, and what that costs: this server beside nats-server.
+"""How late messages with a TTL expire and schedules fire, and the cost, compared with nats-server.
 
     python benchmarks/expiry.py [--only ttl|schedules] [--messages N] [--schedules N] [--load RATE] [--servers LIST]
 
-`ttl`: a million messages with TTLs drawn from an interval; how long the oldest message that should be gone is
-overdue, seen by polls of the stream. `schedules`: a hundred thousand times drawn from an interval, while another
-connection publishes, after a start that follows kill -9; the time of each product against its own. The processor time
-is that of the server while messages expire or fire, load included.
+`ttl`: a million messages with random TTLs; polls of the stream show how overdue the oldest expired message is.
+`schedules`: a hundred thousand schedules at random times, while another connection publishes, after a restart that
+follows kill -9; the time of each product is compared with its schedule. The processor time is that of the server
+while messages expire or schedules fire, including the load.
+
 Source: benchmarks/README.md.
 """
 
@@ -27,7 +28,7 @@ from servers import RunningServer, ServerCommand, find_peer, our_command, peer_c
 
 NS = 1_000_000_000
 TTL_S = (90, 120)  # the interval of the TTLs: the first expires after everything is published and read
-LEAD_S, SPAN_S = 90.0, 20.0  # the first schedule fires so long after the start, the last so much later
+LEAD_S, SPAN_S = 90.0, 20.0  # seconds from the start to the first schedule, and from the first to the last
 POLL_S = 0.05
 LOADED = {"name": "LOAD", "subjects": ["load"], "max_msgs": 100_000}
 

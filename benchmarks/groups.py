@@ -1,13 +1,15 @@
-"""Many replicated streams on three servers: what they take idle, and how soon all are led after a server died.
+"""Many replicated streams on three servers: their cost when idle, and the time to elect leaders after a crash.
 
     python benchmarks/groups.py [PART ...] [--count N] [--only ours|peer]
 
-groups    N memory streams with three replicas: time to make them, bytes that each adds to a server, processor time
-          while nothing happens, and the time until each has a leader again after a server was killed
-lists     N / 10 streams with three replicas and a consumer each, and one with N / 10 consumers: all pages of lists
+    groups    N memory streams with three replicas: time to create them, bytes that each adds to a server, processor
+        time while idle, and the time until each has a leader again after a server was killed
+    lists     N / 10 streams with three replicas and a consumer each, and one with N / 10 consumers: all pages of
+        lists
 
-A server is killed with SIGKILL. Leaders are counted by /jsz?raft=1 of the other servers, every LOOK_S. The size of a
-member is what a replicated stream takes more than the same stream with one replica. Exits with 1 at a wrong answer.
+A server is killed with SIGKILL. Leaders are counted in /jsz?raft=1 of the other servers, every LOOK_S. The size of a
+member is the memory of a replicated stream minus that of the same stream with one replica. Exits with 1 after a wrong
+answer.
 """
 
 from __future__ import annotations
@@ -26,12 +28,12 @@ from plain_client import PlainClient, Unexpected
 from servers import RunningServer, ServerCommand, ServerFailed, find_peer, our_command, peer_command
 
 OUTSTANDING = 64
-SETTLE_S = 15.0  # groups fall asleep meanwhile
+SETTLE_S = 15.0  # until groups sleep
 IDLE_S = 10.0
 LOOK_S = 0.1
 WAIT_S = 120.0
 RETRY_S = 3.0
-PASSING = (10005, 10008, 10023)  # a server is away, nobody leads, or the leader was lost meanwhile
+PASSING = (10005, 10008, 10023)  # a server is offline, there is no leader, or it was lost meanwhile
 ROUNDS = 5
 
 
@@ -47,7 +49,7 @@ class Run:
         time.sleep(1)  # the routes learn the client's inbox
 
     def note(self, name: str, value: float) -> None:
-        """Keep one figure."""
+        """Record one figure."""
         self.figures[name] = round(value, 3)
         print(f"  {name}: {value:.3f}", flush=True)
 
@@ -82,7 +84,7 @@ class Run:
                     subject, data = client.next_frame(RETRY_S)
                     at, answer = int(subject.rpartition(b".")[2]) - first, json.loads(data)
                     if at < 0:
-                        continue  # to an earlier request that was repeated
+                        continue  # an answer to an earlier attempt
                     waiting.discard(at)
                     if answer.get("error", {}).get("err_code") in PASSING:
                         continue
@@ -107,7 +109,7 @@ def stream_calls(prefix: str, count: int, replicas: int) -> list[tuple[str, obje
 def groups(run: Run) -> None:
     """Measure idle groups, and the loss of a server."""
     before = run.heap()
-    single = max(run.count // 10, 1) * SERVERS  # of one replica, spread over the servers
+    single = max(run.count // 10, 1) * SERVERS  # streams with one replica, distributed over the servers
     run.requests("streams with one replica made", stream_calls("ONE", single, 1))
     of_one = (run.heap() - before) / single
     before = run.heap()

@@ -1,9 +1,10 @@
-"""One command that attacks this server and nats-server in turn, and says what a quiet client notices of it.
+"""Attacks this server and nats-server in turn, and measures how long a quiet client waits.
 
     python benchmarks/hostile.py [--only NAME ...] [--rounds N] [--servers ours,peer] [--json FILE] [--list]
 
-Each attack has a fresh process and store on each server; who is first alternates. The exit status is the number of
-attacks that our server does not stand (see attacks/table.py for the verdict), 100 at most.
+Each attack has a fresh process and store on each server; the first server alternates. The exit status is the number
+of attacks that our server fails (see attacks/table.py for the criteria), at most 100.
+
 Source: benchmarks/README.md.
 """
 
@@ -95,7 +96,7 @@ def _bench(arguments: argparse.Namespace) -> Bench:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run what was chosen; print the table and write the files."""
+    """Run the chosen attacks; print the table and write the files."""
     arguments = _parse(argv)
     if arguments.list:
         print("\n".join(f"{attack.name:<26}{attack.about}" for attack in ATTACKS))
@@ -115,7 +116,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _write(arguments: argparse.Namespace, lines: list[Line], facts: dict[str, Any]) -> None:
-    """Write the files after each attack, so that an interrupted run leaves what it has."""
+    """Write the files after each attack, so that an interrupted run keeps its results."""
     if arguments.json:
         report = {"machine": facts, "attacks": [line.report() for line in lines]}
         arguments.json.write_text(json.dumps(report, indent=1) + "\n")

@@ -2,8 +2,9 @@
 
     python benchmarks/natsbench.py [--rounds N] [--msgs N] [--nats PATH] [--peer PATH] [--ours "CMD"]
 
-Needs the `nats` binary: --nats, $NATS_CLI, or on PATH. Its Go client is often the slower half, so these
-ratios are smaller than those of run.py; what must agree is which server is ahead.
+Needs the `nats` binary: --nats, $NATS_CLI, or on PATH. Its Go client is often slower than the server, so these ratios
+are smaller than those of run.py; both must agree on which server is faster.
+
 Source: `nats bench --help` (pub, js pub sync|async, js fetch, js ordered).
 """
 
@@ -22,7 +23,7 @@ from statistics import median
 
 from servers import RunningServer, ServerCommand, ServerFailed, find_peer, our_command, peer_command
 
-# What runs on one fresh server, in this order: (name, arguments, share of --msgs).
+# Steps that run on one fresh server, in this order: (name, arguments, share of --msgs).
 STEPS = (
     ("pub", "pub bench.core", 10.0),
     ("js pub async", "js pub async bench.js --create --maxbytes 8GB", 1.0),
@@ -43,7 +44,7 @@ def find_nats(path: str | None) -> str | None:
 
 
 def rate_in(output: str) -> int:
-    """Return the total rate in the output of `nats bench`: its first one, the others are per client."""
+    """Return the total rate in the output of `nats bench`: the first one, since the others are per client."""
     match = RATE.search(output)
     if match is None:
         raise NatsBenchFailed(output[-1000:])

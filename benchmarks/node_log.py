@@ -1,9 +1,9 @@
-"""What the node log costs: an entry of 100 messages on its way to the disk, and the reading of a log at a start.
+"""The cost of the node log: an entry of 100 messages until it is written, and the reading of a log at a start.
 
     python benchmarks/node_log.py [--entries 20000] [--size 256] [--directory DIR] [--json FILE]
 
-Processor time of this process and its kernel work, and for the start also wall time. An entry stands for 100 messages
-of 168 bytes. Without --sync nothing is synced.
+Processor time of this process and its kernel work; for the start also wall time. An entry represents 100 messages of
+168 bytes. Without --sync nothing is synced.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COMPACT_EVERY = 256  # entries
 
 @dataclass
 class Write:
-    """What the engine gives to write in a turn."""
+    """The data that the engine gives the log in a turn."""
 
     group: int
     hard: tuple[int, int, int] | None
@@ -37,7 +37,7 @@ class Write:
 
 
 class NoSyncDisk(OsDisk):
-    """A disk whose syncs do nothing: what remains is the processor's work."""
+    """A disk without syncs: only the processor's work is measured."""
 
     def sync_file(self, fd: int) -> None:
         """Do nothing."""

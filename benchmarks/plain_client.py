@@ -18,11 +18,11 @@ TIMEOUT_S = 120.0
 
 
 class Unexpected(Exception):
-    """The server said what the measurement can not go on with."""
+    """The server sent an answer with which the measurement cannot continue."""
 
 
 class PlainClient:
-    """One connection. Every answer arrives below `inbox`, which is its own."""
+    """One connection. Every answer arrives below `inbox`, which is unique to it."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
@@ -58,7 +58,7 @@ class PlainClient:
                 count -= 1
 
     def next_frame(self, timeout_s: float) -> tuple[bytes, bytes]:
-        """Return the next message. Raises TimeoutError: none came, and the connection goes on."""
+        """Return the next message. Raises TimeoutError if there is none; the connection stays usable."""
         self._socket.settimeout(timeout_s)
         try:
             return next(self.frames(1))

@@ -1,11 +1,10 @@
-"""A client that only pings, in a process of its own: how long does a quiet connection wait meanwhile?
+"""A client in a separate process that only pings, to measure how long a quiet connection waits.
 
-python benchmarks/quiet.py PORT [CONNECT]    pings until standard input ends, then prints p50, p99 and max in ms
+    python benchmarks/quiet.py PORT [CONNECT]    pings until standard input ends, then prints p50, p99 and max in ms
 
-p50 and p99 are those of a client that pings each INTERVAL_S whether it was answered or not: a wait of a second is met
-by a thousand pings, each shorter by one interval than the one before. A ping that is not answered within
-UNANSWERED_S, and a connection that the server closes, end the pinging: `served` is false then, and the wait until
-that moment counts.
+p50 and p99 are those of a client that pings every INTERVAL_S whether it was answered or not: a wait of a second is a
+wait for a thousand pings, each one interval shorter than the previous one. A ping without an answer within
+UNANSWERED_S, or a closed connection, ends the pinging: then `served` is false, and the wait until that moment counts.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ CONNECT = 'CONNECT {"verbose":false}'
 
 
 class Quiet:
-    """The pinging process, alive inside the `with` block; `result` has what it saw."""
+    """The pinging process, which runs inside the `with` block; `result` has its measurements."""
 
     def __init__(self, port: int, connect: str = CONNECT) -> None:
         self._port = port
@@ -61,7 +60,7 @@ class Quiet:
 def main(port: int, connect: str = CONNECT) -> None:
     """Ping until standard input ends."""
     with suppress(PermissionError):
-        os.nice(-10)  # the wait should be the server's, not this process's own for a core
+        os.nice(-10)  # the wait should be for the server, not for a processor for this process
     ended = threading.Event()
     client, served = _connected(port, connect)
     print("ready", flush=True)
@@ -80,9 +79,9 @@ def main(port: int, connect: str = CONNECT) -> None:
 
 
 def _connected(port: int, connect: str) -> tuple[socket.socket, bool]:
-    """Return a connection that has logged in, and whether it has.
+    """Return a connection, and whether it has logged in.
 
-    A server that is busy with what came before may let a login wait too long: it is tried again for UNANSWERED_S.
+    A server that is busy with earlier work may let a login wait too long: it is repeated for UNANSWERED_S.
     """
     until = time.monotonic() + UNANSWERED_S
     while True:
@@ -99,12 +98,12 @@ def _connected(port: int, connect: str) -> tuple[socket.socket, bool]:
 
 
 def _met(wait: float) -> list[float]:
-    """Return the waits of all pings that would have been sent during one of them."""
+    """Return the waits of all pings that would have been sent during one wait."""
     return [wait - INTERVAL_S * number for number in range(int(wait / INTERVAL_S) or 1)]
 
 
 def _ping(client: socket.socket) -> bool:
-    """Return whether the PONG came."""
+    """Return whether the PONG arrived."""
     try:
         client.sendall(b"PING\r\n")
         got = b""

@@ -1,4 +1,4 @@
-"""What replication costs besides consensus: the leader, beside a plain stream, and a follower.
+"""The cost of replication apart from consensus: the leader, compared with a plain stream, and a follower.
 
 One node on a virtual clock, memory and file streams, messages of 128 bytes with and without a reply, 1,000 in each
 read. Consensus is a loop that commits at once. Prints ns of CPU per message: of the leader and the plain stream for
@@ -77,7 +77,7 @@ def measured(storage: str, reply: bytes, group: AtOnce | None) -> float:
 
 
 def following(storage: str, group: AtOnce) -> float:
-    """Return the CPU time of one message in ns on a follower of what a leader has committed, of the fastest round."""
+    """Return the CPU time in ns per message on a follower that applies a leader's entries, in the fastest round."""
     with tempfile.TemporaryDirectory() as directory, VirtualNode(jetstream={"store_dir": directory}) as node:
         replica = replicated(created(node, storage), group)
         best = float("inf")

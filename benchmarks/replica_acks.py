@@ -1,7 +1,7 @@
-"""What replication costs the leader per acknowledged message, beside a plain stream and besides consensus.
+"""The cost of replication for the leader per acknowledged message, without consensus, compared with a plain stream.
 
 One node on a virtual clock, memory and file streams, a pull consumer: batches of 500, each message acknowledged.
-Consensus is a loop that commits at once. Prints ns of CPU per message; parsing is in both.
+Consensus is a loop that commits at once. Prints ns of CPU per message, including parsing in both cases.
 
     python -m benchmarks.replica_acks
 """

@@ -1,6 +1,7 @@
 """The figures of all rounds as medians, a text table and JSON.
 
-A ratio is taken within each round, where both servers met the same machine; its median is what counts.
+A ratio is computed within each round, where both servers had the same conditions; the result is the median of these
+ratios.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-Result = dict[str, Any]  # one line of the driver
-Round = dict[str, Result]  # by side: "ours", "peer"
+Result = dict[str, Any]  # one line of the driver's output
+Round = dict[str, Result]  # by server: "ours", "peer"
 
 DRIVER_BOUND = 0.85  # share of the time in which the driver itself was on a CPU
 
@@ -47,7 +48,7 @@ def _pair(rounds: list[Round], figure: str) -> dict[str, float]:
 
 
 def _notes(rounds: list[Round]) -> list[str]:
-    """Return what makes a row's ratio mean less than it seems."""
+    """Return the reasons for which a row's ratio is less meaningful."""
     notes = []
     shares = [one[side]["driver_cpu_s"] / one[side]["seconds"] for one in rounds for side in one]
     if max(shares) > DRIVER_BOUND:
@@ -116,7 +117,7 @@ def _cpu_model() -> str:
 
 
 def machine_facts(peer: Path | None, store_base: Path) -> dict[str, Any]:
-    """Return what a reader needs to judge the figures."""
+    """Return the facts about the machine that a reader needs to interpret the figures."""
     return {
         "cpu": _cpu_model(),
         "cores": len(os.sched_getaffinity(0)),

@@ -1,7 +1,7 @@
-"""The rows of the benchmark table: which work the driver does in each.
+"""The rows of the benchmark table: the work of the driver in each.
 
-`msgs` is only where the calibration starts. A row with `latency` is judged by its p50 and p99, the
-others by their rate.
+`msgs` is only the start of the calibration. A row with `latency` is evaluated by its p50 and p99, the others by their
+rate.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""One command that measures this server beside nats-server and prints the table.
+"""Measures this server and nats-server, and prints a table that compares them.
 
     python benchmarks/run.py [--quick] [--only NAME ...] [--rounds N] [--seconds S] [--json FILE]
 
-Each measurement has a fresh server process and store; within a round both servers do the same work, in
-turn first. No figure is a test: the exit status is 1 only when a reply was wrong or a server failed.
+Each measurement has a fresh server process and store; within a round both servers do the same work, and the first
+server alternates. No figure is a test: the exit status is 1 only if an answer was wrong or a server failed.
+
 Source: benchmarks/README.md.
 """
 

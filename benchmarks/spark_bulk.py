@@ -57,7 +57,7 @@ Figures = dict[str, float]  # mode -> rows for each second of processor time
 
 
 def line(number: int, reply: bytes) -> bytes:
-    """Return the publication of a message; no two payloads are alike, or Parquet would not store them."""
+    """Return the publication of a message; payloads are all different, since Parquet would store equal ones once."""
     payload = hashlib.blake2b(b"%d" % number).hexdigest().encode()
     return spark_client.publication(number, reply).replace(spark_client.PAYLOAD, payload)
 
@@ -66,7 +66,7 @@ def line(number: int, reply: bytes) -> bytes:
 
 
 def decode_modes(port: int) -> dict[str, Callable[[int], int]]:
-    """Return what decodes pieces that are in memory already."""
+    """Return functions that decode pieces in memory."""
     client = Client(ConnectSettings((f"nats://127.0.0.1:{port}",)))
     sid = client.subscribe(b"bench.reply")
     body = json.dumps({"seq": 1, "max_bytes": 256 << 10}).encode()
@@ -78,7 +78,7 @@ def decode_modes(port: int) -> dict[str, Callable[[int], int]]:
     chunk = bulk.parse_chunk(memoryview(payload))
 
     def decode(rows: int, kind: Any, check: bool) -> int:
-        # The first record of a chunk lacks the checksum in front of it, which a check needs.
+        # The first record of a chunk lacks the previous checksum, which a check needs.
         what = ReadRange(FILES, 1, 2**62)
         decoder = kind(decoded_columns(what.columns), "map", 65536, BATCH_SIZE_MAX)
         maker, done = BatchMaker(what), 0
@@ -100,7 +100,7 @@ def decode_modes(port: int) -> dict[str, Callable[[int], int]]:
 
 
 def client_modes(port: int, directory: str) -> dict[str, Callable[[int], int]]:
-    """Return what reads a stream to Arrow batches in this process."""
+    """Return functions that read a stream to Arrow batches in this process."""
     settings = ConnectSettings((f"nats://127.0.0.1:{port}",))
 
     def read(kind: Any, stream: str, rows: int) -> int:
@@ -127,7 +127,7 @@ def client_modes(port: int, directory: str) -> dict[str, Callable[[int], int]]:
 
 
 def ipc_source(path: str, rows: int) -> Any:
-    """Return a data source that hands over the batches of an Arrow file."""
+    """Return a data source that returns the batches of an Arrow file."""
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
     from pyjs_spark.decode.schema import spark_ddl
@@ -196,7 +196,7 @@ def cpu_of_children(but: int) -> float:
 def spark_modes(
     server: RunningServer, rows: int, scratch: str, wanted: str
 ) -> tuple[Any, dict[str, Callable[[int], int]]]:
-    """Return a session, and what it does with the rows."""
+    """Return a session, and functions that process the rows in it."""
     import pyjs_spark
 
     spark = pyjs_spark.session(
@@ -326,7 +326,7 @@ def main() -> None:
 
 
 def _quiet(name: str, storage: str) -> dict[str, object]:
-    """Return a configuration whose subject nobody else publishes to, so that the next stream may have it."""
+    """Return a configuration with an unused subject, so that the next stream may have the real one."""
     return {"name": name, "subjects": ["quiet"], "storage": storage, "allow_direct": True}
 
 

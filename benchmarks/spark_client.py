@@ -1,15 +1,15 @@
-"""Rows per second of processor time of clients that read a stream into Arrow batches, beside nats-py.
+"""Rows per second of processor time of clients that read a stream into Arrow batches, compared with nats-py.
 
-python benchmarks/spark_client.py [--rows 1000000] [--rounds 5] [--server ours] [--json FILE]
+    python benchmarks/spark_client.py [--rows 1000000] [--rounds 5] [--server ours] [--json FILE]
 
-Readers of the same stream (128 B payloads, 1,000 subjects, every tenth message with headers), in turn, each in a
-process of its own, whose processor time counts; the server's does not. A tenth of the rows is read before as a
-warm-up. What is read is checked: the number of rows, the sum of their sequences, the bytes of their payloads.
+Readers of the same stream (128 B payloads, 1,000 subjects, every tenth message with headers) run in turn. Each runs
+in a separate process, whose processor time is measured, without the server's. A tenth of the rows is read first as a
+warm-up. The result is checked: the number of rows, the sum of their sequences, the bytes of their payloads.
 
     nats-py     pull consumer without acks, fetch(5000), uvloop if it is installed; columns made list by list
     pure        pyjs_spark with the decoder in plain Python
     compiled    pyjs_spark with the compiled decoder
-    columns     the same without payload and headers: what a schema of three columns costs
+    columns     the same without payload and headers: the cost of a schema of three columns
 
 Needs pyarrow, nats-py and, if the package is not installed, PYTHONPATH=src. ratio: to nats-py in the same round,
 median of the rounds.
@@ -72,7 +72,7 @@ def fill(
 
 
 def publication(number: int, reply: bytes) -> bytes:
-    """Return the publication of message `number`; a tenth have headers."""
+    """Return the publication of message `number`; every tenth has headers."""
     subject = b"rows.%09d" % (number % SUBJECTS)
     if number % 10:
         return b"PUB %b %b %d\r\n%b\r\n" % (subject, reply, len(PAYLOAD), PAYLOAD)
@@ -141,7 +141,7 @@ def _batch(messages: list[Any]) -> pa.RecordBatch:
 
 
 def run_one(reader: str, port: int, rows: int) -> None:
-    """Read as `reader` and print what it cost; runs in a process of its own."""
+    """Read as `reader` and print the cost; runs in a separate process."""
     pull.Decoder = wire.Decoder if reader == "pure" else _wire.Decoder  # type: ignore[assignment, misc]
     columns = ("seq", "subject", "size") if reader == "columns" else DEFAULT_COLUMNS
     read: Callable[[int], Found] = lambda high: (  # noqa: E731
@@ -158,7 +158,7 @@ def run_one(reader: str, port: int, rows: int) -> None:
 def rounds(
     port: int, rows: int, count: int, readers: tuple[str, ...]
 ) -> Iterator[dict[str, dict[str, float]]]:
-    """Yield what each reader did, round after round; who begins alternates."""
+    """Yield the results of each reader, round by round; the first reader alternates."""
     for number in range(count):
         done: dict[str, dict[str, float]] = {}
         for reader in readers if number % 2 == 0 else reversed(readers):

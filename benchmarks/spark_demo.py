@@ -44,21 +44,21 @@ from pyjs_spark.options.reading import parse_options
 
 MESSAGES = 1_000_000
 SUBJECTS = 100
-PARTITIONS = 4  # of the write: each is in order, and goes on by itself after a crash
+PARTITIONS = 4  # partitions of the write: each is in order, and continues independently after a crash
 WINDOW = "10 seconds"
 START = "date_format(window.start, \"yyyy-MM-dd'T'HH:mm:ss'Z'\")"
 ROWS_PER_TRIGGER = "250000"
-AMOUNT = "((id * 7919) % 10007) / 100"  # of order `id`, in whole cents
+AMOUNT = "((id * 7919) % 10007) / 100"  # amount of order `id`, in whole cents
 QUIET = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false", "spark.driver.memory": "1g"}
 
 
 @dataclass
 class Story:
-    """What happened: the seconds of each step, and each number beside what it must be."""
+    """The results: the seconds of each step, and each number with its expected value."""
 
     messages: int
     steps: list[tuple[str, int, float]] = field(default_factory=list)  # name, messages, seconds
-    checks: list[tuple[str, str, str]] = field(default_factory=list)  # what, found, expected
+    checks: list[tuple[str, str, str]] = field(default_factory=list)  # name, found, expected
 
     @contextmanager
     def step(self, name: str, messages: int) -> Iterator[None]:
@@ -69,12 +69,12 @@ class Story:
         self.steps.append((name, messages, time.perf_counter() - begun))
 
     def check(self, what: str, found: object, expected: object) -> None:
-        """Note one number and what it must be."""
+        """Record one number and its expected value."""
         self.checks.append((what, str(found), str(expected)))
 
     @property
     def is_right(self) -> bool:
-        """Say whether every number is what it must be."""
+        """Return whether every number has its expected value."""
         return all(found == expected for _, found, expected in self.checks)
 
 
@@ -100,7 +100,7 @@ class Demo:
         self.story = Story(messages)
 
     def run(self) -> Story:
-        """Do everything; return what happened."""
+        """Run all steps; return the results."""
         self.make_streams()
         for step in (self.write, self.archive, self.windows, self.replay):
             with self.story.step(step.__name__, self.story.messages):
@@ -201,7 +201,7 @@ class Demo:
         )  # fmt: skip
 
     def reconcile_replay(self, count: int, revenue: object) -> None:
-        """The other stream: as many, in the same order."""
+        """Check the other stream: it has the same number of rows, in the same order."""
         again = self.read("ORDERS_AGAIN").selectExpr(
             "seq", "CAST(headers['Pyjs-Origin-Seq'][0] AS bigint) AS origin", f"{AMOUNT_OF} AS amount"
         )
@@ -245,7 +245,7 @@ AMOUNT_OF = "CAST(get_json_object(CAST(data AS string), '$.amount') AS decimal(1
 
 
 def show(story: Story) -> None:
-    """Print what happened."""
+    """Print the results."""
     print(f"\n{'step':<12}{'messages':>12}{'seconds':>10}{'messages/s':>13}")
     for name, count, seconds in story.steps:
         print(f"{name:<12}{count:>12,}{seconds:>10.1f}{count / seconds:>13,.0f}")

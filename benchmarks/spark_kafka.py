@@ -41,7 +41,7 @@ KAFKA, SPARK_KAFKA = "3.9.1", "4.2.0"
 TOPIC, TASKS, SUBJECTS = "rows", 4, 1000
 PAYLOAD = spark_client.PAYLOAD
 TICKS = os.sysconf("SC_CLK_TCK")
-STEP_S = 0.05  # between two bursts of the paced publisher
+STEP_S = 0.05  # pause between two bursts of the paced publisher
 DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
 POM = (
     '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>pyjs</groupId>'
@@ -76,7 +76,7 @@ def jars(name: str, *wanted: tuple[str, str, str]) -> list[Path]:
 
 
 class Kafka:
-    """A broker of one node, with its log in a folder of its own."""
+    """A broker of one node, with its own log folder."""
 
     def __init__(self, folder: Path) -> None:
         self.port, controller = free_port(), free_port()

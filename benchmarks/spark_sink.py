@@ -1,15 +1,15 @@
-"""Rows per second of processor time of clients that publish rows with acknowledgements, beside nats-py.
+"""Rows per second of processor time of clients that publish rows with acknowledgements, compared with nats-py.
 
-python benchmarks/spark_sink.py [--rows 500000] [--rounds 5] [--server ours] [--json FILE]
+    python benchmarks/spark_sink.py [--rows 500000] [--rounds 5] [--server ours] [--json FILE]
 
-Writers to the same stream (128 B payloads, 1,000 subjects, a message id each, 4,000 messages under way), in turn,
-each in a process of its own, whose processor time counts; the server's does not. A tenth of the rows is written
-before as a warm-up. What is written is checked by the number of messages that the stream has then.
+Writers to the same stream (128 B payloads, 1,000 subjects, a message id each, 4,000 messages in flight) run in turn.
+Each runs in a separate process, whose processor time is measured, without the server's. A tenth of the rows is
+written first as a warm-up. The result is checked by the stream's number of messages.
 
     nats-py     publish_async with a header Nats-Msg-Id, uvloop if it is installed; rows from to_pylist()
     pure        a write of pyjs_spark, exactly once, with the plain loop over rows
-    compiled    the same with the compiled one
-    frames      the compiled loop alone: rows to publishes that nobody sends
+    compiled    the same with the compiled loop
+    frames      the compiled loop alone: rows to publishes that are not sent
 
 Needs pyarrow, nats-py and, if the package is not installed, PYTHONPATH=src. ratio: to nats-py in the same round,
 median of the rounds.
@@ -53,7 +53,7 @@ PLAN = RowPlan(data=1, subject=0, headers=-1, msg_id=-1)
 
 
 def batches(rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows as Spark hands them to a writer."""
+    """Yield the rows as Spark gives them to a writer."""
     for low in range(0, rows, BATCH_ROWS):
         numbers = range(low, min(low + BATCH_ROWS, rows))
         subjects = pa.array([f"sink.{number % SUBJECTS:09d}" for number in numbers])
@@ -114,7 +114,7 @@ async def _nats_py(port: int, made: list[pa.RecordBatch]) -> None:
 
 
 def run_one(writer: str, port: int, rows: int) -> None:
-    """Write as `writer` and print what it cost; runs in a process of its own."""
+    """Write as `writer` and print the cost; runs in a separate process."""
     module = frames if writer == "pure" else _frames
     delivery.frame_rows = module.frame_rows
     publish.Acks = module.Acks  # type: ignore[misc, assignment]
@@ -140,7 +140,7 @@ def _messages(port: int) -> int:
 
 
 def rounds(port: int, rows: int, count: int) -> Iterator[dict[str, dict[str, float]]]:
-    """Yield what each writer did, round after round; who begins alternates."""
+    """Yield the results of each writer, round by round; the first writer alternates."""
     client = Client(ConnectSettings((f"nats://127.0.0.1:{port}",)))
     config = {"name": STREAM, "subjects": ["sink.>"], "max_msgs": 2 * rows, "storage": "file"}
     client.api(f"STREAM.CREATE.{STREAM}", config)

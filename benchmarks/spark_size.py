@@ -41,14 +41,14 @@ from pyjs_spark.options.reading import parse_options
 SUBJECTS = 100
 CHUNK = 20_000  # messages of one send
 ANY = bytes(byte for byte in range(1, 256) if byte not in b"\r\n")
-TAIL = b"\x00\r\n\xff'\"\\ MSG 1\r\n"  # of each payload
+TAIL = b"\x00\r\n\xff'\"\\ MSG 1\r\n"  # the end of each payload
 BIG_SIZE = 1_000_000
 BATCH_ROWS = (1_000, 10_000, 65_536, 500_000)
 Figures = dict[str, Any]
 
 
 def hashes(count: int) -> np.ndarray:
-    """Return a number of each sequence from 1 on, which says its subject and whether it is deleted."""
+    """Return a number for each sequence from 1 on, which determines its subject and whether it is deleted."""
     return (np.arange(1, count + 1, dtype=np.uint64) * np.uint64(2654435761)) & np.uint64(0xFFFFFFFF)
 
 
@@ -73,7 +73,7 @@ def line(seq: int, subject: str) -> bytes:
 
 
 def fill(port: int, count: int) -> None:
-    """Make the stream SIZE; its deleted messages go by one purge of their subject, from between the others."""
+    """Make the stream SIZE; one purge of a subject deletes messages between the others."""
     client = PlainClient(port)
     client.request("$JS.API.STREAM.CREATE.SIZE", {"name": "SIZE", "subjects": ["size.>"]})
     numbers = hashes(count)
@@ -137,7 +137,7 @@ def _is_below(pid: int, parents: dict[int, int]) -> bool:
 
 
 def reset_peaks() -> None:
-    """Let the peaks begin at what the workers have now."""
+    """Reset the peaks to the workers' present memory."""
     for pid in workers():
         with suppress(OSError):
             Path(f"/proc/{pid}/clear_refs").write_text("5")
@@ -165,8 +165,8 @@ def read(spark: Any, port: int, stream: str, **options: object) -> Any:
 
 
 def check_rows(spark: Any, port: int, count: int) -> Figures:
-    """Compare every message that is left with what was published."""
-    from pyspark.sql import functions as of  # only where it is installed
+    """Compare every existing message with the published one."""
+    from pyspark.sql import functions as of  # only some environments have it
 
     any_digest = hashlib.sha256(ANY.decode("utf-8", "replace").encode()).hexdigest()
     began = time.monotonic()
@@ -238,7 +238,7 @@ def check_archive(spark: Any, port: int, count: int, s3: S3Server) -> Figures:
 
 
 def check_big(spark: Any, port: int, wanted: dict[int, tuple[str, str]]) -> Figures:
-    """Compare the large messages with what was published."""
+    """Compare the large messages with the published ones."""
     reset_peaks()
     began = time.monotonic()
     rows = read(spark, port, "BIG", includeHeaders="raw", minPartitions=2)
@@ -287,7 +287,7 @@ def main() -> int:
             "spark.ui.showConsoleProgress": False,
         }
         s3 = S3Server()
-        os.environ |= s3.environment  # of the workers, too
+        os.environ |= s3.environment  # for the workers, too
         spark = pyjs_spark.session("size", "local[2]", **settings)
         try:
             read(spark, server.port, "SIZE", endingOffsets='{"SIZE": 1000}').count()  # the workers start

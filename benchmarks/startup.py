@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> int:
     if not arguments.peer_only:
         commands.append(our_command(shlex.split(arguments.ours or "")))
     for command in commands:
-        os.environ.update(command.environment)  # the spawner hands its own environment on
+        os.environ.update(command.environment)  # child processes inherit this environment
     try:
         took = _rounds(Driver(build_driver()), commands, arguments.rounds)
     except DriverFailed as error:

@@ -1,6 +1,6 @@
-"""Many appends and loads of one store without Python in between, for benchmarks.
+"""Many appends to and loads from one store without Python in between, for benchmarks.
 
-Compiled because what it measures takes less time than a Python call (benchmarks/store_start.py).
+Compiled because the measured operations take less time than a Python call (benchmarks/store_start.py).
 """
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t

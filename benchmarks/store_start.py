@@ -1,9 +1,9 @@
-"""Start of one file stream: after a clean stop, after kill -9, and without index files; and reading it then.
+"""Start of one file stream: after a clean stop, after kill -9, and without index files; and a full read afterwards.
 
     python benchmarks/store_start.py [--messages N] [--size BYTES] [--subjects N] [--rounds N] [--dir DIRECTORY]
 
-Every start is a fresh process that opens the store and nothing else; the files are in the page cache. The second
-figure is what loading every message costs then, its checksum included, the first time and again.
+Every start is a fresh process that only opens the store; the files are in the page cache. The second figure is the
+cost of loading every message then, including its checksum, the first time and again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def open_store(directory: str) -> FileStore:
 
 
 def fill(directory: str, how: str, messages: int, size: int, subjects: int) -> None:
-    """Write the messages; then end as `how` says, without the destructors of Python in any case."""
+    """Write the messages; then end as `how` names, in any case without the destructors of Python."""
     store = open_store(directory)
     for _ in range(PARTS):
         store_load.append_many(store, messages // PARTS, size, 1000, subjects)
@@ -46,7 +46,7 @@ def fill(directory: str, how: str, messages: int, size: int, subjects: int) -> N
 
 
 def start(directory: str) -> None:
-    """Print what one start takes, as JSON."""
+    """Print the cost of one start, as JSON."""
     began = time.perf_counter()
     store = open_store(directory)
     took = [(time.perf_counter() - began) * 1e3]

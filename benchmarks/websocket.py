@@ -1,9 +1,9 @@
-"""Rates over WebSocket beside nats-server: clients that send one frame for each PUB, as those of others do.
+"""Rates over WebSocket compared with nats-server: clients send one frame for each PUB, as common clients do.
 
     python benchmarks/websocket.py [--messages N] [--rounds N] [--size BYTES]
 
-The load is prepared before the clock starts, so that the client costs little. Which server is first alternates; the
-ratio of medians is printed. Source: benchmarks/README.md.
+The load is prepared before the clock starts, so that the client costs little. The first server alternates; the ratio
+of medians is printed. Source: benchmarks/README.md.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KEY = b"\x37\xfa\x21\x3d"
 
 
 def frame(payload: bytes, compressed: bool) -> bytes:
-    """Return one masked frame; the payload is compressed if asked for."""
+    """Return one masked frame; the payload is compressed if `compressed`."""
     if compressed:
         stream = zlib.compressobj(1, zlib.DEFLATED, -15)
         payload = (stream.compress(payload) + stream.flush(zlib.Z_SYNC_FLUSH))[:-4]
@@ -63,7 +63,7 @@ class Line:
         self.sock.sendall(frame(payload, False))
 
     def count(self, mark: bytes, wanted: int) -> None:
-        """Read until `mark` came `wanted` times."""
+        """Read until `mark` was received `wanted` times."""
         seen, tail = 0, b""
         while seen < wanted:
             text = self._more()
@@ -163,7 +163,7 @@ def rates(command: list[str], row: str, options: argparse.Namespace) -> tuple[fl
             end = time.monotonic() + WAIT_S
             while b"Server is ready" not in log.read_bytes() and time.monotonic() < end:
                 time.sleep(0.01)
-            work(port, options.messages // 10, options.size, compressed)  # to warm up
+            work(port, options.messages // 10, options.size, compressed)  # warm-up
             before = cpu_seconds(server.pid)
             rate = work(port, options.messages, options.size, compressed)
             return rate, (cpu_seconds(server.pid) - before) * 1e6 / options.messages

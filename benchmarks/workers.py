@@ -1,11 +1,10 @@
-"""One process beside several workers of this server: the same clients on both, in turn.
+"""One process compared with several workers of this server: the same clients on both, in turn.
 
     python benchmarks/workers.py [--rounds N] [--workers N] [--clients N] [--msgs FACTOR] [--spread]
 
-With --spread, the stream of the JetStream rows is in the last worker.
-
-The processor time is that of all processes of a server. The kernel puts a connection on a worker by its address,
-so a round with few clients shows chance as well: the spread of the rounds is printed.
+With --spread, the stream of the JetStream rows is in the last worker. The processor time is that of all processes of
+a server. The kernel assigns a connection to a worker by its address, so with few clients chance affects a round: the
+spread of the rounds is printed.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Side:
 
 
 def children(pid: int) -> Iterator[int]:
-    """Give the processes that descend from `pid`."""
+    """Yield the descendants of process `pid`."""
     for task in Path(f"/proc/{pid}/task").iterdir():
         for child in (task / "children").read_text().split():
             yield int(child)
@@ -59,7 +58,7 @@ def children(pid: int) -> Iterator[int]:
 
 
 def main() -> int:
-    """Play all rows and print the table."""
+    """Run all rows and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=2)

@@ -1,8 +1,9 @@
-"""Figures of the consensus engine alone: three nodes in one process, frames by hand, nothing on a disk.
+"""Figures of the consensus engine alone: three nodes in one process, without network or disk.
 
     python raft/bench.py [--groups 10000] [--entries 5000] [--json FILE]
 
-Processor time, not wall time: it holds on a busy machine. An entry stands for a batch of 100 messages.
+Measures processor time, not wall time, so other load on the machine matters little. An entry represents a batch of
+100 messages.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from pathlib import Path
 from pyjs_raft import Conf, Groups, Role, peer_id
 
 NODES = (1, 2, 3)
-MESSAGES = 100  # that an entry stands for
+MESSAGES = 100  # messages per entry
 TICKS_PER_S = 100
 PAGE_SIZE = 4096
 
 
 def resident() -> int:
-    """Return the bytes of memory that this process has."""
+    """Return the resident memory of this process in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_SIZE
 
 
@@ -51,14 +52,14 @@ class Trio:
         self.size = (resident() - before) / count / len(NODES)
 
     def settle(self) -> None:
-        """Let frames travel until there are none."""
+        """Deliver frames until there are none."""
         busy = True
         while busy:
             turns = [self.turn(node) for node in self.nodes]
             busy = any(turns)
 
     def turn(self, node: int) -> bool:
-        """Let one node send and store what it has ready."""
+        """Send and store everything that one node has ready; return whether there was anything."""
         engine = self.nodes[node]
         ready = engine.ready()
         frames = [*ready.frames, *engine.stored(ready.token)]
@@ -68,19 +69,19 @@ class Trio:
         return bool(frames or ready.writes)
 
     def tick(self) -> None:
-        """Let one tick pass everywhere."""
+        """Advance the time of all nodes by one tick."""
         for engine in self.nodes.values():
             engine.tick()
 
     def run(self, ticks: int) -> None:
-        """Let time pass."""
+        """Advance the time by `ticks` ticks."""
         for _ in range(ticks):
             self.tick()
             self.settle()
 
 
 def entries(count: int, per_turn: int) -> float:
-    """Return the microseconds of an entry on one node, of three."""
+    """Return the microseconds of processor time of an entry on one of three nodes."""
     trio = Trio(1)
     leader = next(node for node in NODES if trio.nodes[node].status(1).role == Role.LEADER)
     batch = [(1, bytes(40))] * per_turn
@@ -98,7 +99,7 @@ def entries(count: int, per_turn: int) -> float:
 
 
 def groups(count: int) -> dict[str, float]:
-    """Return memory of many groups, a node's share of a core awake and asleep, and the election after a lost node."""
+    """Return memory, processor time awake and asleep, and the time of elections, for many groups."""
     trio = Trio(count)
     awake = seconds(lambda: trio.run(8)) / 8 / len(NODES)
     trio.run(30)

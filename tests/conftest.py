@@ -1,7 +1,7 @@
-"""For every test: no run on stale compiled code, one hash seed, and the seconds of each group at the end.
+"""For all tests: no run with stale compiled code, a fixed hash seed, and the seconds of each group at the end.
 
-Thousands of collected tests are a heap that every full garbage collection would examine, and many tests ask for one.
-They are frozen: this halves the processor time of the unit tests.
+Thousands of collected tests make a large heap, which every full garbage collection would examine, and many tests
+trigger one. They are therefore frozen: this halves the processor time of the unit tests.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def stale_modules(src: Path, build: ModuleType) -> list[str]:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Refuse to test code that was compiled from other sources."""
+    """Refuse to run with compiled code that does not match the sources."""
     if not hasattr(session.config, "workerinput"):
         refuse_stale_modules()
     fix_hash_seed()
@@ -60,7 +60,7 @@ def refuse_stale_modules() -> None:
 
 
 def fix_hash_seed() -> None:
-    """Keep servers in this process from hashing by chance, so that the simulations beside them repeat."""
+    """Give servers in this process a fixed hash seed, so that simulations are repeatable."""
     try:
         from pyjs.base.table import HASH_SEED_SIZE, set_hash_seed
     except ImportError:
@@ -69,7 +69,7 @@ def fix_hash_seed() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Count the seconds of each group, and the scenarios that are played again; keep temporary files in memory."""
+    """Measure the seconds of each group, count repeated scenarios, and keep temporary files in memory."""
     groups.register(config)
     scratch.use_memory()
 
@@ -84,7 +84,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileSch
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Run tests with processes once more when they fail; others as usual."""
+    """Repeat tests with processes that fail; run other tests as usual."""
     if not again.has_second_run(item.nodeid):
         return None
     again.run(item, nextitem)
@@ -93,7 +93,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect the tests without garbage collections, then exempt what was made from later ones."""
+    """Collect the tests without garbage collections, then exempt the new objects from later ones."""
     gc.disable()
     try:
         yield

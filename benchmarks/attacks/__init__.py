@@ -1,1 +1,1 @@
-"""The attacks of benchmarks/hostile.py: one module per family, and what runs, measures and judges them."""
+"""The attacks of benchmarks/hostile.py: one module per family, and modules that run, measure and evaluate them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attacks.attack import Victim, attack
 
-STREAM = "NATSLOAD"  # of the load driver, on load.>
+STREAM = "NATSLOAD"  # the stream of the load driver, on load.>
 INFO = f"$JS.API.STREAM.INFO.{STREAM}"
 MILLION = 1_000_000
 
@@ -199,7 +199,7 @@ def updates(victim: Victim) -> None:
 
 
 def _batch(number: int, inbox: bytes) -> bytes:
-    """Return an atomic batch of 60 MB, whose commit is answered at `inbox`."""
+    """Return an atomic batch of 60 MB whose commit has the reply subject `inbox`."""
     lines = []
     for seq in range(1, 1_001):
         head = b"NATS/1.0\r\nNats-Batch-Id: b%d\r\nNats-Batch-Sequence: %d\r\n" % (number, seq)

@@ -1,7 +1,7 @@
-"""An attack: its name, what it does, and the server it is done to.
+"""An attack: its name, its function, and the server that it attacks.
 
-An attack is a function that gets a Victim, misbehaves, and counts what it asked for and what was answered. The
-decorator `attack` puts it into the list. The clients it made are closed when it returns: the attacker leaves.
+An attack is a function that gets a Victim, misbehaves, and counts its requests and their answers. The decorator
+`attack` adds it to the list. When it returns, its clients are closed.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ class Victim:
         self._clients: list[Client] = []
 
     def begin(self, limit_s: float) -> None:
-        """Forget the counts of the set-up; from now on everything ends after `limit_s` seconds."""
+        """Reset the counts of the set-up; from now on everything ends after `limit_s` seconds."""
         self.asked = self.answered = 0
         self.deadline = time.monotonic() + limit_s
 
     def count(self, asked: int, answered: int) -> None:
-        """Add what was asked and what was answered."""
+        """Add the numbers of requests and answers."""
         self.asked += asked
         self.answered += answered
 
     def note(self, text: str) -> None:
-        """Keep a remark for the report."""
+        """Add a remark to the report."""
         self.notes.append(text)
 
     # -- connections -------------------------------------------------------------------------------------------
     def raw(self, connect: bytes = b"") -> Client:
-        """Return a connection that has queued `connect` and nothing else."""
+        """Return a connection that has only queued `connect`."""
         client = Client(self.server.port, self.deadline, connect)
         self._clients.append(client)
         return client
@@ -98,10 +98,10 @@ class Victim:
         self.demand(self.client(), f"$JS.API.STREAM.CREATE.{name}", body)
 
     def demand(self, client: Client, subject: str, body: object = None) -> None:
-        """Request what must succeed for the attack to mean anything.
+        """Send a request that must succeed for the attack to be meaningful.
 
         Raises:
-            RuntimeError: it was refused, or not answered.
+            RuntimeError: the request was refused, or not answered.
         """
         answer = client.request(subject, body)
         if answer is None or "error" in answer:
@@ -120,9 +120,10 @@ class Attack:
     about: str
     run: Callable[[Victim], None]
     setup: Callable[[Victim], None] = nothing
-    undo: Callable[[Victim], None] = nothing  # removes what the attack made before memory is compared
+    # removes everything that the attack made, before memory is compared
+    undo: Callable[[Victim], None] = nothing
     config: str = ""  # more lines of the configuration file; {home} is the server's directory
-    connect: bytes = CONNECT  # of its clients and of the quiet one
+    connect: bytes = CONNECT  # CONNECT of its clients and of the quiet one
     wait_ms: float = 50.0  # the longest wait of a quiet client that is accepted anyway
     limit_s: float = LIMIT_S
     restart: bool = False  # the server must also start again and serve
@@ -132,7 +133,7 @@ ATTACKS: list[Attack] = []
 
 
 def attack(about: str, **options: object) -> Callable[[Callable[[Victim], None]], Callable[[Victim], None]]:
-    """Put a function into the list of attacks, under its own name; `options` are the fields of Attack."""
+    """Add a function to the list of attacks, under its own name; `options` are the fields of Attack."""
 
     def register(run: Callable[[Victim], None]) -> Callable[[Victim], None]:
         name = run.__name__.strip("_").replace("_", "-")

@@ -1,4 +1,4 @@
-"""Attacks on the door: passwords, CONNECT, authorization that comes later, log lines."""
+"""Attacks on logins: passwords, CONNECT, delayed authorization, log lines."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A NATS client for attackers: raw bytes out, whatever comes in is cut up and counted.
+"""A NATS client for attackers: it sends raw bytes, and counts the received operations.
 
-Nothing is an error here: a server may close the connection, refuse, or stay silent until the deadline. One loop
-drives any number of connections, so that a client that sends much always reads meanwhile.
+Nothing is treated as an error: a server may close the connection, refuse, or stay silent until the deadline. One loop
+drives any number of connections, so that a client that sends much also reads.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ CONNECT = b'CONNECT {"verbose":false,"headers":true,"no_responders":true,"protoc
 READ_SIZE = 1 << 20
 SEND_SIZE = 1 << 20
 BODY_MAX = 4 << 20  # longer bodies are counted and dropped
-MESSAGES_MAX = 100_000  # bodies that are kept for the attack to look at
+MESSAGES_MAX = 100_000  # the number of bodies that are kept for the attack
 
 
 class Client:
-    """One connection. Replies arrive below `inbox`, which is its own."""
+    """One connection. Replies arrive below `inbox`, which is unique to it."""
 
     def __init__(self, port: int, deadline: float, connect: bytes = CONNECT) -> None:
         self.deadline = deadline  # on time.monotonic(); nothing waits longer
@@ -35,12 +35,12 @@ class Client:
         self.pongs = 0
         self.errors: list[bytes] = []  # texts of -ERR
         self.messages: deque[tuple[bytes, bytes, bytes]] = deque(maxlen=MESSAGES_MAX)  # subject, reply, body
-        self.closed = False  # by the server
+        self.closed = False  # closed by the server
         self.bytes_in = 0
         self.reads = True  # False: nothing is read, and the server's output piles up
         self._out: deque[memoryview] = deque()
         self._data = b""
-        self._skip = 0  # bytes of a long body that are still to come
+        self._skip = 0  # bytes of a long body that have not arrived yet
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=30)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setblocking(False)
@@ -73,7 +73,7 @@ class Client:
         return not self._out or self.closed
 
     def ready(self, events: int) -> None:
-        """Read and write as much as poll says is possible."""
+        """Read and write as much as poll reports to be possible."""
         try:
             if events & select.POLLOUT and self._out:
                 self._write()
@@ -128,7 +128,7 @@ class Client:
 
     # -- conversations -----------------------------------------------------------------------------------------
     def run(self, done: Callable[[], bool]) -> bool:
-        """Send and read until `done`, the end of the connection or the deadline; return what `done` says."""
+        """Send and read until `done`, the end of the connection or the deadline; return the result of `done`."""
         drive([self], done, self.deadline)
         return done()
 
@@ -144,13 +144,13 @@ class Client:
         return self.run(lambda: self.pongs >= expected)
 
     def call(self, subject: str, body: object = None) -> bytes:
-        """Return the line of a request with its own reply subject; bytes go out as they are, others as JSON."""
+        """Return the line of a request with its own reply subject; bytes are sent unchanged, other bodies as JSON."""
         text = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         self._asked += 1
         return b"PUB %s %s.%d %d\r\n%s\r\n" % (subject.encode(), self.inbox, self._asked, len(text), text)
 
     def publish(self, subject: str, headers: bytes, body: bytes = b"") -> bytes:
-        """Return the line of a publish with headers that asks for a PubAck; `headers` are whole lines."""
+        """Return the line of a publish that requests a PubAck; `headers` are complete lines."""
         block = b"NATS/1.0\r\n" + headers + b"\r\n"
         self._asked += 1
         sizes = b"%d %d" % (len(block), len(block) + len(body))
@@ -164,7 +164,7 @@ class Client:
         )
 
     def request(self, subject: str, body: object = None) -> dict[str, Any] | None:
-        """Return the answer to one request, None if none comes."""
+        """Return the answer to one request, or None if there is none."""
         if self.ask([self.call(subject, body)]) == 0:
             return None
         try:

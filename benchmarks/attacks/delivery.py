@@ -1,4 +1,4 @@
-"""Attacks with consumers, acks and streams that feed each other."""
+"""Attacks with consumers, acks, and streams that copy each other."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""One attack on one server: the waits of a quiet client, the memory before, at its peak and after, the answers.
+"""Measures one attack on one server: a quiet client's waits, the memory before, during and after, and the answers.
 
-The quiet client is a process of its own (benchmarks/quiet.py), so that the attacker's work does not hide in its
-figures; it pings from before the attack until the attacker has left. Memory is what the process holds without pages
-of files.
+The quiet client is a separate process (benchmarks/quiet.py), so that the attacker's work does not affect its figures;
+it pings from before the attack until the attacker's connections are closed. Memory is that of the process without
+pages of files.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from servers import RunningServer, ServerCommand, ServerFailed
 
 from attacks.attack import Attack, Victim
 
-IDLE_S = 0.7  # of the quiet client on the idle server
-TAIL_S = 0.5  # it goes on after the attacker has left
-RECOVERY_S = 3.0  # memory may take so long to come back
-BACK = 1.3  # "back" is at most so many times the memory before
+IDLE_S = 0.7  # seconds that the quiet client pings the idle server
+TAIL_S = 0.5  # seconds that it continues after the attacker has left
+RECOVERY_S = 3.0  # seconds within which memory must shrink again
+BACK = 1.3  # memory counts as shrunk if it is at most this many times the memory before
 SAMPLE_S = 0.01
 ERROR_LINE = re.compile(r"[\w.]*(Error|Exception|Failed)\b|panic: ")  # the last line of a traceback
 KINDS_MAX = 5
@@ -33,12 +33,12 @@ FAILURES = (
     "panic:",
     "SIGSEGV",
     "goroutine 1 [",
-)  # in a log: nobody should make a server write these
+)  # in a log: no attack should make a server write these
 
 
 @dataclass(slots=True)
 class Sample:
-    """What one attack did to one server."""
+    """The effects of one attack on one server."""
 
     alive: bool = False
     asked: int = 0
@@ -52,7 +52,7 @@ class Sample:
     after_mb: float = 0.0
     cpu_s: float = 0.0
     seconds: float = 0.0
-    failures: int = 0  # lines of its log as FAILURES
+    failures: int = 0  # lines of its log that contain one of FAILURES
     notes: list[str] = field(default_factory=list)
 
 
@@ -112,7 +112,7 @@ def _attacked(attack: Attack, victim: Victim, sample: Sample) -> None:
     with Quiet(server.port, connect) as quiet, _Peak(server) as peak:
         try:
             attack.run(victim)
-        except OSError as error:  # a server that is gone, or takes no connection
+        except OSError as error:  # the server has ended, or accepts no connection
             victim.note(f"{type(error).__name__}: {error}")
         sample.seconds = time.monotonic() - began
         victim.leave()
@@ -145,7 +145,7 @@ def _memory_after(server: RunningServer, before_mb: float) -> float:
 
 
 def _read_log(server: RunningServer, sample: Sample) -> None:
-    """Count the failures in the log, and note what they were."""
+    """Count the failures in the log, and record their kinds."""
     log = server.log_text()
     sample.failures += sum(log.count(text) for text in FAILURES)
     kinds = Counter(line[:160] for line in log.splitlines() if ERROR_LINE.match(line))

@@ -1,4 +1,4 @@
-"""What comes due for many at one moment, and requests whose cost lies in what is stored."""
+"""Attacks with many events due at one moment, and with requests whose cost depends on stored data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONSUMER = f"$JS.API.CONSUMER.DURABLE.CREATE.{STREAM}."
 def _until(
     victim: Victim, client: Client, subject: str, done: Callable[[dict[str, dict[str, int]]], bool]
 ) -> bool:
-    """Ask every 100 ms until the answer is as wanted; return whether that came."""
+    """Send a request every 100 ms until the answer is as wanted; return whether it was."""
     while time.monotonic() < victim.deadline:
         answer = client.request(subject)
         if answer is not None and "error" not in answer and done(answer):
@@ -27,7 +27,7 @@ def _until(
 
 
 def _delete(*names: str) -> Callable[[Victim], None]:
-    """Return what deletes these streams."""
+    """Return a function that deletes these streams."""
 
     def undo(victim: Victim) -> None:
         client = victim.client()

@@ -1,4 +1,4 @@
-"""Attacks with numbers, times, depths and lengths that no honest client sends; each request must be answered."""
+"""Attacks with extreme numbers, times, depths and lengths; each request must be answered."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from typing import Any
 from attacks.attack import Attack
 from attacks.measure import BACK, Sample
 
-PEER_FACTOR = 2.0  # waits and growth may be so many times the peer's
-GROWTH_MB = 64.0  # or so much
+PEER_FACTOR = 2.0  # waits and growth may be at most this many times nats-server's
+GROWTH_MB = 64.0  # or growth at most this
 NAMES = {"ours": "ours", "peer": "nats-server"}
 
 
@@ -47,7 +47,7 @@ class Line:
         )
 
     def faults(self) -> list[str]:
-        """Return what our server does worse than it may, in a few words each; empty: it passes."""
+        """Return short descriptions of the limits that our server exceeds; empty if it passes."""
         ours = self.side("ours")
         if ours is None:
             return []
@@ -119,7 +119,7 @@ def text(line: Line) -> str:
 
 
 def markdown(lines: list[Line]) -> str:
-    """Return the table for the documentation; a cell says ours / nats-server."""
+    """Return the table for the documentation; a cell shows ours / nats-server."""
     rows = [
         "| Attack | answered | worst wait, ms | p99, ms | growth, MB | after / before | CPU, s | |",
         "|---|---|---|---|---|---|---|---|",

@@ -1,7 +1,7 @@
-//! Entries: how they are kept and sent, and the changes of a membership in them.
+//! Entries: their stored and sent form, and the membership changes in them.
 //!
 //! An entry has 56 bytes: term, kind, and a body of 40 bytes, which is a descriptor or up to four changes. Changes
-//! become the engine's own form, which is protobuf, only on this side of the check.
+//! are converted to the engine's own form, which is protobuf, only after they have been checked.
 
 use protobuf::Message as _;
 use raft::eraftpb::{ConfChangeSingle, ConfChangeTransition, ConfChangeType, ConfChangeV2, Entry, EntryType};
@@ -10,14 +10,14 @@ use crate::frame::{number, peer, NUMBER_MAX};
 
 pub const ENTRY_SIZE: usize = 56;
 pub const DESCRIPTOR_SIZE: usize = 40;
-/// Changes of one membership entry.
+/// Maximum number of changes in one membership entry.
 pub const CHANGES_MAX: usize = 4;
 
 pub const EMPTY: u8 = 0;
 pub const DATA: u8 = 1;
 pub const CHANGE: u8 = 2;
 
-/// An entry as it is kept and sent: its index follows from its place.
+/// An entry as it is stored and sent; its index follows from its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item {
     pub term: u64,
@@ -32,7 +32,7 @@ pub fn put_item(out: &mut Vec<u8>, item: &Item) {
     out.extend_from_slice(&item.body);
 }
 
-/// Reads an entry and checks it alone.
+/// Reads an entry and checks it by itself.
 pub fn read_item(bytes: &[u8]) -> Result<Item, String> {
     let mut body = [0; DESCRIPTOR_SIZE];
     body.copy_from_slice(&bytes[16..ENTRY_SIZE]);
@@ -44,7 +44,7 @@ pub fn read_item(bytes: &[u8]) -> Result<Item, String> {
     Ok(item)
 }
 
-/// Checks one entry: its kind, and that its body is of that kind.
+/// Checks one entry: that its kind is known, and that its body is valid for this kind.
 pub fn check_item(item: &Item) -> Result<(), String> {
     if item.term == 0 || item.term >= NUMBER_MAX {
         return Err(format!("term {}", item.term));
@@ -57,7 +57,7 @@ pub fn check_item(item: &Item) -> Result<(), String> {
     }
 }
 
-// A change: count u8, then count times op u8 and peer u64; the rest is 0.
+// A change: count u8, then `count` times (op u8, peer u64); the rest is 0.
 const CHANGE_SIZE: usize = 9;
 pub const ADD_VOTER: u8 = 1;
 pub const ADD_LEARNER: u8 = 2;
@@ -158,7 +158,7 @@ pub fn entry_of_item(item: &Item, index: u64) -> Entry {
         DATA => entry.data = item.body.to_vec().into(),
         CHANGE => {
             entry.set_entry_type(EntryType::EntryConfChangeV2);
-            // Serializing into memory fails only without memory.
+            // Serializing to memory can fail only if memory is exhausted.
             entry.data = conf_change_of(&item.body).write_to_bytes().unwrap_or_default().into();
         }
         _ => {}

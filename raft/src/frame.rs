@@ -1,8 +1,8 @@
 //! Frames: messages of the engine as they travel between nodes.
 //!
-//! Knows nothing of groups or sockets. `docs/raft-frames.md` is the format; this module writes it and checks every
-//! field of what it reads, so that the engine never sees a number that it cannot stand. A frame is refused as a
-//! whole, by an error that names the first field that is wrong.
+//! Knows nothing of groups or sockets. `docs/raft-frames.md` describes the format. This module writes frames and
+//! checks every field of those that it reads, so that the engine never gets a number that it cannot handle. An
+//! invalid frame is refused as a whole, with an error that names the first invalid field.
 
 use raft::eraftpb::{ConfState, Entry, Message, MessageType, Snapshot};
 use xxhash_rust::xxh64::xxh64;
@@ -11,11 +11,11 @@ use crate::entry::{entry_of_item, item_of_entry, put_item, read_item, Item, DESC
 
 pub const VERSION: u8 = 1;
 pub const HEADER_SIZE: usize = 104;
-/// Entries of one frame; longer messages are split.
+/// Maximum number of entries in one frame; longer messages are split.
 pub const ENTRIES_MAX: usize = 256;
-/// Peers of a configuration, all its lists together.
+/// Maximum number of peers in a membership, in all its lists together.
 pub const PEERS_MAX: usize = 255;
-/// Terms and indexes stay below it, so that adding a count never overflows.
+/// Terms and indexes are below this number, so that adding a count never overflows.
 pub const NUMBER_MAX: u64 = 1 << 62;
 pub const FRAME_MAX: usize = HEADER_SIZE + ENTRIES_MAX * ENTRY_SIZE;
 
@@ -25,10 +25,10 @@ pub const TRANSFER: u8 = 4;
 pub const SLEEP: u8 = 8;
 pub const QUIET: u8 = 16;
 
-/// The mark of a vote request that a leader has asked for. It is the engine's own text.
+/// Marks a vote request of a leadership transfer; this is the engine's own text.
 const CAMPAIGN_TRANSFER: &[u8] = b"CampaignTransfer";
 
-/// A frame that was read and found good.
+/// A frame that was read and checked.
 #[derive(Debug)]
 pub struct Frame {
     pub group: u64,
@@ -36,7 +36,7 @@ pub struct Frame {
     pub message: Message,
 }
 
-// Which optional fields a kind uses; the others must be 0.
+// The optional fields that a kind uses; the others must be 0.
 const TERM: u16 = 1;
 const INDEX: u16 = 2;
 const LOG_TERM: u16 = 4;
@@ -80,20 +80,20 @@ fn kind_of_message(message: MessageType) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| kind.message == message)
 }
 
-/// Returns the node on which a peer lives.
+/// Returns the node of a peer.
 pub fn node_of(peer: u64) -> u32 {
     (peer >> 32) as u32
 }
 
 // -- writing ----------------------------------------------------------------------------------------------------------
 
-/// Appends the frames of a message to `out`: one, or several where it has too many entries for one.
+/// Appends the frames of a message to `out`: one, or several if it has too many entries for one.
 ///
-/// Of `flags`, SLEEP and QUIET are set in frames of a kind that knows them.
-/// Fails, and appends nothing, for a message that never leaves a node or that no node would take.
+/// Of `flags`, SLEEP and QUIET are set only in frames of a kind that has these flags. Fails, and appends nothing, if
+/// the message is of a kind that never leaves a node, or if every receiver would refuse it.
 pub fn encode(out: &mut Vec<u8>, group: u64, message: &Message, flags: u8) -> Result<(), String> {
     let start = out.len();
-    // On an error the frames before it, of other groups, stay whole.
+    // On an error, the frames of other groups before this one remain complete.
     check_numbers(message).and_then(|()| encode_all(out, group, message, flags)).inspect_err(|_| out.truncate(start))
 }
 
@@ -188,7 +188,7 @@ fn checksum(bytes: &[u8]) -> u32 {
     xxh64(bytes, 0) as u32
 }
 
-/// Appends descriptor and configuration; returns the number of peers.
+/// Appends descriptor and membership; returns the number of peers.
 fn put_snapshot(out: &mut Vec<u8>, snapshot: &Snapshot) -> Result<usize, String> {
     let conf = snapshot.get_metadata().get_conf_state();
     let lists = [&conf.voters, &conf.learners, &conf.voters_outgoing, &conf.learners_next];
@@ -207,7 +207,7 @@ fn put_snapshot(out: &mut Vec<u8>, snapshot: &Snapshot) -> Result<usize, String>
     Ok(count)
 }
 
-/// Returns reader and context of a message that confirms a read.
+/// Returns the reader and the context of a message that confirms a read.
 fn read_of(kind: &Kind, message: &Message) -> Result<Option<(u64, u64)>, String> {
     if kind.fields & READ == 0 {
         return Ok(None);
@@ -224,12 +224,12 @@ fn read_of(kind: &Kind, message: &Message) -> Result<Option<(u64, u64)>, String>
     read_of_context(bytes).map(Some).ok_or_else(|| format!("a context of {} bytes", bytes.len()))
 }
 
-/// Returns the bytes that the engine carries for a read.
+/// Returns the bytes by which the engine identifies a read.
 pub fn context_of_read(reader: u64, context: u64) -> Vec<u8> {
     [reader.to_le_bytes(), context.to_le_bytes()].concat()
 }
 
-/// Returns reader and context from these bytes.
+/// Returns the reader and the context in these bytes.
 pub fn read_of_context(bytes: &[u8]) -> Option<(u64, u64)> {
     (bytes.len() == 16).then(|| (number(bytes, 0), number(bytes, 8)))
 }
@@ -350,7 +350,7 @@ pub fn check_number(value: u64, name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns a number that is a peer's, or the error that says of which field it is not.
+/// Returns a valid peer number, or an error that names the field.
 pub fn peer(value: u64, name: &str) -> Result<u64, String> {
     if value == 0 || node_of(value) == 0 {
         return Err(format!("{name} {value} is not a peer"));
@@ -439,7 +439,7 @@ fn read_snapshot(rest: &[u8], count: usize, message: &mut Message) -> Result<(),
     Ok(())
 }
 
-/// Returns how many peers a configuration names in all its lists, or the error that they are too many for a frame.
+/// Returns the number of peers in all lists of a membership, or an error if they are too many for a frame.
 pub fn check_size(conf: &ConfState) -> Result<usize, String> {
     let lists = [&conf.voters, &conf.learners, &conf.voters_outgoing, &conf.learners_next];
     let count = lists.iter().map(|list| list.len()).sum();
@@ -449,7 +449,7 @@ pub fn check_size(conf: &ConfState) -> Result<usize, String> {
     Ok(count)
 }
 
-/// Checks that the engine can work with a configuration.
+/// Checks that the engine can use a membership.
 pub fn check_conf(conf: &ConfState) -> Result<(), String> {
     let lists = [
         ("voters", &conf.voters),
@@ -489,7 +489,7 @@ fn short(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// Returns the number at a place.
+/// Returns the number at an offset.
 pub fn number(bytes: &[u8], at: usize) -> u64 {
     let mut eight = [0; 8];
     eight.copy_from_slice(&bytes[at..at + 8]);

@@ -1,9 +1,10 @@
-//! One group: the engine's node for it, its sleep, and its snapshots that are being installed.
+//! One group: the engine's node for it, its sleep, and a snapshot that is being installed.
 //!
-//! Knows nothing of other groups, frames' bytes or disks. Chance comes in as a seed, time as calls of `tick`.
+//! Knows nothing of other groups, the bytes of frames, or disks. Randomness comes from a seed, and time from calls of
+//! `tick`.
 //!
-//! Asleep means: not ticked. A leader whose peers have everything asks them to sleep with each heartbeat, and
-//! sleeps when all have answered. Everything but these two messages wakes.
+//! A sleeping group is not ticked. When all peers of a leader have every entry, its heartbeats ask them to sleep; it
+//! sleeps itself when all have answered. Every message except these heartbeats and answers wakes a group.
 
 use raft::eraftpb::{ConfState, HardState, Message, MessageType};
 use raft::{Changer, Config, Progress, ProgressState, RawNode, SnapshotStatus, StateRole, Storage};
@@ -12,30 +13,30 @@ use crate::entry::{conf_change_of, item_of_entry, Item, CHANGE, DESCRIPTOR_SIZE}
 use crate::frame::{check_size, node_of, Frame, QUIET, SLEEP};
 use crate::log::{Log, ENTRY_COST};
 
-/// Entries that the engine puts into a message at once; it may join messages.
+/// Maximum number of entries that the engine puts into one message; it may join messages.
 const MESSAGE_ENTRIES: u64 = 64;
-/// Messages to a peer that may be without an answer.
+/// Maximum number of unanswered messages to a peer.
 const INFLIGHT_MAX: usize = 64;
-/// A follower wakes when so many looks have found that its leader said nothing in its sleep.
+/// A follower wakes after this many calls of `watch` without a message from its sleeping leader.
 const UNHEARD_MAX: u32 = 3;
-/// Committed entries that one turn hands out.
+/// Maximum number of committed entries returned in one turn.
 const COMMITTED_MAX: u64 = 16_384;
-/// Begins the panic of a replica whose committed entries are not those of the group.
+/// Start of the panic text of a replica whose committed entries differ from those of the group.
 const CONTRADICTED: &str = "the group has lost entries that are committed here";
-/// No log has so much.
+/// A floor that no log reaches: no vote is allowed.
 const NOBODY: (u64, u64) = (u64::MAX, u64::MAX);
 
-/// What all groups of a node share.
+/// The settings that all groups of a node share.
 #[derive(Clone, Copy)]
 pub struct Timing {
     pub heartbeat: usize, // ticks between two heartbeats
-    pub election: usize,  // a follower waits so many ticks for its leader, up to twice as many by chance
-    pub sleep: u32,       // a settled leader waits so many ticks before it asks for sleep
-    pub stagger: usize,   // ticks between two candidates for a leader that is known to be gone
-    pub watch: usize,     // ticks between two looks at a group that sleeps
+    pub election: usize,  // a follower waits for its leader for one to two times this number of ticks, at random
+    pub sleep: u32,       // number of ticks for which a leader is idle before it asks its peers to sleep
+    pub stagger: usize,   // ticks between the elections of two candidates after their leader is known to be lost
+    pub watch: usize,     // ticks between two calls of `watch` for a sleeping group
 }
 
-/// The membership and log with which a group begins.
+/// The membership and the log with which a group is opened.
 pub struct Birth {
     pub peer: u64,
     pub hard: HardState,
@@ -45,16 +46,16 @@ pub struct Birth {
     pub items: Vec<Item>,
 }
 
-/// A snapshot that was received and is not durable yet.
+/// A snapshot that was received but is not durable yet.
 struct Installing {
     index: u64,
-    commit: u64,           // what the log on the disk, the one from before it, has committed
-    ready: u64,            // number of the ready that had it
-    stored: u64,           // number of the last ready whose other parts are durable
-    answers: Vec<Message>, // wait for it
+    commit: u64,           // commit index of the log on disk, which precedes the snapshot
+    ready: u64,            // number of the `ready` that returned the snapshot
+    stored: u64,           // number of the last `ready` whose other parts are durable
+    answers: Vec<Message>, // messages that wait until the snapshot is durable
 }
 
-/// What one `ready` of a group found.
+/// The results of one `ready` of a group.
 #[derive(Default)]
 pub struct Found {
     pub number: u64,
@@ -63,8 +64,8 @@ pub struct Found {
     pub first: u64,
     pub items: Vec<Item>,
     pub must_sync: bool,
-    pub messages: Vec<Message>, // may leave at once
-    pub answers: Vec<Message>,  // leave when everything above is durable
+    pub messages: Vec<Message>, // may be sent at once
+    pub answers: Vec<Message>,  // may be sent when everything above is durable
     pub committed: Vec<(u64, Item)>,
     pub reads: Vec<(u64, Vec<u8>)>,
     pub confs: Vec<(u64, ConfState)>,
@@ -79,21 +80,21 @@ pub struct Group {
     raw: RawNode<Log>,
     timing: Timing,
     chance: u64,
-    drawn_for: (u64, StateRole), // the timeout was drawn when these began
+    drawn_for: (u64, StateRole), // term and role for which the timeout was drawn
     timeout: usize,
     pub asleep: bool,
-    pub is_dirty: bool,  // `ready` must look at it
-    pub is_queued: bool, // in the queue of `ready`
-    pub is_listed: bool, // among those that are ticked
-    quiet: u32,          // ticks since it is settled
-    sleepers: Vec<u64>,  // peers that have answered that they sleep
-    unheard: u32,        // looks at a sleeping follower since its leader said something
-    unstored: u32,       // readies handed out and not stored
-    is_prompt: bool,     // a leader tells its peers at once what is committed
-    told: u64,           // commit index of the newest append that has left
-    ripe: u64,           // commit index of a tick ago
-    is_doubtful: bool,   // it may lack entries that it has answered for
-    floor: (u64, u64),   // in doubt: term and index of the last entry that who is elected must have
+    pub is_dirty: bool,  // `ready` must be called for this group
+    pub is_queued: bool, // the group is in the queue of `ready`
+    pub is_listed: bool, // the group is in the list of ticked groups
+    quiet: u32,          // ticks since the group became idle
+    sleepers: Vec<u64>,  // peers that have answered that they are asleep
+    unheard: u32,        // calls of `watch` for a sleeping follower since the last message of its leader
+    unstored: u32,       // results of `ready` that are not reported as stored yet
+    is_prompt: bool,     // as the leader, send a new commit index to the peers at once
+    told: u64,           // commit index in the newest append that was sent
+    ripe: u64,           // commit index one tick ago
+    is_doubtful: bool,   // the peer may lack entries that it has acknowledged
+    floor: (u64, u64),   // in doubt: term and index that the last entry of an acceptable candidate must have at least
     installing: Option<Installing>,
 }
 
@@ -101,7 +102,7 @@ impl Group {
     pub fn new(id: u64, name: String, birth: Birth, timing: Timing, seed: u64) -> Result<Group, String> {
         let Birth { peer, mut hard, start, start_term, conf, items } = birth;
         let last = start + items.len() as u64;
-        // The commit index is written without a sync: it may be ahead of entries that a power cut has taken.
+        // The commit index is written without a sync, so it may be ahead of entries that a power failure has removed.
         hard.commit = hard.commit.clamp(start, last);
         let config = Config {
             id: peer,
@@ -149,9 +150,10 @@ impl Group {
         Ok(group)
     }
 
-    // -- chance and time ----------------------------------------------------------------------------------------------
+    // -- randomness and time
+    // ------------------------------------------------------------------------------------------
 
-    /// Draws the election timeout. The engine's own draw, from a source of the thread, is replaced.
+    /// Draws the election timeout. Replaces the engine's own draw, which uses a thread-local source of randomness.
     fn draw(&mut self) {
         self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.chance;
@@ -162,7 +164,7 @@ impl Group {
         self.raw.raft.set_randomized_election_timeout(self.timeout);
     }
 
-    /// Brings timeout and marks up to date after the engine has done something.
+    /// Updates the timeout and `is_dirty` after a call of the engine.
     fn mark(&mut self) {
         let now = (self.raw.raft.term, self.raw.raft.state);
         if now != self.drawn_for {
@@ -174,11 +176,12 @@ impl Group {
         self.is_dirty |= self.raw.has_ready();
     }
 
-    /// Lets one tick pass. `silent` tells whether a peer's node is known to be gone.
+    /// Advances the time by one tick. `silent` returns whether a peer's node is known to be lost.
     pub fn tick(&mut self, silent: &impl Fn(u64) -> bool) {
         let is_leader = self.is_leader();
         if !is_leader && (self.installing.is_some() || self.unstored > 0 || !self.may_stand()) {
-            // No candidate before what it has taken is durable; but its lost leader must not keep its vote.
+            // Not a candidate until all received entries are durable; but count the time, so that this peer can vote
+            // for a new leader.
             self.raw.raft.election_elapsed += 1;
             return;
         }
@@ -193,7 +196,8 @@ impl Group {
         self.mark();
     }
 
-    /// Tells the peers of a leader that is not prompt what has been committed for a tick, if no append has told them.
+    /// As a leader that is not prompt, sends the commit index of a tick ago, unless an append has already included
+    /// it.
     fn tell_commit(&mut self) {
         let ripe = std::mem::replace(&mut self.ripe, self.raw.raft.raft_log.committed);
         if !self.is_prompt && self.told < ripe {
@@ -201,7 +205,7 @@ impl Group {
         }
     }
 
-    /// Decides whether peers are told at once what is committed, or by the next append or within two ticks.
+    /// Sets whether peers get a new commit index at once, or with the next append or within two ticks.
     pub fn set_prompt(&mut self, is_prompt: bool) {
         self.is_prompt = is_prompt;
         self.raw.skip_bcast_commit(!is_prompt);
@@ -222,13 +226,13 @@ impl Group {
         }
     }
 
-    /// Returns the flags of a message beside those that it has itself.
+    /// Returns the flags of a message, in addition to those that follow from the message itself.
     pub fn flags_of(&self, message: &Message) -> u8 {
         let sleep = if self.asks_for_sleep() { SLEEP } else { 0 };
         sleep | if self.is_known(message) { QUIET } else { 0 }
     }
 
-    /// Tells whether a message is an append whose acceptance would say nothing new: it only tells what is committed.
+    /// Returns whether a message is an append that only reports a commit index, so that its acceptance is no news.
     fn is_known(&self, message: &Message) -> bool {
         let is_told = |progress: &Progress| {
             progress.state == ProgressState::Replicate && progress.matched >= message.index
@@ -239,7 +243,7 @@ impl Group {
             && self.raw.raft.prs().get(message.to).is_some_and(is_told)
     }
 
-    /// Tells whether heartbeats and their answers carry the flag for sleep now.
+    /// Returns whether heartbeats and their answers have the flag SLEEP now.
     fn asks_for_sleep(&self) -> bool {
         if self.is_leader() {
             self.quiet > self.timing.sleep
@@ -269,9 +273,9 @@ impl Group {
             })
     }
 
-    /// Looks after a sleeping group: a leader says that it is there, a follower that hears nothing of it wakes.
+    /// Checks a sleeping group: a leader sends a heartbeat; a follower that has received none for too long wakes.
     ///
-    /// A node can lose the leader of a group, by a panic or a close, and answer as before.
+    /// This is needed because a node can lose the leader of a group, by a panic or a close, and still answer.
     pub fn watch(&mut self) {
         if !self.asleep {
             return;
@@ -295,14 +299,14 @@ impl Group {
 
     // -- messages -----------------------------------------------------------------------------------------------------
 
-    /// Gives a message of a peer to the engine.
+    /// Passes a message of a peer to the engine.
     pub fn step(&mut self, frame: Frame, silent: &impl Fn(u64) -> bool) {
         let Frame { flags, mut message, .. } = frame;
         let (kind, from, term, commit) = (message.get_msg_type(), message.from, message.term, message.commit);
         let is_sleep = flags & SLEEP != 0;
         let waiting = self.raw.raft.msgs.len();
         if self.installing.is_some() && is_for_the_log(kind) {
-            return; // its sender repeats it
+            return; // the sender will repeat the message
         }
         if self.is_doubtful {
             let may_win = match kind {
@@ -313,27 +317,27 @@ impl Group {
                 _ => true,
             };
             if !may_win {
-                return; // it could lack what this peer has answered for, too
+                return; // the candidate may also lack entries that this peer has acknowledged
             }
             if kind == MessageType::MsgHeartbeat && commit > self.raw.raft.raft_log.last_index() {
-                message.commit = 0; // its leader does not know yet
+                message.commit = 0; // the leader does not know yet that this peer lacks these entries
             }
         }
         if let Some(index) = self.contradicted(&message) {
             panic!("{CONTRADICTED}, such as {index}");
         }
         if kind == MessageType::MsgAppendResponse && !message.reject && message.index > self.last_index() {
-            return; // it has committed more than this leader has: it will find that out by the next entries
+            return; // the peer has entries that this leader lacks; the next append detects this
         }
         if kind == MessageType::MsgReadIndex && from == self.raw.raft.leader_id {
-            return; // it asked before it led: the engine would send its question back to it
+            return; // the peer asked before it became leader: the engine would send the request back to it
         }
         if kind == MessageType::MsgHeartbeatResponse && !self.asleep && !is_sleep {
             self.sleepers.retain(|peer| *peer != from);
         } else if !is_sleep {
             self.wake();
         }
-        // The engine refuses answers of peers that it does not know; nobody waits for that.
+        // The engine refuses answers of unknown peers; such an error needs no handling.
         let _ = self.raw.step(message);
         if flags & QUIET != 0 {
             self.keep_quiet(waiting);
@@ -344,7 +348,8 @@ impl Group {
         self.mark();
     }
 
-    /// Returns an index of an append at which another entry is committed here: a power failure has taken it elsewhere.
+    /// Returns the index of an appended entry if another entry is committed there: the group lost it in a power
+    /// failure.
     fn contradicted(&self, message: &Message) -> Option<u64> {
         let raft = &self.raw.raft;
         let committed = raft.raft_log.committed;
@@ -364,7 +369,7 @@ impl Group {
         self.raw.raft.raft_log.last_index()
     }
 
-    /// Drops the answer to an append, after so many other messages, that its sender need not have.
+    /// Drops the answer to an append, which its sender does not need; `waiting` messages were queued before it.
     fn keep_quiet(&mut self, waiting: usize) {
         let messages = &mut self.raw.raft.msgs;
         if messages.len() == waiting + 1
@@ -391,9 +396,10 @@ impl Group {
         self.unheard = 0;
     }
 
-    /// Appends an entry; returns its index and term, or None where this node does not lead or hands the lead over.
+    /// Appends an entry; returns its index and term, or None if this node does not lead or is transferring the
+    /// leadership.
     pub fn propose(&mut self, descriptor: [u8; DESCRIPTOR_SIZE]) -> Option<(u64, u64)> {
-        self.wake(); // a follower too: the leader on which it relies may be gone
+        self.wake(); // followers wake too, since their leader may be lost
         if !self.is_leader() {
             return None;
         }
@@ -402,7 +408,7 @@ impl Group {
         done.ok().map(|()| (self.raw.raft.raft_log.last_index(), self.raw.raft.term))
     }
 
-    /// Proposes changes of the membership, all in one step.
+    /// Proposes membership changes, all as one entry.
     pub fn change(&mut self, body: &[u8; DESCRIPTOR_SIZE]) -> Result<(u64, u64), String> {
         self.lead()?;
         let raft = &self.raw.raft;
@@ -429,7 +435,7 @@ impl Group {
         Ok((self.raw.raft.raft_log.last_index(), self.raw.raft.term))
     }
 
-    /// Hands the lead over to another voter.
+    /// Transfers the leadership to another voter.
     pub fn transfer(&mut self, to: u64) -> Result<(), String> {
         self.lead()?;
         if to == self.peer || !self.raw.store().conf().voters.contains(&to) {
@@ -441,7 +447,7 @@ impl Group {
         Ok(())
     }
 
-    /// Asks for the index that a linearizable read needs; it comes as a read of a later `ready`.
+    /// Requests the index that a linearizable read needs; a later `ready` returns it.
     pub fn read_index(&mut self, context: Vec<u8>) -> Result<(), String> {
         let raft = &self.raw.raft;
         if raft.leader_id == 0 {
@@ -456,7 +462,7 @@ impl Group {
         Ok(())
     }
 
-    /// Stands for election now.
+    /// Starts an election with this peer as the candidate.
     pub fn campaign(&mut self) -> Result<(), String> {
         if !self.may_stand() {
             return Err("entries that it has answered for may be lost".to_owned());
@@ -470,14 +476,14 @@ impl Group {
         done.map_err(|error| error.to_string())
     }
 
-    /// Says whether this peer may lack entries that it has answered for: it takes no part in elections then.
+    /// Sets whether this peer may lack entries that it has acknowledged; if so, it takes no part in elections.
     pub fn set_doubtful(&mut self, is_doubtful: bool) {
         (self.is_doubtful, self.floor) = (is_doubtful, NOBODY);
         self.wake();
         self.mark();
     }
 
-    /// Lets a peer in doubt elect those that have an entry, or a later one.
+    /// Lets a peer in doubt vote for candidates whose last entry is the given one or a later one.
     pub fn set_floor(&mut self, term: u64, index: u64) {
         self.floor = (term, index);
         self.wake();
@@ -489,7 +495,7 @@ impl Group {
         !self.is_doubtful || (log.last_term(), log.last_index()) >= self.floor
     }
 
-    /// Forgets what a peer has answered: it may have lost some of that.
+    /// Forgets the acknowledgements of a peer, which may have lost some of these entries.
     pub fn forget_answers(&mut self, peer: u64) -> Result<(), String> {
         self.lead()?;
         let next = self.raw.raft.raft_log.last_index() + 1;
@@ -521,9 +527,10 @@ impl Group {
         Err(format!("peer {} does not lead", self.peer))
     }
 
-    // -- nodes that come and go ---------------------------------------------------------------------------------------
+    // -- lost and returned nodes
+    // --------------------------------------------------------------------------------------
 
-    /// Takes note that a node is gone: elects without waiting where it led, wakes where the quorum is lost.
+    /// Handles the loss of a node: elects at once if it was the leader's; as a leader without a quorum, wakes.
     pub fn node_silent(&mut self, node: u32, silent: &impl Fn(u64) -> bool) {
         if self.is_leader() {
             self.peer_lost(node, silent);
@@ -534,13 +541,13 @@ impl Group {
         }
         self.wake();
         let term = self.raw.raft.term;
-        // Also where this peer cannot follow it: with a leader, it would not vote for another one.
+        // Even if this peer cannot be elected: while it has a leader, it would not vote for a candidate.
         self.raw.raft.become_follower(term, 0);
         self.mark();
         let Some(rank) = self.rank(silent) else { return };
         let stagger = self.timing.stagger;
         if rank == 0 && self.campaign().is_ok() {
-            // The others may not know yet: ask them again soon.
+            // The other peers may not know of the loss yet: campaign again soon.
             self.raw.raft.election_elapsed = self.timeout.saturating_sub(3 * stagger);
         } else {
             self.raw.raft.election_elapsed = self.timeout.saturating_sub((rank + 1) * stagger);
@@ -556,12 +563,12 @@ impl Group {
             self.raw.report_unreachable(peer);
         }
         if !self.has_quorum(silent) {
-            self.wake(); // it will step down
+            self.wake(); // a leader without a quorum must step down
         }
         self.mark();
     }
 
-    /// Tells whether a majority of the voters is on nodes that answer.
+    /// Returns whether a majority of the voters is on nodes that answer.
     fn has_quorum(&self, silent: &impl Fn(u64) -> bool) -> bool {
         let conf = self.raw.store().conf();
         [&conf.voters, &conf.voters_outgoing].iter().all(|voters| {
@@ -569,7 +576,7 @@ impl Group {
         })
     }
 
-    /// Returns this peer's place among those that may follow a lost leader; another one comes first in another group.
+    /// Returns this peer's position in the order of candidates after a lost leader; the order differs between groups.
     fn rank(&self, silent: &impl Fn(u64) -> bool) -> Option<usize> {
         let mut voters: Vec<u64> = self.raw.store().conf().voters.iter().copied().filter(|p| !silent(*p)).collect();
         voters.sort_unstable();
@@ -578,7 +585,7 @@ impl Group {
         Some((at + voters.len() - first) % voters.len())
     }
 
-    /// Wakes for a node that is back, where this node leads and has a peer there.
+    /// If this node leads, wakes for a node that answers again and has a peer of the group.
     pub fn node_heard(&mut self, node: u32) {
         if self.is_leader() && self.others().any(|peer| node_of(peer) == node) {
             self.wake();
@@ -589,7 +596,7 @@ impl Group {
 
     // -- storing ------------------------------------------------------------------------------------------------------
 
-    /// Hands out what the engine has ready; None if it has nothing.
+    /// Returns the results that the engine has ready; None if there are none.
     pub fn ready(&mut self) -> Option<Found> {
         if !self.raw.has_ready() {
             self.is_dirty = false;
@@ -604,7 +611,8 @@ impl Group {
         let appends = found.messages.iter().filter(|message| message.get_msg_type() == MessageType::MsgAppend);
         self.told = appends.map(|message| message.commit).fold(self.told, u64::max);
         found.answers = ready.take_persisted_messages();
-        // Of a leader that has lost the lead in this turn: its log may have changed since.
+        // Answers of a peer that has lost the leadership in this turn may refer to entries that its log no longer
+        // has.
         found.answers.retain(is_in_place);
         found.reads = ready.take_read_states().into_iter().map(|read| (read.index, read.request_ctx)).collect();
         self.take_snapshot(&ready, &mut found);
@@ -616,8 +624,8 @@ impl Group {
         }
         if let Some(hard) = &mut found.hard {
             self.raw.mut_store().hard = hard.clone();
-            // The log from before the snapshot may end in entries that never were committed: a restart must not
-            // take them for committed because the snapshot's index is behind them.
+            // The log before the snapshot may end with entries that were never committed. A restart must not treat
+            // them as committed because the snapshot's index is higher.
             if let Some(installing) = &self.installing {
                 hard.commit = installing.commit;
             }
@@ -637,10 +645,11 @@ impl Group {
         Some(found)
     }
 
-    /// Corrects where the entries of a message begin.
+    /// Corrects the index before the first entry of a message.
     ///
-    /// The engine adds entries to a waiting message that has none without a look at its index, which is wrong where
-    /// the peer has gone back meanwhile. Its entries name their own indexes; in a frame they follow from the first.
+    /// The engine may add entries to a waiting message without checking its index, which is wrong if the next index
+    /// of the peer has decreased meanwhile. Entries in a message have their own indexes; in a frame, indexes follow
+    /// from the first one.
     fn put_entries_in_place(&self, message: &mut Message) {
         if is_in_place(message) {
             return;
@@ -668,14 +677,14 @@ impl Group {
         found.snapshot = Some((meta.index, meta.term, conf, descriptor));
     }
 
-    /// Hands out one committed entry; a change of the membership takes effect here.
+    /// Returns one committed entry in `found`; a membership change takes effect here.
     fn apply(&mut self, index: u64, found: &mut Found) {
         let item = *self.raw.store().item(index).expect("a committed entry is in the log");
         found.committed.push((index, item));
         if item.kind != CHANGE {
             return;
         }
-        // Every peer finds the same in it, so every peer ignores what cannot be done.
+        // Every peer gets the same result, so every peer ignores a change that is impossible.
         if let Ok(conf) = self.raw.apply_conf_change(&conf_change_of(&item.body)) {
             self.raw.mut_store().set_conf(index, conf.clone());
             if self.is_leader() && !conf.voters.contains(&self.peer) && conf.voters_outgoing.is_empty() {
@@ -686,7 +695,7 @@ impl Group {
         }
     }
 
-    /// Decides what may leave at once: answers that nothing must be durable for.
+    /// Separates the messages that may be sent at once from those that must wait until entries are durable.
     fn hold(&mut self, found: &mut Found) {
         if let Some(installing) = &mut self.installing {
             let (waiting, free): (Vec<_>, Vec<_>) = std::mem::take(&mut found.answers)
@@ -698,13 +707,13 @@ impl Group {
         if self.unstored == 0 && !found.must_sync {
             found.messages.append(&mut found.answers);
             self.persisted(found.number);
-            found.number = 0; // nobody needs to report it
+            found.number = 0; // the caller need not report this one as stored
         } else {
             self.unstored += 1;
         }
     }
 
-    /// Takes note that everything of a ready is durable but a snapshot, which `installed` reports.
+    /// Records that everything in a `ready` is durable except a snapshot, which `installed` reports.
     pub fn stored(&mut self, number: u64) {
         self.unstored -= 1;
         self.persisted(number);
@@ -718,7 +727,7 @@ impl Group {
         }
     }
 
-    /// Takes note that a snapshot is durable with all its data; its answer may leave then.
+    /// Records that a snapshot and all its data are durable; returns the answers that waited for this.
     pub fn installed(&mut self, index: u64) -> Result<Vec<Message>, String> {
         let Some(installing) = self.installing.take_if(|one| one.index == index && one.stored >= one.ready) else {
             return Err(format!("no snapshot at index {index} is being installed and stored"));
@@ -729,7 +738,7 @@ impl Group {
         Ok(installing.answers)
     }
 
-    /// Forgets the log up to `index`, which is durable elsewhere.
+    /// Removes the log up to `index`; the caller has made that state durable.
     pub fn compact(&mut self, index: u64) -> Result<(u64, u64, ConfState), String> {
         let applied = self.raw.raft.raft_log.applied;
         if index > applied {
@@ -738,7 +747,7 @@ impl Group {
         self.raw.mut_store().compact(index)
     }
 
-    /// Offers the state at `index` to peers whose entries are gone.
+    /// Offers the state at `index` to peers that need compacted entries.
     pub fn offer(&mut self, index: u64, descriptor: [u8; DESCRIPTOR_SIZE]) -> Result<(), String> {
         let applied = self.raw.raft.raft_log.applied;
         if index > applied {
@@ -765,18 +774,18 @@ impl Group {
         self.raw.store()
     }
 
-    /// Returns the entry at an index, whether it is committed or not.
+    /// Returns the entry at an index, committed or not.
     pub fn entry(&self, index: u64) -> Option<Item> {
         self.raw.store().item(index).copied()
     }
 
-    /// Returns the term of an index that the log has.
+    /// Returns the term of an index, if the log has it.
     pub fn term_at(&self, index: u64) -> Option<u64> {
         Storage::term(self.raw.store(), index).ok()
     }
 }
 
-/// Tells whether the entries of a message follow its index. (A read has its context in an entry without an index.)
+/// Returns whether the entries of a message follow its index. (A read has its context in an entry without an index.)
 fn is_in_place(message: &Message) -> bool {
     let first = message.entries.first().map_or(message.index + 1, |entry| entry.index);
     message.get_msg_type() != MessageType::MsgAppend || first == message.index + 1

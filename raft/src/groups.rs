@@ -1,7 +1,7 @@
-//! All groups of one node: one call a turn for all of them.
+//! All groups of one node: one call per turn serves all of them.
 //!
-//! Knows nothing of Python, sockets and disks. Every touch of a group runs under `guard`: a panic quarantines that
-//! group by name, and the others go on. Results come in the order of events, so equal calls give equal bytes.
+//! Knows nothing of Python, sockets and disks. Every call of a group runs under `guard`: a panic quarantines only
+//! that group and is reported with its name. Results are in the order of events, so equal calls give equal bytes.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -12,12 +12,12 @@ use crate::frame::{self, node_of};
 use crate::group::{Birth, Found, Group, Timing};
 use crate::guard;
 
-/// Readies of one group in one turn; what is left comes in the next turn.
+/// Maximum number of `ready` results of one group in a turn; the others follow in the next turn.
 const ROUNDS: usize = 4;
 const BOOT_BITS: u32 = 24;
 const READ_BITS: u32 = 40;
 
-/// What went wrong with a call for one group.
+/// The error of a call for one group.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Failure {
     Unknown(u64),
@@ -35,7 +35,7 @@ pub struct Batch {
 
 pub type Batches = BTreeMap<u32, Batch>;
 
-/// What must become durable for one group. Entries replace those from `first` on.
+/// The data of one group that must become durable. Entries replace those from `first` on.
 pub struct Write {
     pub group: u64,
     pub hard: Option<HardState>,
@@ -44,10 +44,10 @@ pub struct Write {
     pub items: Vec<Item>,
 }
 
-/// Everything that a turn found.
+/// The results of a turn.
 #[derive(Default)]
 pub struct Turn {
-    pub token: u64, // 0: nobody waits for anything to be durable
+    pub token: u64, // 0: no frames wait for a write
     pub must_sync: bool,
     pub batches: Batches,
     pub writes: Vec<Write>,
@@ -69,9 +69,9 @@ pub struct Groups {
     node: u32,
     seed: u64,
     boot: u64,
-    reads: u64, // contexts given out since the start
+    reads: u64, // number of read contexts used since the start
     timing: Timing,
-    slots: Vec<Option<Box<Group>>>, // a slot is never used twice, so that a late report finds nothing
+    slots: Vec<Option<Box<Group>>>, // a slot is never reused, so that a late report cannot reach another group
     by_id: HashMap<u64, usize>,
     queue: Vec<usize>,
     awake: Vec<usize>,
@@ -117,7 +117,7 @@ impl Groups {
 
     // -- groups -------------------------------------------------------------------------------------------------------
 
-    /// Opens a group with what is durable of it.
+    /// Opens a group with its durable state.
     pub fn open(&mut self, id: u64, name: &str, birth: Birth) -> Result<(), String> {
         if id == 0 {
             return Err("group 0".to_owned());
@@ -138,7 +138,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Closes a group; what it has on disk is the caller's.
+    /// Closes a group; the caller owns its files.
     pub fn close(&mut self, id: u64) -> Result<(), Failure> {
         if self.quarantined.remove(&id).is_some() {
             return Ok(());
@@ -157,7 +157,7 @@ impl Groups {
         self.slots[slot].as_deref().ok_or(Failure::Unknown(id))
     }
 
-    /// Counts the groups that are open, and those that are awake.
+    /// Counts the open groups, and those that are awake.
     pub fn counts(&self) -> (usize, usize) {
         let listed = self.awake.iter().filter_map(|slot| self.slots[*slot].as_ref());
         (self.by_id.len(), listed.filter(|group| !group.asleep).count())
@@ -170,7 +170,7 @@ impl Groups {
         Err(self.quarantined.get(&id).map_or(Failure::Unknown(id), |text| Failure::Quarantined(text.clone())))
     }
 
-    /// Works on one group; None if there is none in the slot, or the work panicked.
+    /// Calls `work` with one group; returns None if the slot is empty or the call panicked.
     fn with<R>(&mut self, slot: usize, work: impl FnOnce(&mut Group, &dyn Fn(u64) -> bool) -> R) -> Option<R> {
         let silent = &self.silent;
         let group = self.slots[slot].as_mut()?;
@@ -187,7 +187,7 @@ impl Groups {
         }
     }
 
-    /// Puts a group into the lists that it belongs to.
+    /// Adds a group to the lists that it belongs in.
     fn list(&mut self, slot: usize) {
         let Some(group) = self.slots[slot].as_mut() else { return };
         if group.is_dirty && !group.is_queued {
@@ -204,7 +204,7 @@ impl Groups {
         if let Some(group) = self.slots[slot].take() {
             self.by_id.remove(&group.id);
             self.quarantined.insert(group.id, format!("group {} ({}): {text}", group.id, group.name));
-            std::mem::forget(group); // nothing of it is believed, not even that it can be dropped
+            std::mem::forget(group); // after a panic, not even its destructor can be trusted
         }
     }
 
@@ -218,7 +218,7 @@ impl Groups {
 
     // -- input --------------------------------------------------------------------------------------------------------
 
-    /// Lets one tick pass for every group that is awake, and looks at a few of those that sleep.
+    /// Advances the time of every awake group by one tick, and calls `watch` for some of the sleeping groups.
     pub fn tick(&mut self) {
         for slot in (self.ticks % self.timing.watch..self.slots.len()).step_by(self.timing.watch) {
             self.with(slot, |group, _| group.watch());
@@ -238,14 +238,14 @@ impl Groups {
         self.awake = still;
     }
 
-    /// Takes a batch of frames, all or none; returns group and sender of those whose group is not open here.
+    /// Handles a batch of frames, all or none; returns group and sender of each frame whose group is not open here.
     pub fn step(&mut self, bytes: &[u8]) -> Result<Vec<(u64, u64)>, String> {
         let frames = frame::decode_all(bytes)?;
         let mut unknown = Vec::new();
         for one in frames {
             let (id, from, to) = (one.group, one.message.from, one.message.to);
             match self.slot(id) {
-                // A frame for a peer that this node no longer has is as late as one for a closed group.
+                // A frame for a former peer of this node is treated like one for a closed group.
                 Ok(slot) if self.slots[slot].as_ref().is_some_and(|group| group.peer == to) => {
                     self.with(slot, |group, silent| group.step(one, &silent));
                 }
@@ -256,7 +256,7 @@ impl Groups {
         Ok(unknown)
     }
 
-    /// Proposes entries; index and term of each, None where this node does not lead.
+    /// Proposes an entry; returns its index and term, or None if this node does not lead.
     pub fn propose(&mut self, id: u64, descriptor: [u8; DESCRIPTOR_SIZE]) -> Option<(u64, u64)> {
         let slot = self.slot(id).ok()?;
         self.with(slot, |group, _| group.propose(descriptor)).flatten()
@@ -278,9 +278,9 @@ impl Groups {
         self.call(id, Group::campaign)
     }
 
-    /// Asks for the index of a linearizable read; returns the number under which it comes.
+    /// Requests the index of a linearizable read; returns the number under which `ready` reports it.
     pub fn read_index(&mut self, id: u64) -> Result<u64, Failure> {
-        // Never used again, not even after a restart: an old answer to the same number would allow a stale read.
+        // A number is never reused, not even after a restart: an old answer to it would allow a stale read.
         assert!(self.reads < 1 << READ_BITS);
         self.reads += 1;
         let context = self.boot << READ_BITS | self.reads;
@@ -320,10 +320,11 @@ impl Groups {
         })
     }
 
-    /// Takes note that a node does not answer.
+    /// Handles a node that does not answer.
     pub fn node_silent(&mut self, node: u32) -> Result<(), String> {
         if node == 0 {
-            return Err("node 0: numbers of nodes start at 1".to_owned()); // a group without a leader has it there
+            // groups without a leader have 0 as the leader's node
+            return Err("node 0: numbers of nodes start at 1".to_owned());
         }
         if node == self.node || !self.silent.insert(node) {
             return Ok(());
@@ -334,7 +335,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Takes note that a node answers again.
+    /// Handles a node that answers again.
     pub fn node_heard(&mut self, node: u32) {
         if !self.silent.remove(&node) {
             return;
@@ -346,12 +347,12 @@ impl Groups {
 
     // -- output -------------------------------------------------------------------------------------------------------
 
-    /// Tells whether `ready` would find something.
+    /// Returns whether `ready` may return anything.
     pub fn has_ready(&self) -> bool {
         !self.queue.is_empty()
     }
 
-    /// Hands out everything that the groups have ready.
+    /// Returns everything that the groups have ready.
     pub fn ready(&mut self) -> Turn {
         let mut turn = Turn::default();
         let mut waiting = Vec::new();
@@ -400,7 +401,7 @@ impl Groups {
         }
     }
 
-    /// Takes note that everything of a turn and of those before it is durable; returns the frames that waited.
+    /// Records that all writes up to a token are durable; returns the frames that waited for them.
     pub fn stored(&mut self, token: u64) -> Result<Batches, String> {
         let mut batches = Batches::new();
         if token == 0 {
@@ -419,7 +420,7 @@ impl Groups {
         Ok(batches)
     }
 
-    /// Takes note that a snapshot is durable with all its data; returns the frames that waited for it.
+    /// Records that a snapshot and all its data are durable; returns the frames that waited for it.
     pub fn installed(&mut self, id: u64, index: u64) -> Result<Batches, Failure> {
         let answers = self.call(id, |group| group.installed(index))?;
         let mut batches = Batches::new();
@@ -459,9 +460,10 @@ impl Groups {
     }
 }
 
-/// Returns group, index, term and descriptor of each entry with a payload in a batch, for its check before `step`.
+/// Returns group, index, term and descriptor of each entry with a payload in a batch, so that the caller can check
+/// the payloads before `step`.
 ///
-/// All frames must be from peers on `node`, but for questions that a follower passes on; 0 is any node.
+/// All frames except forwarded read requests must be from peers on `node`; 0 means any node.
 pub fn payloads_of(bytes: &[u8], node: u32) -> Result<Vec<(u64, u64, u64, [u8; DESCRIPTOR_SIZE])>, String> {
     let mut found = Vec::new();
     let mut at = 0;

@@ -1,6 +1,7 @@
-//! A panic of the engine, caught and turned into text.
+//! Panics of the engine, caught and converted to text.
 //!
-//! The engine panics where it finds its own state impossible. That state is one group's; the others go on.
+//! The engine panics if it finds its own state impossible. That state belongs to one group; the other groups
+//! continue.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{catch_unwind, set_hook, take_hook, AssertUnwindSafe};
@@ -12,11 +13,11 @@ thread_local! {
 }
 static HOOK: Once = Once::new();
 
-/// Runs `work`; a panic in it is returned as its text and place, and nothing is printed.
+/// Runs `work`; a panic is returned as its text and source position, and is not printed.
 pub fn run<R>(work: impl FnOnce() -> R) -> Result<R, String> {
     HOOK.call_once(install);
     INSIDE.with(|inside| inside.set(true));
-    // The group that was worked on is never touched again, so no broken invariant is seen.
+    // The group is never used again after a panic, so a broken invariant cannot be observed.
     let done = catch_unwind(AssertUnwindSafe(work));
     INSIDE.with(|inside| inside.set(false));
     done.map_err(|_| TEXT.with(|text| text.take()))

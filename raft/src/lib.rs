@@ -1,7 +1,7 @@
-//! The consensus engine of pyjs-server: TiKV's `raft` behind frames of our own.
+//! The consensus engine of pyjs-server: TiKV's `raft` with our own frames.
 //!
-//! `frame` and `entry` are the format, `log` what the engine reads, `group` one group, `groups` all of a node, `guard` catches
-//! panics, `python` is the face to Python.
+//! `frame` and `entry` implement the format, `log` is the storage that the engine reads, `group` is one group,
+//! `groups` has all groups of a node, `guard` catches panics, and `python` is the interface for Python.
 
 pub mod entry;
 pub mod frame;

@@ -1,8 +1,8 @@
 //! The log of one group in memory, as the engine reads it.
 //!
-//! Holds terms and descriptors, never payloads. What is durable is not known here: the owner of the disk writes
-//! what `Groups::ready` hands out. The configuration that held at each index since the start is kept too, so that
-//! the start can move without asking anybody for it.
+//! Has terms and descriptors, never payloads. Does not know which entries are durable: the caller writes the results
+//! of `Groups::ready`. Also has the membership that applied at each index since the start, so that the start can move
+//! forward.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,13 +12,13 @@ use raft::{Error, GetEntriesContext, RaftState, Result, Storage, StorageError};
 
 use crate::entry::{entry_of_item, Item, DATA, DESCRIPTOR_SIZE};
 
-/// Payload bytes that entries read at once for a message may stand for; one entry is always sent. Entries that are not
-/// in this log yet, and messages that the engine joins, are not counted.
+/// Maximum payload bytes of the entries that are read at once for a message; at least one entry is always read.
+/// Entries that are not in this log yet, and messages that the engine joins, are not counted.
 const PAYLOAD_MAX: u64 = 4 << 20;
-/// What an entry counts in the engine's limits of a message: near its size there.
+/// Size of an entry in the engine's limits of a message: about its real size there.
 pub const ENTRY_COST: u64 = 64;
 
-/// A state of the application to send instead of entries that are gone.
+/// A state of the application, to send in place of compacted entries.
 #[derive(Clone, Debug)]
 pub struct Point {
     pub index: u64,
@@ -27,17 +27,17 @@ pub struct Point {
     pub descriptor: [u8; DESCRIPTOR_SIZE],
 }
 
-/// Entries after the start, vote and configurations.
+/// Entries after the start, vote and memberships.
 ///
-/// Invariant: confs is not empty, ascends, and its first index is at or before the start.
+/// Invariant: `confs` is not empty and ascends, and its first index is at or before the start.
 pub struct Log {
     pub hard: HardState,
-    start: u64,      // index of the last entry that is not here; 0 in a new group
-    start_term: u64, // its term
+    start: u64,      // index of the last compacted entry; 0 in a new group
+    start_term: u64, // term of that entry
     items: VecDeque<Item>,
     confs: Vec<(u64, ConfState)>,
     offered: Option<Point>,
-    wanted: AtomicU64, // the peer that needs a snapshot, 0 for none
+    wanted: AtomicU64, // the peer that needs a snapshot; 0: none
 }
 
 impl Log {
@@ -73,7 +73,7 @@ impl Log {
         self.item(index).map(|item| item.term)
     }
 
-    /// Puts entries at `first`; entries that were there and after it are gone.
+    /// Stores entries from `first` on; they replace all entries from that index on.
     pub fn append(&mut self, first: u64, items: &[Item]) {
         assert!(first > self.start, "entry {first} before the start {}", self.start);
         assert!(first <= self.last() + 1, "entry {first} after a gap, the last is {}", self.last());
@@ -81,7 +81,7 @@ impl Log {
         self.items.extend(items);
     }
 
-    /// Begins again after a snapshot.
+    /// Restarts the log after a snapshot.
     pub fn restart(&mut self, index: u64, term: u64, conf: ConfState) {
         self.items.clear();
         (self.start, self.start_term) = (index, term);
@@ -89,7 +89,7 @@ impl Log {
         self.offered = None;
     }
 
-    /// Forgets entries up to `index`, which have been applied; returns the point where the log begins now.
+    /// Removes entries up to `index`, which have been applied; returns the new start of the log.
     pub fn compact(&mut self, index: u64) -> std::result::Result<(u64, u64, ConfState), String> {
         let last = self.last();
         let term = self
@@ -103,17 +103,17 @@ impl Log {
         Ok((index, term, self.confs[0].1.clone()))
     }
 
-    /// Notes the configuration that holds from `index` on.
+    /// Stores the membership that applies from `index` on.
     pub fn set_conf(&mut self, index: u64, conf: ConfState) {
         self.confs.push((index, conf));
     }
 
-    /// Returns the configuration after everything that was applied.
+    /// Returns the membership after all applied entries.
     pub fn conf(&self) -> &ConfState {
         &self.confs[self.confs.len() - 1].1
     }
 
-    /// Returns the configuration at an index that is not before the start.
+    /// Returns the membership at an index, which must not be before the start.
     pub fn conf_at(&self, index: u64) -> &ConfState {
         let count = self.confs.iter().take_while(|(at, _)| *at <= index).count();
         &self.confs[count.max(1) - 1].1
@@ -128,12 +128,12 @@ impl Log {
         Ok(())
     }
 
-    /// Takes the offer back: its data did not arrive, and may be gone.
+    /// Withdraws the offer: the transfer failed, and the data may no longer exist.
     pub fn withdraw(&mut self) {
         self.offered = None;
     }
 
-    /// Returns the peer that needs a snapshot since the last question, 0 for none.
+    /// Returns the peer that has needed a snapshot since the last call; 0: none.
     pub fn take_wanted(&self) -> u64 {
         self.wanted.swap(0, Ordering::Relaxed)
     }
@@ -168,7 +168,7 @@ impl Storage for Log {
         for (at, item) in self.items.range(from..to).take(count_max as usize).enumerate() {
             payload += payload_size(item);
             if at > 0 && payload > PAYLOAD_MAX && context.can_async() {
-                break; // only a message may be cut for its payload: it goes on with the next one
+                break; // only messages may be limited by payload bytes; the next message continues here
             }
             found.push(entry_of_item(item, low + at as u64));
         }
@@ -192,7 +192,7 @@ impl Storage for Log {
 
     fn snapshot(&self, request_index: u64, to: u64) -> Result<Snapshot> {
         match &self.offered {
-            // A peer ignores, for ever, a snapshot from before it was a member.
+            // A peer permanently ignores a snapshot whose membership does not include it.
             Some(point) if point.index >= request_index.max(1) && has_member(&point.conf, to) => {
                 Ok(snapshot_of(point))
             }
@@ -217,7 +217,7 @@ fn snapshot_of(point: &Point) -> Snapshot {
     snapshot
 }
 
-/// Returns the size of the payload that a descriptor stands for: its first four bytes.
+/// Returns the size of the payload of a descriptor: its first four bytes.
 fn payload_size(item: &Item) -> u64 {
     if item.kind != DATA {
         return 0;

@@ -1,6 +1,6 @@
-//! The face to Python: `Groups` and the values that it returns.
+//! The interface for Python: `Groups` and the values that it returns.
 //!
-//! Only translates. `python/pyjs_raft/_engine.pyi` states the types and what each call does.
+//! Only converts. `python/pyjs_raft/_engine.pyi` has the types and describes each call.
 
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyValueError};
@@ -34,7 +34,7 @@ impl From<Failure> for PyErr {
     }
 }
 
-/// A membership. In a joint one, `outgoing` and `next_learners` are not empty.
+/// A membership. In a joint membership, `outgoing` and `next_learners` are not empty.
 #[pyclass(frozen, get_all, eq, module = "pyjs_raft")]
 #[derive(Clone, PartialEq)]
 struct Conf {
@@ -68,7 +68,7 @@ impl Conf {
 
 impl From<ConfState> for Conf {
     fn from(mut conf: ConfState) -> Conf {
-        // The engine keeps sets: their order is no fact.
+        // The engine stores sets, whose order has no meaning.
         for list in [&mut conf.voters, &mut conf.learners, &mut conf.voters_outgoing, &mut conf.learners_next] {
             list.sort_unstable();
         }
@@ -94,7 +94,7 @@ impl Conf {
     }
 }
 
-/// A state of the application at an index: what a snapshot frame carries.
+/// A state of the application at an index: the content of a snapshot frame.
 #[pyclass(frozen, get_all, module = "pyjs_raft")]
 struct Point {
     index: u64,
@@ -103,7 +103,7 @@ struct Point {
     descriptor: Py<PyBytes>,
 }
 
-/// What must become durable for one group.
+/// The data of one group that must become durable.
 #[pyclass(frozen, get_all, module = "pyjs_raft")]
 struct Write {
     group: u64,
@@ -113,7 +113,7 @@ struct Write {
     entries: Py<PyList>,
 }
 
-/// What one turn found, for all groups.
+/// The results of one turn, for all groups.
 #[pyclass(frozen, get_all, module = "pyjs_raft")]
 struct Ready {
     token: u64,
@@ -128,7 +128,7 @@ struct Ready {
     snapshots: Py<PyList>,
 }
 
-/// One group as it is now.
+/// The current state of one group.
 #[pyclass(frozen, get_all, module = "pyjs_raft")]
 struct Status {
     name: String,
@@ -385,7 +385,7 @@ fn batches_of(py: Python<'_>, batches: Batches) -> PyResult<Py<PyList>> {
     Ok(all.unbind())
 }
 
-/// Returns group, index, term and descriptor of each entry with a payload in a batch of a node.
+/// Returns group, index, term and descriptor of each entry with a payload in a batch from a node.
 #[pyfunction]
 #[pyo3(signature = (frames, node=0))]
 fn payloads_of(py: Python<'_>, frames: &[u8], node: u32) -> PyResult<Vec<(u64, u64, u64, Py<PyBytes>)>> {

@@ -1,4 +1,4 @@
-"""Nodes in memory whose frames arrive and whose writes are durable at once: the vocabulary of the unit tests."""
+"""Nodes in memory, between which frames arrive at once and whose writes are durable at once, for the unit tests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Cluster:
         self.nodes: dict[int, Groups] = {}
         self.committed: dict[int, list[int]] = defaultdict(
             list
-        )  # numbers in descriptors, by node, first group
+        )  # numbers in the descriptors of the first group's committed entries, by node
         self.writes: dict[int, list[Write]] = defaultdict(list)
         self.reads: list[tuple[int, int, int]] = []  # node, number of the read, index
         self.wanted: list[tuple[int, int]] = []  # node, peer
@@ -40,7 +40,7 @@ class Cluster:
             self.start(node)
 
     def start(self, node: int, *, empty: bool = False) -> None:
-        """Start a node; an empty one waits for a snapshot."""
+        """Start a node; if `empty`, its group waits for a snapshot."""
         self.nodes[node] = Groups(node, seed=7, boot=1)
         for group in self.groups:
             if empty:
@@ -49,7 +49,7 @@ class Cluster:
                 self.nodes[node].open(group, "orders", peer_id(node), self.conf)
 
     def settle(self) -> None:
-        """Let frames travel until there are none."""
+        """Deliver frames until there are none."""
         for _ in range(100):
             busy = [node for node in self.nodes if self._turn(node)]
             if not busy:
@@ -57,7 +57,7 @@ class Cluster:
         raise AssertionError("never settles")
 
     def tick(self, count: int) -> None:
-        """Let time pass."""
+        """Advance the time by `count` ticks."""
         for _ in range(count):
             for node in self.nodes.values():
                 node.tick()
@@ -82,26 +82,26 @@ class Cluster:
                 self.snapshots[node] = write.snapshot
 
     def deliver(self, source: int, frames: list[tuple[int, bytes, list[tuple[int, int, int]]]]) -> None:
-        """Bring frames to their nodes."""
+        """Deliver frames to their nodes."""
         for target, data, payloads in frames:
             self.payloads += payloads
             if not {source, target} & self.cut_off and target in self.nodes:
                 assert self.nodes[target].step(data) == []
 
     def elect(self, node: int) -> None:
-        """Make a node lead all groups."""
+        """Make a node the leader of all groups."""
         for group in self.groups:
             self.nodes[node].campaign(group)
         self.settle()
 
     def propose(self, node: int, number: int) -> tuple[int, int] | None:
-        """Propose to the first group, and let it settle."""
+        """Propose to the first group, and deliver all frames."""
         (done,) = self.nodes[node].propose([(GROUP, descriptor(number))])
         self.settle()
         return done
 
     def leaders(self) -> list[int]:
-        """Return the nodes that lead the first group, without those that are cut off."""
+        """Return the nodes that lead the first group, except those that are cut off."""
         return [node for node in self.nodes if node not in self.cut_off and self.role(node) == Role.LEADER]
 
     def role(self, node: int) -> Role:
@@ -109,5 +109,5 @@ class Cluster:
         return Role(self.nodes[node].status(GROUP).role)
 
     def asleep(self) -> list[int]:
-        """Return the nodes whose first group sleeps."""
+        """Return the nodes whose first group is asleep."""
         return [node for node, engine in self.nodes.items() if engine.status(GROUP).asleep]

@@ -1,4 +1,4 @@
-"""The tests of the consensus engine run where it is compiled; elsewhere one skip says how to get it."""
+"""The tests of the consensus engine run only if it is compiled; otherwise one skipped test says how to build it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def is_here() -> bool:
     """Return whether the compiled engine can be imported."""
     try:
         return importlib.util.find_spec("pyjs_raft._engine") is not None
-    except ImportError:  # the package itself cannot be imported: it is missing, or its compiled part is
+    except ImportError:  # the package itself is missing, or only its compiled part
         return False
 
 
@@ -35,7 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Collect no module that imports the engine where it is not; `test_missing.py` says so."""
+    """Skip modules that import the engine if it is missing; `test_missing.py` reports this."""
     if (
         collection_path.name.startswith("test_")
         and collection_path.name != "test_missing.py"
@@ -46,7 +46,7 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Do not test an engine that was compiled from other sources; `test_missing.py` says so."""
+    """Skip tests of an engine that was compiled from other sources; `test_missing.py` reports this."""
     if not is_stale():
         return
     gone = [item for item in items if RAFT in item.path.parents and item.path.name != "test_missing.py"]

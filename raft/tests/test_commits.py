@@ -1,4 +1,4 @@
-"""When followers are told what is committed, and when a turn has nothing to do."""
+"""When followers learn of the commit index, and when a turn has nothing to do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ def test_followers_are_told_at_once_what_is_committed_and_answer_nothing() -> No
     cluster.propose(1, 17)
 
     assert dict(cluster.committed) == {1: [17], 2: [17], 3: [17]}
-    assert sorted(sent) == [1, 1, 1, 1, 2, 3]  # entry and commit to both; one answer of each
+    # entry and commit index to both followers; one answer from each
+    assert sorted(sent) == [1, 1, 1, 1, 2, 3]
 
 
 def test_followers_of_a_leader_that_is_not_prompt_are_told_by_the_next_append() -> None:

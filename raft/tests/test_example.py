@@ -1,4 +1,4 @@
-"""The example of docs/raft-frames.md: it decodes as the page says, and an engine takes it."""
+"""The example in docs/raft-frames.md is decoded as the page says, and an engine accepts it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def example() -> bytes:
-    """Return the bytes of the page: hexadecimal pairs of indented lines, up to the words after them."""
+    """Return the bytes on the page: hexadecimal pairs on indented lines, up to the words after them."""
     text = (ROOT / "docs" / "raft-frames.md").read_text().partition("## An example")[2]
     lines = re.findall(r"^ {4}((?:[0-9a-f]{2}(?: {1,2}|$))+)", text, re.MULTILINE)
     return bytes.fromhex("".join(lines))

@@ -1,7 +1,7 @@
-"""Damaged frames with a good checksum: refused by name, or harmless; never a panic of the process.
+"""Damaged frames with a valid checksum are refused with the name of a field, or harmless; none ends the process.
 
-A frame that no longer says what its peer has meant may make a group impossible: that group is quarantined, which is
-what the format's checksum prevents for damage by chance. The frames' own module is fuzzed in Rust as well.
+A damaged frame may still be valid but make the state of a group impossible. That group is quarantined; the checksum
+prevents this for random damage. The module of frames is also fuzzed in Rust.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NUMBERS = (0, 1, 2, 3, 255, 2**32 - 1, 2**32 + 1, 2**62, 2**64 - 1)
 
 
 def harvest() -> list[bytes]:
-    """Return single frames of every kind that a short life of a group sends to node 2."""
+    """Return single frames of every kind that a group sends to node 2 in a short run."""
     cluster = Cluster()
     found: list[bytes] = []
     take = cluster.deliver
@@ -79,7 +79,7 @@ def damaged(rng: random.Random, frame: bytes) -> bytes:
 
 
 def is_refused(engine: Groups, data: bytes) -> bool:
-    """Give a batch to the engine; return whether it was refused, which it says of the batch alone too."""
+    """Pass a batch to the engine; return whether it was refused. `payloads_of` must give the same result."""
     text = ""
     try:
         engine.step(data)

@@ -135,7 +135,7 @@ def test_a_leader_without_a_quorum_steps_down() -> None:
 
 
 def lost(cluster: Cluster, node: int) -> None:
-    """Start a node again without what it has answered for, in doubt."""
+    """Start a node again in doubt, without the entries that it has acknowledged."""
     cluster.start(node)
     cluster.nodes[node].set_doubtful(GROUP, True)
 
@@ -321,7 +321,7 @@ def test_the_answer_to_a_snapshot_waits_for_its_data() -> None:
 
     assert dict(cluster.nodes[1].status(GROUP).matched)[FOURTH] == 0
     votes = [write.hard for write in cluster.writes[4] if write.hard]
-    assert votes[-1] == (2, 0, 0)  # a restart finds nothing committed in the log from before the snapshot
+    assert votes[-1] == (2, 0, 0)  # after a restart, no entry of the log before the snapshot is committed
     cluster.deliver(4, cluster.nodes[4].installed(GROUP, 3))
     cluster.settle()
     assert dict(cluster.nodes[1].status(GROUP).matched)[FOURTH] == 3
@@ -358,7 +358,7 @@ def test_a_snapshot_is_given_up_by_opening_the_group_again() -> None:
     del cluster.snapshots[4]
     cluster.wanted.clear()
     cluster.tick(12)
-    assert cluster.wanted[-1] == (1, FOURTH)  # the data of the first offer may be gone
+    assert cluster.wanted[-1] == (1, FOURTH)  # the data of the first offer may no longer exist
     assert 4 not in cluster.snapshots
     cluster.nodes[1].offer_snapshot(GROUP, 3, descriptor(98))
     cluster.tick(12)
@@ -440,7 +440,7 @@ def test_leads_and_reads_are_refused_where_they_cannot_be() -> None:
 
 
 def heartbeat_beyond_the_log() -> bytes:
-    """Return a good frame that commits what its receiver has lost."""
+    """Return a valid frame that commits an entry that its receiver has lost."""
     cluster = Cluster()
     cluster.elect(1)
     for number in range(5):

@@ -1,4 +1,4 @@
-"""The engine's interface has a number, which changes with it: a server names an engine that it cannot use."""
+"""The interface of the engine has a number that changes with it; a server names an engine that it cannot use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyjs_raft
 from pyjs.consensus import engine
 
 STUB = Path(__file__).resolve().parents[1] / "python" / "pyjs_raft" / "_engine.pyi"
-# The number, and a digest of the stub without its comments. After a change of the stub: the next number here, in
+# The number, and a digest of the stub without its comments. After a change of the stub, use the next number here, in
 # raft/src/python.rs and in src/pyjs/consensus/engine.py.
 KNOWN = (1, "b75251b5f72d2f6d")
 

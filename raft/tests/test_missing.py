@@ -1,4 +1,4 @@
-"""One line in the summary where the engine is missing; a failure where it is required."""
+"""One line in the summary if the engine is missing; a failure if it is required."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_package_without_its_compiled_part_is_not_here(tmp_path: Path) -> None
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """Return a tree with the script and a source, and a bin/ with nothing but what the script needs to refuse."""
+    """Return a tree with the script and a source; bin/ has only the programs that the script needs to refuse."""
     script = tmp_path / ".ci" / "raft"
     script.parent.mkdir()
     shutil.copy(ROOT / ".ci" / "raft", script)
@@ -59,7 +59,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def refusal(checkout: Path) -> str:
-    """Return what `make cluster` says there."""
+    """Return the output of `make cluster` in that tree."""
     done = subprocess.run(
         ["/bin/sh", checkout / ".ci" / "raft"],
         env={"PATH": str(checkout / "bin"), "HOME": str(checkout)},
@@ -73,7 +73,7 @@ def refusal(checkout: Path) -> str:
 
 
 def put_cargo(checkout: Path, version: str, *, status: int) -> None:
-    """Put a cargo there that knows its version and fails at all else."""
+    """Add a fake cargo that reports a version and fails in all other calls."""
     cargo = checkout / "bin" / "cargo"
     text = f'[ "$1" = --version ] && echo "cargo {version} (abc 2024-01-01)" && exit\necho no network >&2\n'
     cargo.write_text(f"#!/bin/sh\n{text}exit {status}\n")

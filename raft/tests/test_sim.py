@@ -1,4 +1,4 @@
-"""A short run of the simulation of the bare engine, and proof that it notices what it is for."""
+"""A short run of the simulation of the engine, and proof that it detects flaws."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from raft.tests.sim.world import CRASHED, World, play
 
 SEEDS = int(os.environ.get("PYJS_RAFT_SEEDS", "50"))
 MUTANT_SEEDS = 150
-# The first seeds that find these flaws, before which the others would take seconds. After a change of the simulation
-# others may do so.
+# The first seeds that detect these flaws. All other flaws are found by the first seeds, which would take seconds for
+# these. After a change of the simulation, other seeds may be needed.
 FOUND_BY = {"forgets its vote": [32], "applies past a snapshot": [131], "sleeps for ever": [15]}
 
 

@@ -1,4 +1,4 @@
-"""pyjs-pipeline as an application for spark-submit, where the package is installed or came with --py-files."""
+"""pyjs-pipeline as an application for spark-submit; the package is installed, or comes with --py-files."""
 
 import sys
 

@@ -27,7 +27,7 @@ Start = Callable[..., ServerProcess]
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Refuse to test code that was compiled from other sources, as tests/conftest.py does."""
+    """Refuse to run with compiled code that does not match the sources, as tests/conftest.py does."""
     if not hasattr(session.config, "workerinput"):
         refuse_stale_modules()
 
@@ -87,7 +87,7 @@ def start_peer(tmp_path: Path) -> Iterator[Start]:
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServerProcess]:
-    """One server of each kind for all tests; each test makes streams of its own names."""
+    """One server of each kind for all tests; each test uses its own stream names."""
     command = our_command_from_anywhere() if request.param == "ours" else peer_or_skip()
     process = ServerProcess(command, JETSTREAM, tmp_path_factory.mktemp(request.param), with_http=False)
     process.start()
@@ -96,7 +96,7 @@ def server(
 
 
 class Filler:
-    """Makes a stream and fills it, on a connection of its own."""
+    """Creates a stream and fills it, over its own connection."""
 
     def __init__(self, port: int, name: str) -> None:
         self.raw = RawClient(port)
@@ -148,7 +148,7 @@ class Filler:
 
 
 def wait_for(raw: RawClient, stream: str, count: int, wait_s: float = 15.0) -> int:
-    """Wait until so many messages of a stream can be read, or for `wait_s`; return how many there were."""
+    """Wait until `count` messages of a stream can be read, or for `wait_s`; return their number."""
     made = raw.api(f"CONSUMER.CREATE.{stream}", stream_name=stream, config={"ack_policy": "none"})
     inbox, body = (
         b"_WAIT.%d" % time.monotonic_ns(),
@@ -179,7 +179,7 @@ def filler(server: ServerProcess, request: pytest.FixtureRequest) -> Iterator[Fi
 
 @pytest.fixture
 def task(monkeypatch: pytest.MonkeyPatch) -> Task:
-    """What the tasks of a test's writers are told."""
+    """The properties that Spark sets for the tasks of a test's writers."""
     pytest.importorskip("pyspark")
     from spark.tests.support.sinks import Task
 
@@ -197,6 +197,6 @@ def out(filler: Filler, server: ServerProcess, task: Task) -> Out:
 
 @pytest.fixture
 def forgetful(out: Out) -> Out:
-    """The same, of a stream that knows an id for no more than a tenth of a second."""
+    """The same, with a stream that remembers message ids for only a tenth of a second."""
     out.filler.raw.api(f"STREAM.UPDATE.{out.filler.name}", **out.config(duplicate_window=100_000_000))
     return out

@@ -343,7 +343,7 @@ def test_tracing_headers_ask_for_samples(headers: bytes, tmp_path: Path) -> None
         block = b"NATS/1.0\r\n" + headers + b"\r\n"
         client.do(b"HPUB traced _INBOX.b.1 %d %d\r\n%bhi" % (len(block), len(block) + 2, block))
         service.do(b"PUB %b 2\r\nok" % service.next()[1])
-        client.do(b"PUB slow 2\r\nhi")  # its sample is the last one
+        client.do(b"PUB slow 2\r\nhi")  # the latency sample of this request is the last one
         samples = [json.loads(listener.next()[3])]
         while samples[-1]["status"] == 200:
             samples.append(json.loads(listener.next()[3]))

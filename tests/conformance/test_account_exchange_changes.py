@@ -1,4 +1,4 @@
-"""What accounts share changes with a reload, and monitoring shows it, as in nats-server."""
+"""A reload changes the exports and imports of accounts, and monitoring shows this, as in nats-server."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Scene:
         return "refused" if "error" in answer else ""
 
     def exchange(self) -> tuple[str, str]:
-        """Publish everything once; return what both accounts see."""
+        """Publish on every subject once; return the messages that both accounts get."""
         self.a.do(b"PUB s.one 1\r\n1", b"PUB from 1\r\n2")
         self.b.do(b"PUB help _INBOX.b.1 1\r\n3", b"PUB l.help _INBOX.b.2 1\r\n4")
         self.a.fence()
@@ -108,7 +108,7 @@ def pending_request(scene: Scene) -> Any:
 
 
 def answer(client: AccountClient) -> None:
-    """Answer requests, up to one that says "end"."""
+    """Answer requests until one says "end"."""
     payload = ""
     while payload != "end":
         _, reply, _, payload = client.next()
@@ -245,7 +245,7 @@ WRONG = {
         'exports: [{stream: "s"}]',
         'imports: [{stream: {account: A, subject: "s"}, prefix: "x.*"}]',
     ),
-    # Not here: prefix and to together, which nats-server refuses only if it reads them in that order.
+    # `prefix` together with `to` is not tested: nats-server refuses it only in that order.
     "not every wildcard": (
         'exports: [{stream: "s.*.*"}]',
         'imports: [{stream: {account: A, subject: "s.*.*"}, to: "y.$1"}]',

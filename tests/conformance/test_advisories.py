@@ -1,6 +1,6 @@
-"""Published security advisories of nats-server that apply to this server, each named after what went wrong.
+"""Published security advisories of nats-server that also concern this server, each named after its fault.
 
-Each scene runs on both servers: the fixed nats-server is the measure. SECURITY.md lists those that do not apply.
+Each scene runs on both servers: the fixed nats-server is the measure. SECURITY.md lists advisories that do not apply.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def told(sender: RawClient, data: bytes) -> list[bytes]:
 
 
 def refusal(server: ServerProcess, first: bytes) -> bytes:
-    """Return the end of what a new connection is told after `first`, until the server closes it."""
+    """Return the last line that a new connection gets after it has sent `first`, until the server closes it."""
     try:
         RawClient(server.port, connect=first)
     except (ConnectionError, TimeoutError) as error:
@@ -186,5 +186,6 @@ def test_users_of_the_system_account_alone_let_everybody_in(tmp_path: Path) -> N
             return "refused"
 
     peer, ours = of_both(tmp_path, config, entered)
-    assert peer == [b"", b""]  # it is in the default account; ours refuses it, see docs/compatibility.md
+    # the client is in the default account, which our server refuses: see docs/compatibility.md
+    assert peer == [b"", b""]
     assert ours == "refused"

@@ -178,7 +178,7 @@ def test_passwords_of_the_command_line_were_shown_on_pages(tmp_path: Path) -> No
             for path in ("/varz", "/connz?auth=1", "/debug/vars", "/", "/accountz?acc=$G"):
                 try:
                     text = json.dumps(server.page(path))
-                except (OSError, ValueError):  # no such page, or none of JSON
+                except (OSError, ValueError):  # there is no such page, or it is not JSON
                     continue
                 assert "t0psecret" not in text, path
             assert "t0psecret" not in (folder / "log").read_text()

@@ -52,7 +52,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
 
 
 def heap_kb(server: WebSocketServer) -> int:
-    """Return what /varz says of the memory, in KiB."""
+    """Return the memory that /varz reports, in KiB."""
     size: int = server.page("/varz")["mem"]
     return size // 1024
 
@@ -127,7 +127,7 @@ def test_a_message_without_end_before_the_login_took_memory(both: Both, first: i
         return grown, serves(server)
 
     _, ours = (look(server) for server in both.servers(WEBSOCKET))
-    assert ours[0] < 8 * 1024  # ten times 64 KiB, and the reads on their way
+    assert ours[0] < 8 * 1024  # ten times 64 KiB, and reads in progress
     assert ours[1]
 
 
@@ -172,7 +172,7 @@ def test_a_default_user_entered_by_a_connection_that_it_may_not_use(tmp_path: Pa
 
 
 def test_a_default_user_entered_past_a_service_that_decides(tmp_path: Path) -> None:
-    """As the one before: a client that does not log in is one of those that the service is asked about, or not."""
+    """As in the previous test, but the client does not log in and gets the user of no_auth_user."""
     config = f"""
         accounts {{ AUTH {{ users: [{{user: auth, password: auth}}] }}, A {{ users: [{{user: u, password: p}}] }} }}
         no_auth_user: u
@@ -352,7 +352,7 @@ def test_a_certificate_with_another_name_was_taken_for_a_user(tmp_path: Path, us
         return {name: enters(server, number) for number, name in enumerate(NAMES)}
 
     peer, ours = of_both(tmp_path, config, look)
-    # nats-server takes a part of two names for two parts, or for one of them; ours does not.
+    # For nats-server part of two names matches either of them, or both; our server refuses it.
     lenient = {name: False for name in NAMES if " part" in name}
     assert ours | lenient == peer | lenient
     assert all(peer[name] for name, enters in ours.items() if enters)

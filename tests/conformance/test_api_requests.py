@@ -71,7 +71,7 @@ def test_clients_of_the_system_account_may_watch_the_requests_of_all_accounts(tm
 
 
 def watched(subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> Any:
-    """Return a frame without what differs; the reply is for the server alone."""
+    """Return a frame without the parts that differ; only the server uses the reply."""
     (info,) = re.findall(rb"Nats-Request-Info: (.*)\r\n", headers)
     fields = json.loads(info)
     told = {name: fields[name] for name in ("acc", "user", "server", "kind", "client_type", "host")}
@@ -79,7 +79,7 @@ def watched(subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> Any
 
 
 def test_a_client_of_the_system_account_cannot_answer_for_an_account(tmp_path: Path) -> None:
-    """Nor for itself: what it watches does nothing in its own account."""
+    """Nor for the system account: messages that it sees this way have no effect in its own account."""
 
     def look(server: ServerProcess) -> Any:
         system, asker = client(server, "sys", b"_INBOX.sys"), client(server, "a")

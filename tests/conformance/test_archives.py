@@ -46,9 +46,9 @@ async def fill(client: Client, count: int, storage: StorageType = StorageType.FI
 
 
 async def seen(client: Client, name: str = "S") -> dict[str, Any]:
-    """Return everything of a stream that a restore must keep."""
+    """Return everything of a stream that a restore must preserve."""
     state = await archives.stream_state(client, name)
-    del state["last_ts"]  # an archive has no time of a last message that was deleted
+    del state["last_ts"]  # an archive does not have the time of a deleted last message
     consumers = await archives.consumer_states(client, name)
     return {
         "state": state,

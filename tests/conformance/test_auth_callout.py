@@ -1,4 +1,4 @@
-"""A service that decides about clients is asked by our server as by nats-server, and its answers count alike."""
+"""Our server asks an auth callout service about clients as nats-server does, and treats its answers the same way."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def service(server: ServerProcess, decide: Decide, **given: Any) -> CalloutServi
 
 
 def seen(asked: Asked) -> dict[str, Any]:
-    """Return a request without what differs from server to server."""
+    """Return a request without the values that differ between servers."""
     claims = json.loads(json.dumps(asked.claims))
     for name in ("iss", "iat", "jti", "exp"):
         assert claims.pop(name)
@@ -112,7 +112,7 @@ def seen(asked: Asked) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def decided(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What both servers say after each decision."""
+    """The answers of both servers to a client, for each decision."""
 
     def look(server: ServerProcess) -> dict[str, Any]:
         said = {}

@@ -49,7 +49,8 @@ if PEER is not None and NATS is not None:
         # when
         found = _both(tmp_path / "first")
         if found.keys() != listed.keys():
-            # Once more: on a busy machine a command may be answered between two steps. A difference stays.
+            # On a busy machine a command may be answered between two steps, so play again; a real difference occurs
+            # again.
             again = _both(tmp_path / "again")
             found = {statement: lines for statement, lines in again.items() if statement in found}
         # then

@@ -1,7 +1,7 @@
-"""The `nats` command with three servers of each kind: what it shows of a cluster, and what it changes there.
+"""The `nats` command with three servers of each kind: what it shows about a cluster, and what it changes.
 
-Who leads is a matter of chance, so only the headers of tables are compared: each command must succeed on our servers
-and on nats-servers, and show or have done what an operator expects of it.
+Leaders are elected at random, so only the headers of tables are compared: each command must succeed on our servers
+and on nats-servers, and must show or do what an operator expects.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if NATS is None or not is_here():
 SYSTEM = ("--user", "s", "--password", "s")
 R = {"name": "R", "subjects": ["r"], "num_replicas": 3}
 TWO = {"name": "TWO", "subjects": ["two"], "num_replicas": 2}
-CONSUMERS = ("C", "D")  # of a nats-server, each counts as one of its replicated assets
+CONSUMERS = ("C", "D")  # nats-server counts each of these consumers as a replicated asset
 WAIT_S = 60
 REPORTS = {  # commands, and whether they need the system account
     "server list": True,
@@ -81,7 +81,7 @@ def servers(request: pytest.FixtureRequest, clusters: dict[str, ThreeServers]) -
 
 
 def nats(servers: ThreeServers, tmp_path: Path, words: str, *login: str, status: int = 0) -> str:
-    """Run the command on server b; return what it printed."""
+    """Run the command on server b; return its output."""
     assert NATS is not None
     environment = {
         "PATH": os.environ["PATH"],

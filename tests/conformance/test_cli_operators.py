@@ -1,7 +1,7 @@
-"""The `nats` command with credentials of an operator's world: both servers tell it the same, and live views work.
+"""The `nats` command with an operator's credentials: its output is equal for both servers, and live views work.
 
-Numbers, ids and times are masked, and of JSON answers the names and types of fields are compared: what the values are
-is the matter of tests/conformance/test_system_account.py.
+Numbers, ids and times are masked. Of JSON answers, the names and types of fields are compared:
+tests/conformance/test_system_account.py compares the values.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ STEPS = {
         "server ls",
     ],
 }
-# Live views, and what each shows sooner or later; alice works meanwhile.
+# Live views, and the text that each shows eventually; alice works meanwhile.
 WATCHES = {
     "servers": NAME,
     "servers --sort mem": NAME,
@@ -81,7 +81,7 @@ WATCHES = {
 
 
 class Desk:
-    """One server, and the files of the people who ask it."""
+    """One server, and the credentials of the people who use it."""
 
     def __init__(self, command: list[str], directory: Path) -> None:
         directory.mkdir()
@@ -106,7 +106,7 @@ class Desk:
         return [NATS, "--server", url, "--creds", f"{who}.creds", "--timeout", "5s", *step.split()]
 
     def run(self, who: str, step: str) -> list[object]:
-        """Run a command; return its exit code and what it said, without what two servers cannot agree on."""
+        """Run a command; return its exit code and its output, without values that differ between two servers."""
         done = subprocess.run(
             self.line(who, step),
             stdin=subprocess.DEVNULL,
@@ -122,12 +122,12 @@ class Desk:
         ]
 
     def work(self) -> None:
-        """Connect as alice, and ask for the streams."""
+        """Connect as alice, and request the stream list."""
         with closing(TokenClient(self.server.port, user_token(ACCOUNT, USER, "alice"), USER)) as alice:
             alice.request(b"$JS.API.STREAM.NAMES")
 
     def watch(self, what: str) -> bool:
-        """Return whether a live view, which needs a terminal, shows what it should."""
+        """Return whether a live view, which needs a terminal, shows the expected text."""
         terminal, inside = pty.openpty()
         termios.tcsetwinsize(inside, (40, 200))
         process = subprocess.Popen(
@@ -156,7 +156,7 @@ class Desk:
 
 
 def masked(text: str) -> list[str]:
-    """Return the lines of a text with # for each number, with its unit, and without ids."""
+    """Return the lines of a text with # in place of each number and its unit, and without ids."""
     for pattern, mask in cli.MASKS:
         text = pattern.sub(mask, text)
     text = re.sub(r"\b[0-9a-f]{64}\b", "<digest>", text)

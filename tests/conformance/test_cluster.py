@@ -1,7 +1,7 @@
-"""Clients of three servers of a cluster see what they see of three nats-servers.
+"""Clients of a cluster of three servers see the same as clients of three nats-servers.
 
-Each scene is a function that takes three running servers and returns what clients and operators saw; three of
-nats-server and three of ours play it, and the results are equal.
+Each scene is a function that takes three running servers and returns what clients and operators saw. It is played on
+three nats-servers and on three of ours, and the results must be equal.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ LAYOUTS: dict[str, dict[str, list[tuple[str, str]]]] = {
 @pytest.mark.parametrize("publisher", NAMES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_messages_reach_the_same_subscriptions(both: list[ThreeServers], layout: str, publisher: str) -> None:
-    word = f"{list(LAYOUTS).index(layout)}{publisher}"  # so that no test gets messages of another
+    word = f"{list(LAYOUTS).index(layout)}{publisher}"  # so that no test gets messages of another test
 
     def scene(servers: ThreeServers) -> Any:
         receivers = everywhere(servers)
@@ -121,9 +121,10 @@ def test_messages_reach_the_same_subscriptions(both: list[ThreeServers], layout:
 
 
 def _by_group(found: dict[str, Any], layout: dict[str, list[tuple[str, str]]]) -> Any:
-    """Count by subscription; members of one group are one, since chance decides among them.
+    """Return the number of messages by subscription; a queue group is one, since its members are chosen at random.
 
-    Among servers too: nats-server takes any member of the cluster, here one of the publisher's server comes first.
+    This holds for groups with members on several servers too: nats-server chooses any member of the cluster, our
+    server prefers members on the publisher's server.
     """
     out: dict[tuple[str, str], int] = {}
     for name, counts in counted(found).items():
@@ -220,7 +221,7 @@ def test_a_request_without_a_service_is_refused(both: list[ThreeServers], before
             client.send(b"PUB %b 0\r\n\r\n" % subject)
             service.wait_for(subject)
         client.send(b"SUB _INBOX.n 1\r\n")
-        # until the interest is gone everywhere, which nothing tells
+        # until the interest is removed everywhere, which no event signals
         deadline = time.monotonic() + WAIT_S
         while time.monotonic() < deadline:
             client.send(b"PUB %b _INBOX.n 0\r\n\r\n" % subject)
@@ -245,7 +246,7 @@ def test_accounts_are_apart_on_every_server(
         sender, taker = servers.client(publisher, **LOGINS[ours]), servers.client(receiver, **LOGINS[theirs])
         taker.send(b"SUB feed.> 1\r\nSUB news.> 2\r\nSUB private.x 3\r\nSUB new.* 4\r\nSUB old.* 5\r\n")
         taker.fence()
-        # A client of the sender's account, beside the taker: nats-server gives no order between two accounts.
+        # A client of the sender's account at the taker's server: nats-server gives no order between two accounts.
         mark = servers.client(receiver, **LOGINS[ours])
         servers.settle(mark, sender)
         for subject in (b"feed.x", b"news.y", b"private.x", b"old.7"):
@@ -437,7 +438,7 @@ def test_varz_tells_of_the_cluster(both: list[ThreeServers]) -> None:
 
 
 def same(both: list[ThreeServers], scene: Scene) -> None:
-    """Play a scene on both kinds of servers, and compare."""
+    """Play a scene on both kinds of servers; the results must be equal."""
     peers, ours = (_played(servers, scene) for servers in both)
     assert ours == peers
 

@@ -1,4 +1,4 @@
-"""What holds for an account over all servers of a cluster: limits, traces, imports; and servers that leave.
+"""Properties of an account on all servers of a cluster: limits, traces and imports; and servers that leave.
 
 As in test_cluster.py, three nats-servers and three of ours play the same scenes.
 """
@@ -80,15 +80,15 @@ def refusal(servers: ThreeServers, name: str) -> bytes:
 
 
 def until_refused(servers: ThreeServers, holders: str, asked: str) -> bytes:
-    """Fill the account with clients of `holders`, and return the refusal of one more at `asked`.
+    """Connect clients of the account to `holders`; return the refusal of one more client at server `asked`.
 
-    Servers tell each other of clients after they have accepted them, so that an early one more may still enter.
+    Servers report clients to each other after they have accepted them, so a further client may be accepted at first.
     """
     deadline = time.monotonic() + WAIT_S
     while time.monotonic() < deadline:
         for name in holders:
             servers.client(name, **LOGINS["FEW"])
-        for name in NAMES:  # it has taken what others have told it
+        for name in NAMES:  # then the server has handled the reports of the others
             servers.client(name).fence()
         if text := refusal(servers, asked):
             return text
@@ -195,9 +195,10 @@ def described(trace: dict[str, Any]) -> dict[str, Any]:
 
 
 def numbered(traces: list[dict[str, Any]], received: dict[str, Any]) -> Any:
-    """Return traces and headers with the names of servers in place of hops, whose order is chance.
+    """Return traces and headers in which hops, whose order is random, are replaced by names of servers.
 
-    To trace in another account, nats-server sends traces to a reply subject; here a header has the account.
+    To trace in another account, nats-server sends traces to a reply subject; our server puts the account into a
+    header.
     """
     for trace in traces:
         trace["request"]["header"].pop("Nats-Trace-Origin-Account", None)

@@ -87,7 +87,7 @@ REQUESTS: list[tuple[str, object]] = [
     ("STREAM.DELETE.R", None),
     ("STREAM.DELETE.S", None),
 ]
-# The same as the system account.
+# The same requests, sent as the system account.
 OF_OPERATORS: list[tuple[str, object]] = [
     ("SERVER.REMOVE", {"peer": "zz"}),
     ("SERVER.REMOVE", {"peer_id": "zz", "peer": "a"}),
@@ -129,7 +129,7 @@ def is_led(page: Any) -> bool:
 
 
 def masked(value: object) -> object:
-    """Return an answer without what differs from run to run; the names of fields and their order stay."""
+    """Return an answer without the values that differ between runs; the names of fields and their order stay."""
     if isinstance(value, dict):
         return [
             (key, "*" if key in VARIED else len(each) if key == "replicas" else masked(each))
@@ -144,7 +144,7 @@ def named(value: object) -> str:
 
 
 def play(servers: ThreeServers, requests: list[tuple[str, object]], **login: object) -> list[object]:
-    """Ask one server after the other; return the answers."""
+    """Send requests to one server in sequence; return the answers."""
     ready(servers)
     askers = [Asker(servers.client(name, **login)) for name in NAMES]
     answers: list[object] = []
@@ -188,9 +188,9 @@ PAGES = [
     "/healthz?account=A&stream=R&consumer=X",
     "/healthz?account=A&stream=X&consumer=X",
 ]
-# Fields whose presence depends on the moment, or that only one of the two has.
+# Fields that are only present at some moments, or that only one of the two servers has.
 PASSING = {"last_active", "last_seen", "catching_up", "last_duration", "scrub", "lag", "offline", "last_time"}
-# A consumer of nats-server may have a leader of its own; this server compresses no messages.
+# A consumer of nats-server may have its own leader; our server does not compress messages.
 PASSING |= {"leader_since", "consumers_leader", "compress_ok", "voted_for"}
 
 
@@ -233,7 +233,7 @@ def leader_of(servers: ThreeServers) -> str:
 
 
 def shown(servers: ThreeServers) -> list[object]:
-    """Return what the leader of the stream R shows, and a page that only the leader of the metadata has."""
+    """Return the leader's report about stream R, and a page that only the leader of the metadata has."""
     info = Asker(servers.client("a")).ask("$JS.API.STREAM.INFO.R")
     pages: list[object] = []
     for path in PAGES:

@@ -1,7 +1,7 @@
-"""What three nats-servers with JetStream answer, and that the metadata of a cluster decides the same.
+"""Decisions of three nats-servers with JetStream, and that our metadata state machine makes the same ones.
 
-Our servers refuse JetStream in a cluster so far. These scenes play on three nats-servers, and what they answer is
-compared with the parts that will answer here: the same requests, as entries, on the state machine.
+These scenes play on three nats-servers. Their answers are compared with those of our state machine alone, which gets
+the same requests as entries.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ ALL = Rules(online=frozenset({1, 2, 3}))
 
 @dataclass
 class Ours:
-    """The metadata of our cluster with the same servers, driven as the API will drive it."""
+    """The metadata of our cluster with the same servers, driven as the API drives it."""
 
     account: str
     rules: Rules = ALL
@@ -98,7 +98,7 @@ class Ours:
 
     @property
     def field(self) -> Field:
-        """Where streams can be."""
+        """The servers on which streams can be placed."""
         return field_of(self.state, "TRIO", self.rules)
 
     def request(self, verb: str, name: str, **options: object) -> str:
@@ -132,7 +132,7 @@ class Ours:
 
 
 def stored(name: str, options: dict[str, object]) -> StoredConfig:
-    """Return the configuration that a request gives."""
+    """Return the configuration that a request results in."""
     config = read_stream(json.dumps(_body(name, options)).encode(), True).config.with_required_level()
     return stored_config(check(config, JetStreamOptions(), AccountJetStreamOptions()))
 
@@ -152,7 +152,7 @@ def told(answer: dict[str, Any]) -> str:
 
 @pytest.fixture(scope="module")
 def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeServers]:
-    """Three nats-servers whose metadata has a leader that all know."""
+    """Three nats-servers that all know the leader of their metadata."""
     assert PEER is not None
     own = {name: f"server_tags: {json.dumps(tags)}" for name, tags in TAGS.items()}
     with three(PEER, tmp_path_factory.mktemp("jetstream"), COMMON, own=own) as servers:
@@ -162,7 +162,7 @@ def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeServers]:
 
 @pytest.fixture
 def asker(peers: ThreeServers) -> Iterator[Asker]:
-    """A client of account A, whose streams are deleted at the end."""
+    """A client of account A; the streams of the account are deleted at the end."""
     asker = Asker(peers.client("b"))
     yield asker
     for name in asker.ask("$JS.API.STREAM.NAMES")["streams"] or ():
@@ -233,7 +233,7 @@ def test_streams_are_placed_by_the_same_rules(asker: Asker, options: dict[str, o
         config = stream.config
         servers = ours.state.servers.values()
         fit = fitting(servers, config, "TRIO", {}, ALL, nodes)
-        assert sorted(fit) == sorted(nodes)  # what nats-server has drawn is among what fits here
+        assert sorted(fit) == sorted(nodes)  # the servers that nats-server chose at random fit by our rules
 
 
 # -- conflicts and limits --------------------------------------------------------------------------------------
@@ -465,4 +465,4 @@ def test_waiting_requests_are_told_of_the_change_of_the_leader(asker: Asker) -> 
     (frame,) = asker.client.take()
     assert (
         frame[3] == b"NATS/1.0 409 Leadership Change\r\n\r\n"
-    )  # as ours: tests/system/test_cluster_consumers.py
+    )  # like our servers: tests/system/test_cluster_consumers.py

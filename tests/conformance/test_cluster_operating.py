@@ -1,7 +1,7 @@
 """Streams that cannot be reached, and streams that move: three of our servers answer as three nats-servers.
 
-A stream is out of reach when all of its servers are away, or when a newer server has created it. The second case is
-made on nats-servers by a proposal for the metadata, and here on a simulated network, by an entry.
+A stream is out of reach if all of its servers are offline, or if a newer server has created it. The second case is
+produced on nats-servers by a proposal for the metadata, and in our servers, on a simulated network, by an entry.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 def a_stream_without_its_server(servers: ThreeServers) -> Any:
-    """End the only server of a stream: what is told about the stream, and that it can be deleted."""
+    """Kill the only server of a stream; return the reports about the stream, and the result of its deletion."""
     asker = Asker(servers.client("a"))
     for name in ("AWAY", "GONE"):
         config = {"name": name, "subjects": [name], "placement": {"tags": ["az:c"]}}
@@ -90,7 +90,7 @@ def _listed(answer: dict[str, Any]) -> object:
 
 
 def a_newer_server(servers: ThreeServers) -> Any:
-    """Assign a stream with an option that no server knows yet: what is told about it, and that it can be deleted."""
+    """Assign a stream with an option that no server knows; return the reports about it, and its deletion's result."""
     system = Asker(servers.client("a", **SYSTEM))
     group = {"name": "S-R1F-00000000", "peers": [short_hash("b")], "store": "file", "cluster": "TRIO"}
     assigned = {
@@ -138,7 +138,7 @@ def _newer_here(directory: Path) -> Any:
 
 
 def _moved(asker: Asker, name: str, *wanted: str) -> dict[str, Any]:
-    """Wait until a stream is on certain servers only, and they have everything; return its info."""
+    """Wait until only certain servers have a stream and their replicas are current; return its info."""
 
     def is_there(info: dict[str, Any]) -> bool:
         cluster = info.get("cluster", {})
@@ -158,7 +158,7 @@ MOVES = (  # name, replicas, tag before and after, servers after
 
 
 def streams_move_to_other_tags(servers: ThreeServers) -> Any:
-    """Give streams of one and of two replicas another placement: they move with messages and consumers."""
+    """Change the placement of streams with one and two replicas: they move with their messages and consumers."""
     asker, other = Asker(servers.client("a")), Asker(servers.client("c"))
     found: list[object] = []
 
@@ -195,7 +195,7 @@ def _sorted_tags(refusal: object) -> object:
 
 
 def moves_that_no_server_fits(servers: ThreeServers) -> Any:
-    """Ask for placements that are refused; the stream stays as it is."""
+    """Request placements that are refused; the stream stays unchanged."""
     asker = Asker(servers.client("b"))
     config = {"name": "STAY", "subjects": ["stay"], "num_replicas": 2, "placement": {"tags": ["front"]}}
     api(asker, "STREAM.CREATE.STAY", config)

@@ -118,13 +118,13 @@ def test_updates_that_need_other_servers_are_refused_alike(peers: ThreeServers) 
 
 
 def test_an_evacuation_moves_the_same_but_a_stream_keeps_two_replicas(peers: ThreeServers) -> None:
-    """nats-server takes a replica away from a stream with two, although no other server fits."""
+    """nats-server takes one of two replicas away from a stream although no other server fits."""
     asker, system = Asker(peers.client("a")), Asker(peers.client("a", **LOGINS["SYS"]))
     for name in asker.ask("$JS.API.STREAM.NAMES")["streams"] or ():
         assert told(asker.ask(f"$JS.API.STREAM.DELETE.{name}")) == "ok"
     ours = Ours("A", rules=RULES)
     made: dict[str, dict[str, object]] = {
-        "SHORT": {"num_replicas": 2, **placement("ssd")},  # on a and b: nothing else fits
+        "SHORT": {"num_replicas": 2, **placement("ssd")},  # on a and b: no other server fits
         "STAYS": placement("ssd", "az:2"),  # on b alone
         "MOVES": placement("az:2"),  # on b or c
     }

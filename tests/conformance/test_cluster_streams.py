@@ -1,7 +1,7 @@
-"""What clients do with streams of three servers: the same on three of ours as on three nats-servers.
+"""Clients use streams on three servers: the results on three of ours and on three nats-servers are equal.
 
-The scenes are what the suites of other clients do with a cluster: replicas of streams, consumers, buckets and object
-stores that change, tags, leaders that step down while requests wait, servers that are lost or in lame duck mode.
+The scenes are taken from the cluster tests of other clients: changes to replicas of streams, consumers, buckets and
+object stores, tags, leaders that step down while requests wait, servers that are lost or in lame duck mode.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def made(servers: ThreeServers, name: str, **options: object) -> Asker:
 
 
 def led(asker: Asker, name: str) -> dict[str, Any]:
-    """Wait until a stream has a leader, and replicas that have everything; return its `cluster`."""
+    """Wait until a stream has a leader and its replicas are current; return its `cluster`."""
 
     def is_led(answer: dict[str, Any]) -> bool:
         cluster = answer.get("cluster", {})
@@ -84,7 +84,7 @@ def error(answer: dict[str, Any]) -> object:
 
 
 def acks(asker: Asker, subject: str, count: int) -> list[object]:
-    """Publish messages one after the other; return the acknowledgements."""
+    """Publish messages in sequence; return the acknowledgements."""
     return [asker.ask(subject, {"n": n}) for n in range(count)]
 
 
@@ -111,7 +111,7 @@ def publish(client: NodeClient, subject: str, headers: str, inbox: str) -> dict[
 
 
 def cluster_info(servers: ThreeServers) -> Any:
-    """What nats.c reads: the group of a stream and its replicas, through each server."""
+    """Return the group of a stream and its replicas as each server reports them, which nats.c reads."""
     made(servers, "INFO", num_replicas=3)
     found = []
     for name in NAMES:
@@ -217,7 +217,7 @@ def direct_gets(servers: ThreeServers) -> Any:
     """Get messages directly through every server, one and in a batch."""
     made(servers, "GET", num_replicas=3, allow_direct=True)
     acks(Asker(servers.client("a")), "GET.x", 4)
-    for name in NAMES:  # any replica may answer, also one that is behind
+    for name in NAMES:  # any replica may answer, even one that is behind
         servers.wait_page(name, "/jsz?streams=1&acc=A", lambda page: _last_seqs(page).get("GET") == 4)
     found: list[object] = []
     for name in NAMES:
@@ -240,7 +240,7 @@ def _last_seqs(page: Any) -> dict[str, int]:
 
 
 def removals(servers: ThreeServers) -> Any:
-    """Delete and purge through other servers than the one that stored."""
+    """Delete and purge at servers other than the one at which the messages were published."""
     made(servers, "DEL", num_replicas=3)
     acks(Asker(servers.client("a")), "DEL.x", 5)
     found: list[object] = []
@@ -265,7 +265,7 @@ def removals(servers: ThreeServers) -> Any:
 
 
 def consumer_replicas(servers: ThreeServers) -> Any:
-    """Ask for consumers with replicas of their own, as nats.go does."""
+    """Create consumers with their own number of replicas, as nats.go does."""
     asker = made(servers, "REP", num_replicas=3)
     found: list[object] = []
     for replicas in (0, 1, 3, 5):
@@ -302,7 +302,7 @@ def pulling(servers: ThreeServers) -> Any:
 
 
 def a_push_consumer(servers: ThreeServers) -> Any:
-    """Get what a push consumer sends, with its queue group, on another server."""
+    """Receive messages of a push consumer, with its queue group, on another server."""
     made(servers, "PUSH", num_replicas=3)
     receiver = servers.client("b")
     receiver.send(b"SUB to.x g 1\r\n")
@@ -318,7 +318,7 @@ def a_push_consumer(servers: ThreeServers) -> Any:
 
 
 def a_leader_steps_down(servers: ThreeServers) -> Any:
-    """Let the leader of a consumer step down while a request waits; go on with the next leader."""
+    """Let the leader of a consumer step down while a request waits; continue with the next leader."""
     asker = made(servers, "DOWN", num_replicas=3)
     body = {"stream_name": "DOWN", "config": {"durable_name": "C", "ack_policy": "explicit"}}
     api(asker, "CONSUMER.CREATE.DOWN.C", body)
@@ -346,7 +346,7 @@ def a_leader_steps_down(servers: ThreeServers) -> Any:
 
 
 def lame_duck(servers: ThreeServers) -> Any:
-    """See what clients are told when a server goes into lame duck mode, and that it leads nothing then."""
+    """Put a server into lame duck mode; return what clients are told, and whether another server leads the stream."""
     asker = made(servers, "LAME", num_replicas=3)
     near, far = servers.client("c"), servers.client("a")
     for client in (near, far):
@@ -373,7 +373,7 @@ def lame_duck(servers: ThreeServers) -> Any:
 
 
 def a_server_is_lost(servers: ThreeServers) -> Any:
-    """Lose the server of a stream with one replica: what is left of it, and that it comes back."""
+    """Kill the only server of a stream with one replica; return how the cluster reports it, until it is back."""
     asker = Asker(servers.client("a"))
     config = {"name": "ONE", "subjects": ["one.>"], "placement": {"tags": ["az:c"]}}
     api(asker, "STREAM.CREATE.ONE", config)

@@ -1,8 +1,7 @@
-"""The comparer sees every change of a recorded run but those of the masked values, and nothing else is masked.
+"""The comparison finds every change of a recorded run, except changes of values that must be masked.
 
-The run is a real one (`recorded/sample.json`, made from `recorded/sample.txt`). It is changed one place at a
-time: every scalar to another value, every member taken away and one added, every list shortened, doubled
-and reordered.
+The run is a real one (`recorded/sample.json`, made from `recorded/sample.txt`). One place is changed at a time: every
+scalar is replaced, every member is removed and one added, every list is shortened, doubled and reordered.
 """
 
 from __future__ import annotations
@@ -22,9 +21,8 @@ RECORDED = Path(__file__).parent / "recorded"
 SCRIPT = (RECORDED / "sample.txt").read_text("utf-8")
 SAMPLE: dict[str, Any] = json.loads((RECORDED / "sample.json").read_text("utf-8"))
 
-# The places where another value of the same form passes, by field name: all of them, and no other one.
-# Ids that a server uses twice (server_id, xkey, cid, names of consumers) are not here: a change in one place
-# is seen.
+# The places where another value of the same form is not seen, by field name; this list is complete. Ids that a server
+# uses twice (server_id, xkey, cid, names of consumers) are not in it: a change in one of the two places is seen.
 MASKED = {
     *("version", "go", "git_commit", "client_id", "port", "id", "uptime", "idle", "rtt", "start", "now"),
     *("created", "ts", "time", "timestamp", "first_ts", "last_ts", "last_active", "last_activity"),

@@ -1,4 +1,4 @@
-"""The first bytes of a stranger on a server with users: refused at once, alike by both servers."""
+"""The first bytes of a client without credentials on a server with users: both servers refuse them at once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ VERBS = (
 
 
 def told(server: ServerProcess, data: bytes) -> bytes:
-    """Return what the server says to `data` until it closes, without INFO."""
+    """Return the answer of the server to `data`, without INFO, until it closes the connection."""
     with closing(socket.create_connection(("127.0.0.1", server.port), WAIT_S)) as line:
         found = b""
         while not found.endswith(b"\r\n"):
@@ -47,7 +47,7 @@ def told(server: ServerProcess, data: bytes) -> bytes:
             while piece := line.recv(4096):
                 said += piece
         except ConnectionResetError:
-            pass  # it closed before it had read everything
+            pass  # the server closed before it had read everything
         return said
 
 

@@ -26,7 +26,7 @@ CONFIG = 'jetstream { store_dir: "<<store>>" }\n'
 
 
 def seen_of_both(directory: Path, look: Callable[[Client], Awaitable[Any]]) -> list[Any]:
-    """Return what `look` answers for a client of nats-server, then of ours."""
+    """Return the results of `look` for a client of nats-server, then of ours."""
 
     async def connected(port: int) -> Any:
         client = await archives.connected(port)

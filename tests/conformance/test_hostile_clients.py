@@ -1,6 +1,6 @@
-"""Clients that spy, forge and flood: what they may not reach, alike on both servers.
+"""Clients that spy, forge and flood: both servers keep the same things out of their reach.
 
-PYJS_HOSTILE_CONNECTIONS says how many connections the last scene opens; 10,000 is its target, CI has fewer.
+PYJS_HOSTILE_CONNECTIONS is the number of connections that the last scene opens; its target is 10,000, CI has fewer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ jetstream { store_dir: "<<store>>" }
 
 
 def test_the_inboxes_of_others_are_not_heard(tmp_path: Path) -> None:
-    """A user whose subscriptions are confined, and one of another account, hear no answer to a request."""
+    """Neither a user with restricted subscriptions nor one of another account gets the answer to a request."""
 
     def look(server: ServerProcess) -> Any:
         victim, limited, other = (
@@ -125,7 +125,7 @@ def test_odd_subjects_are_refused_or_carried_alike(tmp_path: Path) -> None:
                 line = client(server, "a", b"_INBOX.odd")
                 try:
                     line.send(b"SUB a.c 5\r\n")
-                    found.append(sorted(told(line, verb)))  # one order of subscribers is as good as another
+                    found.append(sorted(told(line, verb)))  # the order of subscribers does not matter
                 except ConnectionError:
                     found.append([b"closed"])
                 line.close()
@@ -179,7 +179,7 @@ def test_half_messages_of_many_clients_take_no_more_than_they_sent(tmp_path: Pat
         return grown / CONNECTIONS
 
     _, ours = of_both(tmp_path, CONFIG, look)
-    assert ours < 100  # KiB for a connection, where a whole message would have 1,000
+    assert ours < 100  # KiB per connection; a whole message would take 1,000
 
 
 def test_many_connections_at_once_are_served_and_forgotten(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_many_connections_at_once_are_served_and_forgotten(tmp_path: Path) -> No
 
 
 def test_no_file_of_the_store_is_for_others(tmp_path: Path) -> None:
-    """Whatever the umask, the store is for its user alone; the log: tests/unit/server/test_logging.py."""
+    """Only the server's user can access the store, whatever the umask is; log: tests/unit/server/test_logging.py."""
 
     def look(server: ServerProcess) -> dict[str, int]:
         owner = client(server, "a")

@@ -51,6 +51,6 @@ def test_what_a_stored_message_says_of_its_sender_does_not_reach_a_service(
 
 
 def described(headers: bytes) -> list[str]:
-    """Return what the headers say of the sender, without times and ids, which only nats-server has."""
+    """Return what the headers say about the sender, without times and ids, which only nats-server has."""
     found = re.findall(rb"Nats-Request-Info: ?(.*)\r\n", headers)
     return [re.sub(r'"(start|id)":("[^"]*"|\d+),', "", each.decode()) for each in found]

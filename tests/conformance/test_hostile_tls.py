@@ -1,4 +1,4 @@
-"""A stranger that keeps a TLS stream busy without a byte for the protocol loses its connection, on both servers."""
+"""A client that keeps a TLS stream busy without sending protocol bytes loses its connection, on both servers."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def start(authority: Authority, tmp_path: Path) -> Iterator[Start]:
 
 
 def of_both(start: Start, look: Callable[[ServerProcess], Any]) -> list[Any]:
-    """Return what `look` sees of nats-server, then of ours."""
+    """Return the results of `look` for nats-server, then for ours."""
     assert PEER is not None, "nats-server is not here"
     return [look(start(command)) for command in (PEER, our_command())]
 

@@ -79,7 +79,8 @@ if PEER is not None and NODE:
         # when
         found = _differences(script, generation, servers, modules)
         if found:
-            # Once more: on a busy machine either server may be caught between two steps. A difference stays.
+            # On a busy machine either server may be caught between two steps, so play again; a real difference occurs
+            # again.
             with _servers(tmp_path) as fresh:
                 found = _differences(script, generation, fresh, modules)
         # then

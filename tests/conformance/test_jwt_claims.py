@@ -1,4 +1,4 @@
-"""Requests about tokens of accounts are answered by our server as by nats-server, and tokens take effect alike."""
+"""Our server answers requests about tokens of accounts as nats-server does, and tokens have the same effects."""
 
 from __future__ import annotations
 

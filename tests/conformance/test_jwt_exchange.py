@@ -59,7 +59,7 @@ def activation(
 
 
 class Scene:
-    """The three accounts, whose tokens are changed by requests."""
+    """The three accounts; requests change their tokens."""
 
     def __init__(self, server: ServerProcess) -> None:
         self.port = server.port
@@ -67,7 +67,7 @@ class Scene:
         self._issued_at = NOW - 1000
 
     def set(self, account: Key, **nats: Any) -> str:
-        """Store another token of an account; return what the server says."""
+        """Store a new token of an account; return the server's answer."""
         self._issued_at += 1
         text = account_token(
             WORLD.operator, account, NAMES[account.public], issued_at=self._issued_at, **nats
@@ -98,7 +98,7 @@ class Scene:
 
 
 def exchange(a: AccountClient, b: AccountClient) -> tuple[str, str]:
-    """Publish everything once; return what both clients see."""
+    """Publish on every subject once; return the messages that both clients get."""
     a.do(b"PUB s.one 1\r\n1", b"PUB s.two.x 1\r\n2", b"PUB of.%b 1\r\n3" % B.public.encode(), b"PUB m 1\r\n4")
     for at, subject in enumerate((b"help", b"help.me.now", b"l.help", b"l.me.now", b"m")):
         b.do(b"PUB %b _INBOX.b.%d 1\r\n5" % (subject, at))
@@ -119,7 +119,7 @@ def activated(**given: Any) -> list[dict[str, Any]]:
     return privately(activation("s.>", "stream", **given), activation("help", "service", **given))
 
 
-# By name: what A exports and what else its token says, and what B imports and what else its token says.
+# By name: the exports of A and other claims of its token, the imports of B and other claims of its token.
 DECLARED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "a stream": ({"exports": [stream("s.>")]}, {"imports": [from_a(stream, "s.>")]}),
     "a part of a stream": ({"exports": [stream("s.>")]}, {"imports": [from_a(stream, "s.two.*")]}),
@@ -274,7 +274,7 @@ DECLARED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @pytest.fixture(scope="module")
 def declared(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What clients of both servers see with each declaration, in new tokens of the same accounts."""
+    """The messages that clients of both servers get with each declaration, in new tokens of the same accounts."""
 
     def look(server: ServerProcess) -> dict[str, Any]:
         scene, seen = Scene(server), {}
@@ -420,7 +420,7 @@ def late_exporter(scene: Scene) -> Any:
 
 
 def three_accounts(scene: Scene) -> Any:
-    """A request goes on from one import to the next; C's client is the first of all."""
+    """A request passes through two imports; C's client publishes it."""
     scene.set(A, exports=[service("help")])
     scene.set(B, imports=[from_a(service, "help", local_subject="l.help")], exports=[service("l.help")])
     scene.set(C, imports=[service("l.help", account=B.public, local_subject="far")])
@@ -488,7 +488,7 @@ def sample_of_a_late_response(scene: Scene) -> Any:
 
 
 def events_of_its_own(scene: Scene) -> Any:
-    """An account imports what the system account exports about it."""
+    """An account imports the events about itself that the system account exports."""
     system = WORLD.system.public
     exports = [
         stream("$SYS.ACCOUNT.*.>", account_token_position=3),

@@ -1,4 +1,4 @@
-"""Users with tokens are let in and kept out by our server as by nats-server."""
+"""Our server accepts and refuses users with tokens as nats-server does."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ WORLD.add(QUIET, "QUIET", default_permissions={"pub": {"allow": ["ok"]}, "sub": 
 
 
 def of(signer: Key, **given: Any) -> dict[str, Any]:
-    """Return an attempt by Alice, whose token `signer` signed."""
+    """Return a login attempt by Alice with a token that `signer` signed."""
     return {"jwt": user_token(signer, ALICE, "alice", **given), "key": ALICE}
 
 

@@ -1,4 +1,4 @@
-"""JetStream limits of an account by tiers: those of one replica count, the others allow nothing."""
+"""JetStream limits of an account by tier: the tier of one replica counts, other tiers permit nothing."""
 
 from __future__ import annotations
 

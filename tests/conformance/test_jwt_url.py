@@ -1,4 +1,4 @@
-"""Tokens of accounts come from an account server over HTTP, as in nats-server."""
+"""The server gets account tokens from an account server over HTTP, like nats-server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WORLD.add(B, "B", imports=[{"subject": "s.>", "type": "stream", "account": A.pub
 
 @contextmanager
 def account_server() -> Iterator[tuple[str, list[str]]]:
-    """Serve the tokens; yields the URL and the accounts that were asked for."""
+    """Serve the tokens; yield the URL and the list of requested accounts."""
     asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):

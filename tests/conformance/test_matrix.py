@@ -1,8 +1,8 @@
-"""Who may do what: each kind of login against each kind of access, allowed and denied, on both servers.
+"""Access rights: each kind of login with each kind of access, permitted and denied, on both servers.
 
 A row is a login: the configuration of its users and their CONNECT. A column is an access. Each login has one user
-that may do everything and, for each access, one that is denied it; they are named by what they are denied. A new kind
-of login is one entry of LOGINS, a new access one of ACCESSES.
+that may do everything and, for each access, one that is denied it and is named after it. A new kind of login is one
+entry of LOGINS, a new access one of ACCESSES.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ OFFER = f"S {{ users: [{SERVE}], exports: [{{service: help}}] }}"
 REACHED, REFUSED, UNANSWERED = "reached", "refused", "unanswered"
 Fields = Callable[
     [str, str], dict[str, str]
-]  # of CONNECT, for a nonce and the access that the user is denied
+]  # fields of CONNECT, from the nonce and the access that the user is denied
 
 
 class Refused(Exception):
-    """The server said -ERR."""
+    """The server sent -ERR."""
 
 
 class SigningClient(RawClient):
     """A client whose CONNECT may sign the nonce of its INFO."""
 
     def __init__(self, port: int, fields: Fields, denied: str = "", inbox: bytes = b"_INBOX.raw") -> None:
-        self.service: RawClient | None = None  # in another account
+        self.service: RawClient | None = None  # a client of another account, which answers requests
         self._fields: Fields | None = fields
         self._denied = denied
         super().__init__(port, connect=b"", inbox=inbox)
@@ -62,7 +62,7 @@ class SigningClient(RawClient):
         super().send(data)
 
     def read_until(self, mark: bytes) -> bytes:
-        """Return what comes before `mark`; a refusal fails at once, not after the timeout."""
+        """Return the bytes before `mark`; a refusal fails at once, not after the timeout."""
         text = super().read_until(mark)
         if text.startswith(b"-ERR"):
             raise Refused(text)
@@ -90,7 +90,7 @@ def acknowledges(client: SigningClient) -> bool:
 
 
 def imported(client: SigningClient) -> bool:
-    """Return whether a request reaches the service of another account, and its answer comes back."""
+    """Return whether a request reaches the service of another account and its answer arrives."""
     client.send(b"PUB help _INBOX.raw.help 0\r\n\r\nPING\r\n")
     if b" 503" in client.read_until(b"PONG\r\n"):
         return False
@@ -116,7 +116,7 @@ class Access:
     """One kind of access, and the permission that denies it."""
 
     verb: str  # publish or subscribe
-    subject: str  # that the user must not use
+    subject: str  # the subject that the user must not use
     attempt: Callable[[SigningClient], bool]
     needs_streams: bool = True
 
@@ -143,7 +143,7 @@ ACCESSES = {
     "monitoring": Access("publish", "$SYS.REQ.>", answers(b"$SYS.REQ.USER.INFO"), needs_streams=False),
     "bulk read": Access("publish", "$JS.API.PYJS.>", answers(b"$JS.API.PYJS.BULK.LIST.S")),
 }
-NAMES = ["", *ACCESSES]  # of users, by what each is denied
+NAMES = ["", *ACCESSES]  # names of users: each is the access that the user is denied
 
 
 def block_of(denied: str) -> str:
@@ -161,17 +161,18 @@ def claims_of(denied: str) -> dict[str, Any]:
 class Login:
     """One kind of login."""
 
-    config: str  # of the server; <<permissions>> is those of the only user
+    config: str  # configuration of the server; <<permissions>> stands for those of the only user
     connect: Fields
-    has_permissions: bool = True  # it can be denied something
-    has_imports: bool = True  # its account imports a service
-    has_streams: bool = True  # its account has JetStream
-    owner: Fields = lambda nonce, denied: {"user": "owner", "pass": "o"}  # who makes the streams
-    server: Fields | None = lambda nonce, denied: {"user": "serve", "pass": "s"}  # who offers the service
+    has_permissions: bool = True  # the user can have permissions
+    has_imports: bool = True  # the user's account imports a service
+    has_streams: bool = True  # the user's account has JetStream
+    owner: Fields = lambda nonce, denied: {"user": "owner", "pass": "o"}  # the user that creates the streams
+    # the user that offers the service
+    server: Fields | None = lambda nonce, denied: {"user": "serve", "pass": "s"}
 
 
 def in_account(users: str, more: str = "") -> str:
-    """Return accounts: one with `users`, and the one whose service it imports."""
+    """Return accounts: one with `users`, and one with the service that it imports."""
     return f"""accounts {{
         A {{ jetstream: enabled, users: [{OWNER}{users}], imports: [{{service: {{account: S, subject: help}}}}] }}
         {OFFER}
@@ -214,7 +215,7 @@ CALLOUT = f"""authorization {{ timeout: 20, auth_callout {{
 LOGINS = {
     "no auth": Login(
         "", lambda nonce, denied: {}, has_permissions=False, has_imports=False, server=None
-    ),  # no second account can have a client
+    ),  # a second account could not have a client
     "no_auth_user": Login(
         in_account(", {user: u, password: p <<permissions>>}", "no_auth_user: u"), lambda nonce, denied: {}
     ),
@@ -224,7 +225,7 @@ LOGINS = {
         password,
         has_imports=False,
         has_streams=False,
-    ),  # nobody enables JetStream for the global account then, on either server
+    ),  # then JetStream is not enabled for the global account, on either server
     "token": Login(
         "authorization { token: t }",
         lambda nonce, denied: {"auth_token": "t"},
@@ -304,7 +305,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 
 
 def prepare(port: int, login: Login) -> None:
-    """Make what the accesses need, as a user without limits."""
+    """Create the streams and consumers that the accesses need, as a user without restrictions."""
     with closing(SigningClient(port, login.owner if login.has_permissions else login.connect)) as client:
         for name in ("S", "KV_K"):
             client.try_api(f"STREAM.DELETE.{name}")
@@ -319,7 +320,7 @@ def prepare(port: int, login: Login) -> None:
 
 
 def outcome(servers: Servers, kind: str, name: str, access: str, denied: str) -> str:
-    """Return what came of an attempt: reached, refused with -ERR, or without an effect."""
+    """Return the result of an attempt: reached, refused with -ERR, or without an effect."""
     login, port = LOGINS[name], servers.get(kind, name, denied).port
     if ACCESSES[access].needs_streams:
         prepare(port, login)

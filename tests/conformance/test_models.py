@@ -1,4 +1,4 @@
-"""pyjs.models against running servers, ours and nats-server: pages have no unknown fields, requests are taken."""
+"""pyjs.models with running servers, ours and nats-server: pages have no unknown fields, requests are accepted."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ PAGES: list[tuple[str, type[Answer]]] = [
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServerProcess]:
-    """A server with a client, a stream and a consumer that have done something."""
+    """A server with a client, a stream and a consumer that have been used."""
     command = our_command() if request.param == "ours" else peer_command()
     if command is None:
         assert "peer" not in os.environ.get("PYJS_REQUIRE", "").split(","), "nats-server is missing"

@@ -1,4 +1,4 @@
-"""Users that are nkeys are let in and kept out by our server as by nats-server."""
+"""Our server accepts and refuses users with nkeys as nats-server does."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = needs_peer
 
 
 def log_in(port: int, connect: dict[str, Any], sign: Sign | None, more: bytes = b"") -> list[object]:
-    """Connect with `connect` and the signature of the nonce; return what INFO and the server said."""
+    """Connect with `connect` and the signature of the nonce; return fields of INFO and the server's answer."""
     with closing(socket.create_connection(("127.0.0.1", port), WAIT_S)) as sock, sock.makefile("rb") as lines:
         info = json.loads(lines.readline()[5:])
         nonce = info.get("nonce", "")

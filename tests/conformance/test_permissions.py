@@ -1,7 +1,7 @@
-"""Permissions refuse and let through what nats-server refuses and lets through.
+"""Permissions refuse and permit the same as in nats-server.
 
-Each case is a user, and what it sends; compared are all frames that it gets. Deliveries of several subscriptions are
-sorted, since nats-server has no order for them.
+Each case is a user and the lines that it sends; all frames that it gets are compared. Deliveries of several
+subscriptions are sorted, since nats-server has no order for them.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def refused(server: ServerProcess) -> Any:
 
 
 def deliveries(server: ServerProcess) -> Any:
-    """Return what gets through to the subscriptions of a user with a deny list."""
+    """Return the messages that reach the subscriptions of a user with a deny list."""
     reader, writer = client(server, "deny"), client(server, "full", b"_INBOX.writer")
     reader.send(
         b"SUB foo.* dev 11\r\nSUB foo.* prod 12\r\nSUB foo.* 13\r\nSUB foo.> 14\r\nSUB plain.* any 15\r\n"
@@ -120,7 +120,7 @@ def deliveries(server: ServerProcess) -> Any:
 
 
 def responses(server: ServerProcess) -> Any:
-    """Return what each responder may answer: three times, and elsewhere."""
+    """Return the results of each responder's publishes: three answers, and messages on two other subjects."""
     found: dict[str, Any] = {}
     for user in RESPONDERS:
         responder, asking = client(server, user), client(server, "full", b"_INBOX.asking")

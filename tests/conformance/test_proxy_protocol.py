@@ -196,7 +196,7 @@ def test_the_start_is_logged(both: Both) -> None:
 
 
 def test_log_lines_have_the_address_of_the_header(both: Both) -> None:
-    """nats-server keeps the proxy's address in its log, see docs/compatibility.md."""
+    """nats-server logs the proxy's address instead, see docs/compatibility.md."""
     server = both.servers(CONFIG)[1]
     shown(server, b"PROXY TCP4 203.0.113.5 192.0.2.2 777 4222\r\n" + LOGIN)
     assert server.logged("203.0.113.5:777 - cid:", WAIT_S)

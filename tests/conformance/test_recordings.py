@@ -1,4 +1,4 @@
-"""A recording counts only for the script that it was made of, and each scenario's turn to play live comes."""
+"""A recording is only used for the script that it was made from, and every scenario plays live at some commit."""
 
 from __future__ import annotations
 

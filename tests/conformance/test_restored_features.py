@@ -1,6 +1,6 @@
-"""Streams of every feature, backed up on one server and restored on the other: equal, and they go on working.
+"""Streams with every feature, backed up on one server and restored on the other: they are equal and keep working.
 
-Both servers run once for all tests; each test has streams of its own names.
+Both servers run once for all tests; each test has its own stream names.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ async def publish(client: Client, subject: str, data: bytes = b"", **headers: st
 
 
 async def until(check: Callable[[], Awaitable[bool]]) -> None:
-    """Ask until the check holds."""
+    """Repeat the check until it holds."""
     deadline = time.monotonic() + WITHIN_S
     while not await check():
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -74,7 +74,7 @@ async def last_of(client: Client, stream: str, subject: str) -> dict[str, Any]:
 
 
 class Move:
-    """Streams on their way from one server to the other."""
+    """Moves streams from one server to the other."""
 
     def __init__(self, servers: Servers, source: str, target: str) -> None:
         self.ports = servers[source].port, servers[target].port
@@ -88,7 +88,7 @@ class Move:
             await client.close()
 
     async def move(self, *names: str) -> None:
-        """Back up and restore these streams; they must be equal."""
+        """Back up and restore these streams; then they must be equal."""
         source, target = self.clients
         for name in names:
             before, backup = await seen(source, name), await archives.back_up(source, name)

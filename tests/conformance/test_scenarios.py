@@ -1,6 +1,6 @@
 """Every scenario gives the same recording on our server and on nats-server, or is listed with its reason.
 
-Most compare with the recording of nats-server that the tree keeps; harness/recordings.py says which play live.
+Most are compared with the recording of nats-server in the tree; harness/recordings.py chooses those that play live.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def test_a_scenario_is_the_same_on_both_servers_or_listed(
     # when
     peer, found = _played(script, tmp_path / "once", kept, is_live)
     if found and script.name not in listed_differences():
-        # Once more, live: on a busy machine either server may be caught between two steps. A difference stays.
+        # On a busy machine either server may be caught between two steps, so play again, live; a real difference
+        # occurs again.
         record_property(PLAYED_AGAIN, script.name)
         peer, found = _played(script, tmp_path / "again", kept, PEER is not None)
     # then
@@ -74,7 +75,10 @@ def test_a_scenario_is_the_same_on_both_servers_or_listed(
 def _played(
     script: Script, directory: Path, kept: Recording | None, is_live: bool
 ) -> tuple[Recording, list[str]]:
-    """Return the peer's recording, masked, and what differs in ours, or in a kept one from one made now."""
+    """Return nats-server's masked recording, and the differences of ours.
+
+    If there is a stored recording and the script plays live, its differences from the new one are returned too.
+    """
     commands = {"ours": our_command()}
     if is_live:
         assert PEER is not None
@@ -124,7 +128,7 @@ def test_there_are_at_least_350_scenarios_with_a_title_of_their_own() -> None:
 
 
 def test_no_scenario_awaits_pubacks_on_a_connection_that_listens() -> None:
-    """nats-server gives no order between a PubAck and what the same connection hears of the message."""
+    """nats-server gives no order between a PubAck and the delivery of the message to the same connection."""
     for script in SCRIPTS:
         listening = {
             step.conn for step in script.steps if step.verb == "send" and step.text.startswith("SUB ")

@@ -23,7 +23,7 @@ STREAM = {
     "allow_msg_schedules": True,
     "republish": {"src": "s.to.>", "dest": "r.>"},
 }
-LATE = timedelta(seconds=0.6)  # nats-server looks four times a second
+LATE = timedelta(seconds=0.6)  # nats-server checks schedules four times per second
 
 
 def block(*lines: str) -> bytes:
@@ -47,7 +47,7 @@ def started(server: ServerProcess) -> RawClient:
 
 
 def products(client: RawClient, count: int) -> list[tuple[datetime, datetime]]:
-    """Return when each of the next products was stored, and when it says that the next one comes."""
+    """Return for each of the next products when it was stored, and its announced time of the next one."""
     found = []
     for subject, _, headers, _ in client.frames():
         if subject.startswith(b"r."):
@@ -59,7 +59,7 @@ def products(client: RawClient, count: int) -> list[tuple[datetime, datetime]]:
 
 
 def apart(found: list[tuple[datetime, datetime]]) -> list[timedelta]:
-    """Return the time between the announced firings; each product came after its announcement, and soon."""
+    """Return the intervals between announced firings; each product must come soon after its announced time."""
     for (_, announced), (stored, _) in itertools.pairwise(found):
         assert announced <= stored < announced + LATE
     return [after[1] - before[1] for before, after in itertools.pairwise(found)]

@@ -1,7 +1,7 @@
-"""Requests, answers, advisories and metrics of the scenarios are as the JSON schemas of nats-io/jsm.go say.
+"""Requests, answers, advisories and metrics of the scenarios conform to the JSON schemas of nats-io/jsm.go.
 
-`make schemas` fetches the schemas and plays every scenario against this server. A usual run takes a scenario of each
-area, and only when the schemas are at hand: it fetches nothing.
+`make schemas` fetches the schemas and plays every scenario against this server. A normal test run takes one scenario
+of each area, and only if the schemas are already on this machine: it fetches nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ FEW = (
     "stream/purge",
     "stream/update_each_field",
 )
-# What the server does not do yet is refused, with answers of these types.
+# The scenarios need not contain answers of these types.
 NOT_YET = {"stream_snapshot_response", "stream_restore_response", "consumer_reset_response"}
 EVENTS = {
     *("advisory.v1.api_audit", "advisory.v1.stream_action", "advisory.v1.consumer_action"),
@@ -70,7 +70,7 @@ ODD_REQUESTS = frozenset(
 )
 ECHOES = frozenset(
     {"mirror/external"}
-)  # its answer repeats the name of an origin that the schema does not allow
+)  # its answer repeats a name of an origin that the schema does not allow
 # Values that nats-server sends (tests/conformance/recorded) and the schema does not list: type, place, value.
 UNLISTED = {(f"{PREFIX}advisory.v1.stream_batch_abandoned", "reason", "unsupported")}
 
@@ -116,7 +116,7 @@ def faults(validators: dict[str, Any], document: Document) -> Iterator[str]:
         yield f"{document.type} {place}: {error.message} {causes}"[:1000]
 
 
-@pytest.mark.timeout(0 if REQUIRED else 900)  # the named target says how far it is
+@pytest.mark.timeout(0 if REQUIRED else 900)  # make schemas reports its progress itself
 def test_every_document_of_the_scenarios_is_as_its_schema_says(
     schemas: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:

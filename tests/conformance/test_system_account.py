@@ -1,7 +1,7 @@
-"""Requests to the system account are answered as nats-server answers them.
+"""Requests to the system account get the same answers as from nats-server.
 
-Each scene is a function that takes a server and says what it saw; both servers play it. What a page shows is compared
-by its fields, since figures and times differ; texts of errors are compared whole.
+Each scene is a function that takes a server and returns what it saw; both servers play it. Pages are compared by
+their fields, since figures and times differ; error texts are compared in full.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ USERS = {
 }
 PAGES = "IDZ STATSZ VARZ SUBSZ CONNZ ROUTEZ GATEWAYZ LEAFZ ACCOUNTZ JSZ HEALTHZ RAFTZ".split()
 FENCE = b"PUB $SYS.REQ.USER.INFO answer.1 0\r\n\r\n"
-# What only one of the two shows.
+# Fields that only one of the two servers shows.
 OF_ONE = {"imports", "scrub", "pyjs_faults"}
 
 
 class Asker:
-    """One client that asks."""
+    """A client that sends requests."""
 
     def __init__(self, server: ServerProcess, user: str) -> None:
         fields = {"headers": True, "no_responders": True, "protocol": 1, "verbose": False, "rtt": True}
@@ -55,9 +55,9 @@ class Asker:
         self.server_id = told["server"]["id"]
 
     def ask(self, subject: str, body: str = "", *, fences: int = 0) -> Any:
-        """Return the answer, or "no responders"; with `fences` "silence" if so many later ones come first.
+        """Return the answer, or "no responders", or "silence" if `fences` later requests are answered first.
 
-        nats-server answers requests side by side, so silence needs more than one.
+        nats-server answers requests in parallel, so one later answer does not prove silence.
         """
         subject = subject.replace("<id>", getattr(self, "server_id", ""))
         client = self.client
@@ -109,7 +109,7 @@ def test_a_page_of_an_account_has_the_fields_that_nats_server_shows(tmp_path: Pa
         return shape(of_a), list(of_a), shape(asker.ask(f"$SYS.REQ.ACCOUNT.NONE.{page}", fences=20))
 
     peer, ours = of_both(tmp_path, CONFIG, look)
-    if page == "CONNZ":  # of an account that is not there: nats-server shows no connections as null
+    if page == "CONNZ":  # for an account that does not exist, nats-server shows connections as null
         peer[2]["data"]["server_id"] = ours[2]["data"]["server_id"]
     assert ours == peer
 
@@ -189,7 +189,7 @@ def test_a_client_of_another_account_learns_about_itself_only(tmp_path: Path, us
         for lists in told.get("permissions", {}).values():
             for each in lists.values():
                 if isinstance(each, list):
-                    each.sort()  # in no order there
+                    each.sort()  # nats-server gives no order here
         return (
             names,
             told,
@@ -243,7 +243,7 @@ def test_a_reload_is_asked_for_and_its_error_is_told(tmp_path: Path) -> None:
         text, _, values = refused["error"]["description"].partition(": ")
         assert text.startswith(
             "config reload not supported for "
-        )  # what follows is Go's name there, the key here
+        )  # then nats-server names the field in Go, our server the key
         return list(good), refused["error"]["code"], values, list(broken), broken["error"]["code"]
 
     peer, ours = of_both(tmp_path, CONFIG, look)

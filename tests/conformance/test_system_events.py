@@ -1,4 +1,4 @@
-"""The events that the system account hears are those of nats-server: subjects, fields, values and order."""
+"""The events that the system account gets are those of nats-server: subjects, fields, values and order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ accounts { SYS { users: [{user: sys, password: s}] }, A { users: [{user: a, pass
 system_account: SYS
 """
 STATSZ = b".STATSZ"
-TIMES = {"id", "timestamp", "time", "start", "stop"}  # of each run
+TIMES = {"id", "timestamp", "time", "start", "stop"}  # these differ between runs
 # Compared in test_system_account.py; and nats-server knows a round trip before the first PONG.
 LEFT_OUT = {"ver", "feature_flags", "seq", "jetstream", "host", "rtt"}
 Scene = Callable[[int], None]
@@ -34,7 +34,7 @@ def connect(user: str, password: str, name: str = "some client") -> bytes:
 
 
 class Listener:
-    """A client of the system account that hears everything but the statistics."""
+    """A client of the system account that receives all events except the statistics."""
 
     def __init__(self, server: ServerProcess) -> None:
         self.client = RawClient(server.port, connect=connect("sys", "s"))
@@ -42,9 +42,9 @@ class Listener:
         self.client.fence()
 
     def until(self, *last: bytes) -> list[Any]:
-        """Return the events until a subject ended with each of `last`; in order of subjects if those are several.
+        """Return the events until a subject has ended with each of `last`; if those are several, sorted by subject.
 
-        nats-server publishes an error of authorization beside the disconnect, in any order.
+        nats-server publishes an authorization error and the disconnect in any order.
         """
         found, missing = [], {*last}
         for subject, _, _, payload in self.client.frames():
@@ -60,7 +60,7 @@ class Listener:
 
 
 def kept(value: Any) -> Any:
-    """Return what does not differ between two runs; of times, that they are there."""
+    """Return the values that do not differ between two runs; of times, only that they are present."""
     if isinstance(value, dict):
         return {name: name in TIMES or kept(each) for name, each in value.items() if name not in LEFT_OUT}
     return value

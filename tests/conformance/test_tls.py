@@ -1,7 +1,7 @@
-"""What a client sees of TLS is the same of our server as of nats-server.
+"""Clients see the same TLS behaviour of our server and of nats-server.
 
-Each scene is a function that takes a server and says what it saw; both servers play it. Cipher suites of TLS 1.3 are
-left out: Go and OpenSSL prefer different ones.
+Each scene is a function that takes a server and returns what it saw; both servers play it. Cipher suites of TLS 1.3
+are left out: Go and OpenSSL prefer different ones.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Certificates:
     block: dict[str, str] = field(default_factory=dict)
 
     def context(self, name: str = "") -> ssl.SSLContext:
-        """Return what a client connects with, with or without a certificate of its own."""
+        """Return the context that a client connects with, with or without its own certificate."""
         context = ssl.create_default_context(cafile=str(self.authority.ca_file))
         if name:
             context.load_cert_chain(self.folder / f"{name}.pem", self.folder / f"{name}-key.pem")
@@ -73,11 +73,11 @@ class Line:
         self.sock.settimeout(WAIT_S)
 
     def encrypt(self, context: ssl.SSLContext) -> None:
-        """Shake hands."""
+        """Do the TLS handshake."""
         self.sock = context.wrap_socket(self.sock, server_hostname="localhost")
 
     def read_line(self) -> str:
-        """Return one line; "closed" if none comes any more."""
+        """Return one line, or "closed" at the end of the connection."""
         line = b""
         while not line.endswith(b"\r\n"):
             try:
@@ -90,7 +90,7 @@ class Line:
         return line.decode().strip()
 
     def info(self) -> dict[str, Any]:
-        """Return what INFO says of encryption and of logging in."""
+        """Return the fields of INFO about encryption and login."""
         line = self.read_line()
         if not line.startswith("INFO "):
             return {"instead": line}
@@ -98,7 +98,7 @@ class Line:
         return {name: said[name] for name in INFO_FIELDS if name in said}
 
     def talk(self, data: bytes = CONNECT, lines: int = 1) -> list[str]:
-        """Send `data`; return the lines that come, INFO without its content."""
+        """Send `data`; return the next lines, INFO without its content."""
         try:
             self.sock.sendall(data)
         except (ConnectionError, ssl.SSLError):
@@ -118,7 +118,7 @@ class Stage:
         return Line(self.server.port)
 
     def get(self, path: str) -> Any:
-        """Return what a monitoring page says."""
+        """Return the content of a monitoring page."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.server.http_port}{path}") as answer:
             return json.load(answer)
 
@@ -131,7 +131,7 @@ class Stage:
                 return [each["reason"] for each in found[:count]]
 
     def log_in(self, name: str, data: bytes = CONNECT, lines: int = 1) -> Seen:
-        """Connect as most clients do, with a certificate of `name`; return what came."""
+        """Connect as most clients do, with a certificate of `name`; return the server's lines."""
         line = self.line()
         with closing(line.sock):
             said = line.info()
@@ -357,7 +357,7 @@ def test_scene(name: str, certificates: Certificates, tmp_path: Path) -> None:
 
 
 def pin_of(certificate: x509.Certificate) -> str:
-    """Return what `pinned_certs` holds of a certificate."""
+    """Return the entry of `pinned_certs` for a certificate."""
     import hashlib
 
     key = certificate.public_key().public_bytes(

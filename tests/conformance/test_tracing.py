@@ -1,7 +1,7 @@
-"""Traces of messages are those of nats-server: events, texts, and what a trace-only message does not do.
+"""Traces of messages equal those of nats-server: events, texts, and the effects that a trace-only message lacks.
 
-Each case is one message with headers; both servers play it, and all frames of the publisher and of another client
-of the account are compared. Times, ids and the description of the server differ and are left out.
+Each case is one message with headers; both servers play it, and all frames of the publisher and of another client of
+the account are compared. Times, ids and the description of the server differ and are left out.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ DEST, ONLY = ("Nats-Trace-Dest", "tr.1"), ("Nats-Trace-Only", "true")
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-"
 REPLY = b"_INBOX.raw.reply"
 Headers = list[tuple[str, str]]
-# By name: the user, the subject, the headers, and whether it has a reply subject.
+# By name: the user, the subject, the headers, and whether the message has a reply subject.
 CASES: dict[str, tuple[str, str, Headers, bool]] = {
     "delivered": ("a", "x.q", [DEST, ("k", "v")], True),
     "only": ("a", "x.q", [DEST, ONLY], True),

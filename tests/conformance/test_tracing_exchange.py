@@ -43,7 +43,7 @@ accounts {
 }
 system_account: SYS
 """
-# By name: who publishes, and the subject.
+# By name: the publishing user, and the subject.
 CASES = {
     "a service": ("b", "told.x"),
     "a service under another subject": ("b", "other.y"),
@@ -66,7 +66,7 @@ def published(subject: str, only: bool) -> bytes:
 
 
 def traced(server: ServerProcess, name: str, only: bool) -> Any:
-    """Return the events of the trace, and the subjects of what other accounts receive."""
+    """Return the events of the trace, and the subjects of the messages that other accounts receive."""
     user, subject = CASES[name]
     clients = {each: AccountClient(server.port, each, inbox=b"_INBOX.%b" % each.encode()) for each in "abc"}
     clients["a"].do(

@@ -1,4 +1,4 @@
-"""Proxies that sign the nonce of their clients: which users need one, and what is seen of it, on both servers."""
+"""Proxies that sign the nonce for their clients: which users need one, and what monitoring shows, on both servers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ CONFIGS = {
     "nobody is trusted": f"authorization {{ {USERS} }}",
     "JWT": TRUSTED + WORLD.config(),
 }
-Fields = Callable[[str], dict[str, Any]]  # of CONNECT, for a nonce
+Fields = Callable[[str], dict[str, Any]]  # fields of CONNECT, from the nonce
 
 
 def signed(key: Key, **fields: Any) -> Fields:
@@ -162,7 +162,7 @@ class Client:
             return ""
 
     def shown(self) -> list[object]:
-        """Return what /connz says of the client; nats-server lists a closed one a moment after its close."""
+        """Return the entry of /connz for the client; nats-server lists a closed one a moment after its close."""
         found: list[dict[str, Any]] = []
         deadline = time.monotonic() + WAIT_S
         while not found and time.monotonic() < deadline:
@@ -170,7 +170,7 @@ class Client:
         return [[each.get("reason"), each.get("proxy"), list(each)[:4]] for each in found]
 
     def logged(self) -> list[str]:
-        """Return the log lines about the client, without what differs by chance."""
+        """Return the log lines about the client, without parts that differ by chance."""
         if self.said != "PONG":
             assert self.server.logged(f"cid:{self.cid} - Client connection closed", WAIT_S)
         log = self.server.config_path.with_name("log").read_text()

@@ -49,7 +49,7 @@ def ending(script: Script, connected: bool = True) -> Callable[[WebSocketServer]
     return look
 
 
-# Each of these ends the connection.
+# Each of these scripts ends the connection.
 ENDINGS: dict[str, Script] = {
     "close without status": lambda c: c.send(b"", FIN | CLOSE),
     "close 1000": lambda c: c.send(b"\x03\xe8", FIN | CLOSE),
@@ -72,7 +72,8 @@ def test_a_connection_ends_in_the_same_way(both: Both, script: Script) -> None:
     assert both.see(ending(script))
 
 
-# Each of these is refused with this text. nats-server drops its close frame in most runs, see docs/compatibility.md.
+# Each of these is refused with this text. In most runs nats-server does not send its close frame, see
+# docs/compatibility.md.
 FAULTS: dict[str, tuple[str, Script]] = {
     "a frame without mask": ("mask bit missing", lambda c: c.send(b"PING\r\n", masked=False)),
     "RSV2 is set": ("RSV2 and RSV3 must be clear", lambda c: c.send(b"PING\r\n", FIN | RSV2 | BINARY)),
@@ -138,7 +139,7 @@ def test_an_unknown_operation_is_refused_as_elsewhere(both: Both, line: bytes) -
     assert lines == ["-ERR 'Unknown Protocol Operation'", "close 1002 Protocol Violation"]
 
 
-# Each of these leaves it open: the answers to it come, then a PONG.
+# Each of these leaves the connection open: its answers come, then a PONG.
 EXCHANGES: dict[str, bytes] = {
     "a message to itself": frame(HI),
     "a text frame": frame(HI, FIN | TEXT),

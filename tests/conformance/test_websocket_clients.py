@@ -1,4 +1,4 @@
-"""Clients of others over WebSocket: nats-py, and the JavaScript client where Node is."""
+"""Other clients over WebSocket: nats-py, and the JavaScript client if Node is installed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
 
 
 async def session(url: str, tls: ssl.SSLContext | None = None) -> list[Any]:
-    """Use core NATS and JetStream, and return what was seen."""
+    """Use core NATS and JetStream, and return the results."""
     seen: list[Any] = []
     client = await nats.connect(url, tls=tls, allow_reconnect=False)
     try:
@@ -92,7 +92,7 @@ def test_nats_py_works_over_tls(both: Both, tmp_path_factory: pytest.TempPathFac
 
 
 def test_a_client_of_the_websockets_library_may_compress(both: Both) -> None:
-    """Its masks, fragments and compressed messages are those of another hand than this server's."""
+    """Masks, fragments and compressed messages come from another implementation than this server's."""
     websockets = pytest.importorskip("websockets.sync.client")
 
     def look(server: WebSocketServer) -> object:

@@ -110,7 +110,7 @@ def test_a_bomb_is_refused(both: Both) -> None:
 
 
 def test_a_message_that_inflates_beyond_max_payload_is_refused(both: Both) -> None:
-    """Valid operations count too: what comes before the limit is taken."""
+    """Even if its operations are valid; those before the limit take effect."""
     text = b"PUB a 100000\r\n" + b"x" * 100_000 + b"\r\n"
 
     def look(server: WebSocketServer) -> object:

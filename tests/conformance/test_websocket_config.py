@@ -1,4 +1,4 @@
-"""Blocks `websocket` that nats-server refuses are refused by this server, with its texts; and the other way round."""
+"""This server refuses the `websocket` blocks that nats-server refuses, with the same texts, and no others."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ ACCEPTED = {
 
 
 def outcome(directory: Path, name: str, command: list[str] | None, config: str) -> str:
-    """Return "" if the server starts, otherwise what it says."""
+    """Return "" if the server starts, otherwise its error text."""
     assert command is not None
     folder = directory / name
     folder.mkdir()

@@ -1,4 +1,4 @@
-"""Logins of WebSocket clients: cookies, and what the block says in place of the other blocks."""
+"""Logins of WebSocket clients: cookies, and options of the block that override those of other blocks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
 
 
 def login(server: WebSocketServer, cookie: str | None = None, **options: str) -> list[str]:
-    """Return what comes after CONNECT and PING, with the user of /connz."""
+    """Return the answers to CONNECT and PING, with the user that /connz shows."""
     with closing(WebSocketClient(server.ws_port, Cookie=cookie)) as client:
         first = json.loads(client.read_until(b"\r\n").removeprefix(b"INFO "))
         given = {"verbose": False, "pedantic": False, "protocol": 1, **options}

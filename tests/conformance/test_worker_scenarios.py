@@ -1,6 +1,6 @@
-"""The scenarios once more, their clients on the second of two workers, the streams in the first one or in both.
+"""The scenarios with clients on the second of two workers and the streams in the first or in both workers.
 
-A run plays one in so many, chosen by the commit; `make conformance` plays all.
+A run plays a part of them, chosen by the commit; `make conformance` plays all.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.support.groups import PLAYED_AGAIN
 from tests.support.turns import commit_of_tree, is_chosen
 
 WORKERS = 2
-PLAYED_EVERY = 80  # one scenario in so many
+PLAYED_EVERY = 80  # one in this many scenarios is played
 LATER = "advisories of the first worker may come after the PONG of the second one"
 CLOSED = "the list has the connections that were opened to find the worker"
 REFUSED = "max_payload is more than a quarter of max_pending"
@@ -36,7 +36,7 @@ DIFFERENT_SPREAD = DIFFERENT | {"atomic/errors": EACH, "fast/errors": EACH}
 
 
 def _chosen(kind: str, different: dict[str, str]) -> list[Script]:
-    """Return the scenarios whose turn it is."""
+    """Return the scenarios that are played at this commit."""
     return [
         script
         for script in load_all()
@@ -69,7 +69,7 @@ def test_every_difference_is_that_of_a_scenario() -> None:
 def _compare(
     script: Script, directory: Path, record_property: Callable[[str, object], None], *, is_spread: bool
 ) -> None:
-    """Play a scenario, once more if it differs."""
+    """Play a scenario, and again if it differs."""
     kept = read_recording(script)
     assert kept is not None
     found = masked_differences(kept, _played(script, directory / "once", is_spread))
@@ -84,7 +84,7 @@ def _played(script: Script, directory: Path, is_spread: bool) -> Recording:
     directory.mkdir()
     text = json.dumps(play(script, our_command(), directory, on_worker=WORKERS, is_spread=is_spread))
     for number in range(1, WORKERS + 1):
-        for quote in ('"', '\\"'):  # in an answer that an advisory quotes too
+        for quote in ('"', '\\"'):  # also within an answer that an advisory quotes
             text = text.replace(f"{quote}conformance-{number}{quote}", f"{quote}conformance{quote}")
     recording = json.loads(text)
     for answer in recording["http"]:

@@ -1,1 +1,1 @@
-"""Faults of process, disk and power on real files: `python -m tests.crash <what>`, short versions for the suite."""
+"""Faults of process, disk and power on real files: `python -m tests.crash NAME`; the suite runs short versions."""

@@ -14,7 +14,7 @@ WHAT = ("damage", "kill", "acks", "batches", "dead", "power", "errors", "outages
 
 
 def main() -> int:
-    """Run what the command line names; the exit code is 0 unless it cannot run here."""
+    """Run the test that the command line names; the exit code is 0 unless it cannot run on this machine."""
     parser = argparse.ArgumentParser(prog="python -m tests.crash", description=__doc__)
     parser.add_argument("what", choices=WHAT)
     parser.add_argument("--server", choices=("ours", "peer"), default="ours")

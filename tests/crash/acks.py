@@ -15,7 +15,7 @@ ACK_WAIT_NS = 1_000_000_000
 
 
 def one_round(args: argparse.Namespace, directory: Path, count: int) -> dict[str, int]:
-    """Confirm `count` acks, kill, start, and see what comes again."""
+    """Confirm `count` acks, kill and restart the server, and return which messages are redelivered."""
     server = make_server(args.server, args.mode, directory)
     server.start()
     try:
@@ -47,7 +47,7 @@ def one_round(args: argparse.Namespace, directory: Path, count: int) -> dict[str
         deadline = time.monotonic() + 2 * ACK_WAIT_NS / 1e9
         while time.monotonic() < deadline:
             again |= {seq for seq, _ in client.pull("A", "c", count)}
-            time.sleep(0.1)  # between two looks, until every ack wait is over
+            time.sleep(0.1)  # pause between two pulls, until every ack wait is over
         return {
             "confirmed": len(confirmed),
             "redelivered": len(again & confirmed),
@@ -58,7 +58,7 @@ def one_round(args: argparse.Namespace, directory: Path, count: int) -> dict[str
 
 
 def run(args: argparse.Namespace, scratch: Path) -> dict[str, Any]:
-    """Run as many rounds as the command line asks for, 5 by default."""
+    """Run the number of rounds that the command line gives, by default 5."""
     rounds = [one_round(args, scratch / str(number), COUNT) for number in range(args.cycles or 5)]
     return {
         "rounds": rounds,

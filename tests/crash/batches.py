@@ -1,8 +1,8 @@
-"""Atomic batches and kill -9 at any moment of their publishing and commit: all of a batch is there, or nothing.
+"""Atomic batches and kill -9 at any moment of their publishing and commit: each batch is stored whole or not at all.
 
-Batches of 2 to 400 messages are sent one after the other without waiting, some of them of many megabytes, so that a
-kill meets messages that arrive, commits that wait and commits that are being written. Each message names its batch
-and the number of its messages.
+Batches of 2 to 400 messages are sent in sequence without waiting, some of them of many megabytes, so that a kill
+meets messages that arrive, commits that wait and commits that are being written. Each message names its batch and the
+number of its messages.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tests.conformance.harness.process import ServerProcess
 from tests.crash.servers import Speaker, framed, make_server, read_messages, rng_of
 
 CYCLES = 200
-BATCHES = 12  # sent in one life
+BATCHES = 12  # the number of batches between two kills
 LARGE_SIZE, SMALL_SIZE = 60_000, 40  # bytes of a payload
-MOMENT_S = 0.05  # the kill comes up to so long after the last answer that is waited for
+MOMENT_S = 0.05  # the longest delay between the last awaited answer and the kill
 PURGE_EVERY = 10  # cycles
 
 
@@ -59,7 +59,7 @@ def live(server: ServerProcess, rng: random.Random, cycle: int) -> set[str]:
 
 
 def check(server: ServerProcess, acked: set[str]) -> list[str]:
-    """Return what is wrong with the batches of a started server."""
+    """Return the violations found in the batches of a restarted server."""
     counts: Counter[tuple[str, int]] = Counter()
     for _, payload in read_messages(server.port, "B"):
         name, total, _ = payload.split(b" ", 2)
@@ -71,7 +71,7 @@ def check(server: ServerProcess, acked: set[str]) -> list[str]:
 
 
 def run(args: argparse.Namespace, scratch: Path) -> dict[str, Any]:
-    """Run the cycles; the figures have all violations."""
+    """Run the cycles; the figures contain all violations."""
     rng, violations, total = rng_of(args.seed, "batches"), [], 0
     server = make_server(args.server, args.mode, scratch)
     server.start()

@@ -1,7 +1,7 @@
-"""The damage matrix: every byte of the tail records and of each index, metadata and state file of a scripted store.
+"""The damage matrix: every byte of the tail records and of each index, metadata and state file of a prepared store.
 
-In one process, with a Node on a virtual clock for each case, unless --server peer or --process asks for real
-processes, where a sample is taken. A case is a copy of the store with one damage (or two), a start, and the judge.
+It runs in one process, with a Node on a virtual clock for each case. With --server peer or --process it uses real
+processes and only a sample of the cases. A case is a copy of the store with one or two damages, a start, and a check.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pyjs.base.disk import OsDisk
 from pyjs.testing import RawClient, VirtualNode
 
 JETSTREAM = "store/jetstream"
-EXAMPLES_MAX = 8  # of each violation that are named in the report
+EXAMPLES_MAX = 8  # the number of examples per violation in the report
 SAID = ("[WRN]", "[ERR]", "[FTL]")
 STORES = ("stopped", "killed")
 
@@ -56,7 +56,7 @@ class NodeSpeaker:
         return answer
 
     def raw_message(self, stream: str, seq: int) -> bytes:
-        """Take the message from its store: through the API that would be most of what a case costs."""
+        """Read the message directly from its store: through the API that would be most of the cost of a case."""
         jetstream = self._fixture.node.jetstream
         streams = jetstream.accounts["$G"].streams if jetstream is not None else {}
         message = streams[stream].store.get(seq) if stream in streams else None
@@ -95,7 +95,7 @@ class InProcess:
     def run(
         self, tree: Tree, damages: tuple[Damage, ...], known: Known, baseline: Baseline | None
     ) -> Verdict | Baseline:
-        """Judge one case, or observe the store without damage when there is no baseline yet."""
+        """Check one case, or observe the store without damage if there is no baseline yet."""
         shutil.rmtree(self._root, ignore_errors=True)
         tree.write(self._root, damages)
         fixture = VirtualNode(options_with_store(self._root))
@@ -118,7 +118,7 @@ class InProcess:
         return _Later(fixture)
 
     def _redeliver(self, fixture: VirtualNode, speaker: NodeSpeaker, known: Known, verdict: Verdict) -> None:
-        """Pull whatever the consumer still gives after its ack wait: what is owed must be in it."""
+        """Pull all messages after the ack wait: every unacknowledged message must be redelivered."""
         fixture.advance(seconds=2 * HOUR_NS // 1_000_000_000)
         given = {seq for seq, _ in speaker.pull("ORDERS", "worker", 1000)}
         state = speaker.try_api("STREAM.INFO.ORDERS", deleted_details=True).get("state")
@@ -132,7 +132,7 @@ class InProcess:
 
 
 class _Later(Told):
-    """What the Node has said by the time that it is asked: a message is checked when it is read."""
+    """Log and losses of the Node at the time of the question: damage to a message is found when it is read."""
 
     def __init__(self, fixture: VirtualNode) -> None:
         self._fixture = fixture
@@ -159,7 +159,7 @@ class InProcesses:
     def run(
         self, tree: Tree, damages: tuple[Damage, ...], known: Known, baseline: Baseline | None
     ) -> Verdict | Baseline:
-        """Judge one case, or observe the store without damage when there is no baseline yet."""
+        """Check one case, or observe the store without damage if there is no baseline yet."""
         directory = self._scratch / "case"
         shutil.rmtree(directory, ignore_errors=True)
         tree.write(directory / JETSTREAM, damages)
@@ -192,7 +192,7 @@ class _LogFile(Told):
 
 
 class Matrix:
-    """Runs cases and adds up what they found."""
+    """Runs cases and adds up their findings."""
 
     def __init__(self, runner: InProcess | InProcesses, tree: Tree, known: Known) -> None:
         self._runner = runner
@@ -237,7 +237,7 @@ class Matrix:
 
 
 def matrix_of(server: str, directory: Path, *, clean: bool, process: bool, seed: int) -> tuple[Matrix, Tree]:
-    """Make the scripted store, and what runs its cases."""
+    """Make the prepared store, and the runner of its cases."""
     known = make_store(server, directory / "made", clean=clean, seed=seed)
     tree = Tree(directory / "made" / JETSTREAM)
     runner = InProcesses(directory, server) if process else InProcess(directory, time.time_ns())

@@ -1,8 +1,8 @@
-"""Damages of one file of a store, all of them or a sample, and which messages each may cost.
+"""Damages to one file of a store, all of them or a sample, and the messages that each may destroy.
 
-A message may be lost when a byte of its own record changed or is gone, and never otherwise. A record that no sealed
-or indexed file vouches for may also be a write that was never finished: where the end of an open segment is cut
-after a kill, nobody can tell the two apart, which `is_cut` says.
+A message may only be lost if a byte of its own record changed or is missing. If neither a sealed segment nor an index
+file proves that a record was complete, it may be an unfinished write: if the end of an open segment is cut after a
+kill, the two cannot be told apart. `is_cut` recognizes such damages.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from pathlib import Path
 
 SECTOR = 512
 GARBAGE_SIZE = 700
-SPARSE_STEP = 61  # of the bytes inside large payloads every so many are damaged, everywhere else all
+SPARSE_STEP = 61  # in large payloads, the distance between damaged bytes; elsewhere every byte is damaged
 SMALL = 20_000  # bytes of a segment without large payloads
 DENSE_START = 1500  # header, metadata and the first records
-DENSE_END = 700  # bytes in front of the end of a sealed segment that count as its tail records
-DENSE_TAIL = 5000  # the same of the last segment
+DENSE_END = 700  # the number of bytes at the end of a sealed segment that count as its tail records
+DENSE_TAIL = 5000  # the same for the last segment
 MSG, FOOTER = 1, 4
 
 
 @dataclass(frozen=True)
 class File:
-    """One file of a store that is at rest."""
+    """One file of a store that is not in use."""
 
     path: str
     data: bytes  # without the zeros that are reserved after it
@@ -34,7 +34,7 @@ class File:
 
 @dataclass(frozen=True)
 class Damage:
-    """What is done to one file: flip (bit `bit` at `at`), cut, zeros, garbage (behind `at`), or remove."""
+    """A change to one file: flip (bit `bit` at `at`), cut, zeros, garbage (after `at`), or remove."""
 
     path: str
     kind: str
@@ -47,7 +47,7 @@ class Damage:
 
 
 class Tree:
-    """The files of a store directory at rest, in memory."""
+    """The files of a store directory that is not in use, in memory."""
 
     def __init__(self, root: Path) -> None:
         self.files: dict[str, File] = {}
@@ -81,13 +81,13 @@ class Tree:
                     out.truncate(file.size)
 
     def hit_seqs(self, damage: Damage) -> tuple[str, set[int]]:
-        """Return (stream, sequences whose records are touched by `damage`)."""
+        """Return (stream, sequences whose records `damage` touches)."""
         stream = damage.path.split("/streams/")[1].split("/")[0] if "/streams/" in damage.path else ""
         start, end = _range_of(damage, self.files[damage.path])
         return stream, {seq for first, last, seq in self.records[damage.path] if first < end and start < last}
 
     def is_cut(self, damages: tuple[Damage, ...]) -> bool:
-        """Tell whether these leave a file as an unfinished write does, with nothing to tell better."""
+        """Return whether a damaged file looks like an unfinished write, and no index file shows that it is not."""
         touched = {damage.path for damage in damages}
         return any(
             damage.kind in ("cut", "zeros", "remove") and self._has_no_witness(damage.path, touched)
@@ -95,7 +95,7 @@ class Tree:
         )
 
     def _has_no_witness(self, name: str, touched: set[str]) -> bool:
-        """Tell whether no index file says what is in the segment `name`, which is the last or has it damaged too."""
+        """Return whether no index file describes the segment: it is the last one, or its index file is damaged."""
         index = name[:-3] + "idx"
         if not name.endswith(".seg") or (index in self.files and index not in touched):
             return False
@@ -148,7 +148,7 @@ def _places(name: str, file: File, tree: Tree) -> Iterator[int]:
 
 
 def _range_of(damage: Damage, file: File) -> tuple[int, int]:
-    """Return the bytes that are not any more what they were."""
+    """Return the range of bytes that changed."""
     if damage.kind == "remove":
         return 0, file.size
     if damage.kind == "garbage":
@@ -168,7 +168,7 @@ def _damaged(data: bytes, damage: Damage) -> bytes | None:
         garbage = random.Random(at).randbytes(GARBAGE_SIZE)
         return data[:at] + garbage + data[at + GARBAGE_SIZE :]
     if damage.kind == "zeros":
-        end = max(at, min(at + SECTOR, len(data)))  # another damage may have cut the file before
+        end = max(at, min(at + SECTOR, len(data)))  # an earlier damage may have cut the file
         return data[:at] + bytes(end - at) + data[end:]
     return data[:at] + bytes([data[at] ^ 1 << damage.bit]) + data[at + 1 :]
 
@@ -193,6 +193,6 @@ def _records(file: File) -> Iterator[tuple[int, int, int]]:
             length &= 0x7FFFFFFF
             if length == 0:
                 return
-            if seq < 1 << 62:  # the two top bits mark what was removed
+            if seq < 1 << 62:  # the two top bits mark removals
                 yield at, at + length, seq
             at += length

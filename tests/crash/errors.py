@@ -1,7 +1,8 @@
-"""An error in the k-th call of a kind, for every k of a scripted piece of work, and what comes of it.
+"""An error in the k-th call of a kind, for every k of a fixed sequence of operations, and its consequences.
 
-One server process per case: it works with the fault armed (or starts with it), is killed, starts again without it,
-and must then hold whatever it confirmed. Every request must have had an answer, and reading must have gone on.
+Each case uses one server process. It runs with the fault armed (or starts with it), is killed, restarts without the
+fault, and must then have everything that it confirmed. Every request must have had an answer, and reading must have
+continued.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ FIRST_READ = 1  # a message that was stored before the fault
 
 @dataclass
 class Confirmed:
-    """What the server confirmed."""
+    """The changes that the server confirmed."""
 
     messages: dict[int, bytes] = field(default_factory=dict)
     removed: set[int] = field(default_factory=set)
@@ -45,7 +46,7 @@ class Confirmed:
 
 
 class Worker:
-    """Does the scripted work, and notes what was confirmed."""
+    """Does the operations and records which of them were confirmed."""
 
     def __init__(self, port: int, confirmed: Confirmed) -> None:
         self._client = Speaker(port, timeout_s=5)
@@ -71,7 +72,7 @@ class Worker:
         self._api("STREAM.CREATE.B", name="B", subjects=["b"])
         self._consumer("d")
         self._api("STREAM.DELETE.B")
-        self.confirmed.streams.discard("B")  # it may be gone although that was not confirmed
+        self.confirmed.streams.discard("B")  # the stream may be deleted although that was not confirmed
         self._settle(4)
         self._publish(b"last")
         if not self._client.raw_message("A", FIRST_READ):
@@ -120,10 +121,10 @@ class Worker:
         answer = self._json("remove", b"$JS.API.STREAM.MSG.DELETE.A", json.dumps(body).encode())
         if answer.get("success"):
             self.confirmed.removed.add(seq)
-        self.confirmed.messages.pop(seq, None)  # it may be gone although that was not confirmed
+        self.confirmed.messages.pop(seq, None)  # the message may be deleted although that was not confirmed
 
     def _settle(self, count: int) -> None:
-        """Acknowledge with an answer; an ack whose change is not kept gets none, which is no fault of a server."""
+        """Send acks that ask for an answer; an ack whose change was not stored gets none, which is correct."""
         pulled = {b"%sk%d" % (self._client.inbox, seq): (seq, reply) for seq, reply in self._pull(count)}
         self._client.send(b"".join(framed(reply, inbox, b"+ACK") for inbox, (_, reply) in pulled.items()))
         self.confirmed.settle_sent |= {seq for seq, _ in pulled.values()}
@@ -147,7 +148,7 @@ class Worker:
 
 
 def check(port: int, confirmed: Confirmed) -> list[str]:
-    """Return what is not as it was confirmed."""
+    """Return the differences between the store and the confirmed changes."""
     client = Speaker(port)
     wrong: list[str] = []
     names = set(client.api("STREAM.NAMES").get("streams") or [])
@@ -209,7 +210,7 @@ class Runner:
         return counts
 
     def run(self, case: Case) -> list[str]:
-        """Return what went wrong."""
+        """Return the violations."""
         wrong: list[str] = []
         self._run(case, wrong)
         return wrong
@@ -251,7 +252,7 @@ class Runner:
         return counts
 
     def _fair(self, wrong: list[str], case: Case | None) -> list[str]:
-        """Leave out what one EIO may cost: it cannot be told from a bad sector in a consumer's state."""
+        """Return `wrong` without losses that one EIO may cause: it looks like a bad sector in a consumer's state."""
         if case is None or not case.start or case.error != "EIO":
             return wrong
         forgotten = [each for each in wrong if each.startswith(FORGOTTEN)]

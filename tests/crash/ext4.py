@@ -1,7 +1,8 @@
-"""An ext4 file system in an image file, which can lose what was not synced, be filled, or be made read-only.
+"""An ext4 file system in an image file, which can lose unsynced data, run out of space, or become read-only.
 
-Needs root and loop mounts. Shutting it down without a flush of its journal is what a power cut leaves: only what
-fdatasync and fsync brought to the device, and what the kernel wrote back by itself, is there after the next mount.
+Needs root and loop mounts. Shutting the file system down without a flush of its journal has the effect of a power
+cut: after the next mount only data that fdatasync and fsync sent to the device, or that the kernel wrote back by
+itself, is present.
 """
 
 from __future__ import annotations
@@ -50,10 +51,10 @@ class Ext4:
         self.mount()
 
     def mount(self) -> None:
-        """Mount it, which replays its journal.
+        """Mount the image, which replays its journal.
 
-        The kernel may still be busy with the end of the mount before, or a process of others may have inherited it:
-        then that one is handed out again, shut down as it is. A copy of the image has no such past.
+        The kernel may not have finished the previous mount, or another process may have inherited it: then it returns
+        that mount again, which is already shut down. A copy of the image has no earlier mount.
         """
         for tried in range(1, TRIES + 1):
             run_tool("mount", "-o", "loop", str(self._image), str(self.path))
@@ -64,7 +65,7 @@ class Ext4:
             except OSError as error:
                 problem = error
                 self.unmount()
-                time.sleep(0.2)  # nothing tells when the kernel is through with it
+                time.sleep(0.2)  # no event signals that the kernel has finished
                 if tried % COPY_AFTER == 0:
                     self._copy_image()
         raise CannotMount(f"{self._image} was mounted, and then: {problem}")
@@ -75,7 +76,7 @@ class Ext4:
         copy.replace(self._image)
 
     def unmount(self) -> None:
-        """Unmount it; no process may have files open in it."""
+        """Unmount the image; no process may have files open in it."""
         run_tool("umount", str(self.path))
 
     def remount(self, option: str) -> None:
@@ -87,7 +88,7 @@ class Ext4:
         run_tool("sync", "-f", str(self.path))
 
     def cut_power(self) -> None:
-        """Let it take no more writes, and forget what is not on its device."""
+        """Accept no more writes, and drop all data that is not on the device."""
         fd = os.open(self.path, os.O_RDONLY)
         try:
             fcntl.ioctl(fd, EXT4_IOC_SHUTDOWN, struct.pack("I", GOING_FLAGS_NOLOGFLUSH))

@@ -1,4 +1,4 @@
-"""What a start made of a damaged store, held against what was known of it before."""
+"""Compares a damaged store after a restart with what was known about it before."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STREAMS = ("ORDERS", "COPY")
 
 
 class Speaks(Protocol):
-    """The words that the judge needs, of a process or of a Node."""
+    """The operations that the checks need, of a process or of a Node."""
 
     def try_api(self, name: str, /, **body: Any) -> dict[str, Any]: ...
 
@@ -37,7 +37,7 @@ class Baseline:
 
 @dataclass
 class Told:
-    """What the server said of losses: lines of its log above INF, and its counters by stream, None: it has none."""
+    """Losses that the server reported: log lines above INF, and counters by stream (None if it has no counters)."""
 
     lines: list[str]
     lost: dict[str, int] | None
@@ -45,10 +45,10 @@ class Told:
 
 @dataclass
 class Verdict:
-    """The findings of one case: name of the violation -> what was seen.
+    """The findings of one case: name of the violation -> examples.
 
-    After a cut that nobody can tell from a write that was never finished, what follows from the lost end is no
-    violation but a note: sequences are given again, and what was only recorded there is not known.
+    If a file was cut and looks like an unfinished write, consequences of the lost end are notes and not violations:
+    sequences are reused, and data that was only recorded there is unknown.
     """
 
     is_cut: bool = False
@@ -60,7 +60,7 @@ class Verdict:
         self.violations.setdefault(name, text)
 
     def add_unless_cut(self, name: str, text: str) -> None:
-        """Take what is a violation unless an end was cut."""
+        """Record a violation, or a note if an end was cut."""
         if self.is_cut:
             self.notes[f"after a cut: {name}"] += 1
         else:
@@ -79,7 +79,7 @@ def observe(speaker: Speaks) -> Baseline:
 
 
 def check_baseline(baseline: Baseline, known: Known) -> None:
-    """Make sure that the undamaged store holds what its client was told."""
+    """Assert that the undamaged store has everything that its client was told."""
     assert set(baseline.messages["ORDERS"]) == set(known.messages)
     assert baseline.last["ORDERS"] == known.last_seq
 
@@ -87,7 +87,7 @@ def check_baseline(baseline: Baseline, known: Known) -> None:
 def judge(
     speaker: Speaks, tree: Tree, damages: tuple[Damage, ...], known: Known, baseline: Baseline, told: Told
 ) -> Verdict:
-    """Compare what the server serves after the damages with what it had before."""
+    """Compare the contents of the store after the damages with those before."""
     is_cut = tree.is_cut(damages)
     verdict = Verdict(is_cut)
     may_lose: dict[str, set[int]] = {name: set() for name in STREAMS}

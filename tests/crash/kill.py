@@ -14,12 +14,12 @@ from tests.crash.load import STREAM, Load, make_stream
 from tests.crash.servers import Speaker, make_server, read_messages, rng_of
 
 CYCLES = 500
-ACKS_MAX = 4000  # of one life
+ACKS_MAX = 4000  # the number of PubAcks between two kills
 PURGE_EVERY = 8  # cycles
 
 
 def check(server: ServerProcess, ledger: Ledger) -> None:
-    """Hold what a started server has against the ledger."""
+    """Compare a restarted server with the ledger."""
     client = Speaker(server.port)
     state = client.api(f"STREAM.INFO.{STREAM}")["state"]
     info = client.api(f"CONSUMER.INFO.{STREAM}.worker")
@@ -31,7 +31,7 @@ def check(server: ServerProcess, ledger: Ledger) -> None:
 
 
 def purge(server: ServerProcess, ledger: Ledger) -> None:
-    """Empty the stream: a later check reads only what is new."""
+    """Empty the stream, so that a later check only reads new messages."""
     client = Speaker(server.port)
     client.api(f"STREAM.PURGE.{STREAM}")
     ledger.forget(client.api(f"STREAM.INFO.{STREAM}")["state"]["last_seq"])
@@ -60,7 +60,7 @@ def run_cycles(
 
 
 def run(args: argparse.Namespace, scratch: Path) -> dict[str, Any]:
-    """Run the cycles that the command line asks for."""
+    """Run the number of cycles that the command line gives."""
     cycles = args.cycles or CYCLES
     server = make_server(args.server, args.mode, scratch)
     ledger = Ledger()

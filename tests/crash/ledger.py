@@ -1,7 +1,7 @@
-"""What clients were told by a server that may die, and the check of what is there afterwards.
+"""What a server told its clients before it was killed, and checks of its store afterwards.
 
-Every payload begins with its message id and is published again, under the same id, until it is acknowledged. So
-each must be stored at most once, and once acknowledged it stays where the PubAck said.
+Every payload begins with its message id and is published again, under the same id, until it is acknowledged. So each
+message must be stored at most once, and once acknowledged it must keep the sequence that its PubAck gave.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections import Counter
 
 
 class Ledger:
-    """One stream and its consumer, over many lives of the server. Threads of a cycle write to it."""
+    """One stream and its consumer, over many restarts of the server. Threads of a cycle write to it."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.acked: dict[bytes, int] = {}  # message id -> sequence of its PubAck
         self.acked_at: dict[bytes, float] = {}
-        self.unacked: set[bytes] = set()  # sent, and not answered by the life that is over
+        self.unacked: set[bytes] = set()  # sent to a server that was killed before it answered
         self.delete_asked: set[int] = set()
         self.deleted: dict[int, float] = {}  # confirmed, when
         self.settle_sent: set[int] = set()
@@ -39,7 +39,7 @@ class Ledger:
             return len(self.acked)
 
     def violation(self, name: str, text: str, count: int = 1) -> None:
-        """Count something that must not be."""
+        """Count a violation, with an example."""
         self.found[name] += count
         if sum(each.startswith(f"{name}:") for each in self.examples) < 3:
             self.examples.append(f"{name}: {text}")
@@ -52,7 +52,7 @@ class Ledger:
         self.unacked.clear()
 
     def check_messages(self, messages: list[tuple[int, bytes]], first_seq: int, last_seq: int) -> set[bytes]:
-        """Hold the stream against what was told; return the ids of acknowledged messages that are lost."""
+        """Compare the stream with what was acknowledged; return the ids of acknowledged messages that are lost."""
         seqs = [seq for seq, _ in messages]
         ids = Counter(payload.split(b" ", 1)[0] for _, payload in messages)
         by_id = {payload.split(b" ", 1)[0]: seq for seq, payload in messages}
@@ -76,7 +76,7 @@ class Ledger:
         return lost
 
     def check_floor(self, floor: int) -> None:
-        """See that nothing counts as settled that nobody settled."""
+        """Check that the ack floor covers only messages that a client acknowledged or removed."""
         fair = self.settle_sent | self.delete_asked
         ahead = [seq for seq in range(self.purged_to + 1, floor + 1) if seq not in fair]
         if ahead:

@@ -1,4 +1,4 @@
-"""Clients at work until their server dies: publishers with message ids, a consumer that settles, removals."""
+"""Clients that work until their server is killed: publishers with message ids, a consumer that acks, removals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHUNK = 50
 OUTSTANDING_MAX = 300
 PULL = 40
 ACK_WAIT_NS = 500_000_000
-DELETE_EVERY = 7  # of 100 messages, one is removed
+DELETE_EVERY = 7  # one message in this many is removed
 
 
 def make_stream(port: int) -> None:
@@ -37,7 +37,7 @@ def make_stream(port: int) -> None:
 
 
 class Load:
-    """One life of the server: clients work until `enough` PubAcks are in, then `end` is called, once."""
+    """One run of the server: clients work until `enough` PubAcks have arrived, then `end` is called once."""
 
     def __init__(self, port: int, ledger: Ledger, name: str, enough: int, end: Callable[[], None]) -> None:
         self._port = port
@@ -51,7 +51,7 @@ class Load:
         self.failures: list[BaseException] = []
 
     def run(self, rng: random.Random) -> None:
-        """Return when the server is gone and every client has noticed."""
+        """Return when the server has ended and every client has noticed."""
         resend = sorted(self._ledger.unacked)
         work: list[Callable[[], None]] = [
             lambda: self._publish(b"a", resend),
@@ -109,7 +109,7 @@ class Load:
             self.finish()
 
     def finish(self) -> None:
-        """End this life of the server."""
+        """End this run of the server."""
         self._done.set()
         self._end()
 
@@ -157,7 +157,7 @@ class Load:
 
 
 def next_due(server: ServerProcess) -> list[int]:
-    """Return what the consumer gives out now, by sequence; for a check after the ack wait."""
+    """Return the sequences that the consumer delivers now; used for a check after the ack wait."""
     client = Speaker(server.port)
     try:
         return [stream_seq_of(reply) for _, reply in client.pull(STREAM, "worker", 5000)]

@@ -1,7 +1,7 @@
-"""Outages of a disk that end: what clients are told meanwhile, whether reading goes on, and when writing resumes.
+"""Disk outages that end: what clients are told meanwhile, whether reading continues, and when writing resumes.
 
-Each begins under a steady client, which publishes one message after the other and waits for each answer, and ends
-after a while. Then the server is killed and started again, and must hold whatever was acknowledged.
+Each begins while a client publishes messages in sequence and waits for each answer, and ends after a while. Then the
+server is killed and restarted, and must have everything that it acknowledged.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from tests.crash.preload import Faults, NoCompiler, build
 from tests.crash.servers import Speaker, make_server
 
 BEFORE = 200
-WARM_S = 0.5  # the server has loaded what it loads in the background
+WARM_S = 0.5  # until the server has loaded the code that it loads in the background
 OUTAGE_S = 1.5
 RESUME_S = 6.0
-PAUSE_S = 0.004  # between two publishes: a client that waits for its answers
+PAUSE_S = 0.004  # pause between two publishes of a client that waits for its answers
 FILLING = 8192  # bytes of a message where a file system is filled
 HOUR_NS = 3_600_000_000_000
 
 
 class Steady:
-    """A client that publishes and waits, and what it saw."""
+    """A client that publishes and waits for answers; it records the results."""
 
     def __init__(self, server: ServerProcess, payload_size: int = 100) -> None:
         self._server = server
@@ -42,7 +42,7 @@ class Steady:
         self.acked: list[int] = []
         self.unanswered = 0
         self.errors: dict[str, int] = {}
-        self.first_error_ms: float | None = None  # from its own request
+        self.first_error_ms: float | None = None  # measured from the failed request
         self.slowest_error_ms = 0.0
 
     def publish(self) -> bool:
@@ -65,7 +65,7 @@ class Steady:
         return False
 
     def reads(self) -> bool:
-        """Tell whether an early message can be read."""
+        """Return whether an early message can be read."""
         try:
             return bool(self.acked and self._client.raw_message("S", self.acked[0]))
         except (OSError, ConnectionError):
@@ -75,13 +75,13 @@ class Steady:
         try:
             self._client = Speaker(self._server.port, timeout_s=3)
         except OSError:
-            pass  # the server is gone; the next request says so
+            pass  # the server has ended; the next request reports it
 
 
 def endure(
     server: ServerProcess, size: int, begin: Callable[[], None], end: Callable[[], None]
 ) -> dict[str, Any]:
-    """Run a server through one outage; return what its client saw."""
+    """Run a server through one outage; return its client's results."""
     server.start()
     client = Speaker(server.port)
     client.api("STREAM.CREATE.S", name="S", subjects=["s.>"])
@@ -118,7 +118,7 @@ def endure(
 
 
 def after_restart(server: ServerProcess, steady: Steady) -> dict[str, Any]:
-    """Return what is there of the acknowledged after a kill and a start."""
+    """Return which acknowledged messages are present after a kill and a restart."""
     client = Speaker(server.port)
     info = client.try_api("STREAM.INFO.S")
     if "error" in info or not info:
@@ -144,7 +144,7 @@ def tmpfs(scratch: Path, megabytes: int) -> Iterator[Path]:
 
 
 def full_disk(kind: str, mode: str, scratch: Path) -> dict[str, Any]:
-    """Fill a small tmpfs beside the store, and empty it."""
+    """Fill the small tmpfs that holds the store, and empty it again."""
     with tmpfs(scratch, 24) as disk:
         server = make_server(kind, mode, scratch / "server", store=disk)
         ballast = disk / "ballast"
@@ -164,7 +164,7 @@ def full_disk(kind: str, mode: str, scratch: Path) -> dict[str, Any]:
 
 
 def failing_disk(kind: str, mode: str, scratch: Path) -> dict[str, Any]:
-    """Let an ext4 fail every call from some moment on, and come back by a mount and a start."""
+    """Let an ext4 fail every call from a certain moment on; recover by a mount and a start."""
     disk = Ext4(scratch)
     disk.path.chmod(0o700)
     server = make_server(kind, mode, scratch / "server", store=disk.path)
@@ -184,7 +184,7 @@ def failing_disk(kind: str, mode: str, scratch: Path) -> dict[str, Any]:
 
 
 def no_descriptors(kind: str, mode: str, scratch: Path) -> dict[str, Any]:
-    """Take the server's free descriptors away with prlimit, and give them back."""
+    """Take the server's free descriptors away with prlimit, and restore them."""
     server = make_server(kind, mode, scratch)
     before: list[tuple[int, int]] = []
 
@@ -209,7 +209,7 @@ def no_descriptors(kind: str, mode: str, scratch: Path) -> dict[str, Any]:
 
 
 def no_permission(kind: str, mode: str, scratch: Path) -> dict[str, Any]:
-    """Take away and give back the permissions of the store's directories, from one that may not override them."""
+    """Remove and restore the permissions of the store's directories, for a server that may not override them."""
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         raise CannotMount("needs root and setpriv")
     bounded = "--bounding-set=-dac_override,-dac_read_search"
@@ -252,7 +252,7 @@ def preloaded(
 
 
 def clock_back(kind: str, mode: str, scratch: Path) -> dict[str, Any]:
-    """Let the time of day step back an hour, and forward again."""
+    """Set the time of day back by an hour, and forward again."""
     if kind != "ours":
         raise NoCompiler("nats-server reads the clock without libc")
     faults = Faults(build(scratch), scratch, "/store/")
@@ -295,7 +295,7 @@ def read_only_start(kind: str, mode: str, scratch: Path) -> dict[str, Any]:
 
 
 def _ignore(_: object) -> None:
-    """Take a value that nobody needs."""
+    """Take a value and do nothing."""
 
 
 OUTAGES: dict[str, Callable[[str, str, Path], dict[str, Any]]] = {
@@ -315,7 +315,7 @@ OUTAGES: dict[str, Callable[[str, str, Path], dict[str, Any]]] = {
 
 
 def run_outage(name: str, server: str, mode: str, scratch: Path) -> dict[str, Any]:
-    """Run one outage; where it cannot be made, say why."""
+    """Run one outage; if this machine cannot produce it, return the reason."""
     try:
         return OUTAGES[name](server, mode, scratch)
     except (CannotMount, NoCompiler) as reason:

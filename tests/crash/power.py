@@ -1,4 +1,4 @@
-"""Power loss: load on an ext4 image that is shut down without a flush of its journal, and what is left."""
+"""Power loss: load on an ext4 image that is shut down without a flush of its journal, and the losses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NEVER = 1 << 60
 
 
 def one_crash(args: argparse.Namespace, scratch: Path, number: int) -> dict[str, Any]:
-    """Cut the power once; return what was lost."""
+    """Cut the power once; return the losses."""
     disk = Ext4(scratch)
     server = make_server(args.server, args.mode, scratch / "server", store=disk.path)
     ledger = Ledger()
@@ -53,7 +53,7 @@ def one_crash(args: argparse.Namespace, scratch: Path, number: int) -> dict[str,
 
 
 def next_due_after_wait(server: Any) -> set[int]:
-    """Return what the consumer delivers when every ack wait is over."""
+    """Return the sequences that the consumer delivers when every ack wait is over."""
     time.sleep(ACK_WAIT_NS / 1e9 + 0.1)
     try:
         return set(next_due(server))
@@ -62,7 +62,7 @@ def next_due_after_wait(server: Any) -> set[int]:
 
 
 def figures(port: int, ledger: Ledger, cut_at: float, due: set[int]) -> dict[str, Any]:
-    """Return what of the acknowledged is lost, and how old it was."""
+    """Return how many acknowledged messages are lost, and how old they were."""
     try:
         messages = read_messages(port, STREAM)
     except AssertionError as error:
@@ -94,7 +94,7 @@ def _age(seqs: set[int], times: dict[int, float], cut_at: float) -> float:
 
 
 def run(args: argparse.Namespace, scratch: Path) -> dict[str, Any]:
-    """Cut the power as often as the command line says."""
+    """Cut the power as many times as the command line says."""
     crashes = []
     for number in range(args.cycles or CRASHES):
         try:

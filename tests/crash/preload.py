@@ -17,7 +17,7 @@ CALLS = struct.Struct(f"<{len(KINDS)}Q")
 
 
 class NoCompiler(Exception):
-    """The library cannot be built here."""
+    """The library cannot be built on this machine."""
 
 
 def build(directory: Path) -> Path:
@@ -46,12 +46,12 @@ class Faults:
         self.prefix = ["env", f"LD_PRELOAD={library}", f"FAULT_CONTROL={control}", f"FAULT_PATH={watched}"]
 
     def arm(self, kinds: tuple[str, ...], error: int, at: int = 0, forever: bool = False) -> None:
-        """Let call number `at` from now on of these kinds fail, and with `forever` all that follow."""
+        """Make the call number `at`, counted from now over these kinds, fail; with `forever` also all later ones."""
         mask = sum(1 << KINDS.index(kind) for kind in kinds)
         self._map[: HEAD.size] = HEAD.pack(1, mask, error, forever, at, self._clock(), 0)
 
     def disarm(self) -> None:
-        """Let nothing fail any more."""
+        """Stop all failures."""
         self._map[:4] = bytes(4)
 
     def step_clock(self, ns: int) -> None:

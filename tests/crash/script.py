@@ -1,7 +1,7 @@
-"""A store in which there is something of everything, made by a real server, and what a client knows of it.
+"""A store that contains every kind of record, made by a real server, and what a client knows about it.
 
 ORDERS has several segments (or blocks), messages with headers and ids, some removed and one overwritten, and a
-durable consumer of which some messages are settled; COPY has ORDERS as its source.
+durable consumer with some acknowledged messages; COPY has ORDERS as its source.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SETTLED = (
     6,
     7,
     12,
-)  # of what was pulled; the floor is in front of the first that is missing here
+)  # positions among the pulled messages; the ack floor is below the first one that is missing here
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Known:
     last_seq: int = 0
 
     def unsettled(self) -> set[int]:
-        """Return what the consumer still owes."""
+        """Return the sequences that the consumer must still deliver."""
         return set(self.messages) - self.settled
 
 
@@ -56,7 +56,7 @@ def make_store(server: str, directory: Path, *, clean: bool, seed: int = 1) -> K
         client = Speaker(process.port)
         known = _fill(client, random.Random(seed))
         _consume(client, known)
-        _wait_for_copy(client, known)  # of what came after the removals
+        _wait_for_copy(client, known)  # of the messages after the removals
         _wait_for_sync(server, directory)
         client.close()
         if clean:
@@ -132,12 +132,12 @@ def _wait_for_copy(client: Speaker, known: Known) -> None:
     deadline = time.monotonic() + 20
     while client.api("STREAM.INFO.COPY")["state"]["messages"] < len(known.ids):
         assert time.monotonic() < deadline, "the source was not copied"
-        time.sleep(0.005)  # between two questions: nothing tells when a source is up to date
+        time.sleep(0.005)  # polling: no event signals that a source is up to date
 
 
 def _wait_for_sync(server: str, directory: Path) -> None:
-    """Wait for the sync that writes the index files of our sealed segments; the peer's blocks have none."""
+    """Wait for the sync that writes the index files of our sealed segments; nats-server's blocks have none."""
     deadline = time.monotonic() + 20
     while server == "ours" and len(list(directory.rglob("ORDERS/msgs/*.idx"))) < SEALED - 1:
         assert time.monotonic() < deadline, "a sealed segment has no index file"
-        time.sleep(0.02)  # between two looks at the directory
+        time.sleep(0.02)  # polling the directory

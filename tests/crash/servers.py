@@ -1,4 +1,4 @@
-"""What every crash test needs of a server: a process in a sync mode, and a few words to speak to it."""
+"""Parts that every crash test needs: a server process in a sync mode, and a client for it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MODES = {
     "2s": ", sync_interval: 2s",
 }
 PAYLOAD_SIZE = 128
-_numbers = itertools.count(1)  # of connections: each has its own inboxes
+_numbers = itertools.count(1)  # numbers of connections: each has its own inboxes
 
 
 class PeerMissing(Exception):
@@ -63,7 +63,7 @@ def rng_of(seed: int, *what: object) -> random.Random:
 
 
 class Speaker(RawClient):
-    """A RawClient with the words of these tests, and inboxes of its own; damage.py has the same for a Node."""
+    """A RawClient with the operations of these tests and its own inboxes; damage.py has the same for a Node."""
 
     def __init__(self, port: int, timeout_s: float = 20.0) -> None:
         super().__init__(port, timeout_s)
@@ -80,7 +80,7 @@ class Speaker(RawClient):
         return b"" if b'"error":' in body[:200] else body
 
     def publish(self, subject: bytes, payload: bytes, headers: bytes = b"") -> dict[str, Any]:
-        """Publish and return the PubAck, or {} when nobody answers."""
+        """Publish and return the PubAck, or {} if no answer comes."""
         answer: dict[str, Any] = json.loads(self._answer(subject, payload, headers) or b"{}")
         return answer
 
@@ -94,7 +94,7 @@ class Speaker(RawClient):
         for _, reply, headers, _ in self.frames():
             if headers.startswith(
                 (b"NATS/1.0 40", b"NATS/1.0 503")
-            ):  # nothing more is due, or nobody is there
+            ):  # nothing more is due, or the server has ended
                 return found
             if reply.startswith(b"$JS.ACK."):
                 found.append((stream_seq_of(reply), reply))
@@ -153,7 +153,7 @@ def read_messages(port: int, stream: str) -> list[tuple[int, bytes]]:
                 break
             found.append((stream_seq_of(reply), payload))
         if len(found) == before:
-            break  # fewer than the state says: the caller sees the gap
+            break  # fewer than the state reports: the caller sees the gap
     client.api(f"CONSUMER.DELETE.{stream}.{name}")
     client.close()
     return found

@@ -14,7 +14,7 @@ from tests.crash.judge import Verdict
 from tests.crash.preload import NoCompiler
 from tests.crash.script import Known
 
-DAMAGES = 120  # of each of the two stores, and a tenth of it in pairs
+DAMAGES = 120  # for each of the two stores, plus a tenth of this number in pairs
 ERRORS = 12
 
 
@@ -36,7 +36,7 @@ def args(**given: Any) -> Namespace:
 
 @pytest.fixture
 def ext4_here(tmp_path: Path) -> None:
-    """Skip where no image can be mounted."""
+    """Skip the test if no image can be mounted."""
     try:
         Ext4(tmp_path / "probe", megabytes=16).unmount()
     except CannotMount as reason:
@@ -57,7 +57,7 @@ def test_damage_costs_the_damaged_messages_and_is_told(tmp_path: Path, seed: int
     ],
 )
 def test_the_judge_sees_a_loss(tmp_path: Path, kind: str, name: str, expected: set[str]) -> None:
-    """The checks are held against a store that forgets without a word, so that they are known to see."""
+    """Run the checks on a store that loses or alters a message silently, to prove that they notice."""
     matrix, tree = damage.matrix_of("ours", tmp_path, clean=True, process=False, seed=1)
     runner = Forgetful(matrix._runner, kind)
     matrix._runner = runner  # type: ignore[assignment]
@@ -67,7 +67,7 @@ def test_the_judge_sees_a_loss(tmp_path: Path, kind: str, name: str, expected: s
 
 
 class Forgetful:
-    """A runner whose server serves another store than it should: without a message, or with one altered."""
+    """A runner whose server serves a wrong store: one message is missing, or one is altered."""
 
     def __init__(self, runner: Any, kind: str) -> None:
         self._runner = runner
@@ -75,7 +75,7 @@ class Forgetful:
 
     def run(self, tree: Tree, damages: tuple[Damage, ...], known: Known, baseline: Any) -> Verdict:
         messages = baseline.messages["ORDERS"]
-        if self._kind == "remove":  # what it should have is more than what it has
+        if self._kind == "remove":  # then the baseline has more than the server
             messages[4] = b"a message that the server does not know"
         else:
             messages[5] = b"another message"

@@ -1,1 +1,1 @@
-"""Three real servers of a cluster under faults, the histories that their clients saw, and the judges of these."""
+"""Three real servers of a cluster under faults, the histories that their clients saw, and checks of them."""

@@ -25,7 +25,7 @@ NEVER = 1 << 60
 
 
 def main() -> int:
-    """Run what the command line names; the exit code tells whether something was violated."""
+    """Run what the command line requests; the exit code is 1 if an invariant was violated."""
     args = parse()
 
     started = time.monotonic()
@@ -60,7 +60,7 @@ def markdown(figures: dict[str, Any]) -> str:
 
 
 def parse() -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.failover", description=__doc__)
     parser.add_argument("what", choices=("kills", "linear"))
     parser.add_argument("--server", choices=("ours", "peer"), default="ours")

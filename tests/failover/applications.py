@@ -1,7 +1,8 @@
-"""Applications with the client library nats-py, as it is by default: each error that they get is counted by kind.
+"""Applications that use the client library nats-py with its defaults; every error that they get is counted by kind.
 
-They publish, pull, are pushed to, use a key-value store, and ask a service of two instances. Each has a connection of
-its own. A fetch that finds nothing in time is no error: callers of a pull consumer repeat it anyway.
+They publish, pull, receive from a push consumer, use a key-value store, and request from a service with two
+instances. Each has its own connection. A fetch without messages is not an error, since callers of a pull consumer
+repeat it.
 """
 
 from __future__ import annotations
@@ -20,37 +21,37 @@ from nats.js.api import AckPolicy, ConsumerConfig, KeyValueConfig, RetentionPoli
 
 STREAM, BUCKET = "LOAD", "SETTINGS"
 ALONE = "ALONE"  # a stream with one replica
-REST_S = 0.05  # between two operations of one application
-WINDOW = 10  # messages published without waiting for the answers
-ANSWER_S = 5.0  # as of a publish in nats-py
+REST_S = 0.05  # pause between two operations of one application
+WINDOW = 10  # maximum number of published messages without an answer
+ANSWER_S = 5.0  # seconds to wait for an answer, as for a publish in nats-py
 FETCH = 20
 SIZE = 128
-INSTANCES = 2  # of the service
+INSTANCES = 2  # number of instances of the service
 SLOW_S = 1.0
 SEEN_MAX = 200
 
 
 class Applications:
-    """All applications, and what they have seen."""
+    """All applications, and their results."""
 
     def __init__(self, urls: list[str], *, with_alone: bool = False) -> None:
         self._urls = urls
         self.with_alone = with_alone
         self._clients: list[Client] = []
         self._stop = asyncio.Event()
-        self.done: Counter[str] = Counter()  # operations without an error
+        self.done: Counter[str] = Counter()  # number of operations without an error
         self.errors: Counter[str] = Counter()
-        self.phase = ""  # what the operator does
+        self.phase = ""  # the current action of the operator
         self.seen: list[str] = []  # the first errors, each with its time and phase
-        self.notes: Counter[str] = Counter()  # what an application handles itself
+        self.notes: Counter[str] = Counter()  # events that an application handles itself
         self.slowest_s: dict[str, float] = {}
-        self.slow: Counter[str] = Counter()  # operations that took longer than SLOW_S
+        self.slow: Counter[str] = Counter()  # number of operations that took longer than SLOW_S
         self.acked: dict[str, dict[str, int]] = {STREAM: {}, ALONE: {}}  # id of a message -> sequence
         self.sent = 0
         self.delivered: dict[str, set[int]] = {"pull": set(), "push": set()}
 
     async def connect(self) -> Client:
-        """Return a new connection, with the defaults of nats-py."""
+        """Return a new connection with the defaults of nats-py."""
 
         async def told(error: Exception) -> None:
             self.notes[f"error callback: {type(error).__name__}"] += 1
@@ -60,7 +61,7 @@ class Applications:
         return client
 
     async def prepare(self) -> None:
-        """Create the streams, once the cluster takes requests."""
+        """Create the streams as soon as the cluster accepts requests."""
         context = (await self.connect()).jetstream()
         stream = StreamConfig(STREAM, subjects=["load.>"], num_replicas=3, retention=RetentionPolicy.LIMITS)
         await _patiently(lambda: context.add_stream(stream))
@@ -74,7 +75,7 @@ class Applications:
         await _patiently(lambda: context.add_consumer(STREAM, worker))
 
     async def run(self) -> None:
-        """Work until `stop`."""
+        """Run the applications until `stop`."""
         for _ in range(INSTANCES):
             await self._serve()
         await self._listen()
@@ -90,7 +91,7 @@ class Applications:
             group.create_task(self._work("info", self._looker()))
 
     def stop(self) -> None:
-        """End the work after the operations of now."""
+        """Stop after the current operations."""
         self._stop.set()
 
     async def close(self) -> None:
@@ -99,7 +100,7 @@ class Applications:
             await client.close()
 
     async def _work(self, name: str, made: Awaitable[Callable[[], Awaitable[Any]]]) -> None:
-        """Repeat an operation; count what comes of it."""
+        """Repeat an operation; count its results and errors."""
         operation = await made
         while not self._stop.is_set():
             began = time.monotonic()
@@ -174,7 +175,7 @@ class Applications:
         async def count() -> None:
             entry = await bucket.get("counter")
             if entry.value is None or int(entry.value) < state["value"]:
-                self.notes["kv: a stale get"] += 1  # of a replica that is behind
+                self.notes["kv: a stale get"] += 1  # from a replica that is behind
             state["value"] += 1
             state["revision"] = await bucket.put("counter", str(state["value"]).encode())
             state["value"] += 1
@@ -211,7 +212,7 @@ class Applications:
         return ask
 
     async def _listen(self) -> None:
-        """Take what a push consumer delivers; each message is acknowledged."""
+        """Receive messages of a push consumer; acknowledge each."""
         context: JetStreamContext = (await self.connect()).jetstream()
 
         async def take(message: Any) -> None:
@@ -223,7 +224,7 @@ class Applications:
 
 
 async def _patiently(act: Callable[[], Awaitable[Any]]) -> None:
-    """Repeat a request until the cluster takes it."""
+    """Repeat a request until the cluster accepts it."""
     deadline = time.monotonic() + 60
     while True:
         try:
@@ -232,4 +233,4 @@ async def _patiently(act: Callable[[], Awaitable[Any]]) -> None:
         except Exception:
             if time.monotonic() > deadline:
                 raise
-        await asyncio.sleep(0.1)  # between two requests
+        await asyncio.sleep(0.1)  # pause between two requests

@@ -1,7 +1,7 @@
-"""Clients at work until they are told to stop: publishers with message ids, a consumer, and users of registers.
+"""Clients that run until they are stopped: publishers with message ids, a consumer, and users of registers.
 
 Publishers write to the ledger of tests/crash, users of registers to a history. Each client has connections to all
-three servers and goes on with another one where it gets no answer.
+three servers, and uses another one if it gets no answer.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ from tests.crash.servers import PAYLOAD_SIZE, id_header, stream_seq_of
 from tests.failover.history import UNKNOWN, History, Operation
 from tests.failover.link import Link, Message
 
-WAIT_S = 2.0  # for an answer
-RETRY_S = 0.3  # before a publish is repeated through another server
+WAIT_S = 2.0  # seconds to wait for an answer
+RETRY_S = 0.3  # seconds before a publish is repeated through another server
 PULL = 50
-REST_S = 0.01  # after a request that could not be sent or was not answered
-WRONG_LAST = (10071, 10164)  # error codes of a write that expects something else
+REST_S = 0.01  # pause after a request that could not be sent or got no answer
+WRONG_LAST = (10071, 10164)  # error codes of a write whose expected sequence was wrong
 
 
 class Shared:
-    """What all clients of a run share."""
+    """The data shared by all clients of a run."""
 
     def __init__(self, links: list[Link], names: dict[str, str]) -> None:
         self.links = links
-        self.names = names  # of the streams, by purpose: load, kv, log
+        self.names = names  # names of the streams by purpose: load, kv, log
         self.ledger = Ledger()
         self.history = History()
         self.stop = asyncio.Event()
-        self.struck_at = 0.0  # when the fault of now began, 0: there is none
+        self.struck_at = 0.0  # time at which the current fault began; 0: no fault
         self.next_ack: asyncio.Future[float] | None = (
             None  # seconds from the fault to the first answer after it
         )
         self.refusals: Counter[str] = Counter()
         self.delivered: set[int] = set()
-        self.losses = 0  # power cuts that may have taken what was acknowledged
-        self.is_losing = False  # one is under way
+        self.losses = 0  # number of power cuts that may have removed acknowledged messages
+        self.is_losing = False  # such a power cut is in progress
 
     def strike(self) -> asyncio.Future[float]:
-        """Begin a fault; return the time until the next message is acknowledged that is sent from now on."""
+        """Begin a fault; the result is the time until a message sent after this call is acknowledged."""
         self.struck_at = time.monotonic()
         self.next_ack = asyncio.get_running_loop().create_future()
         return self.next_ack
 
     def forgive(self, since: float) -> None:
-        """Expect no more that what was told after a moment is still there: the power failed before a sync."""
+        """Stop expecting messages acknowledged after `since` to be stored: the power failed before a sync."""
         self.losses, self.is_losing = self.losses + 1, False
         ledger = self.ledger
         for message_id in [each for each, at in ledger.acked_at.items() if at > since]:
@@ -61,7 +61,7 @@ class Shared:
             del ledger.settled[seq]
 
     def acked(self, message_id: bytes, answer: Message, sent_at: float) -> int:
-        """Take the answer to a publish; return its sequence, 0 if it is none."""
+        """Handle the answer to a publish; return its sequence, or 0 if the answer has none."""
         if answer.is_status or not answer.payload:
             return 0
         told = json.loads(answer.payload)
@@ -91,7 +91,7 @@ async def publish_steadily(shared: Shared, every_s: float) -> None:
 
 
 async def publish_in_order(shared: Shared, name: str) -> None:
-    """Publish one message after the other, each until it is acknowledged: their sequences must rise."""
+    """Publish one message after another, each until it is acknowledged; their sequences must increase."""
     number, last, at, losses = 0, 0, 0, 0
     while not shared.stop.is_set():
         number += 1
@@ -101,7 +101,7 @@ async def publish_in_order(shared: Shared, name: str) -> None:
             if not seq:
                 at += 1
                 await asyncio.sleep(REST_S)
-        if losses != shared.losses:  # sequences are used again
+        if losses != shared.losses:  # sequences may be used again
             last, losses = 0, shared.losses
         if seq and seq <= last and not shared.is_losing:
             shared.ledger.violation("order", f"{message_id.decode()} is {seq}, the one before it {last}")
@@ -119,7 +119,7 @@ async def _publish(shared: Shared, link: Link, message_id: bytes, wait_s: float)
 
 
 async def resend(shared: Shared, patience_s: float) -> None:
-    """Publish all that was not acknowledged again, until it is."""
+    """Publish all unacknowledged messages again, until each is acknowledged."""
     deadline = time.monotonic() + patience_s
     while shared.ledger.unacked:
         assert time.monotonic() < deadline, f"{len(shared.ledger.unacked)} messages are never acknowledged"
@@ -130,7 +130,7 @@ async def resend(shared: Shared, patience_s: float) -> None:
 
 
 async def settle(shared: Shared, name: str, until_empty: bool = False) -> None:
-    """Pull messages and acknowledge each, with a confirmation."""
+    """Pull messages and acknowledge each with a double ack."""
     at = 0
     subject = f"$JS.API.CONSUMER.MSG.NEXT.{shared.names['load']}.{name}".encode()
     body = json.dumps({"batch": PULL, "expires": 300_000_000}).encode()
@@ -170,18 +170,18 @@ async def _is_empty(shared: Shared, link: Link, name: str) -> bool:
 
 @dataclass
 class User:
-    """One user of registers: it does one operation after the other, and waits for each."""
+    """A user of registers: executes one operation after another, and waits for each result."""
 
     shared: Shared
     number: int
     rng: random.Random
     keys: list[str]
-    operations_max: int  # of all users
+    operations_max: int  # maximum number of operations of all users
     seen: dict[str, int] = field(default_factory=dict)  # register -> the newest sequence that this user knows
     count: int = 0
 
     async def run(self) -> None:
-        """Work until the field is stopped or has enough operations."""
+        """Execute operations until the field is stopped or has enough operations."""
         at = self.number
         while not self.shared.stop.is_set() and len(self.shared.history.operations) < self.operations_max:
             link = self.shared.links[at % len(self.shared.links)]
@@ -193,11 +193,12 @@ class User:
             self.shared.history.operations.append(operation)
             if not operation.done and operation.seq == UNKNOWN:
                 at += 1
-                self.number += 1000  # that operation may still be going on: what follows is another client's
+                # the operation may still be in progress, so later operations count as another client's
+                self.number += 1000
                 await asyncio.sleep(REST_S)
 
     async def _one(self, link: Link) -> Operation:
-        """Do one operation."""
+        """Execute one operation."""
         self.count += 1
         chance = self.rng.random()
         kv, log = self.shared.names["kv"], self.shared.names["log"]
@@ -242,7 +243,7 @@ class User:
         return operation
 
     async def _read(self, link: Link, operation: Operation, stream: str) -> Operation:
-        """Get the newest message of a subject, from the leader, or from any replica for a loose read."""
+        """Get the newest message of a subject: from the leader, or from any replica if the read may be stale."""
         is_loose = operation.kind == "loose"
         name = f"DIRECT.GET.{stream}.{operation.register}" if is_loose else f"STREAM.MSG.GET.{stream}"
         body = b"" if is_loose else json.dumps({"last_by_subj": operation.register}).encode()
@@ -258,7 +259,7 @@ class User:
         return operation
 
     async def _last(self, link: Link, operation: Operation) -> Operation:
-        """Ask for the last sequence of a stream."""
+        """Request the last sequence of a stream."""
         operation.call = time.monotonic_ns()
         subject = f"$JS.API.STREAM.INFO.{operation.register}".encode()
         answer = await link.request(subject, wait_s=WAIT_S)
@@ -276,7 +277,7 @@ class User:
 
 
 def _named_seq(error: dict[str, object]) -> int:
-    """Return the sequence that a refusal names."""
+    """Return the sequence in the text of a refusal."""
     if error["err_code"] not in WRONG_LAST:
         return UNKNOWN
     last = str(error["description"]).rpartition(" ")[2]
@@ -284,7 +285,7 @@ def _named_seq(error: dict[str, object]) -> int:
 
 
 def _got(answer: Message) -> tuple[int, str] | None:
-    """Return sequence and value of an answer to MSG.GET; 0: there is none. None: nobody could tell."""
+    """Return sequence and value in an answer to MSG.GET; sequence 0: there is no message; None: no usable answer."""
     if answer.is_status or not answer.payload:
         return None
     told = json.loads(answer.payload)
@@ -295,7 +296,7 @@ def _got(answer: Message) -> tuple[int, str] | None:
 
 
 def _direct(answer: Message) -> tuple[int, str] | None:
-    """Return sequence and value of an answer to a direct get."""
+    """Return sequence and value in an answer to a direct get."""
     if answer.headers.startswith(b"NATS/1.0 404"):
         return 0, ""
     if answer.is_status:

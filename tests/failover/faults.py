@@ -1,4 +1,4 @@
-"""The faults of a cycle: each strikes one server, or all, and is healed later."""
+"""The faults of a cycle: each affects one server, or all, and is repaired later."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.failover.trio import Trio
 
 HOUR_NS = 3_600 * 10**9
 FILLER = "filler"
-LEFT = 1 << 20  # bytes: written page by page, so that the last one is refused
+LEFT = 1 << 20  # bytes left on the disk; written page by page, so that the last write is refused
 Act = Callable[[Trio, str, random.Random], Awaitable[None]]
 
 
 async def kill(trio: Trio, victim: str, _rng: random.Random) -> None:
-    """kill -9."""
+    """Kill the server with SIGKILL."""
     trio.kill(victim)
 
 
@@ -30,28 +30,28 @@ async def start(trio: Trio, victim: str, _rng: random.Random) -> None:
 
 
 async def stop(trio: Trio, victim: str, _rng: random.Random) -> None:
-    """Stop the server as an operator does."""
+    """Stop the server with SIGTERM."""
     await asyncio.to_thread(trio.servers[victim].stop)
 
 
 async def pause(trio: Trio, victim: str, _rng: random.Random) -> None:
-    """Let the server run no more."""
+    """Suspend the process of the server."""
     trio.servers[victim].signal("STOP")
 
 
 async def resume(trio: Trio, victim: str, _rng: random.Random) -> None:
-    """Let the server run again."""
+    """Resume the process of the server."""
     trio.servers[victim].signal("CONT")
 
 
 async def isolate(trio: Trio, victim: str, _rng: random.Random) -> None:
-    """Cut the server off from the others, not from clients."""
+    """Disconnect the server from the others, but not from clients."""
     assert trio.network is not None
     trio.network.isolate(victim)
 
 
 async def mute(trio: Trio, victim: str, rng: random.Random) -> None:
-    """Drop what the server sends to the others, or what they send to it."""
+    """Drop the packets that the server sends to the others, or those that they send to it."""
     assert trio.network is not None
     is_deaf = rng.random() < 0.5
     for other in NAMES:
@@ -60,7 +60,7 @@ async def mute(trio: Trio, victim: str, rng: random.Random) -> None:
 
 
 async def split(trio: Trio, victim: str, rng: random.Random) -> None:
-    """Cut the connection to one of the others; the third server still hears both."""
+    """Cut the connection to one of the others; the third server is still connected to both."""
     assert trio.network is not None
     other = rng.choice([name for name in NAMES if name != victim])
     trio.network.cut(victim, other)
@@ -68,32 +68,32 @@ async def split(trio: Trio, victim: str, rng: random.Random) -> None:
 
 
 async def mend(trio: Trio, _victim: str, _rng: random.Random) -> None:
-    """Drop nothing any more."""
+    """Repair all connections."""
     assert trio.network is not None
     trio.network.mend()
 
 
 async def cut_power(trio: Trio, _victim: str, _rng: random.Random) -> None:
-    """End all at once; what was not synced is lost."""
+    """Kill all servers at once and lose unsynced data."""
     await asyncio.to_thread(trio.cut_power)
 
 
 async def start_all(trio: Trio, _victim: str, _rng: random.Random) -> None:
-    """Start all."""
+    """Start all servers."""
     await trio.start(*NAMES)
 
 
 async def jump(trio: Trio, victim: str, rng: random.Random) -> None:
-    """Move the time of day of the server, by up to an hour."""
+    """Change the wall clock of the server by up to an hour."""
     trio.clocks[victim].step_clock(rng.randint(-HOUR_NS, HOUR_NS))
 
 
 async def stay(_trio: Trio, _victim: str, _rng: random.Random) -> None:
-    """Leave it so."""
+    """Do nothing."""
 
 
 async def fill(trio: Trio, victim: str, _rng: random.Random) -> None:
-    """Leave no space on the disk of the server."""
+    """Fill the disk of the server."""
     disk = trio.disks[victim].path
     free = os.statvfs(disk)
     with (disk / FILLER).open("wb", buffering=0) as file:
@@ -105,7 +105,7 @@ async def fill(trio: Trio, victim: str, _rng: random.Random) -> None:
 
 
 async def clear(trio: Trio, victim: str, _rng: random.Random) -> None:
-    """Leave space on the disk again."""
+    """Free space on the disk of the server again."""
     (trio.disks[victim].path / FILLER).unlink()
 
 
@@ -114,7 +114,7 @@ async def flip(trio: Trio, victim: str, rng: random.Random) -> None:
     trio.kill(victim)
     file = rng.choice(_files(trio.store(victim)))
     data = bytearray(file.read_bytes())
-    at = rng.randrange(max(1, len(data.rstrip(b"\0"))))  # much of a file may be unused
+    at = rng.randrange(max(1, len(data.rstrip(b"\0"))))  # the unused rest of a file has no effect
     data[at] ^= 1 << rng.randrange(8)
     with file.open("r+b") as opened:
         opened.seek(at)
@@ -131,7 +131,7 @@ async def remove(trio: Trio, victim: str, rng: random.Random) -> None:
 
 
 async def start_damaged(trio: Trio, victim: str, _rng: random.Random) -> None:
-    """Start the server; one that refuses its store is given an empty one, as an operator would do."""
+    """Start the server; if it refuses its store, give it an empty one, as an operator would."""
     try:
         await trio.start(victim)
     except ServerFailed as error:
@@ -141,7 +141,7 @@ async def start_damaged(trio: Trio, victim: str, _rng: random.Random) -> None:
 
 
 def _files(store: Path) -> list[Path]:
-    """Return the files of a store that hold something."""
+    """Return the files of a store that are not empty."""
     return sorted(path for path in store.rglob("*") if path.is_file() and path.stat().st_size)
 
 
@@ -159,13 +159,13 @@ FAULTS: dict[str, tuple[Act, Act]] = {
     "remove": (remove, start_damaged),
 }
 NETWORK_FAULTS = ("isolate", "mute", "split")
-SILENT_FAULTS = ("clock",)  # after which the leader goes on
+SILENT_FAULTS = ("clock",)  # faults that do not change the leader
 DISK_FAULTS = ("power", "full")
 EVERYONE = ("power",)
 
 
 def possible(wanted: list[str], trio: Trio) -> list[str]:
-    """Return which of the faults can be made here."""
+    """Return those of the wanted faults that are possible on this machine."""
     lacks = {
         *(NETWORK_FAULTS if trio.network is None else ()),
         *(DISK_FAULTS if len(trio.disks) < len(NAMES) else ()),

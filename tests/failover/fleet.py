@@ -1,4 +1,4 @@
-"""Servers of one cluster with JetStream that come and go: restarted one by one, and replaced by new ones."""
+"""The servers of a cluster with JetStream while they are restarted one by one, or replaced by new ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.conformance.harness.process import ServerProcess, free_port
 from tests.crash.servers import MODES, command_of
 
 PATIENCE_S = 90.0
-# In lame duck mode the first client is closed after the grace period, each other one within a second.
+# In lame duck mode, the first client is closed after the grace period, and each further one within a second.
 COMMON = """
 jetstream {{ store_dir: "<<store>>", max_file_store: 4GB, max_memory_store: 100MB{mode} }}
 lame_duck_grace_period: "500ms"
@@ -28,11 +28,11 @@ no_auth_user: app
 
 
 class Stuck(Exception):
-    """The cluster does not become well again; the text says what was waited for."""
+    """The cluster does not recover; the text names the condition that was awaited."""
 
 
 class Fleet:
-    """The servers by name; `names` has those that belong to the cluster now."""
+    """The servers by name; `names` has the current members of the cluster."""
 
     def __init__(self, server: str, mode: str, directory: Path) -> None:
         self._command = command_of(server)
@@ -53,7 +53,7 @@ class Fleet:
         return [f"nats://127.0.0.1:{each.port}" for each in self.servers.values()]
 
     def add(self, *names: str) -> None:
-        """Add servers that are not started; the routes of each name all others."""
+        """Add servers without starting them; the routes of each name all others."""
         for name in names:
             self._routes[name] = free_port()
         for name in names:
@@ -69,7 +69,7 @@ class Fleet:
             )
 
     async def start(self, *names: str) -> None:
-        """Start servers; the log of a life before is left beside the new one."""
+        """Start servers; the log of an earlier process is preserved next to the new one."""
         for name in names:
             self._lives += 1
             log = self._directory / name / "log"
@@ -93,7 +93,7 @@ class Fleet:
         del self._routes[name]
 
     async def healthy(self, *names: str) -> None:
-        """Wait until the pages of servers say that they are well."""
+        """Wait until /healthz of each server reports no problem."""
         for name in names:
             await self._until(lambda name=name: self._is_healthy(name), f"/healthz of {name}")  # type: ignore[misc]
 
@@ -103,13 +103,13 @@ class Fleet:
         return False
 
     def page(self, name: str, path: str) -> Any:
-        """Return a page of a server."""
+        """Return a page of the monitoring port of a server."""
         url = f"http://127.0.0.1:{self.servers[name].http_port}{path}"
         with urllib.request.urlopen(url, timeout=10) as reply:
             return json.load(reply)
 
     def silences(self) -> int:
-        """Return how often a server did not hear from one that was alive, as on a machine without time for it."""
+        """Return how often a server did not hear from a running one, as on an overloaded machine."""
         logs = self._directory.glob("*/log*")
         return sum(log.read_text("utf-8", "replace").count("no heartbeat for") for log in logs)
 
@@ -118,10 +118,10 @@ class Fleet:
         while not await asyncio.to_thread(holds):
             if asyncio.get_running_loop().time() > deadline:
                 raise Stuck(f"not within {PATIENCE_S:.0f} s: {what}")
-            await asyncio.sleep(0.05)  # a page and a process have no event to wait for
+            await asyncio.sleep(0.05)  # neither a page nor a process has an event to wait for
 
     def close(self) -> None:
-        """End everything."""
+        """Stop all servers."""
         for server in self.servers.values():
             server.kill()
 

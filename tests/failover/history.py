@@ -1,9 +1,9 @@
-"""A history of operations on registers, as clients saw them, completed by what was there in the end.
+"""A history of operations on registers as clients saw them, completed with the data that is stored at the end.
 
 A register is a subject of a stream (its newest message) or a whole stream (its last sequence). A write may expect a
-sequence. A write without an answer may have been done or not; since each value is written once and nothing is
-removed, the end shows which it was. What is left to judge is whether one order of all operations, each between its
-call and its return, explains every answer (porcupine/main.go).
+sequence. It is unknown whether a write without an answer took effect; since each value is written only once and
+nothing is removed, the final data shows it. It then remains to be checked whether some order of all operations, each
+between its call and its return, explains every answer (porcupine/main.go).
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ UNKNOWN = -1
 
 @dataclass(slots=True)
 class Operation:
-    """One operation of one client; sequences are UNKNOWN where nothing told or asked for them."""
+    """One operation of one client; a sequence is UNKNOWN if no answer named it, or no client requested it."""
 
     register: str
-    kind: str  # write, read, or loose for a read that may be stale
+    kind: str  # write, read, or loose (a read that may be stale)
     client: int
-    call: int  # ns
+    call: int  # time of the call in ns
     value: str = ""
     expect: int = UNKNOWN
     back: int = FOREVER_NS  # time of the answer in ns
-    seq: int = UNKNOWN  # that was stored or found; of a refused write, the newest that the refusal names
-    done: bool = False  # the write was done, the read was answered
+    # stored or found sequence; of a refused write, the newest sequence, which the refusal names
+    seq: int = UNKNOWN
+    done: bool = False  # the write took effect, or the read was answered
     is_dense: bool = False  # the register is a stream: sequences have no gaps
 
 
@@ -38,13 +39,13 @@ class History:
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
-        self.found: Counter[str] = Counter()  # violations that need no search
+        self.found: Counter[str] = Counter()  # violations that were found without a search
         self.examples: list[str] = []
 
     def complete(self, stored: dict[str, dict[str, int]], now_ns: int) -> None:
-        """Decide what has become of writes without an answer, from the sequences of all stored values by register.
+        """Determine whether writes without an answer took effect, from the sequences of stored values by register.
 
-        Reads of the end are added, so that it is part of what has to be explained.
+        Reads at the end are added, so that the final data must be explained too.
         """
         kept = []
         for operation in self.operations:
@@ -66,7 +67,7 @@ class History:
         self.operations = kept
 
     def _is_evidence(self, operation: Operation, seqs: dict[str, int]) -> bool:
-        """Complete an operation; return whether it says anything."""
+        """Complete an operation; return whether the checker needs it."""
         if operation.kind == "read":
             return operation.done
         at = seqs.get(operation.value)
@@ -83,7 +84,7 @@ class History:
         return True
 
     def _check_loose(self, operation: Operation, seqs: dict[str, int]) -> None:
-        """See that a read that may be stale has found something that was stored."""
+        """Check that a read that may be stale has found a stored value."""
         if not operation.done or operation.seq == 0:
             return
         if seqs.get(operation.value) != operation.seq:

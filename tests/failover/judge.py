@@ -1,4 +1,4 @@
-"""The judge of histories: Porcupine, a checker of linearizability in Go (porcupine/main.go), built where Go is."""
+"""The checker of histories: Porcupine, which checks linearizability, in Go (porcupine/main.go)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ PROGRAM = SOURCE.parents[2] / "build" / "bin" / "porcupine"
 
 
 class NoJudge(Exception):
-    """The judge cannot be built here; the text says why."""
+    """The checker cannot be built here; the text has the reason."""
 
 
 class Judge:
-    """The program, and the directory for histories that it finds to be illegal."""
+    """The program, and the directory for histories that are not linearizable."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -27,7 +27,7 @@ class Judge:
         self._program = build()
 
     def judge(self, history: History, name: str) -> dict[str, Any]:
-        """Return the counts, the registers without an explanation, and the file of a history that has such."""
+        """Return the counts, the registers without an explanation, and the path of a history with such registers."""
         path = self._directory / f"{name}.jsonl"
         history.write(path)
         with path.open("rb") as lines:

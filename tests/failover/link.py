@@ -1,6 +1,6 @@
-"""A client of one server in asyncio, whose connection is made again whenever it breaks.
+"""A client of one server on asyncio, which reconnects whenever its connection is lost.
 
-A request that has no answer returns None: its outcome is unknown. Answers carry the time at which they arrived.
+A request without an answer returns None: its outcome is unknown. Answers have the time at which they arrived.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,"protocol":1}\r\n'
 CONNECT_WAIT_S = 0.5
-AGAIN_S = 0.02  # between two attempts to connect
+AGAIN_S = 0.02  # pause between two attempts to connect
 _numbers = count(1)
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message that came."""
+    """One received message."""
 
     subject: bytes
     reply: bytes
@@ -31,21 +31,21 @@ class Message:
 
     @property
     def is_status(self) -> bool:
-        """Whether it is a status of the server, such as 503, and no message of a client."""
+        """Whether the message is a status of the server, such as 503, and not a message of a client."""
         return self.headers.startswith((b"NATS/1.0 204", b"NATS/1.0 4", b"NATS/1.0 5"))
 
 
 @dataclass(slots=True)
 class Gathering:
-    """The answers to one request so far."""
+    """The answers received so far for one request."""
 
     ended: asyncio.Future[None]
     expected: int
-    sid: bytes = b""  # of a subscription of its own, which gets messages under the subjects of the stream
+    sid: bytes = b""  # sid of a separate subscription, whose messages have the subjects of the stream
     messages: list[Message] = field(default_factory=list)
 
     def end(self) -> None:
-        """Wait for no more answers."""
+        """Stop waiting for answers."""
         if not self.ended.done():
             self.ended.set_result(None)
 
@@ -57,7 +57,7 @@ class Link(asyncio.Protocol):
         self._address = host, port
         self._connect = connect
         self._inbox = b"_INBOX.f%d." % next(_numbers)
-        self._requests = count(2)  # 1 is the sid of the inboxes
+        self._requests = count(2)  # 1 is the sid of the inbox subscription
         self._gatherings: dict[bytes, Gathering] = {}  # by inbox or sid
         self._transport: asyncio.Transport | None = None
         self._data = b""
@@ -70,7 +70,7 @@ class Link(asyncio.Protocol):
         self._task = asyncio.create_task(self._stay())
 
     async def end(self) -> None:
-        """Close the connection for good."""
+        """Close the connection and do not reconnect."""
         assert self._task is not None
         self._task.cancel()
         with suppress(asyncio.CancelledError):
@@ -81,7 +81,7 @@ class Link(asyncio.Protocol):
     async def request(
         self, subject: bytes, payload: bytes = b"", headers: bytes = b"", wait_s: float = 2.0
     ) -> Message | None:
-        """Return the answer, or None if none came: what has become of the request is unknown then."""
+        """Return the answer, or None if there is none; the outcome of the request is then unknown."""
         found = await self.gather(subject, payload, headers, wait_s)
         return found[0] if found else None
 
@@ -93,7 +93,7 @@ class Link(asyncio.Protocol):
         wait_s: float = 2.0,
         expected: int = 1,
     ) -> list[Message]:
-        """Return the answers: so many, or those until a status, the loss of the connection or the end of the wait."""
+        """Return up to `expected` answers: fewer after a status, a lost connection, or the end of the wait."""
         if not self.is_up or self._transport is None:
             return []
         loop = asyncio.get_running_loop()
@@ -118,7 +118,7 @@ class Link(asyncio.Protocol):
         return gathering.messages
 
     async def api(self, name: str, body: object = None, wait_s: float = 2.0) -> dict[str, Any]:
-        """Return the answer to a request of the API, {} if there is none."""
+        """Return the answer to an API request; {} if there is none."""
         data = b"" if body is None else json.dumps(body).encode()
         answer = await self.request(f"$JS.API.{name}".encode(), data, wait_s=wait_s)
         if answer is None or not answer.payload:
@@ -127,14 +127,14 @@ class Link(asyncio.Protocol):
         return found
 
     def send(self, subject: bytes, payload: bytes) -> None:
-        """Publish without an answer, if there is a connection."""
+        """Publish without waiting for an answer, if there is a connection."""
         if self.is_up and self._transport is not None:
             self._transport.write(b"PUB %b %d\r\n%b\r\n" % (subject, len(payload), payload))
 
     # -- asyncio.Protocol --------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Log in; the answer to PING shows that the server is there."""
+        """Log in; the answer to PING shows that the server responds."""
         assert isinstance(transport, asyncio.Transport)
         self._transport, self._data = transport, b""
         transport.write(b"%bSUB %b> 1\r\nPING\r\n" % (self._connect, self._inbox))
@@ -147,7 +147,7 @@ class Link(asyncio.Protocol):
         self._lost.set()
 
     def data_received(self, data: bytes) -> None:
-        """Take whole operations."""
+        """Handle all complete operations."""
         self._data += data
         at, now_ns = 0, time.monotonic_ns()
         while (end := self._data.find(b"\r\n", at)) >= 0:
@@ -166,7 +166,7 @@ class Link(asyncio.Protocol):
         self._data = self._data[at:]
 
     def _message(self, line: bytes, at: int, now_ns: int) -> int:
-        """Take a message; return the position after it, 0 if it is not whole yet."""
+        """Handle a message; return the position after it, or 0 if it is incomplete."""
         words = line.split()
         is_plain = words[0] == b"MSG"
         end = at + int(words[-1])

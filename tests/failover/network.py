@@ -1,8 +1,8 @@
-"""A network of its own for each server: a namespace behind a bridge, so that packets between two can be dropped.
+"""A separate network for each server: a namespace behind a bridge, so that packets between two can be dropped.
 
-A cut sends the packets from one server to another one to an address that nobody has. No connection breaks and nobody
-is told, as with a switch that fails; a cut may be of one direction only. Clients are outside, and reach every server.
-Needs root and `ip` of iproute2.
+A cut sends the packets from one server to another to an unused address. No connection is closed and no error is
+reported, as with a failed switch; a cut may affect only one direction. Clients are outside, and can reach every
+server. Needs root, and `ip` of iproute2.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import shutil
 import subprocess
 from contextlib import suppress
 
-NOWHERE = "02:00:00:00:00:ff"  # the hardware address of nobody
+NOWHERE = "02:00:00:00:00:ff"  # an unused hardware address
 
 
 class CannotSeparate(Exception):
-    """This machine or user cannot make network namespaces; the text says why."""
+    """Network namespaces cannot be created on this machine or by this user; the text has the reason."""
 
 
 class Network:
@@ -56,11 +56,11 @@ class Network:
         return f"pyjs-{self._id}-{name}"
 
     def prefix(self, name: str) -> list[str]:
-        """Return what goes before the command of a server."""
+        """Return the words that precede the command of a server."""
         return ["ip", "netns", "exec", self._namespace(name)]
 
     def cut(self, source: str, target: str) -> None:
-        """Drop what `source` sends to `target` from now on."""
+        """Drop packets from `source` to `target` from now on."""
         host = self.hosts[target]
         _ip(
             "-n", self._namespace(source), "neigh", "replace", host, "lladdr", NOWHERE, "dev", "eth0", "nud",
@@ -69,20 +69,20 @@ class Network:
         self._cuts.add((source, target))
 
     def isolate(self, name: str) -> None:
-        """Cut a server off from all others, in both directions."""
+        """Disconnect a server from all others, in both directions."""
         for other in self.hosts:
             if other != name:
                 self.cut(name, other)
                 self.cut(other, name)
 
     def mend(self) -> None:
-        """Drop nothing any more."""
+        """Repair all connections."""
         for source, target in self._cuts:
             _ip("-n", self._namespace(source), "neigh", "del", self.hosts[target], "dev", "eth0")
         self._cuts.clear()
 
     def close(self) -> None:
-        """Remove everything; no process may run in it."""
+        """Remove all namespaces; no process may be running in them."""
         for name in self.hosts:
             with suppress(CannotSeparate):
                 _ip("netns", "del", self._namespace(name))

@@ -1,4 +1,4 @@
-"""Reading of a whole stream, through its leader or through any replica."""
+"""Reads of a whole stream, through its leader or through any replica."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Stored = list[tuple[int, str, bytes]]  # seq, subject, payload
 async def messages(link: Link, stream: str, is_direct: bool = False) -> Stored:
     """Return all messages of a stream.
 
-    `is_direct` reads what the replica has that answers, which is that of the server itself where the cluster
-    prefers it. Otherwise a consumer of the leader delivers them.
+    With `is_direct`, they are direct gets from any replica; if the cluster prefers the replica of the connected
+    server, from that one. Otherwise a consumer of the leader delivers them.
     """
     return await (_direct(link, stream) if is_direct else _consumed(link, stream))
 
@@ -41,14 +41,14 @@ async def _direct(link: Link, stream: str) -> Stored:
 
 
 async def _consumer(link: Link, stream: str) -> dict[str, Any]:
-    """Make a consumer; while a leader changes, nobody answers."""
+    """Create a consumer; repeat the request while there is no leader."""
     config = {"ack_policy": "none", "deliver_policy": "all", "inactive_threshold": 60_000_000_000}
     made: dict[str, Any] = {}
     for _ in range(TRIES):
         made = await link.api(f"CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": config}, WAIT_S)
         if "name" in made:
             return made
-        await asyncio.sleep(0.1)  # between two requests; a refused one has no event to wait for
+        await asyncio.sleep(0.1)  # pause between two requests; a refused request has no event to wait for
     raise AssertionError(f"no consumer of {stream}: {made}")
 
 
@@ -63,14 +63,14 @@ async def _consumed(link: Link, stream: str) -> Stored:
         answers = await link.gather(subject, body, wait_s=WAIT_S, expected=batch)
         some = [each for each in answers if each.reply.startswith(b"$JS.ACK.")]
         if not some:
-            break  # fewer than the consumer says: the caller sees the gap
+            break  # fewer messages than num_pending: the caller detects the gap
         found += ((stream_seq_of(each.reply), each.subject.decode(), each.payload) for each in some)
     await link.api(f"CONSUMER.DELETE.{stream}.{made['name']}")
     return found
 
 
 def values_by_register(stored: Stored, register: str = "") -> dict[str, dict[str, int]]:
-    """Return the sequences of all values, by register: the subject, or a given one for the whole stream."""
+    """Return the sequences of all values by register: by subject, or under `register` for the whole stream."""
     found: dict[str, dict[str, int]] = {}
     for seq, subject, payload in stored:
         found.setdefault(register or subject, {})[payload.decode()] = seq

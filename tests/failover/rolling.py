@@ -1,9 +1,9 @@
-"""`python -m tests.failover.rolling`: three servers restarted one by one, or replaced, under load of nats-py.
+"""`python -m tests.failover.rolling`: three servers are restarted one by one, or replaced, under load of nats-py.
 
-A restart ends a server with SIGTERM or in lame duck mode, starts it again, and waits for its /healthz before the next
-one. A replacement starts a server with a new name and an empty store, removes the old one from the cluster, and ends
-it when its replicas have moved; with `evacuate` they move before it is removed. The applications must see no error,
-and everything acknowledged must be there.
+A restart stops a server with SIGTERM or in lame duck mode, starts it again, and waits for its /healthz before the
+next one. A replacement starts a server with a new name and an empty store, removes the old one from the cluster, and
+stops it when its replicas have moved; with `evacuate`, they move before it is removed. The applications must see no
+error, and every acknowledged message must be stored.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from tests.failover.reading import Stored, messages
 FIRST = ("a", "b", "c")
 ADMIN = b'CONNECT {"verbose":false,"headers":true,"no_responders":true,"user":"admin","pass":"admin"}\r\n'
 REPLACING = ("replace", "evacuate")
-REST_S = 0.5  # after a server is well again
-SETTLED_S = 2.5  # after clients have connected: nats-py may wait two seconds before it tries an address again
+REST_S = 0.5  # pause after a server is healthy again
+# pause after clients have connected: nats-py may wait two seconds before it tries an address again
+SETTLED_S = 2.5
 
 
 class Rolling:
@@ -35,14 +36,14 @@ class Rolling:
 
     def __init__(self, fleet: Fleet, applications: Applications, servers: int = len(FIRST)) -> None:
         self._fleet = fleet
-        self._servers = servers  # in each round
+        self._servers = servers  # number of servers restarted in each round
         self.applications = applications
-        self._count = 0  # of servers that were added
+        self._count = 0  # number of servers that were added
         self.rounds: Counter[str] = Counter()
         self.violations: Counter[str] = Counter()
 
     async def go(self, rounds: int, ways: list[str]) -> None:
-        """Make rounds in each of the ways, then check what was acknowledged."""
+        """Run rounds in each of the ways, then check the acknowledged messages."""
         await self.applications.prepare()
         working = asyncio.create_task(self.applications.run())
         try:
@@ -71,7 +72,7 @@ class Rolling:
             await asyncio.sleep(REST_S)
 
     async def _replace(self, old: str, *, evacuated: bool) -> None:
-        """Add a server, wait until it belongs to the cluster, remove another one."""
+        """Add a server, wait until it is a member of the cluster, then remove another one."""
         fleet = self._fleet
         self._count += 1
         new = f"n{self._count}"
@@ -100,7 +101,7 @@ class Rolling:
         while not told.get("success"):
             if time.monotonic() > deadline:
                 raise Stuck(f"{name} of {old}: {told}")
-            await asyncio.sleep(0.1)  # between two requests
+            await asyncio.sleep(0.1)  # pause between two requests
             told = await link.api(name, {"peer": old})
 
     async def _until_left(self, old: str) -> None:
@@ -112,7 +113,7 @@ class Rolling:
             while not self._has_left(old, await link.api("STREAM.LIST", wait_s=3)):
                 if time.monotonic() > deadline:
                     raise Stuck(f"replicas of {old} do not move")
-                await asyncio.sleep(0.1)  # between two requests
+                await asyncio.sleep(0.1)  # pause between two requests
         finally:
             await link.end()
 
@@ -133,12 +134,12 @@ class Rolling:
         )
 
     async def _check(self) -> None:
-        """Hold what was acknowledged against what is stored, and what was delivered."""
+        """Compare the acknowledged messages with the stored and the delivered ones."""
         link = Link("127.0.0.1", self._fleet.servers[self._fleet.names[0]].port)
         link.begin()
         try:
             while not link.is_up:
-                await asyncio.sleep(0.05)  # a connection attempt
+                await asyncio.sleep(0.05)  # pause before the next attempt to connect
             for stream, acked in self.applications.acked.items():
                 if acked:
                     self._compare(acked, await messages(link, stream))
@@ -174,14 +175,14 @@ class Rolling:
 async def roll(
     server: str, mode: str, directory: Path, rounds: int, ways: list[str], servers: int = len(FIRST)
 ) -> dict[str, Any]:
-    """Run everything; return the figures."""
+    """Run all rounds; return the figures."""
     fleet = Fleet(server, mode, directory)
     broken = ""
     try:
         fleet.add(*FIRST)
         await fleet.start(*FIRST)
         await fleet.healthy(*FIRST)
-        # A stream with one replica has no other server while its own restarts.
+        # A stream with one replica is unavailable while its server restarts.
         applications = Applications(fleet.urls, with_alone=set(ways) == {"evacuate"})
         rolling = Rolling(fleet, applications, servers)
         try:
@@ -195,7 +196,7 @@ async def roll(
 
 
 def main() -> int:
-    """Run what the command line names; the exit code tells whether an application saw an error."""
+    """Run what the command line requests; the exit code is 1 if an application saw an error."""
     parser = argparse.ArgumentParser(prog="python -m tests.failover.rolling", description=__doc__)
     parser.add_argument("--server", choices=("ours", "peer"), default="ours")
     parser.add_argument("--mode", choices=("default", "always"), default="default")

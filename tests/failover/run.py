@@ -1,7 +1,7 @@
-"""Epochs of a run: streams are made, clients work, servers are disturbed, and all that was told is judged.
+"""Epochs of a run: streams are created, clients run, faults hit servers, and all answers are checked.
 
-A fault is healed some time after the first acknowledgement that follows it; then the run waits until all replicas
-have everything. After some cycles the clients stop and everything is read: through the leader, and through each
+A fault is repaired some time after the first acknowledgement that follows it; then the run waits until all replicas
+have everything. After some cycles the clients stop, and everything is read: through the leader, and through each
 server.
 """
 
@@ -30,26 +30,27 @@ from tests.failover.reading import messages, values_by_register
 from tests.failover.trio import Trio
 
 PATIENCE_S = 90.0
-ON_LEADER = 0.8  # the share of the faults that strike the leader
-STEADY_S = 0.004  # between two messages of the steady publisher
+ON_LEADER = 0.8  # share of the faults that affect the leader
+STEADY_S = 0.004  # seconds between two messages of the steady publisher
 ACK_WAIT_NS = 2_000_000_000
 INTERVALS_S = {"default": 1, "always": 0, "5s": 5, "2s": 2}
-SYNC_S = 0.5  # for a sync that begins when the interval is over
+SYNC_S = 0.5  # seconds for a sync that begins at the end of the interval
 
 
 class Broken(Exception):
-    """The cluster does not work again; the text says what was waited for."""
+    """The cluster does not recover; the text names the condition that was awaited."""
 
 
 @dataclass
 class Figures:
-    """What a run has found."""
+    """The results of a run."""
 
     cycles: Counter[str] = field(default_factory=Counter)
-    next_ack_s: dict[str, list[float]] = field(default_factory=dict)  # by fault, where it struck the leader
+    # seconds to the next acknowledgement by fault, for faults of the leader
+    next_ack_s: dict[str, list[float]] = field(default_factory=dict)
     whole_s: list[float] = field(
         default_factory=list
-    )  # from the end of a fault until all replicas have everything
+    )  # seconds from the end of a fault until all replicas have everything
     acked: int = 0
     settled: int = 0
     operations: int = 0
@@ -73,7 +74,7 @@ class Figures:
 
 
 def spread(seconds: list[float]) -> dict[str, int]:
-    """Return p50, p99 and the greatest, in milliseconds."""
+    """Return p50, p99 and the maximum, in milliseconds."""
     if not seconds:
         return {}
     ordered = sorted(round(each * 1000) for each in seconds)
@@ -86,7 +87,7 @@ def spread(seconds: list[float]) -> dict[str, int]:
 
 
 class Run:
-    """Cycles on three servers."""
+    """Cycles of faults on three servers."""
 
     def __init__(self, args: Namespace, trio: Trio, judge: Judge | None) -> None:
         self._args = args
@@ -101,7 +102,7 @@ class Run:
         self.figures = Figures()
 
     async def go(self) -> None:
-        """Run until there are enough cycles or operations, or until the time is over."""
+        """Run until there are enough cycles or operations, or the time is over."""
         await self._trio.start(*NAMES)
         for server in self._trio.servers.values():
             self._links.append(Link(server.host, server.port))
@@ -139,14 +140,14 @@ class Run:
             }},
         )  # fmt: skip
         if self._interval_s and {*self._faults} & {*EVERYONE}:
-            await asyncio.sleep(self._interval_s + SYNC_S)  # until the created streams are on the disks
+            await asyncio.sleep(self._interval_s + SYNC_S)  # until the created streams are durable
         tasks = [asyncio.create_task(each) for each in self._work(shared)]
         for _ in range(self._args.cycles_each):
             if self._is_enough() or self._has_enough(shared):
                 break
             await self._cycle(shared)
         while self._args.operations and not self._has_enough(shared) and not self._faults:
-            await asyncio.sleep(0.1)  # between two looks at a count
+            await asyncio.sleep(0.1)  # pause between two checks of a count
         shared.stop.set()
         await asyncio.gather(*tasks)
         await self._whole(*names.values())
@@ -189,7 +190,7 @@ class Run:
         await self._whole(name)
 
     async def _cycle(self, shared: Shared) -> None:
-        """Strike, wait for the next acknowledgement, heal, and wait until all is well."""
+        """Inject a fault, wait for the next acknowledgement, repair the fault, and wait for the recovery."""
         rng = self._rng
         kind = rng.choice(self._faults)
         leader = await self._leader(shared.names["load"])
@@ -228,7 +229,7 @@ class Run:
         return leader
 
     async def _whole(self, *streams: str) -> None:
-        """Wait until each stream has a leader and replicas that have all it has."""
+        """Wait until each stream has a leader, and all its replicas are current."""
 
         def is_whole(told: dict[str, Any]) -> bool:
             replicas = told["cluster"].get("replicas", [])
@@ -245,7 +246,7 @@ class Run:
             await asyncio.sleep(0.01)
 
     async def _until(self, name: str, body: object = None, holds: Any = lambda told: True) -> dict[str, Any]:
-        """Ask one server after the other until the answer is right."""
+        """Repeat a request at one server after another until `holds` accepts the answer."""
         deadline = time.monotonic() + PATIENCE_S
         told: dict[str, Any] = {}
         while time.monotonic() < deadline:
@@ -254,14 +255,14 @@ class Run:
                 if told and "error" not in told and holds(told):
                     return told
                 if name.startswith("STREAM.DELETE") and told.get("error", {}).get("err_code") == 10059:
-                    return told  # an answer before this one was lost
+                    return told  # the answer to an earlier attempt was lost
             await asyncio.sleep(0.02)
         raise Broken(f"{name}: {json.dumps(told)}")
 
-    # -- what is there -----------------------------------------------------------------------------------------
+    # -- checks ------------------------------------------------------------------------------------------------
 
     async def _check(self, shared: Shared) -> None:
-        """Hold everything that was told against what is there."""
+        """Compare all answers that clients got with the stored messages."""
         figures = self.figures
         link = self._links[self._rng.randrange(len(self._links))]
         load = await messages(link, shared.names["load"])
@@ -286,9 +287,9 @@ class Run:
             figures.examples += judged.examples[: max(0, 20 - len(figures.examples))]
 
     async def _check_replicas(self, shared: Shared, load: list[tuple[int, str, bytes]]) -> None:
-        """Read the stream through each server: its own replica answers direct gets."""
+        """Read the stream through each server, whose own replica answers direct gets."""
         if self._args.server == "peer":
-            return  # whichever replica answers there cannot be chosen
+            return  # on this server it cannot be chosen which replica answers
         for name, link in zip(NAMES, self._links, strict=True):
             found = await messages(link, shared.names["load"], is_direct=True)
             if found != load:
@@ -314,7 +315,7 @@ class Run:
 
 
 def run(args: Namespace, scratch: Path, judge: Judge | None) -> dict[str, Any]:
-    """Run what the command line asks for."""
+    """Run what the command line requests."""
     wanted = args.faults.split(",")
     trio = Trio(
         args.server,

@@ -1,4 +1,4 @@
-"""The judges of histories see what they are there for: loss, moves, refusals of what was stored, stale reads."""
+"""The checkers of histories detect losses, moved messages, wrong refusals, and stale reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.failover.judge import PROGRAM, Judge
 
 
 def write(value: str, seq: int, call: int, back: int = FOREVER_NS, expect: int = UNKNOWN) -> Operation:
-    """Return a write that was done, or one without an answer."""
+    """Return a write that took effect, or one without an answer."""
     done = seq != UNKNOWN
     return Operation("r", "write", call, call, value, expect, back, seq, done)
 
@@ -59,11 +59,14 @@ def test_the_end_decides_what_has_become_of_a_write_without_an_answer() -> None:
     ("operations", "illegal"),
     [
         ([write("a", 1, 0, 1), read("a", 1, 2, 3), refused("b", 0, 1, 4, 5)], []),
-        ([write("a", 1, 0, 1), read("", 0, 2, 3)], ["r"]),  # stale
-        ([write("a", 1, 0, 9), read("a", 1, 2, 3), read("", 0, 4, 5)], ["r"]),  # read, then gone
-        ([write("a", 1, 0, 1), write("b", 2, 2, 3, expect=0)], ["r"]),  # it expected something else
-        ([write("a", 1, 0, 9), refused("b", 0, 1, 2, 3), read("", 0, 4, 5)], ["r"]),  # refused too early
-        ([write("a", UNKNOWN, 0), read("", 0, 10, 11), read("a", 1, 12, 13)], []),  # took effect late
+        ([write("a", 1, 0, 1), read("", 0, 2, 3)], ["r"]),  # a stale read
+        # a value that was read, and later missing
+        ([write("a", 1, 0, 9), read("a", 1, 2, 3), read("", 0, 4, 5)], ["r"]),
+        ([write("a", 1, 0, 1), write("b", 2, 2, 3, expect=0)], ["r"]),  # the write expected another sequence
+        # refused before the named sequence existed
+        ([write("a", 1, 0, 9), refused("b", 0, 1, 2, 3), read("", 0, 4, 5)], ["r"]),
+        # the write took effect late
+        ([write("a", UNKNOWN, 0), read("", 0, 10, 11), read("a", 1, 12, 13)], []),
     ],
 )
 def test_a_history_that_no_order_explains_is_illegal(

@@ -1,7 +1,7 @@
 """Three servers of one kind, each with a network, a disk and a clock that a test can disturb.
 
-Where the machine or the user allows no namespaces or images, the servers have none, and the faults that need them
-are refused with the reason.
+If the machine or the user cannot create namespaces or images, the servers run without them, and the faults that need
+them are refused with the reason.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from tests.crash.preload import Faults, NoCompiler, build
 from tests.crash.servers import MODES, command_of
 from tests.failover.network import CannotSeparate, Network
 
-CLIENT_PORT, ROUTE_PORT = 4222, 6222  # in namespaces
+CLIENT_PORT, ROUTE_PORT = 4222, 6222  # inside the namespaces
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 ON_MACHINE = f'mount --bind "$0" {BOOT_ID} && exec "$@"'
 
 
 class Trio:
-    """Three servers that are not started; `missing` has the reason for each facility that is not here."""
+    """Three servers, initially not started; `missing` has the reason for each facility that is not available."""
 
     def __init__(
         self, server: str, mode: str, directory: Path, *, needs_disks: bool, needs_clocks: bool
     ) -> None:
         self.directory = directory
         self.missing: dict[str, str] = {}
-        self.damages: list[str] = []  # what was done to files
-        self.refused_starts: list[str] = []  # servers that did not start with what was left
+        self.damages: list[str] = []  # descriptions of damaged files
+        self.refused_starts: list[str] = []  # servers that refused to start with their damaged store
         self.clocks: dict[str, Faults] = {}
         self.disks: dict[str, Ext4] = {}
         self.network = self._network()
@@ -96,11 +96,11 @@ class Trio:
         return prefix
 
     def _machine(self, name: str) -> Path:
-        """Return the file that a server takes for the id of its machine's boot."""
+        """Return the file that a server uses as the id of its machine's boot."""
         return self.directory / name / "boot_id"
 
     async def start(self, *names: str) -> None:
-        """Start some servers; the log of a life before is left beside the new one."""
+        """Start some servers; the log of an earlier process is preserved next to the new one."""
         for name in names:
             self._lives += 1
             log = self.directory / name / "log"
@@ -110,7 +110,7 @@ class Trio:
         await asyncio.gather(*starts)
 
     def kill(self, *names: str) -> None:
-        """End some servers with kill -9."""
+        """Kill some servers with SIGKILL."""
         for name in names:
             os.kill(self.servers[name].pid, 9)
         for name in names:
@@ -129,7 +129,7 @@ class Trio:
                 each.unlink()
 
     def cut_power(self) -> None:
-        """End all servers, and let their disks forget what was not synced; then their machines start again."""
+        """Kill all servers, lose the unsynced data of their disks, and simulate a restart of their machines."""
         for disk in self.disks.values():
             disk.cut_power()
         self.kill(*NAMES)
@@ -140,7 +140,7 @@ class Trio:
             disk.mount()
 
     def close(self) -> None:
-        """End everything."""
+        """Stop all servers and remove everything."""
         for server in self.servers.values():
             server.kill()
         for disk in self.disks.values():
@@ -150,7 +150,7 @@ class Trio:
             self.network.close()
 
     def keep(self, target: Path) -> None:
-        """Copy logs and stores, for a look at what went wrong."""
+        """Copy logs and stores, to investigate a failure."""
         for name in NAMES:
             shutil.copytree(
                 self.directory / name,

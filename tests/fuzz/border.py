@@ -1,4 +1,4 @@
-"""Requests drawn from the tables of the border: right ones with a value or two at the edge of what a field takes.
+"""Requests drawn from the tables of the border: valid ones in which a few values are at the edge of a field's range.
 
 Seeded: a case is (seed, number). Values are written as JSON text, since no library writes numbers of 5,000 digits.
 """
@@ -96,7 +96,7 @@ VERBS = ("word", "text", "name", "subject", "number", "duration")
 
 @dataclass(frozen=True)
 class Case:
-    """One request, and how many answers it may have."""
+    """One request, and the number of answers that it may have."""
 
     subject: bytes
     headers: bytes
@@ -163,7 +163,7 @@ def wrong(rng: random.Random) -> str:
 
 
 def body(rng: random.Random, struct: Struct, base: dict[str, str], edges: int) -> str:
-    """Return an object of `base`, fields as JSON, with `edges` more or other fields."""
+    """Return an object of `base`, fields as JSON, with `edges` fields changed or added."""
     fields = dict(base)
     for _ in range(edges):
         name = rng.choice(sorted(struct.fields))
@@ -241,7 +241,7 @@ def header_value(rng: random.Random, form: str) -> str:
 
 
 def publish(rng: random.Random) -> Case:
-    """Return a publish with headers that streams look at."""
+    """Return a publish with headers that streams evaluate."""
     names = [rng.choice(sorted(HEADERS)) for _ in range(rng.choice((0, 1, 1, 2, 3)))]
     lines = [f"{name}: {header_value(rng, HEADERS[name])}\r\n" for name in names]
     if rng.random() < 0.01:
@@ -251,7 +251,7 @@ def publish(rng: random.Random) -> Case:
 
 
 def argument(rng: random.Random, form: str) -> bytes:
-    """Return what stands after the verb of an ack."""
+    """Return the argument after the verb of an ack."""
     if form == "delay":
         return f'{{"delay":{number(rng)}}}'.encode() if rng.random() < 0.5 else rng.choice(DURATIONS).encode()
     if form == "pull":

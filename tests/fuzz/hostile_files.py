@@ -1,6 +1,6 @@
-"""Stored files with hostile numbers in their fields, and checksums that fit them.
+"""Stored files with hostile numbers in their fields and matching checksums.
 
-By docs/storage-format.md alone, so that what the server writes and reads is not taken from itself.
+Written from docs/storage-format.md alone, so that it does not depend on the server's own reader and writer.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ RECORD = {"kind": (4, "B"), "flags": (5, "B"), "subject_len": (6, "H"), "seq": (
 RECORD |= {"header_len": (24, "I")}
 HEADER_SIZE, RECORD_HEADER_SIZE, CHECKSUM_SIZE, CHECK_AT = 64, 32, 8, 28
 MSG, FOOTER = 1, 4
-FRAME = struct.Struct("<8sHBBBBHIIQ")  # of metadata
+FRAME = struct.Struct("<8sHBBBBHIIQ")  # the header of metadata
 SIZES = {"B": 8, "H": 16, "I": 32, "Q": 64}
-LIST_MARK = b"\xffLISTED\xfe"  # in front of each entry of a list of consumers
-CHANGES = {1: 4, 2: 2, 3: 2, 4: 2, 5: 2, 6: 1, 7: 2, 8: 1}  # of a consumer's log: numbers of each
+LIST_MARK = b"\xffLISTED\xfe"  # precedes each entry of a list of consumers
+# changes in a consumer's log: how many numbers each has
+CHANGES = {1: 4, 2: 2, 3: 2, 4: 2, 5: 2, 6: 1, 7: 2, 8: 1}
 
 
 def number(chance: Random, was: int, bits: int) -> int:
-    """Return a hostile number for a field of so many bits."""
+    """Return a hostile number for a field of `bits` bits."""
     near = was + chance.choice([-2, -1, 1, 2, 100, 1_000_000, 3_000_000])
     return chance.choice([chance.choice(EDGES), near, chance.getrandbits(bits)]) & ((1 << bits) - 1)
 
@@ -54,7 +55,7 @@ def places(segment: bytes) -> list[int]:
 
 
 def sealed_segment(data: bytearray, records: list[int]) -> bytes:
-    """Return a segment with the checksums that its bytes must have."""
+    """Return a segment whose checksums match its bytes."""
     struct.pack_into("<Q", data, HEADER_SIZE - 8, xxhash.xxh64_intdigest(data[: HEADER_SIZE - 8]))
     for at in records:
         end = at + struct.unpack_from("<I", data, at)[0]
@@ -92,7 +93,7 @@ def hostile_index(index: bytes, chance: Random) -> bytes:
     for _ in range(chance.choice([1, 1, 1, 2, 4])):
         room = 128 if chance.random() < 0.4 else len(data) - CHECKSUM_SIZE
         put(data, chance.randrange(room // 8) * 8 + chance.choice([0, 4]), "I", chance)
-    if chance.random() < 0.1:  # no entry is a message
+    if chance.random() < 0.1:  # then no entry is a message
         for at in range(128 + 30, 128 + 40 * struct.unpack_from("<I", index, 92)[0], 40):
             data[at] &= ~1
     return bytes(data[:-8]) + struct.pack("<Q", xxhash.xxh64_intdigest(data[:-8]))
@@ -102,7 +103,7 @@ def hostile_index(index: bytes, chance: Random) -> bytes:
 
 
 def envelopes(data: bytes) -> list[tuple[tuple[Any, ...], bytes]]:
-    """Return frame and body of each envelope that stands in a file, one after the other."""
+    """Return header and body of each envelope in a file, in order."""
     found, at = [], 0
     while data[at : at + 8] == b"PYJSMETA":
         frame = FRAME.unpack_from(data, at)
@@ -203,7 +204,7 @@ def hostile_log(data: bytes, chance: Random) -> bytes:
         state = orjson.loads(msgpack.unpackb(body)["state"])
         try:
             body = msgpack.packb({"state": orjson.dumps(changed(state, chance))})
-        except TypeError:  # that is no JSON
+        except TypeError:  # not JSON
             body = msgpack.packb({"state": b"[" * chance.choice([1, 100_000])})
     out = envelope(frame, body)
     chain = struct.unpack_from("<Q", out, len(out) - CHECKSUM_SIZE)[0]
@@ -219,7 +220,7 @@ def hostile_log(data: bytes, chance: Random) -> bytes:
 
 
 def hostile_list(data: bytes, chance: Random) -> bytes:
-    """Change entries of a list of consumers, their numbers and their order, or add some that nobody would."""
+    """Change entries of a list of consumers, their numbers and their order, or add invalid entries."""
     entries = [envelopes(piece)[0] for piece in data.split(LIST_MARK)[1:]]
     for _ in range(chance.choice([1, 1, 2, 4])):
         at = chance.randrange(len(entries))
@@ -251,7 +252,7 @@ def hostile_list(data: bytes, chance: Random) -> bytes:
 def _hostile_state(state: bytes, chance: Random) -> bytes:
     try:
         return orjson.dumps(changed(orjson.loads(state), chance))
-    except (TypeError, ValueError):  # that is no JSON, or was none before
+    except (TypeError, ValueError):  # not JSON, or it was not JSON before
         return b"[" * chance.choice([1, 100_000])
 
 
@@ -268,7 +269,7 @@ def hostile_purge(subject: str, chance: Random) -> bytes:
 
 
 def mutation_of(name: str) -> Mutation | None:
-    """Return what makes a file of that name hostile; None: nothing does."""
+    """Return the function that makes a file of that name hostile, or None if there is none."""
     stem, _, suffix = name.partition(".")
     if suffix in ("seg", "idx"):
         return hostile_segment if suffix == "seg" else hostile_index

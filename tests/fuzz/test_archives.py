@@ -1,6 +1,6 @@
-"""Damaged archives: a restore leaves a whole stream, or nothing, and the node goes on.
+"""Damaged archives: a restore leaves a whole stream or nothing, and the node keeps working.
 
-PYJS_ARCHIVE_CASES and PYJS_FUZZ_SEED choose how many and which; `make fuzz` runs more.
+PYJS_ARCHIVE_CASES and PYJS_FUZZ_SEED set the number of cases and their seed; `make fuzz` runs more.
 """
 
 from __future__ import annotations

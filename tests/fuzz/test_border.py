@@ -1,8 +1,8 @@
-"""Requests with values at the edge of what a field takes: each is answered, and the node goes on and starts again.
+"""Requests with values at the edge of a field's range: each is answered, and the node keeps working and restarts.
 
-Drawn from the tables that the readers use (tests/fuzz/border.py). PYJS_BORDER_CASES and PYJS_FUZZ_SEED choose how
-many and which; `make fuzz` runs a million. A failure names its batch and case: every batch between two restarts has
-a seed of its own, and the requests of the batch before the one that failed lead to it.
+They are drawn from the tables that the readers use (tests/fuzz/border.py). PYJS_BORDER_CASES and PYJS_FUZZ_SEED set
+their number and seed; `make fuzz` runs a million. A failure names its batch and case: every batch between two
+restarts has its own seed, and the requests of a batch up to the failed one reproduce the failure.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ INBOX = b"_INBOX.f.%d"
 
 
 class Border:
-    """A node with a store, and one client whose requests are counted with their answers."""
+    """A node with a store, and a client whose requests and answers are counted."""
 
     def __init__(self, directory: Path) -> None:
         self.options = options_with_store(directory)
@@ -64,7 +64,7 @@ class Border:
         return answer
 
     def play(self, case: border.Case) -> list[bytes]:
-        """Send a request and return its answers, whose number must be right."""
+        """Send a request and return its answers; their number must be right."""
         self.asked += 1
         inbox = INBOX % self.asked
         size = len(case.headers) + len(case.payload)
@@ -86,7 +86,7 @@ class Border:
         return answers
 
     def connect(self, arguments: bytes) -> None:
-        """Open a connection that says `arguments`, and close it."""
+        """Open a connection that sends CONNECT with `arguments`, and close it."""
         client: RawClient = self.node.client(connect=None)
         client.session.receive_data(b"CONNECT " + arguments + b"\r\nPING\r\n")
         self.node.turn()
@@ -109,7 +109,7 @@ class Border:
 
 
 def run_batch(node: Border, number: int, count: int) -> None:
-    """Play one batch; what fails names the case and the request."""
+    """Play one batch; a failure names the case and the request."""
     rng = random.Random(SEED * 1_000_003 + number)
     for at in range(count):
         drawn: object = None

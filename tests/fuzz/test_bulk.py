@@ -1,4 +1,4 @@
-"""Mutated bulk requests: each has one kind of answer, a JSON error that names what is wrong or chunks that add up."""
+"""Mutated bulk requests: each is answered by a JSON error that names the fault, or by consistent chunks."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Configuration files with values at the edge of what an option takes: read or refused, and a node works with them.
+"""Configurations with values at the edge of an option's range: they are read or refused, and a node works with them.
 
-Drawn from the option tables (pyjs/config/tables.py): a few right files with some values replaced, keys repeated or
-misplaced, and the text itself mutated. Whatever is accepted starts a node that serves a client. PYJS_CONFIG_CASES and
-PYJS_FUZZ_SEED choose how many and which.
+They are drawn from the option tables (pyjs/config/tables.py): valid files in which some values are replaced, keys
+repeated or misplaced, and the text itself mutated. Whatever is accepted starts a node that serves a client.
+PYJS_CONFIG_CASES and PYJS_FUZZ_SEED set the number of cases and their seed.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ BLOCKS = (
     "[{}]",
     "{allow: [a, 1]}",
 )
-RIGHT = {  # a value that an option of this kind takes, if its own check has nothing against it
+RIGHT = {  # a value that each kind of option accepts, unless its own check refuses it
     "bool": "true",
     "int": "77",
     "size": "77",
@@ -87,7 +87,7 @@ RIGHT = {  # a value that an option of this kind takes, if its own check has not
     "subject or map": "a",
 }
 MUTATIONS = "{}[]\"'#$:=,\\\n\x00() \t%"
-READS_MAX = 3_000  # of one configuration: more would be includes without end
+READS_MAX = 3_000  # reads per configuration: more would be endless includes
 
 
 def value(rng: random.Random) -> str:
@@ -101,7 +101,7 @@ def value(rng: random.Random) -> str:
 
 
 def block(rng: random.Random, path: str, depth: int = 0) -> str:
-    """Draw the lines of a block: keys of its table, some of other tables."""
+    """Draw the lines of a block: keys of its own table, and some of other tables."""
     lines = []
     for _ in range(rng.randrange(1, 6)):
         table = TABLES[path] if rng.random() < 0.9 else TABLES[rng.choice(list(TABLES))]
@@ -152,7 +152,7 @@ def read_options(drawn: str) -> Options | None:
 
 
 def serves(options: Options, directory: Path) -> None:
-    """Start a node with the options, and have a client of it work and wait."""
+    """Start a node with the options, and let one of its clients publish and subscribe."""
     options.jetstream.enabled = False
     options.jetstream.store_dir = str(directory)
     node = VirtualNode(options)

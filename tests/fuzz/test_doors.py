@@ -1,8 +1,8 @@
-"""Hostile bytes at every door: CONNECT, TLS records, and whole connections with PROXY headers and WebSocket frames.
+"""Hostile bytes for every entry: CONNECT, TLS records, and connections with PROXY headers and WebSocket frames.
 
-No crash, no session left behind, nobody let in without credentials, and no call over STALL_S of processor time.
-PYJS_DOOR_CASES and PYJS_FUZZ_SEED choose how many and which; frames, headers and tokens
-alone: test_websocket.py, test_jwt.py.
+None may crash the server, leave a session behind, log in without credentials, or use more than STALL_S of processor
+time in one call. PYJS_DOOR_CASES and PYJS_FUZZ_SEED set the number of cases and their seed. Frames, headers and
+tokens alone: test_websocket.py, test_jwt.py.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def test_nobody_enters_without_its_password() -> None:
 
 
 def test_nobody_enters_through_a_proxy_that_did_not_sign_its_nonce() -> None:
-    """The name and the password are right; what is damaged is the signature of the proxy, or all of CONNECT."""
+    """The name and the password are right; the signature of the proxy, or the whole CONNECT, is damaged."""
     proxy, other = Key("server", b"p" * 32), Key("server", b"q" * 32)
     options = Options(proxies=ProxiesOptions((TrustedProxy(proxy.public),)))
     options.authorization.users = (UserOptions(user="u", password="secret", proxy_required=True),)
@@ -188,7 +188,7 @@ def server_context(folder: Path) -> ssl.SSLContext:
 
 
 class TlsClient:
-    """The other end of a channel, whose records are damaged on the way."""
+    """The other end of a channel; its records are damaged in transit."""
 
     def __init__(self, folder: Path) -> None:
         context = ssl.create_default_context(cafile=str(folder / "ca.pem"))
@@ -196,7 +196,7 @@ class TlsClient:
         self.object = context.wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
 
     def records(self) -> bytes:
-        """Go on with the handshake; return what is to be sent."""
+        """Continue the handshake; return the bytes to send."""
         try:
             self.object.do_handshake()
         except (ssl.SSLWantReadError, ssl.SSLError):
@@ -207,7 +207,7 @@ class TlsClient:
 def play(
     rng: random.Random, clock: Clock, context: ssl.SSLContext, client: TlsClient, damage_at: int
 ) -> None:
-    """Shake hands and send a few bytes; the flight `damage_at` is damaged."""
+    """Do a handshake and send a few bytes; the flight `damage_at` is damaged."""
     channel, flight = TlsChannel(context), 0
     sent = b"PING\r\n" * rng.randint(1, 50)
     got = b""
@@ -242,7 +242,7 @@ def test_damaged_records_end_a_stream_and_forge_no_byte(folder: Path) -> None:
 
 # -- whole connections ---------------------------------------------------------------------------------------------
 class Below(asyncio.Transport):
-    """A transport without a socket: it keeps what is written."""
+    """A transport without a socket: it stores the bytes that are written."""
 
     def __init__(self, protocol: asyncio.BaseProtocol) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""Stored files with hostile numbers and checksums that fit: one stream's trouble is that stream's alone.
+"""Stored files with hostile numbers and matching checksums: damage to one stream affects no other stream.
 
-Beside it a healthy stream is served as it was; starts, the usual requests and checks end soon, in bounded memory.
+An undamaged stream is served as before; starts, the usual requests and checks end soon and use bounded memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pyjs.fsck.text import json_of, lines_of
 
 CASES = int(os.environ.get("PYJS_FUZZ_CASES", "50000")) // 100
 SEED = int(os.environ.get("PYJS_FUZZ_SEED", "1"))
-SLOW_S = 1.0  # of CPU: no case takes so long
+SLOW_S = 1.0  # seconds of CPU: no case may take this long
 GROWTH_MAX = 300 << 20  # bytes, of all cases together
 HURT, HEALTHY = "$G/streams/HURT", "$G/streams/HEALTHY"
 NS = 1_000_000_000
@@ -55,7 +55,7 @@ def fill(js: JetStreamFixture, name: str) -> None:
 
 
 def pull(js: JetStreamFixture, name: str, durable: str, ack: int = 0) -> int:
-    """Pull what there is, acknowledge some of it, and return how much it was."""
+    """Pull all messages, acknowledge some of them, and return their number."""
     js.user.send(b"SUB _INBOX.d d\r\n")
     body = b'{"batch":20,"no_wait":true}'
     js.user.send(
@@ -98,7 +98,7 @@ def hostile(files: dict[str, bytes], chance: Random) -> dict[str, bytes]:
         assert mutation is not None
         out[name] = mutation(files[name], chance)
         both = name.removesuffix(".a").removesuffix(".b")
-        if both != name:  # both copies say it
+        if both != name:  # the same damage in both copies
             out[f"{both}.a"] = out[f"{both}.b"] = out[name]
         elif "/snap." in name or "/log." in name:
             other = name.replace("/snap.", "/log.") if "/snap." in name else name.replace("/log.", "/snap.")
@@ -113,11 +113,11 @@ def hostile(files: dict[str, bytes], chance: Random) -> dict[str, bytes]:
 
 
 def use(js: JetStreamFixture) -> None:
-    """Do with the hurt stream what clients do, if it is served."""
+    """Use the damaged stream as clients do, if it is served."""
     if "HURT" not in js.engine.streams:
         return
     js.state("HURT")
-    js.user.send(b"PUB HURT.new 3\r\nnew\r\n")  # its subjects may be others now, and it may give no PubAcks
+    js.user.send(b"PUB HURT.new 3\r\nnew\r\n")  # its subjects may have changed, and it may give no PubAcks
     js.turn()
     js.api("STREAM.MSG.GET.HURT", {"seq": 20})
     js.api("STREAM.MSG.GET.HURT", {"last_by_subj": "HURT.1"})

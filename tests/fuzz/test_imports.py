@@ -1,6 +1,6 @@
-"""Damaged store directories of nats-server: an import takes or refuses each stream, says so, and leaves no rest.
+"""Damaged store directories of nats-server: an import takes or refuses each stream, reports it, and leaves no files.
 
-PYJS_IMPORT_CASES and PYJS_FUZZ_SEED choose how many and which; `make fuzz` runs more.
+PYJS_IMPORT_CASES and PYJS_FUZZ_SEED set the number of cases and their seed; `make fuzz` runs more.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Hostile tokens: whatever the claims say, decoding and validation end with a TokenFault or claims of right types.
+"""Hostile tokens: decoding and validation end with a TokenFault or with claims of the right types.
 
-Tokens are signed, so that the claims are reached; some are damaged after that. PYJS_JWT_CASES and PYJS_FUZZ_SEED
-choose how many and which.
+Tokens are signed, so that their claims are examined; some are damaged after signing. PYJS_JWT_CASES and
+PYJS_FUZZ_SEED set the number of cases and their seed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pyjs.testing.jwt import Key, account_token, operator_token, token, user_tok
 
 CASES = int(os.environ.get("PYJS_JWT_CASES", "20000"))
 SEED = int(os.environ.get("PYJS_FUZZ_SEED", "1"))
-SIGNED_EVERY = 10  # a signature takes longer than all the rest
+SIGNED_EVERY = 10  # signing takes longer than everything else
 OPERATOR, ACCOUNT, USER = Key("operator", b"o" * 32), Key("account", b"a" * 32), Key("user", b"u" * 32)
 GRANT: dict[str, Any] = {
     "pub": {"allow": ["a.{{name()}}", "{{tag(x)}}"], "deny": ["{{tag(y)}}.{{account-tag(z)}}"]},
@@ -96,7 +96,7 @@ def changed(chance: random.Random, value: Any) -> Any:
 
 
 def use(made: Token) -> None:
-    """Read a token as everything, and judge the claims."""
+    """Read a token as each kind, and validate the claims."""
     for read in (operator_of, account_of, user_of, activation_of, response_of):
         try:
             claims = read(made)

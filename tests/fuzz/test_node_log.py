@@ -1,4 +1,4 @@
-"""The node log under random operations, crashes, power cuts, failing disks and damage: it never tells a wrong state.
+"""The node log with random operations, crashes, power cuts, disk errors and damage: it never returns a wrong state.
 
 PYJS_NODE_LOG_CASES is the number of seeds; the default takes seconds.
 """
@@ -13,7 +13,7 @@ from tests.sim.disk import SimDisk
 from tests.support.node_logs import Driver, Model, files_of, play, synced, wrong_after
 
 SEEDS = int(os.environ.get("PYJS_NODE_LOG_CASES", "24"))
-STRIDE = max(1, 1_200 // SEEDS)  # every so many bytes one is damaged
+STRIDE = max(1, 1_200 // SEEDS)  # the distance between damaged bytes
 Files = dict[str, bytes]
 SECTOR = 512
 
@@ -23,7 +23,7 @@ def logs_of(files: Files) -> list[str]:
 
 
 def closed_log(seed: int) -> tuple[Files, dict[int, Model]]:
-    """Return the files of a log that was closed, and what it held."""
+    """Return the files of a log that was closed, and its contents."""
     rng = Random(seed)
     driver = Driver(rng, SimDisk(Random(seed + 1)), file_size=rng.choice((4096, 8192)))
     driver.open()

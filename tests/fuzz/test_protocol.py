@@ -1,6 +1,6 @@
-"""Mutated protocol sequences: nothing crashes, no session, subscription or memory stays behind.
+"""Mutated protocol sequences: no crash, and no session, subscription or memory stays behind.
 
-PYJS_FUZZ_CASES and PYJS_FUZZ_SEED choose how many and which; `make fuzz` runs a million.
+PYJS_FUZZ_CASES and PYJS_FUZZ_SEED set the number of cases and their seed; `make fuzz` runs a million.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from pyjs.testing import VirtualNode
 
 CASES = int(os.environ.get("PYJS_FUZZ_CASES", "50000"))
 SEED = int(os.environ.get("PYJS_FUZZ_SEED", "1"))
-GROWTH_MAX = 48 << 20  # bytes over the warm state; one leaked kilobyte per case would be twice that
+# bytes above the state after the first cases; a leak of one kilobyte per case would be twice that
+GROWTH_MAX = 48 << 20
 
 
 def run_case(node: VirtualNode, reads: list[bytes]) -> bytes:
-    """Play one connection and return what it was sent."""
+    """Play one connection and return the bytes that the server sent."""
     client = node.client(connect=None)
     for read in reads:
         if not client.session.receive_data(read):

@@ -1,4 +1,4 @@
-"""Mutated frames of a route: each ends the route or is harmless, and the server goes on."""
+"""Mutated frames of a route: each ends the route or has no effect, and the server keeps working."""
 
 from __future__ import annotations
 

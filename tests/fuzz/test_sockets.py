@@ -1,6 +1,6 @@
-"""Mutated protocol sequences over TCP, against a real process: no descriptor and no memory stays behind.
+"""Mutated protocol sequences over TCP against a real process: no descriptor and no memory stays behind.
 
-PYJS_FUZZ_SOCKET_CASES says how many connections, in two batches; `make fuzz` runs more.
+PYJS_FUZZ_SOCKET_CASES is the number of connections, in two batches; `make fuzz` runs more.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CONFIG = 'jetstream: {store_dir: "<<store>>"}\nmax_closed_clients: 10\nmax_contr
 
 
 class Target:
-    """The server under fire, as its process looks from outside."""
+    """The server under attack, with the size of its process."""
 
     def __init__(self, directory: Path) -> None:
         self.server = ServerProcess(our_command(), CONFIG, directory, with_http=False)
@@ -73,10 +73,10 @@ class Target:
         end = time.monotonic() + WAIT_S
         while self.sockets() > count:
             assert time.monotonic() < end, f"{self.sockets()} sockets are open, {count} were at the start"
-            time.sleep(0.01)  # the server learns of closed connections in its own time
+            time.sleep(0.01)  # the server notices closed connections a little later
 
     def play(self, numbers: range) -> None:
-        """Play cases, many at the same time, their reads taking turns."""
+        """Play cases concurrently; their reads alternate."""
         for start in range(numbers.start, numbers.stop, TOGETHER):
             source = next(self.sources)
             playing = [
@@ -102,7 +102,7 @@ def send(client: socket.socket, data: bytes) -> None:
 
 
 def end(number: int, client: socket.socket) -> None:
-    """End a connection: by a reset, in the middle of everything, or after the server said all it had to say."""
+    """End a connection by a reset, in the middle of a sequence, or after the server has sent everything."""
     with client:
         if number % 3 == 0:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
@@ -112,11 +112,11 @@ def end(number: int, client: socket.socket) -> None:
 
 
 def hear_out(client: socket.socket) -> None:
-    """Say that nothing more comes, and read until the server closes."""
+    """Close our direction, and read until the server closes the connection."""
     try:
         client.shutdown(socket.SHUT_WR)
     except OSError as error:
-        if error.errno != errno.ENOTCONN:  # else the server has closed it
+        if error.errno != errno.ENOTCONN:  # otherwise the server has closed it
             raise
     while client.recv(1 << 16):
         pass

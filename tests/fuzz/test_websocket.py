@@ -1,6 +1,6 @@
-"""Damaged WebSocket frames and PROXY headers: the same events however they are cut, bounded, and no other error.
+"""Damaged WebSocket frames and PROXY headers: equal events however they are split, bounded memory, known errors only.
 
-PYJS_FUZZ_CASES and PYJS_FUZZ_SEED choose how many and which.
+PYJS_FUZZ_CASES and PYJS_FUZZ_SEED set the number of cases and their seed.
 """
 
 from __future__ import annotations

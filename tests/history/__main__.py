@@ -1,4 +1,4 @@
-"""Plays histories: `python -m tests.history --seeds 0-1999`, or one with its operations: `--seed 17 -v`."""
+"""Plays histories: `python -m tests.history --seeds 0-1999`, or one with its operations printed: `--seed 17 -v`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.history.making import make
 
 
 def main() -> int:
-    """Do what the command line says; 1: a history differs."""
+    """Run the command line; return 1 if a history differs."""
     parser = argparse.ArgumentParser(prog="python -m tests.history", description=__doc__)
     parser.add_argument("--seeds", default="0-1999", help="first-last")
     parser.add_argument("--seed", type=int, help="this one alone")

@@ -1,4 +1,4 @@
-"""Compares what a history shows on both servers, and makes one that differs short."""
+"""Compares the results of a history on both servers, and minimizes histories that differ."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.conformance.harness.process import ServerProcess, our_command, peer_c
 from tests.history.making import History, Operation, make
 from tests.history.playing import Player, Seen
 
-SETTLE_S = 3.0  # until limits, acknowledgements and removals have taken effect on both
+SETTLE_S = 3.0  # time until limits, acknowledgements and removals have taken effect on both servers
 PLAYS = 3  # a history differs if each of them does
 SHORTEN_S = 60.0  # the time for making one history shorter
 # Histories in which nats-server is wrong in a way that no rule of making.py can leave out.
@@ -37,7 +37,8 @@ CONFIG = 'jetstream { store_dir: "<<store>>", max_mem: 256MB, max_file: 1GB }\n'
 class Difference:
     """The first thing that differs."""
 
-    at: int  # the operation, counted from 0; -1: the creation of the stream; the number of operations: the rest
+    # the operation, from 0; -1: the creation of the stream; the number of operations: the final state
+    at: int
     peer: Any
     ours: Any
 
@@ -49,7 +50,7 @@ class Pair:
         self._peer, self._ours = peer, ours
 
     def difference(self, history: History) -> Difference | None:
-        """Play on both; return the first difference."""
+        """Play on both servers; return the first difference."""
         peer, ours = self._peer.play(history), self._ours.play(history)
         try:
             return first_difference(peer, ours) or self._rest(len(history.operations))
@@ -68,10 +69,10 @@ class Pair:
                 return Difference(at, *narrowed(theirs, own))
 
     def steady(self, history: History) -> Difference | None:
-        """Play a history that may differ; return the difference only if it comes each of PLAYS times.
+        """Play a history that may differ; return the difference only if it occurs each of PLAYS times.
 
-        nats-server tells a consumer of a new message after it has answered the publisher, so a fetch
-        that does not wait may find nothing. What comes from that goes away when it is played again.
+        nats-server notifies a consumer of a new message after it has answered the publisher, so a fetch that does not
+        wait may find nothing. Such a difference does not occur each time.
         """
         found = None
         for _ in range(PLAYS):
@@ -93,7 +94,7 @@ class Pair:
 
 
 def with_operations(history: History, operations: tuple[Operation, ...]) -> History:
-    """Return the history with other operations."""
+    """Return the history with its operations replaced."""
     return dataclasses.replace(history, operations=operations)
 
 
@@ -142,7 +143,7 @@ def both_servers() -> Iterator[Pair]:
 
 
 def run(seeds: range, say: Callable[[str], None]) -> list[int]:
-    """Play the histories of `seeds` but the known ones; return those that differ, each told in its shortest form."""
+    """Play the histories of `seeds` except known ones; report and return those that differ, minimized."""
     failed = []
     with both_servers() as pair:
         for seed in seeds:

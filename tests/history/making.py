@@ -1,8 +1,8 @@
-"""Makes histories: a stream of random options, and operations that such a stream allows, refuses or half allows.
+"""Makes histories: a stream with random options, and operations that it accepts, refuses or partly accepts.
 
-An operation is a dataclass of plain values, so a history prints as Python. Texts may hold `{last}`, `{last+1}` or
-`{of:x}`: the last sequence that the player was told, in the stream or under the subject `x`; it fills them in, since
-only the answers say what they are. Subjects are relative to the stream's own prefix.
+An operation is a dataclass of plain values, so a history prints as Python. Texts may contain `{last}`, `{last+1}` or
+`{of:x}`: the last sequence that the server returned for the stream, or for subject `x`. The player fills them in,
+since they are only known from the answers. Subjects are relative to the stream's own prefix.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Publish:
-    """A publish whose answer is awaited."""
+    """A publish; the player waits for its answer."""
 
     subject: str
     payload: str = ""
@@ -55,7 +55,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Fetch:
-    """A pull of what is there."""
+    """A pull of the messages that are available."""
 
     consumer: str
     batch: int
@@ -86,7 +86,7 @@ Operation = Publish | FastBatch | Request | Fetch | Ack | Gone | Fired
 
 @dataclass(frozen=True)
 class History:
-    """One seed's story."""
+    """The history of one seed."""
 
     seed: int
     kind: Kind
@@ -107,7 +107,7 @@ def make(seed: int) -> History:
 
 
 def without_last_id(publish: Publish) -> Publish:
-    """Leave out Nats-Expected-Last-Msg-Id: where it is wrong, a fast batch of nats-server may not end."""
+    """Remove Nats-Expected-Last-Msg-Id: if it is wrong, a fast batch of nats-server may not end."""
     lines = tuple(line for line in publish.headers if line[0] != "Nats-Expected-Last-Msg-Id")
     return Publish(publish.subject, publish.payload, lines)
 
@@ -209,7 +209,8 @@ class _Maker:
             return [self._removal()]
         if chance < 0.45:
             return self._consuming()
-        # Which of a schedule's faults and its size is told first differs: nats-server looks at some schedules first.
+        # If the schedule and the size are both refused, the errors may differ: nats-server checks some schedules
+        # first.
         if chance < 0.55 and self.kind is Kind.PLAIN and self.config["max_msg_size"] < 0:
             return self._schedule()
         if chance < 0.58:
@@ -250,7 +251,7 @@ class _Maker:
 
     def _rollup(self) -> str:
         value = self.rng.choice(("sub", "sub", "all", "zz"))
-        # At max_msgs, nats-server removes the oldest message of the stream before a roll-up of a subject makes room.
+        # At max_msgs, nats-server removes the stream's oldest message before a roll-up of a subject could make room.
         return "all" if value == "sub" and self.config.get("max_msgs", -1) > 0 else value
 
     def _msg_id(self) -> str:
@@ -316,7 +317,7 @@ class _Maker:
                 operation = rng.choice((2, 2, 3, operation))
             parts.append((sequence, operation, without_last_id(self._publish())))
         if self.config.get("max_bytes", -1) > 0 and self.config["discard"] == "old":
-            # Here max_bytes holds for what comes in one packet, in nats-server after each message.
+            # This server applies max_bytes to all messages of a packet at once, nats-server after each message.
             parts = [(1, 2, parts[0][2])]
         return FastBatch(self.batches, rng.choice((1, 2, 5, 0)), rng.choice(("fail", "ok")), tuple(parts))
 
@@ -334,8 +335,8 @@ class _Maker:
         )
         removed, self.removed = self.removed, True
         if rng.random() < 0.4:
-            # If the last message was removed one by one, a purge up to it leaves a wrong first_seq in files of
-            # nats-server.
+            # If the last message was removed individually, a purge up to it leaves a wrong first_seq in nats-server's
+            # file store.
             if body == '{"seq":{last}}' and (removed or self.kind is Kind.QUEUE) and not self._in_memory():
                 body = ""
             return Request("STREAM.PURGE.{S}", body)
@@ -372,7 +373,7 @@ class _Maker:
             return [Fetch(consumer, rng.choice((1, 3, 10)))]
         verbs = ("+ACK", "+ACK", "+ACK", "-NAK", "+TERM", "+WPI")
         acks = [Ack(rng.randrange(4), rng.choice(verbs)) for _ in range(rng.randrange(3))]
-        # nats-server forgets the redelivery that a NAK asked for at the next purge or roll-up of any subject.
+        # nats-server forgets a redelivery requested by a NAK at the next purge or roll-up of any subject.
         again = [Fetch(each, 5) for each in self.consumers] if any(ack.verb == "-NAK" for ack in acks) else []
         return [Fetch(consumer, 5), *acks, *again]
 

@@ -1,4 +1,4 @@
-"""Plays a history on one server; returns an answer for each operation, and what is left at the end."""
+"""Plays a history on one server; returns the answers of all operations, and the final state."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Player:
             state.pop("num_deleted", None)  # nats-server counts the sequence 0 of an empty stream
             state.pop("deleted", None)
         consumers = self._api(f"CONSUMER.LIST.{name}", "").get("consumers") or []
-        # Not the positions: how far a consumer has passed by removed messages is seen at its next delivery only.
+        # Positions are left out: that a consumer has skipped removed messages is only visible at its next delivery.
         consumers = sorted([each["name"], each["num_pending"]] for each in consumers)
         first, last = state.get("first_seq", 1), state.get("last_seq", 0)
         return [state, consumers, self._messages(name, range(max(first, 1), last + 1))]
@@ -107,7 +107,7 @@ class Player:
         return answer
 
     def _fast_batch(self, batch: FastBatch) -> Any:
-        """Send all parts; their answers have come when that of a refused publish behind them has."""
+        """Send all parts; their answers have arrived when a refused publish after them is answered."""
         inbox = self._inbox()
         for sequence, operation, publish in batch.parts:
             reply = f"{inbox}.{self._history.name}-{batch.number}.{batch.flow}.{batch.gap}.{sequence}.{operation}.$FI"
@@ -134,7 +134,7 @@ class Player:
                 continue
             words = reply.split(b".")
             self._deliveries.append(reply)
-            # Not the number of pending messages: nats-server may count a message later than it stores it.
+            # The number of pending messages is left out: nats-server may count a message later than it stores it.
             found.append(
                 [subject_of.decode(), b".".join(words[2:7]).decode(), shown(headers), payload.decode()]
             )

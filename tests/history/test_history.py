@@ -1,4 +1,4 @@
-"""Random histories end equal on both servers; `make history` plays thousands. The judge itself sees a difference."""
+"""Random histories end equal on both servers; `make history` plays thousands. The judge finds known differences."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.conformance.harness.both import needs_peer
 from tests.history.judging import Difference, Pair, first_difference, narrowed, run, told
 from tests.history.making import History, Kind, Publish, make
 
-SAMPLE = range(20_000, 20_020)  # not the seeds of `make history`
+SAMPLE = range(20_000, 20_020)  # other seeds than those of `make history`
 
 
 @needs_peer

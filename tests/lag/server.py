@@ -1,7 +1,7 @@
-"""The command with each callback of its loop timed: `python -m tests.lag.server REPORT -c CONF`.
+"""The server with each callback of its event loop timed: `python -m tests.lag.server REPORT -c CONF`.
 
-At its end it writes a JSON object to REPORT: how many callbacks ran, which took more than 20 ms, and the longest of
-each name. The parts of a turn are timed as well, so that a slow turn says what was slow in it.
+At its end it writes a JSON object to REPORT: the number of callbacks, those that took more than 20 ms, and the
+longest of each name. The parts of a turn are timed as well, so that the slow part of a slow turn is known.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def time_lanes(record: Record) -> None:
 
 
 def time_results(record: Record) -> None:
-    """Time what the loop does with the result of each job of a thread."""
+    """Time the event loop's handling of the result of each thread job."""
     submit = IoThread.submit
 
     def timed_submit(self: IoThread, job: Any, done: Any) -> None:
@@ -63,7 +63,7 @@ def time_collections(record: Record) -> None:
 
 
 def report(record: Record) -> dict[str, Any]:
-    """Return what was seen."""
+    """Return the measurements."""
     longest = {name: round(ns / 1e6, 2) for name, ns in record.longest.most_common(20)}
     slow = [[round(ms, 1), names] for ms, names in sorted(record.slow, reverse=True)]
     return {"calls": record.calls, "slow": slow, "longest_ms": longest}

@@ -1,4 +1,4 @@
-"""Nothing holds the event loop up for long, whatever the clients do."""
+"""Nothing blocks the event loop for long, whatever clients do."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_slow_callback_is_reported_with_its_name_and_that_of_its_slow_part() -
 
 @pytest.mark.timeout(
     800
-)  # the whole size takes a minute, two where others work; and once more where it was slow
+)  # full size takes a minute, or two on a busy machine; and it is repeated once if it was slow
 def test_no_callback_holds_the_loop_up_while_every_kind_of_work_is_done_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -50,14 +50,14 @@ def test_no_callback_holds_the_loop_up_while_every_kind_of_work_is_done_at_once(
     found = measured(tmp_path / "first", size)
     if found[
         "beyond"
-    ]:  # a thread that held the interpreter may have waited for a processor; work that is long, stays long
+    ]:  # perhaps a thread held the interpreter and waited for a processor; real delays occur again
         print("measured again")
         found = measured(tmp_path / "second", size)
     assert not found["beyond"], json.dumps(found, indent=1)
 
 
 def measured(directory: Path, size: Size) -> dict[str, Any]:
-    """Return what a server under the whole workload reports; `beyond`: how many slow callbacks are too many."""
+    """Return the report of a server under the whole workload; `beyond`: how many slow callbacks are too many."""
     directory.mkdir()
     seen = directory / "report.json"
     command = [sys.executable, "-m", "tests.lag.server", str(seen)]

@@ -1,7 +1,7 @@
-"""An event loop that times all that it calls: scheduled callbacks, steps of tasks, what transports tell protocols.
+"""An event loop that times everything that it calls: scheduled callbacks, steps of tasks, callbacks of transports.
 
-The time of a callback is what it took less the time its thread waited for a processor, so that other work on the
-machine does not count. Waiting for a disk or a lock does.
+The time that a callback's thread waited for a processor is subtracted, so that other work on the machine does not
+count. Time spent waiting for a disk or a lock does count.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Record:
             tuple[float, str]
         ] = []  # milliseconds, and the names from the loop's callback inwards
         self.longest: Counter[str] = Counter()  # nanoseconds, by name
-        self._names: list[str] = []  # of slow parts of the callback that is running, outermost last
+        self._names: list[str] = []  # names of the slow parts of the running callback, outermost last
         self._schedstat = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
 
     def waited_ns(self) -> int:
@@ -43,7 +43,7 @@ class Record:
         return int(os.pread(self._schedstat, 64, 0).split()[1])
 
     def timed(self, call: Callable[..., Any], name: str, outer: bool = True) -> Callable[..., Any]:
-        """Return `call` with its time taken; `outer`: the loop calls it, else it is a part of such a call."""
+        """Return `call` with timing; `outer`: the loop calls it directly, otherwise it is a part of such a call."""
 
         def run(*args: Any) -> Any:
             shown = "" if outer or not args else f" {_described(args[0])}"
@@ -57,7 +57,7 @@ class Record:
         return run
 
     def note(self, name: str, shown: str, took_ns: int, outer: bool) -> None:
-        """Count a call; `shown` says what it was about."""
+        """Record a call; `shown` describes it."""
         if took_ns > self.longest[name]:
             self.longest[name] = took_ns
         if took_ns > self.slow_ns:
@@ -70,7 +70,7 @@ class Record:
 
 
 def _described(item: Any) -> str:
-    """Return what an item of a turn's work is: the subject of a request, the innermost function of work in steps."""
+    """Describe an item of a turn's work: the subject of a request, or the innermost function of stepped work."""
     steps = getattr(item, "steps", None)
     while getattr(steps, "gi_yieldfrom", None) is not None:
         steps = steps.gi_yieldfrom
@@ -80,7 +80,7 @@ def _described(item: Any) -> str:
 
 
 class TimedLoop(uvloop.Loop):
-    """A uvloop whose callbacks are in `record`."""
+    """A uvloop that times its callbacks into `record`."""
 
     def __init__(self, record: Record) -> None:
         super().__init__()

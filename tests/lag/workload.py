@@ -1,6 +1,6 @@
-"""Many clients at once, each with work of another kind, beside a million subjects and thousands of assets.
+"""Many concurrent clients with different kinds of work, on a server with a million subjects and thousands of assets.
 
-Every kind runs in a thread of its own over raw sockets until the time is over, and counts what it did.
+Every kind runs in its own thread with raw sockets until the time is over, and counts its operations.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What is there when the workload begins."""
+    """The streams, consumers and subjects that exist when the workload begins."""
 
     subjects: int
     consumers: int
@@ -55,7 +55,7 @@ class Client:
         self._socket.sendall(data)
 
     def fence(self) -> None:
-        """Wait until the server has taken everything, dropping messages that come meanwhile."""
+        """Wait until the server has handled everything, and drop messages that arrive meanwhile."""
         self.send(b"PING\r\n")
         for line in self._lines():
             if line.startswith(b"PONG"):
@@ -81,7 +81,7 @@ class Client:
         raise ConnectionError("the server closed the connection")
 
     def ask(self, subject: str, body: object = None) -> None:
-        """Send a request whose answer `message` returns."""
+        """Send a request; `message` returns its answer."""
         text = b"" if body is None else json.dumps(body).encode()
         self._asked += 1
         self.send(
@@ -121,7 +121,7 @@ def durable(stream_name: str, name: str, **config: object) -> tuple[str, object]
 
 
 def prepare(port: int, size: Size) -> None:
-    """Make what is there when the workload begins."""
+    """Create the assets that exist when the workload begins."""
     with Client(port) as client:
         crowded = stream("OWNER", max_consumers=2 * size.consumers)
         client.requests([stream("MANY", allow_direct=True), stream("WORK"), crowded])
@@ -135,7 +135,7 @@ def prepare(port: int, size: Size) -> None:
 
 @dataclass
 class Work:
-    """One run: what each kind did, and what went wrong."""
+    """One run: the number of operations of each kind, and its errors."""
 
     port: int
     http_port: int
@@ -230,7 +230,7 @@ def last_per_subject(work: Work, client: Client, rng: random.Random) -> int:
 
 
 def report(work: Work, client: Client, rng: random.Random) -> int:
-    """Ask for information, lists and subjects."""
+    """Request information, lists and subjects."""
     client.requests(
         [
             ("STREAM.INFO.MANY", {"subjects_filter": "MANY.*.v", "offset": rng.randrange(10) * 100_000}),
@@ -269,11 +269,11 @@ def purge(work: Work, client: Client, rng: random.Random) -> int:
 
 
 def monitor(work: Work, client: Client, rng: random.Random) -> int:
-    """Ask the monitoring port."""
+    """Request pages of the monitoring port."""
     for path in ("varz", "jsz?streams=1&limit=100", "connz?subs=1", "subsz?subs=1&limit=1000", "healthz"):
         with urllib.request.urlopen(f"http://127.0.0.1:{work.http_port}/{path}", timeout=TIMEOUT_S) as answer:
             answer.read()
-    work.ended.wait(0.05)  # as a dashboard does, if an eager one
+    work.ended.wait(0.05)  # the interval of a dashboard that refreshes often
     return 5
 
 
@@ -287,7 +287,7 @@ def fan_out(work: Work, client: Client, rng: random.Random) -> int:
 
 
 def slow_reader(work: Work, client: Client, rng: random.Random) -> int:
-    """Ask for much, and leave before it was read."""
+    """Request much data, and close the connection before it is read."""
     with Client(work.port) as other:
         with suppress(OSError):
             other.ask("$JS.API.DIRECT.GET.MANY", {"seq": 1, "batch": 100_000, "max_bytes": 1 << 20})
@@ -313,7 +313,7 @@ KINDS: tuple[Callable[[Work, Client, random.Random], int], ...] = (
 
 
 def measure(port: int, http_port: int, size: Size) -> Work:
-    """Prepare a server, run the workload and return what was done."""
+    """Prepare a server, run the workload and return its results."""
     began = time.monotonic()
     prepare(port, size)
     work = Work(port, http_port, size)

@@ -37,7 +37,7 @@ SUITES = {natspy.NAME: natspy.run, natsc.NAME: natsc.run}
 
 
 def main() -> int:
-    """Run what was asked for; return the exit code."""
+    """Run the suites that the command line names; return the exit code."""
     options = _options()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _end)

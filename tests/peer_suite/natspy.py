@@ -16,7 +16,7 @@ TEST_SECONDS = 120
 
 
 def run(place: Place, checkout: Path, chosen: str) -> Results:
-    """Run the suite, then every failure once more alone; a test counts as failed when both runs fail."""
+    """Run the suite, then repeat every failure alone; a test counts as failed if both runs fail."""
     results = _run(place, checkout, ["nats/tests", *(["-k", chosen] if chosen else [])])
     again = [name for name, outcome in results.items() if outcome == FAILED]
     for name in again:

@@ -1,8 +1,8 @@
-"""Outcomes by test name, the tables and lists made of them, and the list of tests known to fail.
+"""Outcomes by test name, tables and lists of them, and the list of known failures.
 
-The known failures are the rows of docs/compatibility.md, section "Other clients' tests": a failure that is not
-there, and a row whose test passes, are faults of the run. Rows whose reason begins with "by chance" are tests
-that neither server passes reliably; they may pass.
+The known failures are the rows of docs/compatibility.md, section "Other clients' tests". A failure without a row, and
+a row whose test passes, are errors of the run. If the reason of a row begins with "by chance", neither server passes
+the test reliably, and it may pass.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Known = dict[str, str]  # "suite: test" -> why it fails on ours
 
 
 def known_failures() -> Known:
-    """Return the tests that docs/compatibility.md says fail here, each with its reason."""
+    """Return the tests that docs/compatibility.md lists as failing, with their reasons."""
     section = COMPATIBILITY.read_text("utf-8").split("## Other clients' tests")[1].split("\n## ")[0]
     rows = re.findall(r"^\| `(nats\.(?:py|c): [^`]+)` \| (.+?) \|$", section, re.MULTILINE)
     if len(rows) != len(dict(rows)):
@@ -31,7 +31,7 @@ def known_failures() -> Known:
 
 
 def table(report: Report) -> list[str]:
-    """Return the lines of the table: passed, failed and skipped of both servers beside each other."""
+    """Return the lines of the table: tests passed, failed and skipped by each server."""
     counted = " ".join(f"{word:>7}" for word in (PASSED, FAILED, SKIPPED))
     servers = [server for server in (PEER, OURS) if any(server in runs for runs in report.values())]
     lines = [" | ".join([f"{'':44}", *(f"{server:23}" for server in servers)])]
@@ -72,7 +72,7 @@ def broken(report: Report, known: Known) -> list[str]:
 
 
 def mended(report: Report, known: Known) -> list[str]:
-    """Return the tests that are listed as failing for good and passed."""
+    """Return the tests that passed although they are listed as always failing."""
     return [
         f"{suite}: {name}"
         for suite, servers in report.items()

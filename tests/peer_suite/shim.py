@@ -1,8 +1,8 @@
-"""The environment of a suite: a `nats-server` on PATH that becomes the server under test, and a place to run.
+"""The environment of a suite: a `nats-server` on PATH that executes the server under test, and a place to run.
 
-The shim is a shell script that `exec`s, so that the process id, the signals and the exit code are those of
-the server. The suites use fixed ports: either only one suite runs on the machine (a lock file), or each has a
-network of its own (`unshare`, which needs root).
+The shim is a shell script that uses `exec`, so that the process id, the signals and the exit code are those of the
+server. The suites use fixed ports: either only one suite runs on the machine (a lock file), or each has its own
+network namespace (`unshare`, which needs root).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _running: set[subprocess.Popen[bytes]] = set()  # suites and tests under way, of
 class Place:
     """Where a suite runs: its environment and the words before its command."""
 
-    name: str  # of the server, for the report
+    name: str  # name of the server, for the report
     env: dict[str, str]
     prefix: tuple[str, ...]
 
@@ -83,7 +83,7 @@ def alone() -> Iterator[None]:
 
 
 def can_have_own_network() -> bool:
-    """Say whether this user may make network namespaces."""
+    """Return whether this user may create network namespaces."""
     unshare = shutil.which("unshare")
     if unshare is None or shutil.which("ip") is None:
         return False
@@ -104,7 +104,7 @@ def _network_prefix(directory: Path) -> tuple[str, ...]:
 
 
 def _end_session(process: subprocess.Popen[bytes]) -> None:
-    """Kill what a test left running in its session; servers that outlive it would hold the fixed ports."""
+    """Kill processes that a test left running in its session: such servers would occupy the fixed ports."""
     try:
         os.killpg(process.pid, 9)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""The parts of the peer-suite runner that need no checkout: the shim, the report's names, the table."""
+"""The parts of the suite runner that need no checkout: the shim, the names in the report, the table."""
 
 from __future__ import annotations
 

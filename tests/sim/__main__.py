@@ -1,6 +1,6 @@
 """Runs seeds: `python -m tests.sim --seeds 0-9999 [--jobs 2]`, or one with its trace: `--seed 17 -v`.
 
-Ends with 1 when a seed objects. With several jobs each is a process of its own that writes to a file.
+The exit code is 1 if a seed fails. With several jobs, each job is a process of its own that writes to a file.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import IO
 
 from tests.sim.world import World
 
-TRACED = 25  # last lines of the trace that are shown of a seed that objects
+TRACED = 25  # number of trace lines shown of a failed seed
 PROGRESS_EVERY = 100
 
 
 def run_seed(seed: int, verbose: bool = False) -> tuple[int, str]:
-    """Return (digest of the trace, what went wrong and how it came to that)."""
+    """Run a seed; return the digest of its trace, and the failure with the end of the trace, or ""."""
     world = World(seed, verbose)
     try:
         world.run()
@@ -35,7 +35,7 @@ def run_seed(seed: int, verbose: bool = False) -> tuple[int, str]:
 
 
 def run_seeds(seeds: range, verbose: bool, keep_going: bool) -> list[int]:
-    """Run seeds and tell how it goes; returns those that objected."""
+    """Run seeds and print the progress; return the failed ones."""
     failed: list[int] = []
     began = time.process_time()
     for count, seed in enumerate(seeds, 1):
@@ -53,7 +53,7 @@ def run_seeds(seeds: range, verbose: bool, keep_going: bool) -> list[int]:
 
 
 def run_jobs(first: int, last: int, jobs: int) -> int:
-    """Run a part of the seeds in each of several processes; returns how many of these objected."""
+    """Run the seeds in several processes; return how many processes had a failure."""
     size = -(-(last - first + 1) // jobs)
     failed = 0
     with contextlib.ExitStack() as files:
@@ -71,7 +71,7 @@ def run_jobs(first: int, last: int, jobs: int) -> int:
 
 
 def main() -> int:
-    """Do what the command line says."""
+    """Execute the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
     parser.add_argument("--seeds", default="0-199", help="first-last")
     parser.add_argument("--seed", type=int, help="this one alone")

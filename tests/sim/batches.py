@@ -1,12 +1,12 @@
-"""Atomic and fast batches in a simulation: two streams of their own, and what must hold for them.
+"""Atomic and fast batches in a simulation: two streams of their own, and their invariants.
 
-ATOMIC: of a batch all messages are there, next to each other and in order, or none; none without a commit that was
-sent, none of a refused batch; an acknowledged one is there, under the sequence that was told. Half of the worlds
-commit all but the smallest batches in steps of a few messages.
+ATOMIC: either all messages of a batch are stored, consecutive and in order, or none. None are stored if no commit was
+sent or the batch was refused. An acknowledged batch is stored under the acknowledged sequence. In half of the worlds,
+all but the smallest batches are committed in steps of a few messages.
 
-FAST: what an acknowledgement covers is there; the messages of a batch are in order, and none is there twice.
+FAST: all messages covered by an acknowledgement are stored. The messages of a batch are in order, without duplicates.
 
-As in checkers.py, what was told within the last interval before a power cut is no promise.
+As in checkers.py, acknowledgements of the last interval before a power cut do not count.
 """
 
 from __future__ import annotations
@@ -30,28 +30,29 @@ CONFIGS: dict[str, dict[str, Any]] = {
     ATOMIC: {"name": ATOMIC, "subjects": ["ATOMIC.*"], "allow_atomic": True, "allow_direct": True},
     FAST: {"name": FAST, "subjects": ["FAST.*"], "allow_batched": True, "allow_direct": True},
 }
-OPEN_MAX = 3  # batches that this world fills at the same time
-# An id is known, an expected sequence is wrong, the batch has ended (its idle time, or that of the server).
+OPEN_MAX = 3  # maximum number of batches that are filled at the same time
+# Refusals of which the reason is certain: a known id, a wrong expected sequence, an ended batch.
 SURE_REFUSALS = (10071, 10201, 10176)
 OP_START, OP_APPEND, OP_COMMIT, OP_END = range(4)
 
 
 @dataclass(eq=False)
 class Batch:
-    """One batch, and what was told of it."""
+    """One batch, and the answers that it got."""
 
     number: int
     client: int
     total: int
-    size: int  # of a payload
-    lines: dict[int, str] = field(default_factory=dict)  # more headers, by message
-    expected: int | None = None  # last sequence at its commit
+    size: int  # size of a payload in bytes
+    lines: dict[int, str] = field(default_factory=dict)  # additional headers, by message
+    expected: int | None = None  # expected last sequence at the commit
     sent: int = 0
     committed: bool = False  # the commit was sent
     refused: bool = False
-    seq: int = 0  # of the message `last`, as told
+    seq: int = 0  # acknowledged sequence of the message `last`
     last: int = 0
-    told: dict[int, int] = field(default_factory=dict)  # acknowledged messages, and when that was told
+    # acknowledged messages, and the time of the acknowledgement
+    told: dict[int, int] = field(default_factory=dict)
 
 
 class Batches:
@@ -61,23 +62,23 @@ class Batches:
         self.world = world
         self.rng = random.Random(world.seed + 11)
         self.in_steps = self.rng.random() < 0.5
-        self.sure: set[str] = set()  # streams that were confirmed
+        self.sure: set[str] = set()  # streams whose creation was confirmed
         self.asked: set[str] = set()
         self.batches: dict[str, dict[int, Batch]] = {ATOMIC: {}, FAST: {}}
         self.open: dict[str, list[Batch]] = {ATOMIC: [], FAST: []}
         self.ids: list[str] = []
         self.last_told = 0
 
-    # -- what clients do -------------------------------------------------------------------------------------------
+    # -- requests of clients ---------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Adapt a process that has just been made."""
+        """Configure a process that has just been created."""
         jetstream = self.world.process.node.jetstream
         if self.in_steps and jetstream is not None:
             jetstream.shared.batches.at_once_max, jetstream.shared.batches.part_size = 500, 700
 
     def act(self, at: int) -> None:
-        """Create a stream, begin a batch, or go on with one."""
+        """Create a stream, begin a batch, or continue one."""
         name = self.rng.choice((ATOMIC, ATOMIC, FAST))
         if name not in self.sure:
             if name not in self.asked:
@@ -94,7 +95,8 @@ class Batches:
         for _ in range(self.rng.choice((1, 3, batch.total))):
             if batch.sent < batch.total:
                 self._send(name, batch)
-        if batch.sent == batch.total or self.rng.random() < 0.05:  # the latter is abandoned
+        # in the second case, the batch is abandoned
+        if batch.sent == batch.total or self.rng.random() < 0.05:
             self.open[name].remove(batch)
 
     def _created(self, name: str, body: dict[str, Any]) -> None:
@@ -144,7 +146,7 @@ class Batches:
             batch.client, subject, payload, lambda frame: self._answered(batch, frame), headers
         )
 
-    # -- what clients are told -------------------------------------------------------------------------------------
+    # -- answers to clients ----------------------------------------------------------------------------------------
 
     def _answered(self, batch: Batch, frame: Frame) -> None:
         if frame.headers:
@@ -167,7 +169,7 @@ class Batches:
         batch.told = dict.fromkeys(range(1, batch.total + 1), self.world.moment())
 
     def heard(self, frame: Frame) -> None:
-        """Take an answer to a message of a fast batch."""
+        """Handle an answer to a message of a fast batch."""
         words = frame.subject.split(b".")
         batch = self.batches[FAST][int(words[2][1:])]
         if frame.headers:
@@ -190,30 +192,30 @@ class Batches:
         for number in range(1, up_to + 1):
             batch.told.setdefault(number, self.world.moment())
 
-    # -- what a crash takes back -----------------------------------------------------------------------------------
+    # -- crashes ---------------------------------------------------------------------------------------------------
 
     def died(self, how: str, since_ns: int) -> None:
-        """Forget what was open; take back what was told after `since_ns`, if the power was cut."""
+        """Forget open batches; after a power cut, withdraw acknowledgements later than `since_ns`."""
         self.asked.clear()
         for name in (ATOMIC, FAST):
             self.open[name] = []
             for batch in self.batches[name].values():
                 late = {number for number, told_ns in batch.told.items() if told_ns > since_ns}
-                if how != "power":  # as if it were told now, since the next process has to sync it
+                if how != "power":  # acknowledged now: the next process must sync it first
                     batch.told |= dict.fromkeys(late, self.world.moment())
                     continue
                 batch.told = {number: told_ns for number, told_ns in batch.told.items() if number not in late}
                 batch.seq = batch.seq if batch.last in batch.told else 0
 
-    # -- what must hold --------------------------------------------------------------------------------------------
+    # -- invariants ------------------------------------------------------------------------------------------------
 
     def audit(self, served: dict[str, Any]) -> None:
-        """Read both streams."""
+        """Check both streams."""
         for name, messages in served_messages(self.world, self.sure, (ATOMIC, FAST), served):
             self._audit(name, messages)
 
     def _audit(self, name: str, messages: list[StoredMessage]) -> None:
-        seqs: dict[int, dict[int, int]] = {}  # batch -> number in it -> sequence
+        seqs: dict[int, dict[int, int]] = {}  # batch -> number of the message in the batch -> sequence
         for message in messages:
             fields = message.payload.split(b".", 2)
             number, at = int(fields[0]), int(fields[1])

@@ -1,13 +1,15 @@
-"""What clients were told, and whether the server still stands by it.
+"""The answers that clients got, and checks that the server keeps the promises in them.
 
-A Publish is one message sent; every message says in its payload which one it is. What a client was told is a duty:
-an acknowledged message is there, under its sequence, until something that was asked for explains that it is gone;
-what was confirmed as removed stays away; a sequence told once is never another message's; a message id is stored once
-in its window; an expectation that was met was true. A crash makes duties only where the server says so: with
-`always`, and after kill -9, all of them hold; after a power cut in interval mode what was told within the last
-interval is taken back by `take_back`.
+A `Publish` is one message that was sent; the payload of each message has its number. Every answer is a promise:
+- an acknowledged message is stored under its sequence, until a request or a limit explains its removal;
+- a message whose removal was confirmed does not come back;
+- an acknowledged sequence is never used for another message;
+- a message id is stored once within its window;
+- a publish with an expectation succeeds only if the expectation was true.
+With `always`, and after kill -9, all promises hold. After a power cut in interval mode, `take_back` withdraws those
+of the last interval, since the server guarantees no more.
 
-Knows nothing of how the server works, and nothing of files.
+Knows nothing of the implementation of the server, and nothing of files.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ if TYPE_CHECKING:
     from pyjs.store.store import StoredMessage
 
 NS_PER_S = 1_000_000_000
-STEP_NS = NS_PER_S  # a smaller step back leaves the times of messages in order, restarts make half of it
-OVERHEAD, HEADER_OVERHEAD = 30, 4  # what a stored message counts besides its bytes
+# a smaller step of the clock backwards does not change the order of messages; restarts make half of these steps
+STEP_NS = NS_PER_S
+OVERHEAD, HEADER_OVERHEAD = 30, 4  # bytes that a stored message counts in addition to its content
 
 
 class Violation(AssertionError):
@@ -38,7 +41,7 @@ def demand(condition: object, text: str) -> None:
 
 @dataclass(eq=False)
 class Publish:
-    """One message as it was sent."""
+    """One message that was sent."""
 
     number: int
     subject: str
@@ -48,13 +51,13 @@ class Publish:
     expected_seq: int | None = None
     expected_subject_seq: int | None = None
     rollup: str = ""
-    known_last: int = 0  # the last sequence that was told when it was sent
-    known_of_subject: Publish | None = None  # the same of its subject
-    seq: int = 0  # told or seen
-    told_ns: int = 0  # 0: nobody promised anything
-    refused: bool = False  # for sure: it is never to be seen
+    known_last: int = 0  # last sequence known to clients when the message was sent
+    known_of_subject: Publish | None = None  # last known message of the subject at that time
+    seq: int = 0  # sequence in an answer, or at which the message was read
+    told_ns: int = 0  # time of the acknowledgement; 0: none
+    refused: bool = False  # certainly refused, so it must never be stored
     duplicate: bool = False
-    shaky: bool = False  # in flight when a sync failed: what the medium has of it is unknown for good
+    shaky: bool = False  # in flight when a sync failed: it is never certain whether it is on the medium
 
     def __str__(self) -> str:
         return f"message #{self.number} ({self.subject}, seq {self.seq})"
@@ -62,18 +65,18 @@ class Publish:
 
 @dataclass(eq=False)
 class Removal:
-    """A deletion or purge that was asked for."""
+    """A requested deletion or purge."""
 
-    high_seq: int  # of what was told by then
-    seq: int = 0  # of a single message
-    subject: str = ""  # of a purge; "": all
+    high_seq: int  # highest acknowledged sequence at the time of the request
+    seq: int = 0  # sequence of a single deleted message
+    subject: str = ""  # filter of a purge; "": all
     below: int = 0
     keep: int = 0
     told_ns: int = 0
-    done_number: int = 0  # the last message sent before it was answered, 0: it was not
+    done_number: int = 0  # number of the last message sent before the answer; 0: no answer
 
     def concerns(self, publish: Publish) -> bool:
-        """Whether it may have removed the message."""
+        """Whether the request may have removed the message."""
         if self.done_number and publish.number > self.done_number:
             return False
         if self.seq:
@@ -83,7 +86,7 @@ class Removal:
         return not self.subject or self.subject == publish.subject
 
     def must_have_removed(self, publish: Publish) -> bool:
-        """Whether the message cannot be there any more."""
+        """Whether the message must have been removed."""
         if not self.told_ns or self.keep or not self.concerns(publish):
             return False
         return bool(self.seq) or (publish.told_ns > 0 and publish.seq <= self.high_seq)
@@ -91,30 +94,33 @@ class Removal:
 
 @dataclass(eq=False)
 class ConsumerModel:
-    """What was said to and by one pull consumer."""
+    """The messages and answers of one pull consumer."""
 
     name: str
-    subject: str  # filter, "": all
+    subject: str  # filter; "": all
     ack_all: bool
     max_deliver: int
-    number: int = 1 << 62  # the last message sent before it was known to be there
-    exists: bool | None = None  # None: nobody knows
+    number: int = 1 << 62  # number of the last message sent before the consumer was known to exist
+    exists: bool | None = None  # None: unknown
     deleting: bool = False
-    delivered: dict[int, int] = field(default_factory=dict)  # by number of the publish: how often
-    acked: dict[int, int] = field(default_factory=dict)  # sent, perhaps never seen: when
-    confirmed: dict[int, int] = field(default_factory=dict)  # answered: when
-    adopted_ns: int = 0  # when a start found it that nobody had been told of; 0: somebody was
-    waiting: list[tuple[str, Publish]] = field(default_factory=list)  # ack subjects not used yet
-    start_seq: int = 0  # what is before the last reset need not be delivered
-    resetting: bool = False  # a reset is not answered yet
+    delivered: dict[int, int] = field(default_factory=dict)  # number of deliveries, by number of the publish
+    # time of an ack that was sent and may be lost, by number of the publish
+    acked: dict[int, int] = field(default_factory=dict)
+    # time of a confirmed ack, by number of the publish
+    confirmed: dict[int, int] = field(default_factory=dict)
+    # time of the start that found the consumer although its creation was not confirmed; 0: it was confirmed
+    adopted_ns: int = 0
+    waiting: list[tuple[str, Publish]] = field(default_factory=list)  # ack subjects that were not used yet
+    start_seq: int = 0  # messages before the last reset need not be delivered
+    resetting: bool = False  # a reset was requested and not answered yet
     resets: int = 0
 
     def wants(self, publish: Publish) -> bool:
-        """Whether the filter matches."""
+        """Return whether the filter matches a message."""
         return not self.subject or self.subject == publish.subject
 
     def deliver(self, publish: Publish, count: int) -> None:
-        """Take a delivery."""
+        """Check and count a delivery."""
         again = publish.number in self.confirmed
         demand(not again, f"{publish} delivered again to {self.name} after its ack was confirmed")
         demand(self.wants(publish), f"{publish} delivered to {self.name}, which filters {self.subject}")
@@ -126,34 +132,37 @@ class ConsumerModel:
 
 
 class StreamModel:
-    """What was said to and by one stream, from its creation to its deletion."""
+    """The messages and answers of one stream, from its creation to its deletion."""
 
     def __init__(self, name: str, config: dict[str, object], moment: Callable[[], int]) -> None:
         self.name = name
         self.config = config
-        self.moment = moment  # the time that never goes backwards, of all lives
-        self.exists: bool | None = None  # None: nobody knows
-        self.adopted_ns = 0  # when a start found it that nobody had been told of; 0: somebody was
+        self.moment = moment  # returns a time that never goes backwards, over all lives
+        self.exists: bool | None = None  # None: unknown
+        # time of the start that found the stream although its creation was not confirmed; 0: it was confirmed
+        self.adopted_ns = 0
         self.deleting = False
         self.publishes: dict[int, Publish] = {}
-        self.at: dict[int, Publish] = {}  # by sequence, as told or seen
+        self.at: dict[int, Publish] = {}  # messages by sequence, as acknowledged or read
         self.removals: list[Removal] = []
         self.consumers: dict[str, ConsumerModel] = {}
         self.former_consumers: list[ConsumerModel] = []
-        self.old_limits: list[dict[str, object]] = []  # configurations that held for a while
-        self.max_seq = 0  # told
+        # earlier configurations, whose limits may have removed messages
+        self.old_limits: list[dict[str, object]] = []
+        self.max_seq = 0  # highest acknowledged sequence
         self.tainted = (
-            False  # a sync failed: what follows in the same file hangs on bytes that may never be there
+            # a sync failed: later data in the same file may depend on bytes that never reach the medium
+            False
         )
-        self.cut = False  # what was removed may be back: by a power cut, or a kill within a call
-        self.latest_ns = 0  # the latest time of any of its processes
-        self.set_back: list[int] = []  # the last sequences when a start found the clock a step behind
-        self.present: dict[int, Publish] = {}  # by the last audit
+        self.cut = False  # removed messages may have come back, after a power cut or a kill within a call
+        self.latest_ns = 0  # the latest time of any process so far
+        self.set_back: list[int] = []  # last sequences at starts that found the clock set back
+        self.present: dict[int, Publish] = {}  # messages that the last audit found, by sequence
 
-    # -- what clients are told -----------------------------------------------------------------------------
+    # -- answers -------------------------------------------------------------------------------------------
 
     def acked(self, publish: Publish, seq: int, now_ns: int) -> None:
-        """A PubAck without `duplicate`."""
+        """Check a PubAck without `duplicate`."""
         demand(seq > 0, f"{publish} acknowledged with sequence {seq}")
         other = self.at.get(seq)
         demand(other is None or other is publish, f"{publish} acknowledged with {seq}, which is {other}")
@@ -184,9 +193,9 @@ class StreamModel:
                 )
 
     def _no_twin(self, publish: Publish, seq: int, now_ns: int) -> None:
-        """A message with an id of the window must have been answered as a duplicate."""
+        """Check that no other message within the window has the id of an acknowledged one."""
         window = int(str(self.config["duplicate_window"]))
-        # An id that a process saw leave the window stays forgotten where the clock of the next one is behind.
+        # An id that left the window in one process stays forgotten, even if the clock of the next one is behind.
         latest_ns = max(now_ns, self.latest_ns)
         for other in self.at.values():
             if other.msg_id != publish.msg_id or other is publish or not other.told_ns or other.seq >= seq:
@@ -199,10 +208,10 @@ class StreamModel:
                 raise Violation(f"{publish} stored as {seq} although {other} has its id {publish.msg_id}")
 
     def duplicated(self, publish: Publish, seq: int) -> None:
-        """A PubAck with `duplicate`: the message of that sequence has its id, and is promised now."""
+        """Check a PubAck with `duplicate`: the message at that sequence has the same id, and is now acknowledged."""
         publish.duplicate = True
         other = self.at.get(seq)
-        if other is None:  # the answer to it was lost
+        if other is None:  # the answer to that message was lost
             candidates = [
                 each
                 for each in self.publishes.values()
@@ -226,7 +235,7 @@ class StreamModel:
             self.max_seq = max(self.max_seq, seq)
 
     def refused(self, publish: Publish, err_code: int, last: int | None) -> None:
-        """An error that says that nothing was stored."""
+        """Check an error, after which the message must not be stored."""
         publish.refused = True
         if err_code != 10071 or last is None:
             return
@@ -249,7 +258,7 @@ class StreamModel:
                 demand(self.excuse(known), f"{publish}: last of its subject {last}, but there is {known}")
 
     def see(self, publish: Publish, seq: int) -> None:
-        """A message was read under a sequence."""
+        """Check a message that was read at a sequence."""
         other = self.at.get(seq)
         demand(other is None or other is publish, f"sequence {seq} is message #{publish.number}, was {other}")
         demand(publish.seq in (0, seq), f"{publish} is there as {seq} as well")
@@ -261,9 +270,10 @@ class StreamModel:
     # -- crashes -------------------------------------------------------------------------------------------
 
     def take_back(self, since_ns: int, found_since_ns: int) -> None:
-        """A power cut: what nobody was told is open again, and with it what was told after `since_ns`.
+        """After a power cut, withdraw promises made after `since_ns`; unacknowledged messages may be lost.
 
-        What a start found after `found_since_ns` that a killed process had not finished to make is open as well.
+        If a start found a stream or consumer after `found_since_ns` whose creation a killed process had not finished,
+        its existence becomes unknown too.
         """
         for publish in list(self.at.values()):
             if publish.told_ns == 0 or publish.told_ns > since_ns or publish.shaky or self.tainted:
@@ -281,7 +291,7 @@ class StreamModel:
         self.max_seq = max((each.seq for each in self.at.values() if each.told_ns), default=0)
 
     def doubt(self, since_ns: int) -> None:
-        """A sync failed: what is younger than `since_ns` may never be on the medium, whatever later syncs say."""
+        """After a failed sync, mark answers later than `since_ns` as uncertain, regardless of later syncs."""
         for publish in self.publishes.values():
             publish.shaky = publish.shaky or publish.told_ns == 0 or publish.told_ns > since_ns
         for removal in self.removals:
@@ -292,7 +302,7 @@ class StreamModel:
             }
 
     def renew(self, since_ns: int) -> None:
-        """A kill: what was told after `since_ns` is as if it were told now, since the next process has to sync it."""
+        """After a kill, treat answers later than `since_ns` as given now, since the next process must sync them."""
         now_ns = self.moment()
         told: list[Publish | Removal] = [*self.at.values(), *self.removals]
         for each in told:
@@ -308,7 +318,7 @@ class StreamModel:
                     consumer.confirmed[number] = now_ns
 
     def forget_lost(self, present: dict[int, Publish]) -> None:
-        """After a power cut: what nobody was told and is not there has no sequence any more."""
+        """After a power cut, forget the sequences of unacknowledged messages that are missing."""
         for seq, publish in list(self.at.items()):
             if publish.told_ns == 0 and seq not in present:
                 publish.seq = 0
@@ -317,7 +327,7 @@ class StreamModel:
     # -- excuses -------------------------------------------------------------------------------------------
 
     def excuse(self, publish: Publish) -> str:
-        """Return why a message may be gone, "": it may not."""
+        """Return why a message may be missing; "": it must be stored."""
         for removal in self.removals:
             if removal.concerns(publish):
                 return "removed"
@@ -374,7 +384,7 @@ class StreamModel:
         restarted: bool,
         power: bool,
     ) -> None:
-        """Hold everything that is there against everything that was told; `young`: timers have not fired yet."""
+        """Compare the stored messages with all promises. `young`: timers have not fired yet."""
         present: dict[int, Publish] = {}
         for message in messages:
             present[message.seq] = self._recognise(message)
@@ -450,7 +460,7 @@ class StreamModel:
             msg_id = present[message.seq].msg_id
             if msg_id and msg_id in last:
                 apart = message.ts - last[msg_id].ts
-                # Times of messages run ahead of the clock after it was set back.
+                # After the clock was set back, the times of messages are ahead of it.
                 demand(
                     apart >= window - 3 * NS_PER_S // 2,
                     f"{self.name}: id {msg_id} is there twice: {last[msg_id].seq}, {message.seq}",
@@ -463,7 +473,7 @@ class StreamModel:
     ) -> None:
         max_msgs, max_age = int(str(self.config["max_msgs"])), int(str(self.config["max_age"]))
         per_subject = int(str(self.config["max_msgs_per_subject"]))
-        shrunk = self.config["discard"] == "new" and (self.old_limits or self.cut)  # what is too much stays
+        shrunk = self.config["discard"] == "new" and (self.old_limits or self.cut)  # excess messages remain
         demand(
             max_msgs <= 0 or shrunk or len(messages) <= max_msgs,
             f"{self.name}: {len(messages)} messages of {max_msgs}",
@@ -478,13 +488,13 @@ class StreamModel:
 
     def _check_order(self, messages: list[StoredMessage]) -> None:
         for before, after in itertools.pairwise(messages):
-            # How far back says nothing: of those that followed the step the first may be gone.
+            # The size of the step is unknown, since the first messages after it may be missing.
             stepped = any(before.seq <= last_seq < after.seq for last_seq in self.set_back)
             demand(before.ts < after.ts or stepped, f"{self.name}: {after.seq} is older than {before.seq}")
 
     def _note_step(self, messages: list[StoredMessage], last_seq: int, now_ns: int) -> None:
-        """Note after a start whether what comes now may be older than what is there."""
-        is_known = bool(messages) and messages[-1].seq == last_seq  # else the last one was removed
+        """Record after a start whether new messages may have earlier times than stored ones."""
+        is_known = bool(messages) and messages[-1].seq == last_seq  # otherwise the last message was removed
         last_ns = messages[-1].ts if is_known else self.latest_ns
         self.set_back = [seq for seq in self.set_back if seq < last_seq]
         if last_ns - now_ns >= STEP_NS:
@@ -500,7 +510,7 @@ class StreamModel:
                     )
 
     def audit_consumer(self, consumer: ConsumerModel, info: dict[str, object], counted: bool) -> None:
-        """Hold a consumer's floor and, if it is `counted`, num_pending against what was acknowledged."""
+        """Check the ack floor of a consumer and, if `counted`, its num_pending."""
         floor, delivered = info["ack_floor"], info["delivered"]
         assert isinstance(floor, dict)
         assert isinstance(delivered, dict)
@@ -511,7 +521,7 @@ class StreamModel:
                 and publish.number not in consumer.acked
             ):
                 exhausted = 0 < consumer.max_deliver <= consumer.delivered.get(publish.number, 0)
-                # What was to be removed may be back after a power cut; a consumer need not deliver it again.
+                # A removed message may be back after a power cut; the consumer need not deliver it again.
                 demand(
                     exhausted or self.excuse(publish),
                     f"{consumer.name}: floor {floor} is ahead of {publish}, which was not acknowledged",
@@ -521,7 +531,7 @@ class StreamModel:
             for seq, publish in self.present.items()
             if seq > delivered["stream_seq"] and consumer.wants(publish)
         ]
-        # What was to be removed and is back after a power cut may be passed by.
+        # A removed message that is back after a power cut may or may not be counted.
         sure = [publish for publish in due if not self.excuse(publish)]
         pending = info["num_pending"]
         assert isinstance(pending, int)

@@ -1,16 +1,16 @@
-"""A disk in memory that forgets like a real one: what was not synced may be there after a power cut, or a part of it.
+"""A disk in memory that loses unsynced data like a real one: after a power cut, all, a part or nothing of it remains.
 
-Theory, as ext4 and its like allow it. A file has a page cache (what a process sees, and what survives kill -9) and a
-medium. Of the writes since its last sync each page of 4 KiB has any prefix on the medium, the last one of them torn
-at a sector of 512 bytes; its size is any it had since then, so that zeros may stand where nothing arrived; what was
-written after a truncation that did not arrive did not either. A directory has a journal: any prefix of its entries'
-changes since its last sync is there, each as a whole. A directory is reached by its name in the one above it.
+The model follows ext4 and similar file systems. A file has a page cache (which processes see, and which survives kill
+-9) and a medium. Of the writes since the last sync, each page of 4 KiB has any prefix on the medium; the last write
+may be torn at a sector of 512 bytes. The size of the file is any size that it had since that sync, so bytes that were
+not written may be zeros. If a truncation did not reach the medium, later writes did not either. A directory has a
+journal: after a power cut, any prefix of the changes since its last sync remains, each change as a whole. A directory
+is reached by its name in its parent directory.
 
-A failed sync drops what it should have written: a page of it is on the medium or never comes there, and the next
-sync succeeds.
+If a sync fails, its data is dropped: each page is on the medium or never will be, and the next sync succeeds.
 
-`crash_in` calls from now the process ends in the middle of a call, a write at the end of a page; `fail_in` calls from
-now one fails. Descriptors, locks and maps belong to the process and are gone with it.
+After `crash_in` calls, the process ends in the middle of a call; a write then ends at a page boundary. After
+`fail_in` calls, one fails. Descriptors, locks and maps belong to the process and end with it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 PAGE = 4096
 SECTOR = 512
-WRITE, RESIZE = 0, 1  # kinds of a change of a file
+WRITE, RESIZE = 0, 1  # the kinds of changes of a file
 CHANGING = frozenset(
     (
         "open", "write", "truncate", "allocate", "sync", "sync_dir", "syncfs", "rename", "unlink", "mkdir", "rmdir"
@@ -42,16 +42,18 @@ class File:
 
     def __init__(self) -> None:
         self.size = 0
-        self.cache = bytearray(PAGE)  # zeros behind `size`
-        self.mapped: list[bytearray] = []  # caches given up for larger ones, still seen through maps
+        self.cache = bytearray(PAGE)  # zeros after `size`
+        # caches that were replaced by larger ones, but are still visible through maps
+        self.mapped: list[bytearray] = []
         self.medium = bytearray()
         self.changes: list[tuple[int, int, bytes]] = []  # (WRITE, offset, data) or (RESIZE, size, b"")
         self.failed = (
-            False  # a sync of the file system lost some of it, which the next sync of the file reports
+            # a sync of the file system has lost data of this file, which the next sync of the file reports
+            False
         )
 
     def write(self, offset: int, data: bytes) -> None:
-        """Change the page cache."""
+        """Write to the page cache."""
         end = offset + len(data)
         self._reserve(end)
         self.cache[offset:end] = data
@@ -62,7 +64,7 @@ class File:
         self.changes.append((WRITE, offset, data))
 
     def resize(self, size: int) -> None:
-        """Cut or lengthen the page cache."""
+        """Truncate or extend the page cache."""
         if size < self.size:
             for each in (self.cache, *self.mapped):
                 end = min(self.size, len(each))
@@ -83,17 +85,17 @@ class File:
             self.cache = larger
 
     def content(self) -> bytes:
-        """Return what a process reads."""
+        """Return the contents that a process reads."""
         return bytes(self.cache[: self.size])
 
     def sync(self) -> None:
-        """Bring every change to the medium."""
+        """Write every change to the medium."""
         for change in self.changes:
             _apply(self.medium, change)
         self.changes = []
 
     def lose_sync(self, rng: Random) -> None:
-        """Fail to sync: some changes arrive, the others never will."""
+        """Simulate a failed sync: some changes reach the medium, the others never will."""
         for kind, at, data in self.changes:
             if kind == RESIZE or rng.random() < 0.5:
                 _apply(self.medium, (kind, at, data))
@@ -102,7 +104,7 @@ class File:
         self.changes = []
 
     def lose_power(self, rng: Random) -> None:
-        """Become one of the files that the medium may hold."""
+        """Replace the contents by one of those that the medium may have after a power cut."""
         chance = rng.random()
         if chance < 0.35:
             self.sync()
@@ -115,11 +117,11 @@ class File:
         self.mapped = []
 
     def _mixed(self, rng: Random) -> bytearray:
-        """Return a medium of which each page arrived or not for itself."""
-        sizes = [len(self.medium)]  # before the first change, and after each
+        """Return a medium to which each page was written or not, independently."""
+        sizes = [len(self.medium)]  # sizes before the first change, and after each change
         for kind, at, data in self.changes:
             sizes.append(at if kind == RESIZE else max(sizes[-1], at + len(data)))
-        durable = rng.randrange(len(sizes))  # changes of the size that arrived
+        durable = rng.randrange(len(sizes))  # number of changes of the size that reached the medium
         shrinks = [(i, sizes[i + 1]) for i in range(len(self.changes)) if sizes[i + 1] < sizes[i]]
         out = bytearray(self.medium)
         out.extend(bytes(max(0, max(sizes) - len(out))))
@@ -160,7 +162,7 @@ def _apply(out: bytearray, change: tuple[int, int, bytes]) -> None:
 
 
 def _apply_within(out: bytearray, change: tuple[int, int, bytes], low: int, high: int) -> None:
-    """Apply what a change does to the bytes low .. high; sizes stay."""
+    """Apply the part of a change that affects the bytes low .. high; the size does not change."""
     kind, at, data = change
     if kind == WRITE:
         first, last = max(low, at), min(high, at + len(data))
@@ -172,21 +174,21 @@ def _apply_within(out: bytearray, change: tuple[int, int, bytes], low: int, high
 
 
 class Directory:
-    """Names, as processes see them and as the medium has them, and the journal between."""
+    """Names as processes see them, names on the medium, and the journal between them."""
 
     def __init__(self) -> None:
         self.entries: dict[str, File | Directory] = {}
         self.medium: dict[str, File | Directory] = {}
         self.journal: list[
             tuple[str, str, File | Directory | None]
-        ] = []  # (name, former name, what; None: removed)
+        ] = []  # (name, former name, file or directory; None: removed)
 
     def put(self, name: str, node: File | Directory, former: str = "") -> None:
-        """Give `node` a name; one it had is gone in the same step."""
+        """Give `node` a name; a former name is removed in the same step."""
         self._change(name, former, node)
 
     def remove(self, name: str) -> None:
-        """Take a name away."""
+        """Remove a name."""
         self._change(name, "", None)
 
     def _change(self, name: str, former: str, node: File | Directory | None) -> None:
@@ -194,13 +196,13 @@ class Directory:
         _enter(self.entries, name, former, node)
 
     def sync(self, count: int | None = None) -> None:
-        """Bring the first `count` changes to the medium, None: all."""
+        """Write the first `count` changes to the medium; None: all."""
         for change in self.journal[:count]:
             _enter(self.medium, *change)
         self.journal = []
 
     def lose_power(self, rng: Random) -> None:
-        """Become one of the directories that the medium may hold, with everything below."""
+        """Replace the directory and everything below by a state that the medium may have after a power cut."""
         self.sync(rng.choice((0, len(self.journal), rng.randrange(len(self.journal) + 1))))
         self.entries = dict(self.medium)
         for name in sorted(self.entries):
@@ -229,57 +231,57 @@ def _files_below(top: Directory) -> Iterator[File]:
 
 
 class SimDisk(Disk):
-    """The file system of a machine in memory; `rng` decides what a power cut and a failed sync leave."""
+    """The file system of a machine in memory; `rng` decides what remains after a power cut or a failed sync."""
 
-    open_files_max = 3  # so that files are closed while they are unsynced
+    open_files_max = 3  # so small that files are closed while they are unsynced
 
     def __init__(self, rng: Random) -> None:
         self._rng = rng
         self._root = Directory()
-        self._fds: dict[int, tuple[File, str, bool]] = {}  # file, the path it was opened by, writable
+        self._fds: dict[int, tuple[File, str, bool]] = {}  # file, path by which it was opened, writable
         self._locked: dict[int, str] = {}
         self._next_fd = 10
-        self.dead = False  # the process has ended; what it still does is not
+        self.dead = False  # the process has ended; later calls have no effect
         self.calls = 0
         self.crash_in: int | None = None  # calls until the process ends
         self.fail_in: int | None = None  # calls until one fails
         self.failure = errno.EIO
-        self.failing = ""  # only calls of this kind are counted by fail_in, "": those that change something
-        self.failed_calls: list[tuple[str, str]] = []  # what failed: kind and path
-        self.digest = 0  # of all calls, in order
+        self.failing = ""  # fail_in counts only calls of this kind; "": all calls that change files
+        self.failed_calls: list[tuple[str, str]] = []  # kind and path of the failed calls
+        self.digest = 0  # digest of all calls, in order
 
-    # -- what a simulation does ----------------------------------------------------------------------------
+    # -- for the simulation --------------------------------------------------------------------------------
 
     @property
     def open_files(self) -> list[str]:
-        """Return the paths of what the process has open."""
+        """Return the paths of the files that the process has open."""
         return [path for _, path, _ in self._fds.values()]
 
     def end_process(self) -> None:
-        """Have a new process: the page cache stays."""
+        """End the process; the page cache remains."""
         self._fds, self._locked = {}, {}
         self.dead = False
         self.crash_in = self.fail_in = None
 
     def lose_power(self) -> None:
-        """Have a new process on a machine that was switched off."""
+        """End the process and switch off the machine."""
         self.end_process()
         self._root.lose_power(self._rng)
 
     # -- faults --------------------------------------------------------------------------------------------
 
     def _call(self, kind: str, path: str = "", size: int = 0) -> None:
-        """Count a call; end the process or fail when that is due."""
+        """Count a call; end the process or raise an error if that is due."""
         if self._due(kind, path, size):
             raise Crash
 
     def _check_alive(self) -> None:
-        """Fail once the process has ended: compiled code may have swallowed its end, and then runs on for a while."""
+        """Raise Crash if the process has ended: compiled code may swallow the exception and continue for a while."""
         if self.dead:
             raise OSError(errno.EIO, "the process has ended")
 
     def _due(self, kind: str, path: str, size: int = 0) -> bool:
-        """Count a call; return whether the process ends in it."""
+        """Count a call; return whether the process ends in this call."""
         self._check_alive()
         self.calls += 1
         self.digest = zlib.crc32(f"{kind} {path} {size}".encode(), self.digest)
@@ -356,7 +358,7 @@ class SimDisk(Disk):
         return self._fds[fd][1] if fd in self._fds else ""
 
     def open_file(self, path: str, *, create: bool = False) -> int:
-        """Open for reading and writing."""
+        """Open a file for reading and writing."""
         parent, name = self._parent(path)
         if name not in parent.entries and not create:
             raise FileNotFoundError(errno.ENOENT, "no such file or directory", path)
@@ -366,19 +368,19 @@ class SimDisk(Disk):
         return self._give(self._regular(path), path, True)
 
     def open_read_only(self, path: str) -> int:
-        """Open for reading."""
+        """Open a file for reading."""
         file = self._regular(path)
         self._call("open_read_only", path)
         return self._give(file, path, False)
 
     def close_file(self, fd: int) -> None:
-        """Give a descriptor back."""
+        """Close a descriptor."""
         self._file(fd)
         del self._fds[fd]
         self._locked.pop(fd, None)
 
     def write_at(self, fd: int, data: bytes | memoryview, offset: int) -> None:
-        """Write to the page cache; where the process ends in it, some of the pages have their bytes."""
+        """Write to the page cache; if the process ends in this call, only some of the pages are written."""
         file, data = self._file(fd), bytes(data)
         if not self._fds[fd][2]:
             raise OSError(errno.EBADF, "it is open for reading only")
@@ -391,13 +393,13 @@ class SimDisk(Disk):
         file.write(offset, data)
 
     def read_at(self, fd: int, size: int, offset: int) -> bytes:
-        """Read the page cache."""
+        """Read from the page cache."""
         file = self._file(fd)
         self._call("read", self._path(fd), size)
         return bytes(file.cache[offset : min(file.size, offset + size)])
 
     def read_file(self, path: str) -> bytes:
-        """Read the page cache."""
+        """Read a whole file from the page cache."""
         file = self._regular(path)
         self._call("read_file", path)
         return file.content()
@@ -407,21 +409,21 @@ class SimDisk(Disk):
         return self._file(fd).size
 
     def truncate(self, fd: int, size: int) -> None:
-        """Cut a file, or lengthen it with zeros."""
+        """Truncate a file, or extend it with zeros."""
         file = self._file(fd)
         self._call("truncate", self._path(fd), size)
         if size != file.size:
             file.resize(size)
 
     def allocate(self, fd: int, offset: int, size: int) -> None:
-        """Lengthen a file with zeros."""
+        """Extend a file with zeros."""
         file = self._file(fd)
         self._call("allocate", self._path(fd), size)
         if offset + size > file.size:
             file.resize(offset + size)
 
     def sync_file(self, fd: int) -> None:
-        """Bring the bytes of a file to the medium."""
+        """Write the contents of a file to the medium."""
         file = self._file(fd)
         self._call("sync", self._path(fd))
         if file.failed:
@@ -431,7 +433,7 @@ class SimDisk(Disk):
         file.sync()
 
     def sync_dir(self, path: str) -> None:
-        """Bring the names of a directory to the medium."""
+        """Write the names in a directory to the medium."""
         directory = self._directory(path)
         self._call("sync_dir", path)
         directory.sync()
@@ -443,7 +445,7 @@ class SimDisk(Disk):
         return self._give(File(), path, False)
 
     def sync_filesystem(self, fd: int) -> None:
-        """Bring everything to the medium."""
+        """Write everything to the medium."""
         self._file(fd)
         self._call("syncfs", self._path(fd))
         for directory in _directories_below(self._root):
@@ -452,7 +454,7 @@ class SimDisk(Disk):
             file.sync()
 
     def check_file(self, fd: int) -> None:
-        """Report nothing: what fails here does in `sync_filesystem`."""
+        """Report nothing: errors are reported by `sync_filesystem`."""
         self._file(fd)
         self._call("check_file", self._path(fd))
 
@@ -461,7 +463,7 @@ class SimDisk(Disk):
         return isinstance(path, int) or self._node(path) is not None
 
     def map_file(self, fd: int, size: int) -> Any:
-        """Return a view of the page cache that later writes are seen through."""
+        """Return a view of the page cache, which shows later writes."""
         file = self._file(fd)
         self._call("map", self._path(fd), size)
         if size == 0 or size > file.size:
@@ -469,7 +471,7 @@ class SimDisk(Disk):
         return memoryview(file.cache)[:size].toreadonly()
 
     def rename(self, old: str, new: str) -> None:
-        """Give another name, in the same directory."""
+        """Rename a file, in the same directory."""
         parent, name = self._parent(old)
         if name not in parent.entries:
             raise FileNotFoundError(errno.ENOENT, "no such file or directory", old)
@@ -486,7 +488,7 @@ class SimDisk(Disk):
         parent.remove(name)
 
     def make_dirs(self, path: str) -> None:
-        """Make a directory, and those above it."""
+        """Create a directory and its parents."""
         self._call("mkdir", path)
         node = self._root
         for name in path.split("/"):
@@ -498,7 +500,7 @@ class SimDisk(Disk):
                 node = below
 
     def remove_some(self, path: str, files_max: int) -> int:
-        """Remove up to `files_max` files below a directory, and then itself; return how many files were removed."""
+        """Remove up to `files_max` files below a directory, then the directory; return the number of files."""
         removed = 0
         for name, node in sorted(self._directory(path).entries.items()):
             if removed >= files_max:
@@ -534,7 +536,7 @@ class SimDisk(Disk):
             return []
 
     def exists(self, path: str) -> bool:
-        """Tell whether there is something of that name."""
+        """Return whether the path exists."""
         try:
             self._node(path)
         except FileNotFoundError:
@@ -542,7 +544,7 @@ class SimDisk(Disk):
         return True
 
     def lock(self, path: str) -> int:
-        """Take a lock that ends with the process."""
+        """Take a lock that is released when the process ends."""
         if path in self._locked.values():
             raise BlockingIOError(errno.EAGAIN, "locked", path)
         fd = self.open_file(path, create=True)
@@ -550,21 +552,21 @@ class SimDisk(Disk):
         return fd
 
     def lock_shared(self, path: str) -> int:
-        """Refuse: nobody reads beside a server here."""
+        """Refuse: no other process reads the files of a server here."""
         raise OSError(errno.ENOTSUP, "has no shared locks", path)
 
     def is_directory(self, path: str) -> bool:
-        """Tell whether there is a directory of that name."""
+        """Return whether the path is a directory."""
         return self.exists(path) and isinstance(self._node(path), Directory)
 
     def is_file(self, path: str) -> bool:
-        """Return whether there is a file of that name."""
+        """Return whether the path is a file."""
         return self.exists(path) and not self.is_directory(path)
 
     def real_path(self, path: str) -> str:
-        """Return the path: nothing here has links."""
+        """Return the path, since there are no links here."""
         return path
 
     def lock_directory(self, path: str, *, shared: bool = False) -> int:
-        """Refuse: this file system locks files alone, and one life of a server follows the other."""
+        """Refuse: only files are locked here, since there is one process at a time."""
         raise OSError(errno.ENOTSUP, "locks no directories", path)

@@ -1,13 +1,13 @@
-"""Counters and schedules in a simulation: two streams of their own, and what must hold for them.
+"""Counters and schedules in a simulation: two streams of their own, and their invariants.
 
-COUNT: each message of a subject has the sum of the one before and its own increment; nobody's increment counts twice;
-what was acknowledged is there, with the value that was told; of an atomic batch all increments count, or none.
+COUNT: each message of a subject has the sum of the previous message and its own increment. No increment counts twice.
+An acknowledged increment is stored, with the acknowledged value. Of an atomic batch, all increments count, or none.
 
-SCHED: a product belongs to a schedule that was sent, is not earlier than its schedule and than the time that the one
-before announced, and comes after neither a replacement nor an ending; a schedule of one time has one product, and a
-confirmed one has it soon after its time.
+SCHED: a message produced by a schedule belongs to a schedule that was sent. It is not earlier than its schedule, nor
+than the time announced by the previous produced message. It does not follow a message that replaced or ended the
+schedule. A schedule for one time produces one message; if it was confirmed, it does so soon after its time.
 
-As in checkers.py, what was told within the last interval before a power cut is no promise.
+As in checkers.py, acknowledgements of the last interval before a power cut do not count.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyjs.testing import Frame
 
 NS_PER_S = 1_000_000_000
-LATE_NS = 2 * NS_PER_S  # how late a confirmed schedule may be while the process runs
+LATE_NS = 2 * NS_PER_S  # maximum delay of a confirmed schedule while the process runs
 COUNT, SCHED = "COUNT", "SCHED"
 CONFIGS: dict[str, dict[str, Any]] = {
     COUNT: {"name": COUNT, "subjects": ["COUNT.*"], "allow_msg_counter": True, "allow_atomic": True},
@@ -48,20 +48,20 @@ class Sent:
     number: int
     key: str
     amount: int = 0
-    due_ns: int = 0  # of a schedule for one time, else 0
+    due_ns: int = 0  # time of a schedule for one time; 0: another kind of message
     interval_ns: int = 0
     seq: int = 0
     value: str = ""
-    told_ns: int = 0  # 0: nobody promised anything
+    told_ns: int = 0  # time of the acknowledgement; 0: none
     sent_ns: int = 0
     products: list[StoredMessage] = field(default_factory=list)
-    batch: list[Sent] = field(default_factory=list)  # of the last message of one: all of it
+    batch: list[Sent] = field(default_factory=list)  # all messages of a batch, in its last message
 
 
 def served_messages(
     world: World, sure: set[str], names: tuple[str, ...], served: dict[str, Any]
 ) -> Iterator[tuple[str, list[StoredMessage]]]:
-    """Yield the messages of each stream of `names` that is served; those in `sure` must be."""
+    """Yield the messages of each stream in `names` that is served; a stream in `sure` must be served."""
     for name in names:
         demand(name not in sure or name in served, f"stream {name} is gone")
         if name not in served:
@@ -80,12 +80,12 @@ class Features:
     def __init__(self, world: World) -> None:
         self.world = world
         self.rng = random.Random(world.seed + 7)
-        self.sure: set[str] = set()  # streams that were confirmed
+        self.sure: set[str] = set()  # streams whose creation was confirmed
         self.asked: set[str] = set()
         self.sent: dict[str, dict[int, Sent]] = {COUNT: {}, SCHED: {}}
-        self.cut_ns = -1  # moment of the last power cut
+        self.cut_ns = -1  # time of the last power cut
 
-    # -- what clients do -------------------------------------------------------------------------------------------
+    # -- requests of clients ---------------------------------------------------------------------------------------
 
     def act(self, at: int) -> None:
         """Create a stream, or publish to one."""
@@ -153,7 +153,7 @@ class Features:
             if "error" in body:
                 wrong_end = (
                     body["error"]["err_code"] == 10212
-                )  # the schedule is over, and its product is there
+                )  # the schedule has ended, and its message was produced
                 demand(self.world.faults or wrong_end, f"#{sent.number} of {name}: {body}")
                 return
             for back, each in enumerate(reversed(sent.batch or [sent])):
@@ -165,10 +165,10 @@ class Features:
 
         self.world._request(at, subject, payload, answered, block)
 
-    # -- what a crash takes back -----------------------------------------------------------------------------------
+    # -- crashes ---------------------------------------------------------------------------------------------------
 
     def died(self, how: str, since_ns: int) -> None:
-        """After a power cut, take back what was told after `since_ns`; after a kill it is as if told now."""
+        """After a power cut, withdraw acknowledgements later than `since_ns`; after a kill, renew them."""
         self.asked.clear()
         if how != "power":
             for each in (*self.sent[COUNT].values(), *self.sent[SCHED].values()):
@@ -180,10 +180,10 @@ class Features:
             if each.told_ns > since_ns:
                 each.told_ns = each.seq = 0
 
-    # -- what must hold --------------------------------------------------------------------------------------------
+    # -- invariants ------------------------------------------------------------------------------------------------
 
     def audit(self, served: dict[str, Any]) -> None:
-        """Read both streams."""
+        """Check both streams."""
         for name, messages in served_messages(self.world, self.sure, (COUNT, SCHED), served):
             if name == COUNT:
                 self._audit_counters(messages)
@@ -202,7 +202,8 @@ class Features:
             seen.add(sent.number)
             total = sums.get(message.subject, 0) + sent.amount
             value = json.loads(message.payload)["val"]
-            # A power cut can take an increment that nobody promised, and leave the next one on its value.
+            # A power cut can remove an increment that was not acknowledged but on which the value of a later one is
+            # based.
             if self.cut_ns >= 0 and gaps_before.get(message.subject, 0) < gaps:
                 total = int(value)
             sums[message.subject], gaps_before[message.subject] = total, gaps
@@ -249,20 +250,20 @@ class Features:
                 earliest_ns = parse_time_ns(following.decode())
 
     def _check_fired(self, sent: Sent, messages: list[StoredMessage]) -> None:
-        """A confirmed schedule for one time has fired, or was replaced or ended, or its time has not come."""
+        """Check that a confirmed schedule for one time has fired, was replaced or ended, or is not due yet."""
         world = self.world
         running_ns = world.now() - world.life_began_ns
         if sent.products or world.now() < sent.due_ns + LATE_NS or running_ns < LATE_NS:
             return
         if self.cut_ns >= 0 and not world.always:
-            return  # a cut may have taken the product, and left the end of the schedule
+            return  # a power cut may have removed the produced message, but not the end of the schedule
         later = [
             each for each in self.sent[SCHED].values() if each.key == sent.key and each.number > sent.number
         ]
         demand(later, f"SCHED: #{sent.number} was due {(world.now() - sent.due_ns) / NS_PER_S} s ago")
 
     def _check_ended(self) -> None:
-        """No product is behind the confirmed message that replaced or ended its schedule."""
+        """Check that no message was produced after the confirmed message that replaced or ended its schedule."""
         for end in self.sent[SCHED].values():
             for each in self.sent[SCHED].values() if end.told_ns else ():
                 if each.key == end.key and each.told_ns and each.seq < end.seq:

@@ -1,8 +1,8 @@
-"""Servers with a flaw, each a world that the checkers must object to within some seeds.
+"""Servers with a flaw: the checkers must detect each within some seeds, which proves that they work.
 
-They prove that the checkers see. A mutant changes a seam: what the disk does with a sync or a name, when the syncer
-gives a job for done, or what a session hands to the node. Compiled code is not changed: a stream that does not look
-at message ids is one whose clients' ids are taken off on the way in, and so on.
+A mutant changes a seam: how the disk handles a sync or a name, when the syncer reports a job as done, or what a
+session passes to the node. Compiled code is not changed: for example, a stream that ignores message ids is simulated
+by removing the ids from the messages of its clients.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pyjs.jetstream.consumer.reset import reset_seq
 
 
 class EarlyThread(SimThread):
-    """Gives each job for done before it has run."""
+    """Reports each job as done before it has run."""
 
     def submit(self, job: Any, done: Any) -> None:
         super().submit(job, lambda result: None)
-        self._jobs.clear()  # it never runs
+        self._jobs.clear()  # the jobs never run
         self.pending = 0
         self._loop.call_soon(done, None)
 
@@ -49,7 +49,7 @@ class AckBeforeSync(World):
 
 
 class SwallowingDisk(SimDisk):
-    """Writes of segments reach the file one write later, so that acknowledgements leave before them."""
+    """Writes of segments reach the file one write later, so acknowledgements are sent before the data is written."""
 
     _late: tuple[int, bytes, int] | None = None
 
@@ -96,7 +96,7 @@ class AckBeforeWrite(World):
 
 
 class EditingClient(SimClient):
-    """Changes what goes in."""
+    """Changes the messages on their way to the server."""
 
     pattern = b""
     replacement: Any = b""
@@ -106,49 +106,49 @@ class EditingClient(SimClient):
 
 
 class ForgetfulClient(EditingClient):
-    """The node sees no message ids: none is a duplicate. The header keeps its size."""
+    """Removes message ids, so that no message is a duplicate. The size of the headers does not change."""
 
     pattern = b"Nats-Msg-Id:"
     replacement = b"Xats-Msg-Id:"
 
 
 class GenerousClient(EditingClient):
-    """Increments of 7 arrive as 8."""
+    """Changes increments of 7 to 8."""
 
     pattern = b"Nats-Incr: 7"
     replacement = b"Nats-Incr: 8"
 
 
 class HastyClient(EditingClient):
-    """Schedules for one time arrive with a time that has passed."""
+    """Changes the time of schedules for one time to a past time."""
 
     pattern = rb"Nats-Schedule: @at \d{4}"
     replacement = b"Nats-Schedule: @at 2001"
 
 
 class DeafClient(EditingClient):
-    """Schedules for one time arrive a thousand years too late."""
+    """Changes the time of schedules for one time to a thousand years later."""
 
     pattern = rb"Nats-Schedule: @at \d{4}"
     replacement = b"Nats-Schedule: @at 3001"
 
 
 class StubbornClient(EditingClient):
-    """Ends of schedules name another subject. The header keeps its size."""
+    """Changes the subject in the ends of schedules. The size of the headers does not change."""
 
     pattern = rb"Nats-Scheduler: SCHED.at."
     replacement = b"Nats-Scheduler: SCHED.no."
 
 
 class LeakyClient(EditingClient):
-    """Second messages of atomic batches are stored at once. The header keeps its size."""
+    """Removes the batch headers of the second message of atomic batches. The size of the headers does not change."""
 
     pattern = rb"Nats-Batch-Id:(.*\r\nNats-Batch-Sequence: 2\r\n)"
     replacement = rb"Xats-Batch-Id:\1"
 
 
 class DoublingClient(SimClient):
-    """Increments arrive twice."""
+    """Sends increments twice."""
 
     def send(self, data: bytes) -> None:
         super().send(data)
@@ -162,21 +162,21 @@ def _one_less(match: re.Match[bytes]) -> bytes:
 
 
 class OffByOneClient(EditingClient):
-    """Expected last sequences arrive one too small: the node lets pass what it should not."""
+    """Lowers expected last sequences by one, so that the node accepts messages that it should refuse."""
 
     pattern = rb"(Nats-Expected-Last-Sequence: )(\d+)"
     replacement = staticmethod(_one_less)
 
 
 class OffByOneSubjectClient(EditingClient):
-    """The same for the last sequence of a subject."""
+    """Does the same for the expected last sequence of a subject."""
 
     pattern = rb"(Nats-Expected-Last-Subject-Sequence: )(\d+)"
     replacement = staticmethod(_one_less)
 
 
 class TermingClient(EditingClient):
-    """Naks count as acknowledgements: floors move ahead."""
+    """Changes naks to acknowledgements, so that ack floors advance."""
 
     pattern = rb" 4\r\n(-NAK|\+WPI)\r\n"
     replacement = b" 4\r\n+ACK\r\n"
@@ -191,37 +191,37 @@ class _EditedWorld(World):
 
 
 class GenerousCounter(_EditedWorld):
-    """Counts wrong."""
+    """Adds wrong increments."""
 
     client_class = GenerousClient
 
 
 class EarlySchedules(_EditedWorld):
-    """Fires before the time."""
+    """Fires schedules too early."""
 
     client_class = HastyClient
 
 
 class SilentSchedules(_EditedWorld):
-    """Does not fire."""
+    """Does not fire schedules."""
 
     client_class = DeafClient
 
 
 class EndlessSchedules(_EditedWorld):
-    """Goes on after the end of a schedule."""
+    """Continues after the end of a schedule."""
 
     client_class = StubbornClient
 
 
 class LeakyBatches(_EditedWorld):
-    """Stores a part of a batch."""
+    """Stores only a part of a batch."""
 
     client_class = LeakyClient
 
 
 class ForgetfulResets(World):
-    """Resets to the ack floor, whatever was asked for and is told."""
+    """Resets consumers to the ack floor, whatever sequence was requested and confirmed."""
 
     def run(self) -> None:
         names = vars(consumers)
@@ -262,13 +262,13 @@ class OffByOneSubjectCas(_EditedWorld):
 
 
 class FloorAhead(_EditedWorld):
-    """Takes a nak for an acknowledgement."""
+    """Treats a nak as an acknowledgement."""
 
     client_class = TermingClient
 
 
 class LyingDisk(SimDisk):
-    """Says that files are synced that are not."""
+    """Reports files as synced without syncing them."""
 
     def sync_file(self, fd: int) -> None:
         file = self._file(fd)
@@ -289,7 +289,7 @@ class SegmentsNotSynced(World):
 
 
 class NamelessDisk(SimDisk):
-    """Syncs no names of streams, consumers and metadata."""
+    """Does not sync the names of streams, consumers and metadata."""
 
     def sync_dir(self, path: str) -> None:
         if path.endswith("/msgs"):
@@ -303,13 +303,13 @@ class NamelessDisk(SimDisk):
 
 
 class NamesNotSynced(World):
-    """Leaves the sync of a directory out after a rename."""
+    """Does not sync a directory after a rename."""
 
     disk_class = NamelessDisk
 
 
 class DeafDisk(SimDisk):
-    """Drops the writes of removals: those of 48 bytes and a multiple of eight that do not begin a segment."""
+    """Drops writes of removals: those of 48 bytes plus a multiple of eight that are not at the start of a segment."""
 
     def write_at(self, fd: int, data: bytes | memoryview, offset: int) -> None:
         if self._path(fd).endswith(".seg") and len(data) > 4 and bytes(data[4:5]) == b"\x03":
@@ -324,7 +324,7 @@ class DeletesDropped(World):
 
 
 class UnlinkedFirstDisk(SimDisk):
-    """Loses the newest segment at a start, as if its tail were not believed: sequences are given out again."""
+    """Removes the newest segment at a start, so that sequences are used again."""
 
     def lose_power(self) -> None:
         super().lose_power()
@@ -339,7 +339,7 @@ class UnlinkedFirstDisk(SimDisk):
 
 
 class TailCut(World):
-    """Cuts a good tail: acknowledged messages are lost, and their sequences given out again."""
+    """Truncates an intact segment: acknowledged messages are lost, and their sequences are used again."""
 
     disk_class = UnlinkedFirstDisk
 

@@ -1,10 +1,4 @@
-"""One simulation of a cluster: chance kills, stops and separates servers while clients subscribe and publish.
-
-    python -m tests.sim.net --seeds 0-999
-
-At every time, no subscription gets a message twice, and no queue group. When the network is whole again, all routes
-are open within HEALED_S, and from then on every message reaches every subscription and one member of each group.
-"""
+"""One simulation of a cluster: servers are killed, stopped and separated while clients subscribe and publish."""
 
 from __future__ import annotations
 
@@ -22,19 +16,19 @@ from pyjs.testing import RawClient
 SUBJECTS = ("a", "a.b", "a.c", "b", "c.d.e")
 FILTERS = ("a", "a.b", "a.*", "a.>", ">", "*", "b", "c.*.e", "*.b")
 GROUPS = ("", "", "", "g", "h")
-HEALED_S = 1.0  # the longest wait between two attempts, and some round trips
-LARGE = 70_000  # bytes: messages of this size have a connection of their own
+HEALED_S = 1.0  # the longest pause between two attempts to connect, and some round trips
+LARGE = 70_000  # bytes: messages of this size use a separate connection
 LIVES = 4
 STEPS = 25
 
 
 class Violated(AssertionError):
-    """The cluster did what it must not do."""
+    """An invariant of the cluster was violated."""
 
 
 @dataclass
 class Sub:
-    """One subscription of a client, and the numbers of the messages that it got."""
+    """One subscription of a client, and the numbers of the messages that it received."""
 
     filter: str
     group: str
@@ -52,7 +46,7 @@ class SimClient:
 
 
 def matches(pattern: str, subject: str) -> bool:
-    """Return whether a subject matches, written again so that the server's own code is not the judge."""
+    """Return whether a subject matches; independent of the server's own code."""
     wanted, tokens = pattern.split("."), subject.split(".")
     if wanted[-1] == ">":
         return len(tokens) >= len(wanted) and _all_match(wanted[:-1], tokens)
@@ -64,7 +58,7 @@ def _all_match(wanted: list[str], tokens: list[str]) -> bool:
 
 
 class ClusterWorld:
-    """One seed."""
+    """The cluster of one seed."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -75,10 +69,10 @@ class ClusterWorld:
         self.subject_of: dict[int, str] = {}
 
     def run(self) -> None:
-        """Play it.
+        """Run the seed.
 
         Raises:
-            Violated: with what happened.
+            Violated: an invariant was violated; the text describes it.
         """
         for name in self.names:
             self._start(name)
@@ -160,7 +154,7 @@ class ClusterWorld:
             self.net.cut(other, name)
         else:
             self._mend()
-        if self.rng.random() < 0.1:  # long enough for a silent server to be given up
+        if self.rng.random() < 0.1:  # long enough for other servers to close their routes to a silent one
             self.net.run(3 * NS_PER_S)
 
     def _mend(self) -> None:
@@ -185,7 +179,7 @@ class ClusterWorld:
         self._collect()
 
     def _check_whole(self) -> None:
-        """Publish at every server: everybody gets everything."""
+        """Publish at every server, and check that every subscriber gets every message."""
         sent = [number for _ in range(6) if (number := self._publish())]
         self.net.run(NS_PER_S // 5)
         self._collect()
@@ -230,7 +224,7 @@ class ClusterWorld:
 
 
 def play(seed: int) -> str:
-    """Return what went wrong with a seed; "": nothing."""
+    """Return the failure of a seed; "": none."""
     try:
         ClusterWorld(seed).run()
     except Violated as violated:
@@ -239,7 +233,7 @@ def play(seed: int) -> str:
 
 
 def main() -> int:
-    """Play the seeds of the command line."""
+    """Run the seeds of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", default="0-199")
     first, _, last = parser.parse_args().seeds.partition("-")

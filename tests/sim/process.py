@@ -1,8 +1,7 @@
-"""One life of a server: a Node on a SimDisk, and the shell's part of it played on virtual time.
+"""One life of a server: a Node on a SimDisk, and the parts of `server/` around it, on virtual time.
 
-The Driver, the Syncer, the Upkeep and the JetStreamSwitch are the real ones. The loop is a queue and a heap, the two
-I/O threads are queues whose jobs run and whose results arrive when the simulation says so: a job runs as a whole at
-some moment after it was given, its result comes back at some later moment.
+The Driver, the Syncer, the Upkeep and the JetStreamSwitch are the real ones. The loop is a queue and a heap. The two
+I/O threads are queues: the simulation decides when a job runs, as a whole, and when its result arrives.
 """
 
 from __future__ import annotations
@@ -46,12 +45,12 @@ class SimHandle:
         self.cancelled = False
 
     def cancel(self) -> None:
-        """Have it never fire."""
+        """Cancel the timer."""
         self.cancelled = True
 
 
 class SimLoop:
-    """An event loop that stands still until told to go on."""
+    """An event loop that runs only when the simulation calls it."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self._clock = clock
@@ -60,17 +59,17 @@ class SimLoop:
         self._count = 0
 
     def time(self) -> float:
-        """Return seconds."""
+        """Return the time in seconds."""
         return self._clock.now_ns() / NS_PER_S
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
-        """Call in the next round."""
+        """Queue a callback for the next round."""
         self._ready.append((callback, args))
 
     call_soon_threadsafe = call_soon
 
     def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> SimHandle:
-        """Call after `delay` seconds."""
+        """Call `callback` after `delay` seconds."""
         handle = SimHandle()
         self._count += 1
         due = self._clock.now_ns() + round(delay * NS_PER_S)
@@ -78,7 +77,7 @@ class SimLoop:
         return handle
 
     def run(self) -> None:
-        """Call what is ready and due, until nothing is."""
+        """Run callbacks until none is ready or due."""
         for _ in range(1000):
             self._take_due()
             if not self._ready:
@@ -95,12 +94,12 @@ class SimLoop:
                 self._ready.append((callback, args))
 
     def next_due_ns(self) -> int | None:
-        """Return when the next timer fires."""
+        """Return the time of the next timer."""
         return self._timers[0][0] if self._timers else None
 
 
 class SimThread:
-    """An IoThread whose jobs run when `step` says so."""
+    """An IoThread whose jobs run in calls of `step`."""
 
     def __init__(self, loop: SimLoop, clock: VirtualClock) -> None:
         self._loop = loop
@@ -108,15 +107,15 @@ class SimThread:
         self._jobs: deque[tuple[Any, Any, int]] = deque()
         self._finished: deque[tuple[Any, Any, int]] = deque()
         self.pending = 0
-        self.longest_ns = 0  # from being given to the result's arrival
+        self.longest_ns = 0  # longest time from the submission of a job to the arrival of its result
 
     def submit(self, job: Any, done: Any) -> None:
-        """Take a job."""
+        """Queue a job."""
         self.pending += 1
         self._jobs.append((job, done, self._clock.now_ns()))
 
     def step(self) -> None:
-        """Run a job, or give the result of one back."""
+        """Run a job, or deliver the result of one."""
         if self._finished:
             self._loop.call_soon(self._finish, *self._finished.popleft())
         elif self._jobs:
@@ -137,13 +136,13 @@ class SimThread:
         done(result)
 
     def longest_wait_ns(self) -> int:
-        """Return how long a job took at most until its result was back, or has been on its way."""
+        """Return the longest time from the submission of a job to its result, including pending jobs."""
         for *_, given_ns in (*list(self._finished)[:1], *list(self._jobs)[:1]):
             self._note_wait(given_ns)
         return self.longest_ns
 
     def stop(self) -> None:
-        """Run what was given; the results come later."""
+        """Run the queued jobs; their results arrive later."""
         while self._jobs:
             self._run()
         while self._finished:
@@ -151,13 +150,13 @@ class SimThread:
 
 
 class SimSwitch(JetStreamSwitch):
-    """The switch, with threads of the simulation."""
+    """The switch, with simulated threads."""
 
     thread_class: type[SimThread] = SimThread
-    group_min = 2  # streams that are synced together: there are few
+    group_min = 2  # so low that streams are synced together, although there are few
 
     def start_on(self, loop: SimLoop, clock: VirtualClock) -> list[SimThread]:
-        """Recover the streams; returns the threads."""
+        """Recover the streams; return the threads."""
         node, options = self._node, self._node.options.jetstream
         node.start_jetstream()
         threads = [self.thread_class(loop, clock), self.thread_class(loop, clock)]
@@ -172,7 +171,7 @@ class SimSwitch(JetStreamSwitch):
 
 
 class DyingLink(MemoryLink):
-    """A connection over which nothing goes once its process has ended."""
+    """A connection over which nothing is sent after its process has ended."""
 
     def __init__(self, disk: SimDisk) -> None:
         super().__init__()
@@ -184,7 +183,7 @@ class DyingLink(MemoryLink):
 
 
 class SimClient(RawClient):
-    """A client of a Process. `send` only hands bytes in; the loop does the rest."""
+    """A client of a Process. `send` only queues bytes; the loop does the rest."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
@@ -193,7 +192,7 @@ class SimClient(RawClient):
         self.send(b"CONNECT " + CONNECT + b"\r\n")
 
     def send(self, data: bytes) -> None:
-        """Hand one read to the session."""
+        """Pass one read to the session."""
         self.session.receive_data(data)
         self.process.driver.wake()
 
@@ -224,7 +223,7 @@ class Process:
         self.stopped = False
 
     def start(self) -> None:
-        """Recover; clients may come when this returns."""
+        """Recover the streams; clients may connect when this returns."""
         self.threads = [*self.job_queues.values(), *self.switch.start_on(self.loop, self.clock)]
         self.driver.wake()
         self.run()
@@ -234,11 +233,11 @@ class Process:
         return self.client_class(self)
 
     def run(self) -> None:
-        """Let the loop do what is due now."""
+        """Run everything that is due now."""
         self.loop.run()
 
     def advance(self, ns: int) -> None:
-        """Move the clock, stopping at every timer on the way."""
+        """Advance the clock, and stop at every timer on the way."""
         end_ns = self.clock.now_ns() + ns
         while (due := self.loop.next_due_ns()) is not None and due <= end_ns:
             self.clock.advance(max(0, due - self.clock.now_ns()))
@@ -247,20 +246,20 @@ class Process:
         self.run()
 
     def finish_changes(self) -> None:
-        """Let the changes of metadata that were begun come to their end."""
+        """Finish the changes of metadata that were begun."""
         while self.node.jetstream is not None and self.node.jetstream.is_changing:
             self.job_queues[JobQueue.FILES].step()
             self.run()
 
     def settle(self) -> None:
-        """Let everything that was begun come to its end, the clock standing still."""
+        """Finish everything that was begun, without advancing the clock."""
         while any(thread.pending for thread in self.threads):
             for thread in self.threads:
                 thread.step()
             self.run()
 
     def stop(self) -> None:
-        """End as SIGTERM would."""
+        """Stop as on SIGTERM."""
         self.driver.turn_now()
         self.switch.stop(self._closed)
         for _ in range(1000):

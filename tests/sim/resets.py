@@ -1,7 +1,7 @@
-"""Resets of consumers in a simulation: what was delivered and acknowledged counts no more, from a sequence on.
+"""Resets of consumers in a simulation: earlier deliveries and acknowledgements after a sequence no longer count.
 
-Only consumers of streams with limits are reset: from the others acknowledged messages are gone. From the request to
-its answer nobody knows what a consumer will deliver again. An answered reset is durable.
+Only consumers of streams with limits retention are reset, since other streams remove acknowledged messages. Between
+the request and its answer, it is unknown which messages a consumer delivers again. An answered reset is durable.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def reset_consumer(world: World, at: int, model: StreamModel) -> None:
     """Reset a consumer to a sequence, or to its ack floor."""
-    world.process.run()  # what was sent before comes before it
+    world.process.run()  # handle earlier requests first
     world._collect()
     there = [consumer for consumer in model.consumers.values() if consumer.exists and not consumer.resetting]
     if model.config["retention"] != "limits" or not there:
@@ -52,7 +52,7 @@ def reset_consumer(world: World, at: int, model: StreamModel) -> None:
 
 
 def restart(model: StreamModel, consumer: ConsumerModel, seq: int) -> None:
-    """Have a consumer owe everything from a sequence on."""
+    """Expect a consumer to deliver every message from a sequence on again."""
     consumer.start_seq = seq
     consumer.waiting = []
     for publish in model.at.values():

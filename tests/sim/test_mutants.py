@@ -1,4 +1,4 @@
-"""Servers with a flaw are found out: the checkers see."""
+"""The checkers detect servers with a flaw."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from tests.sim.checkers import Violation
 from tests.sim.mutants import MUTANTS
 
 SEEDS_MAX = 12
-FIRST = {"reset forgotten": 98}  # only some seeds reset a consumer and read on as far as that shows
+# first seed to try: few seeds reset a consumer and then read far enough to reveal the flaw
+FIRST = {"reset forgotten": 98}
 
 
 def found_out(name: str) -> bool:
-    """Tell whether one of the first seeds objects to a mutant."""
+    """Return whether one of the first seeds detects a mutant."""
     first = FIRST.get(name, 0)
     for seed in range(first, first + SEEDS_MAX):
         try:

@@ -1,4 +1,4 @@
-"""A short run of the cluster simulation, and proof that it notices what it is for."""
+"""A short run of the cluster simulation, and proof that it detects flaws."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the simulation found, as short stories: a SimDisk, a few requests, and a death at the right moment."""
+"""Errors that the simulation has found, as scenarios: a SimDisk, a few requests, and a crash at a chosen moment."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DURABLE = {"durable_name": "c", "ack_policy": "explicit"}
 
 
 class NothingLands(random.Random):
-    """A power cut leaves exactly what was synced."""
+    """Makes a power cut keep exactly the synced data."""
 
     def random(self) -> float:
         return 0.9
@@ -47,7 +47,7 @@ class Story:
         self.client.send(b"SUB _I.> 1\r\n")
 
     def put(self, subject: str, payload: bytes = b"", headers: bytes = b"") -> bytes:
-        """Send a request without a turn; returns its inbox."""
+        """Send a request without running a turn; return its inbox."""
         self.number += 1
         inbox = b"_I.%d" % self.number
         verb, sizes = (b"HPUB", b"%d " % len(headers)) if headers else (b"PUB", b"")
@@ -56,7 +56,7 @@ class Story:
         return inbox
 
     def ask(self, subject: str, body: object = None) -> Any:
-        """Send a request and return the answer."""
+        """Send a request and return its answer."""
         inbox = self.put(subject, b"" if body is None else json.dumps(body).encode())
         self.process.run()
         self.process.settle()
@@ -64,13 +64,13 @@ class Story:
         return json.loads(frames[0].payload) if frames and frames[0].payload else None
 
     def stream(self) -> Any:
-        """Return the stream called S."""
+        """Return the stream S."""
         jetstream = self.process.node.jetstream
         assert jetstream is not None
         return jetstream.accounts["$G"].streams["S"]
 
     def make(self, **config: object) -> None:
-        """Make the stream, and a consumer."""
+        """Create the stream and a consumer."""
         assert "error" not in self.ask("$JS.API.STREAM.CREATE.S", STREAM | config)
         assert "error" not in self.make_consumer()
 
@@ -78,7 +78,7 @@ class Story:
         return self.ask("$JS.API.CONSUMER.CREATE.S.c", {"stream_name": "S", "config": DURABLE})
 
     def info(self) -> Any:
-        """Return the information on the consumer."""
+        """Return the info of the consumer."""
         return self.ask("$JS.API.CONSUMER.INFO.S.c")
 
 
@@ -155,7 +155,7 @@ def test_a_consumer_ahead_of_a_stream_that_lost_its_end_gets_what_comes_there() 
     consumer = story.stream().consumers["c"]
     story.put("$JS.API.CONSUMER.MSG.NEXT.S.c", b'{"batch":5,"no_wait":true}')
     story.process.run()
-    consumer.acks.changes.lost = True  # its whole state, on the medium at once; the messages are not
+    consumer.acks.changes.lost = True  # its whole state becomes durable at once; the messages do not
     story.put("$JS.API.CONSUMER.MSG.NEXT.S.c", b'{"batch":1,"no_wait":true}')
     story.ask("s.a")
     story.ask("$JS.API.CONSUMER.MSG.NEXT.S.c", {"batch": 1, "no_wait": True})
@@ -231,8 +231,8 @@ def test_acks_confirmed_behind_a_whole_state_survive_a_power_cut_before_the_firs
         story.ask("s.a")
     for _ in range(20):
         story.put("$JS.API.CONSUMER.MSG.NEXT.S.c", b"1")
-        story.process.run()  # the first log, of which the job that syncs it has not run
-    story.process.finish_changes()  # a whole state takes its place
+        story.process.run()  # writes the first log; the job that syncs it has not run
+    story.process.finish_changes()  # a whole state replaces the log
     delivery = next(frame for frame in story.client.frames() if frame.subject == b"s.a")
 
     inbox = story.put(delivery.reply.decode())

@@ -1,4 +1,4 @@
-"""Seeds of the simulation: those of every run, those that once found something, and that it repeats exactly."""
+"""Seeds of the simulation: those of every run, those that once found an error; and a check for repeatability."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.sim.__main__ import run_seed
 
 SEEDS = 200
 CHUNK = 20
-# Seeds that found something while the simulation was written, beyond those of every run. What they found has a test
-# of its own as well, since a seed is another story as soon as the simulation changes.
+# Seeds that found an error while the simulation was written. Each of these errors also has a test of its own, since a
+# seed has another course after each change of the simulation.
 FOUND = {
     275: "a consumer ahead of a stream that lost its end skipped the messages that took the sequences again",
     370: "what was written after a batch with several holes was taken for its rest",

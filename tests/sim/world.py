@@ -1,10 +1,11 @@
-"""One simulation: clients with seeded chance, several lives of a server on one disk, and what must hold between them.
+"""One simulation: clients that act at random, several lives of a server on one disk, and the checks between them.
 
-A run is a row of lives. In each, clients act, jobs of the I/O threads run and end at odd moments, and time passes; a
-life ends with a stop, kill -9 or a power cut, at a quiet moment or in the middle of a call to the disk. Then the next
-begins, everything is read, and held against the model (checkers.py). At the end all consumers are drained.
+A run is a sequence of lives. In each, clients act, jobs of the I/O threads run and end at random moments, and time
+passes. A life ends with a stop, kill -9 or a power cut, either while the server is idle or in the middle of a call of
+the disk. Then the next life begins, and everything is read and compared with the model (checkers.py). At the end, all
+consumers are drained.
 
-Long because each kind of request is made, and its answer taken, in one place.
+Long because each kind of request is made, and its answer handled, in one place.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ Reply = Callable[[Frame], None]
 
 
 class World:
-    """One seed."""
+    """The run of one seed."""
 
     process_class: type[Process] = Process
     disk_class: type[SimDisk] = SimDisk
@@ -55,22 +56,23 @@ class World:
         self.always = rng.random() < 0.5
         self.interval_ns = rng.choice((200, 1000)) * NS_PER_MS
         self.segment_size = rng.choice((2048, 8192, 40960, 49152, 65536))
-        self.faults = rng.random() < 0.25  # of the disk, besides crashes
-        self.big = rng.random() < 0.5  # payloads, so that segments fill
+        self.faults = rng.random() < 0.25  # the disk fails at times, in addition to crashes
+        self.big = rng.random() < 0.5  # large payloads, so that segments become full
         self.now_ns = 1_700_000_000 * NS_PER_S
-        self.elapsed_ns = 1000 * NS_PER_S  # in the lives before, and before them
+        self.elapsed_ns = 1000 * NS_PER_S  # time in all earlier lives, and an offset before the first
         self.life_began_ns = 0
-        self.doubted_ns = NEVER_NS  # a sync failed: what was told since then is not sure
-        self.sync_failed = False  # or something else that a later sync depends on, at any time
+        self.doubted_ns = NEVER_NS  # a sync failed: answers since this time are uncertain
+        self.sync_failed = False  # a sync failed, or another call on which a later sync depends, at any time
         self.process: Process
         self.clients: list[SimClient] = []
         self.streams: dict[str, StreamModel] = {}
         self.former: list[StreamModel] = []
-        self.waiting: dict[bytes, Reply] = {}  # by inbox
-        self.number = 0  # of the last message or request
+        self.waiting: dict[bytes, Reply] = {}  # requests without an answer, by inbox
+        self.number = 0  # number of the last message or request
         self.lives = 0
-        self.power_lost = False  # the life before ended so
-        self.ever_cut = False  # some life did: damage it left is told by each start
+        self.power_lost = False  # the previous life ended with a power cut
+        # any life ended with a power cut; each start may report the damage that it left
+        self.ever_cut = False
         self.trace: list[str] = []
         self.digest = 0
         self.draining = False
@@ -86,7 +88,7 @@ class World:
             print(line)
 
     def now(self) -> int:
-        """Return the time of the process."""
+        """Return the current time of the process."""
         return self.process.clock.now_ns() if self.lives else self.now_ns
 
     def moment(self) -> int:
@@ -94,7 +96,7 @@ class World:
         return self.elapsed_ns + self.now() - self.life_began_ns if self.lives else 0
 
     def slack_ns(self) -> int:
-        """Return how long ago what a power cut takes may have been told, in interval mode."""
+        """Return the age of the oldest answer that a power cut may invalidate in interval mode."""
         return 2 * self.interval_ns + 2 * max(
             (each.longest_wait_ns() for each in self.process.threads), default=0
         )
@@ -102,23 +104,23 @@ class World:
     # -- the run -------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Live all lives.
+        """Run all lives.
 
         Raises:
             Violation: the server broke a promise.
         """
         sizes = segments.SEGMENT_SIZE_MAX, segments.SEGMENT_SIZE_QUEUE, segments.SEGMENT_SIZE_MIN
         hooks, steps = (sys.unraisablehook, sys.excepthook), (purging.AT_ONCE, purging.STEP)
-        if self.seed % 2:  # purges and lower limits in many steps, with kills and publishes between them
+        if self.seed % 2:  # purges and reduced limits take many steps, with kills and publishes between them
             purging.AT_ONCE, purging.STEP = 3, 2
         tails_min = tails.STREAMS_MIN
         deltas = consumer_record.DELTAS_SIZE_MIN, consumer_record.DELTAS_PER_SNAPSHOT
-        if self.seed % 4 > 1:  # small indexes in one file; whole states of consumers written all the time
+        if self.seed % 4 > 1:  # small indexes share one file, and whole states of consumers are written often
             tails.STREAMS_MIN = 1
             consumer_record.DELTAS_SIZE_MIN, consumer_record.DELTAS_PER_SNAPSHOT = 64, 0
         segments.SEGMENT_SIZE_MAX = segments.SEGMENT_SIZE_QUEUE = self.segment_size
         segments.SEGMENT_SIZE_MIN = min(self.segment_size, sizes[2])
-        # Compiled code that must not raise reports the end of its process; nobody needs to read that.
+        # Compiled code that cannot raise reports the end of its process here; this output is not needed.
         sys.unraisablehook = lambda each: None if each.exc_type is Crash else hooks[0](each)
         sys.excepthook = lambda kind, *rest: None if kind is Crash else hooks[1](kind, *rest)
         try:
@@ -168,7 +170,7 @@ class World:
         disk.fail_in = rng.randrange(20)
 
     def _alive(self, act: Callable[[], None]) -> bool:
-        """Do something; False: the process ended in it."""
+        """Call `act`; return False if the process ended in it."""
         try:
             act()
         except Crash:
@@ -178,11 +180,11 @@ class World:
                 raise
         if not self.disk.dead:
             return True
-        self._collect()  # what left before
+        self._collect()  # messages sent before the end
         return False
 
     def _begin(self, crash_in: int | None = None) -> None:
-        """Start a process, and check what it has; with `crash_in` the first attempt ends early."""
+        """Start a process and check its streams; with `crash_in`, the first attempt ends early."""
         rng = self.rng
         while True:
             seed = rng.randrange(1 << 30)
@@ -230,7 +232,7 @@ class World:
                 model.take_back(since, self.moment() - self.slack_ns())
             else:
                 model.renew(since)
-        if self.sync_failed:  # as for the models: nothing before is sure, whatever later syncs say
+        if self.sync_failed:  # no earlier answer is certain, even after later syncs
             since = min(since, -1)
         self.features.died(how, since)
         self.batches.died(how, since)
@@ -269,7 +271,7 @@ class World:
             self.audit()
 
     def _take_failures(self) -> None:
-        """Doubt what a failed sync should have covered."""
+        """After a failed sync, treat the data that it should have covered as uncertain."""
         for model in self.streams.values():
             model.latest_ns = max(model.latest_ns, self.now())
         failed, self.disk.failed_calls = self.disk.failed_calls, []
@@ -339,7 +341,7 @@ class World:
         self, at: int, subject: str, body: dict[str, Any], reply: Callable[[dict[str, Any]], None]
     ) -> None:
         def answered(frame: Frame) -> None:
-            if frame.headers:  # nobody is there
+            if frame.headers:  # the status 503: no responders
                 reply({"error": {"code": 503, "err_code": 0, "description": "no responders"}})
             else:
                 reply(json.loads(frame.payload))
@@ -347,7 +349,7 @@ class World:
         self._request(at, f"$JS.API.{subject}", json.dumps(body).encode() if body else b"", answered)
 
     def _collect(self) -> None:
-        """Take what clients received: deliveries first, since an ack's confirmation may share the turn."""
+        """Handle received messages: deliveries first, since the confirmation of an ack may be in the same turn."""
         frames = [frame for client in self.clients for frame in client.frames()]
         frames.sort(key=lambda frame: not frame.reply.startswith(b"$JS.ACK."))
         for frame in frames:
@@ -431,13 +433,13 @@ class World:
             self.former.append(model)
 
     def _served(self) -> dict[str, Any]:
-        """Return the streams of the process."""
+        """Return the streams that the process serves."""
         jetstream = self.process.node.jetstream
         assert jetstream is not None
         return jetstream.accounts["$G"].streams
 
     def _adopt(self) -> None:
-        """After a start: find out which requests of unknown outcome took place."""
+        """After a start, determine which requests of unknown outcome took effect."""
         served = self._served()
         for model in list(self.streams.values()):
             there = model.name in served
@@ -456,7 +458,7 @@ class World:
         demand(not back, f"streams are back: {back}")
 
     def _adopt_limits(self, model: StreamModel, stream: Any) -> None:
-        """Take over which of the updates sent was the last."""
+        """Determine which of the sent updates was the last to take effect."""
         max_msgs = stream.config.max_msgs if stream.config.max_msgs > 0 else -1
         sent = {each["max_msgs"] for each in (model.config, *model.old_limits)}
         demand(max_msgs in sent, f"{model.name} has max_msgs {max_msgs}, which nobody asked for")
@@ -473,16 +475,17 @@ class World:
             if consumer.exists is None and not consumer.deleting:
                 consumer.adopted_ns = self.moment()
             consumer.number = min(consumer.number, self.number)
-            if consumer.deleting:  # it was gone for the stream, which let go of what it wanted
+            # the deletion took effect: the stream has released the messages that the consumer needed
+            if consumer.deleting:
                 consumer.number = self.number
             consumer.exists, consumer.deleting = True, False
             consumer.waiting, consumer.resetting = [], False
         demand(set(stream.consumers) <= set(model.consumers), f"consumers are back: {set(stream.consumers)}")
 
     def audit(self, restarted: bool = False) -> None:
-        """Read everything and hold it against what was told."""
+        """Read all streams and compare them with the model."""
         self.process.run()
-        self.process.finish_changes()  # else reports wait for them
+        self.process.finish_changes()  # otherwise reports would wait for these changes
         self._collect()
         served = self._served()
         for model in list(self.streams.values()):
@@ -514,7 +517,7 @@ class World:
                 self.process.run()
                 self._collect()
                 demand("error" not in infos[0], f"{consumer.name}: {infos[0]}")
-                # A store that failed refuses a deletion and forgets the message all the same, until the next start.
+                # A failed store refuses the deletion, but forgets the message until the next start.
                 model.audit_consumer(consumer, infos[0], counted=not store.failed)
 
     # -- messages ------------------------------------------------------------------------------------------
@@ -568,7 +571,7 @@ class World:
 
     def _published(self, model: StreamModel, publish: Publish, frame: Frame) -> None:
         if frame.headers:
-            publish.refused = True  # nobody took it
+            publish.refused = True  # no server received it
             return
         body = json.loads(frame.payload)
         self.say(f"{publish} of {model.name}: {frame.payload.decode()}")
@@ -672,7 +675,7 @@ class World:
 
         def answered(body: dict[str, Any]) -> None:
             self.say(f"deleted consumer {consumer.name} of {model.name}: {body.get('error', 'ok')}")
-            # Nobody can be told when the disk does not let it go: it may come back, which is logged.
+            # If the disk prevents the removal, the consumer may come back; the server logs this.
             gone = "error" not in body and not self.faults
             if gone and model.consumers.get(consumer.name) is consumer:
                 model.former_consumers.append(model.consumers.pop(consumer.name))
@@ -752,9 +755,10 @@ class World:
     # -- the end -------------------------------------------------------------------------------------------
 
     def _drain(self) -> None:
-        """Have every consumer get everything, and acknowledge it."""
+        """Make every consumer deliver all its messages, and acknowledge them."""
         self.process.settle()
-        idle = 0  # rounds without a delivery: what nobody acknowledged comes after its time
+        # rounds without a delivery: unacknowledged messages are delivered again only after their ack wait
+        idle = 0
         for _ in range(60):
             before = self._deliveries()
             for model in self.streams.values():

@@ -1,9 +1,9 @@
-"""Code that nothing uses: what src/pyjs defines and no line of src/ names besides.
+"""Unused code: definitions in src/pyjs that no other line of src/ names.
 
-Sees functions, methods, classes, constants, members of enums, fields of structs and attributes, in .py, .pyx and .pxd
-alike. Goes by names: one that is used anywhere counts as used everywhere, so what is found is dead for sure. A line
-that imports a name, sets it or passes it by keyword does not use it, and neither does a test. A method is used behind
-a dot.
+It finds functions, methods, classes, constants, members of enums, fields of structs and attributes, in .py, .pyx and
+.pxd files. It compares names only: a name that is used anywhere counts as used everywhere, so every finding is really
+unused. A line that imports a name, assigns it or passes it by keyword does not use it, and neither does a test. Use
+of a method requires a dot before its name.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pathlib import Path
 from tests.style.source import FUNCTION, NO_FUNCTION, STRING_OR_COMMENT, Source
 from tests.style.tree import source_files
 
-# What others use: programs that import these packages, by every name that has no underscore.
+# Packages that other programs import; every name without an underscore counts as used.
 PUBLIC = ("pyjs/aio/", "pyjs/testing/", "pyjs/pytest_plugin.py", "pyjs/models/")
-# Rooms whose tests drive them until the server does: what a cluster with JetStream is made of.
+# Packages that only tests use until the server uses them: parts of a cluster with JetStream.
 PREPARED = ("pyjs/config/ports/replicated.py", "pyjs/jetstream/cluster/")
-# What no line of src/ names, and why it is there: name -> reason.
+# Definitions that no line of src/ names, with the reason why they exist: name -> reason.
 CALLED = {
     **dict.fromkeys(
         "on_message_begin on_url on_header on_message_complete".split(), "called by the parser of httptools"
@@ -53,7 +53,7 @@ BLOCK = re.compile(r"(?:cdef\s+|cpdef\s+)?(?:packed\s+)?(class|struct|union|enum
 DECLARED = re.compile(r"(?:cdef|cpdef)\s[^=(]*?\b(\w+)\s*\([^:]*$")  # a function in a .pxd
 CDEF_FIELDS = re.compile(r"cdef\s+(?!class\b|struct\b|enum\b|union\b|inline\b|extern\b)([^(=]+?)(?:=.*)?$")
 STRUCT_FIELDS = re.compile(r"(?:const\s+)?[A-Za-z_]\w*[\s*]+([^(]+)$")
-MEMBER = re.compile(r"([A-Za-z_]\w*)")  # of an enum
+MEMBER = re.compile(r"([A-Za-z_]\w*)")  # a member of an enum
 CONSTANT = re.compile(r"([A-Za-z_]\w*)\s*(?::[^=]+)?=(?!=)")
 FIELD = re.compile(r"([A-Za-z_]\w*)\s*:(?!=)")
 SET = re.compile(r"\bself\.(\w+)\s*(?::[^=]+)?=(?!=)")
@@ -73,7 +73,7 @@ NO_USE = re.compile(
 
 
 def unused(src: Path, package: str = "pyjs") -> list[str]:
-    """Return what `package` below `src` defines for nobody, as "file: name", what KNOWN excuses among it."""
+    """Return the unused definitions of `package` below `src` as "file: name", including those that KNOWN excuses."""
     defined: dict[str, list[str]] = {}
     uses: Counter[str] = Counter()
     methods: set[str] = set()
@@ -96,7 +96,7 @@ def unused(src: Path, package: str = "pyjs") -> list[str]:
 
 
 def unused_in_stubs(root: Path) -> list[str]:
-    """Return what stubs declare that no file names which mypy checks, as "file: name"."""
+    """Return declarations in stubs that no type-checked file names, as "file: name"."""
     checked = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["mypy"]["files"]
     names: set[str] = set()
     for place in checked:
@@ -112,7 +112,7 @@ def unused_in_stubs(root: Path) -> list[str]:
 
 
 def _code(text: str) -> str:
-    """Return a text without comments and docstrings; other strings stay, since they may hold expressions."""
+    """Return a text without comments and docstrings; other strings remain, since they may hold expressions."""
     return STRING_OR_COMMENT.sub(
         lambda found: "" if found["triple"] or found[0][0] == "#" else found[0], text
     )
@@ -120,7 +120,7 @@ def _code(text: str) -> str:
 
 def _definitions(source: Source) -> Iterator[tuple[str, bool]]:
     """Yield each name that a file defines, and whether its definition names it outside of NO_USE."""
-    block = ""  # what the line is directly in: "", class, struct, union, enum
+    block = ""  # the innermost enclosing block: "", class, struct, union or enum
     for line in source.lines:
         text = line.text
         found = BLOCK.match(text)

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.style.source import Import, Source
 from tests.style.tree import module_name, source_files
 
-# From the ground up. A room imports from rows below its own; rooms that share a row do not know each other.
+# From the lowest layer up. A package imports only from rows below its own, and not from other packages of its row.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("base",),
     ("archive", "wire", "subjects"),
@@ -27,7 +27,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("cli", "testing"),
     ("__main__", "pytest_plugin"),
 )
-# The same inside a package, for its modules and sub-packages. What only the type checker imports may point up.
+# The same within a package, for its modules and sub-packages. Imports for type checking only may point upwards.
 INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "core": (
         ("chore", "deadlines", "fair_queue", "faults", "intake", "job", "link", "outbuf", "pings", "reserved"),
@@ -136,7 +136,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("supervisor",),
     ),
 }  # fmt: skip
-# The same for the data source for Spark. The package itself is its front door and may import any room.
+# The same for the data source for Spark. The package's own __init__ may import any of its parts.
 SPARK_LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "exits", "strict_json", "subjects", "times", "version"),
     ("fast",),
@@ -164,7 +164,7 @@ SHELL = (
     "__main__",
 )  # rooms that may touch the outside world
 SEAM = ("base.disk", "base.file_map")
-# Who may import what comes from outside: a module named here is closed to every room that is not listed.
+# The packages that may import external modules: a module named here may be imported only by the listed ones.
 OUTSIDE: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(
         (
@@ -187,7 +187,7 @@ OUTSIDE: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-# Packages that must work where the server is not installed: (their sources, modules they must not import).
+# Packages that must work without the server installed: (their sources, modules they must not import).
 APART: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("spark/src", ("pyjs", "asyncio", "threading")),
     ("spark/fast/src", ("pyjs", "asyncio", "threading")),
@@ -195,7 +195,7 @@ APART: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 
 def strayed(root: Path) -> list[str]:
-    """Return which sources of APART import what they must do without, one sentence each."""
+    """Return a sentence for each source of APART that imports a forbidden module."""
     return [
         f"{path.relative_to(root)}:{imported.number}: {sources} imports {imported.module}"
         for sources, closed in APART
@@ -221,7 +221,7 @@ SPARK = Rules("pyjs_spark", SPARK_LAYERS, SPARK_INSIDE, {}, is_root_a_door=True)
 
 
 def violations(src: Path, rules: Rules = SERVER) -> list[str]:
-    """Return what the tree below `src` does against the tables, one sentence each."""
+    """Return a sentence for each violation of the tables in the tree below `src`."""
     package = rules.package
     files = {path: module_name(path, src) for path in source_files(src / package)}
     modules = set(files.values())
@@ -336,7 +336,7 @@ def _upward(room: str, target: str, rules: Rules, *, for_types: bool) -> Iterato
 def _against(table: tuple[tuple[str, ...], ...], ours: str, theirs: str) -> Iterator[str]:
     mine, other = _row(table, ours), _row(table, theirs)
     if mine is None or other is None:
-        return  # told by _unplaced
+        return  # reported by _unplaced
     if other > mine:
         yield f"'{ours}' imports '{theirs}', which stands above it"
     elif other == mine:

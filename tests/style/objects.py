@@ -1,8 +1,8 @@
-"""How large objects and packages are (attributes, booleans, levels of inheritance, modules), and what modules change.
+"""Size limits of objects and packages (attributes, booleans, levels of inheritance, modules), and module state.
 
-A `cdef class` has the attributes that its .pxd and .pyx declare, any other class those that its methods set and its
-body annotates. The rows of an option table (`name: bool = option(...)`) are not counted: it has one for each option.
-Bases are found by their names, which are unique in the tree.
+A `cdef class` has the attributes that its .pxd and .pyx declare; any other class has those that its methods set and
+its body annotates. The rows of an option table (`name: bool = option(...)`) are not counted: it has one for each
+option. Base classes are found by their names, which are unique in the tree.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from tests.style.tree import source_files
 
 ATTRIBUTES = 40
 BOOLEANS = 5
-LEVELS = 2  # of classes of store and jetstream, besides Sink
+LEVELS = 2  # levels of inheritance below Sink for classes of store and jetstream
 MODULES = 16
 
-# What stands over a limit: (what, the limit) -> (its count, why). The count may only become smaller.
+# Classes and packages above a limit: (name, limit) -> (count, reason). The count may only decrease.
 OVER: dict[tuple[str, str], tuple[int, str]] = {
     ("ConfigKeys", "attributes"): (
         62,
@@ -30,7 +30,7 @@ OVER: dict[tuple[str, str], tuple[int, str]] = {
     ("ConnectOptions", "booleans"): (6, "what CONNECT says is on or off"),
 }
 
-# What modules change after they were imported: it is of the process, and two servers in it share it.
+# Module variables that change after import: they belong to the process, and two servers in it share them.
 STATE: dict[tuple[str, str], str] = {
     ("aio/thread.py", "_running"): "servers whose threads end before the interpreter does",
     ("server/system/scratch.py", "_there"): "directories that the process removes when it ends",
@@ -67,7 +67,7 @@ class Class:
 
 
 def classes(src: Path) -> dict[str, Class]:
-    """Return the classes of the files below `src` by their names; models only repeat what is declared elsewhere."""
+    """Return the classes of the files below `src` by name, without models, which repeat other declarations."""
     found: dict[str, Class] = {}
     for path in source_files(src):
         name = path.relative_to(src).with_suffix("").as_posix()
@@ -129,7 +129,7 @@ def _levels(name: str, known: dict[str, Class]) -> int:
 
 
 def counts(src: Path) -> Iterator[tuple[str, str, int, int]]:
-    """Yield (what, limit, its count, what it may be) of all classes and packages."""
+    """Yield (name, limit, count, maximum) for all classes and packages."""
     known = classes(src)
     for name, each in known.items():
         parts = list(_with_bases(name, known))
@@ -141,19 +141,19 @@ def counts(src: Path) -> Iterator[tuple[str, str, int, int]]:
 
 
 def packages(src: Path) -> Iterator[tuple[str, str, int, int]]:
-    """Yield (folder, "modules", how many it has, how many it may have) of all folders of modules."""
+    """Yield (folder, "modules", count, maximum) for all folders of modules."""
     for package in sorted({path.parent for path in source_files(src)}):
         modules = {path.stem for path in package.iterdir() if path.suffix in (".py", ".pyx")} - {"__init__"}
         yield package.relative_to(src).as_posix(), "modules", len(modules), MODULES
 
 
 def over(src: Path) -> dict[tuple[str, str], int]:
-    """Return what is over its limit, and by its count."""
+    """Return the classes and packages above a limit, with their counts."""
     return {(what, limit): count for what, limit, count, most in counts(src) if count > most}
 
 
 def module_state(src: Path) -> set[tuple[str, str]]:
-    """Return (file, name) of what modules change: what functions call global, and containers with small letters."""
+    """Return (file, name) of module state: variables that functions declare global, and containers in lower case."""
     found: set[tuple[str, str]] = set()
     for path in source_files(src):
         name = path.relative_to(src).as_posix()

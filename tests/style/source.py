@@ -1,7 +1,7 @@
-"""A source file as the guards see it: its imports, functions and blocks, alike for .py, .pyx, .pxd and .pyi.
+"""A source file as the guards see it: its imports, functions and blocks, in .py, .pyx, .pxd and .pyi files.
 
-Cython files are no Python, so nothing here parses: strings and comments are blanked, lines joined over
-brackets, blocks told by indentation. That is exact for code that ruff and cython-lint let through.
+Cython files are not Python, so nothing is parsed: strings and comments are blanked, lines are joined over brackets,
+and blocks are found by indentation. That is exact for code that passes ruff and cython-lint.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ IMPORT = re.compile(r"c?import\s+([\w.]+(?:\s+as\s+\w+)?(?:\s*,\s*[\w.]+(?:\s+as
 class Line:
     """A logical line: brackets closed, strings and comments blanked."""
 
-    number: int  # of its first physical line, from 1
+    number: int  # number of its first physical line, from 1
     indent: int
     text: str
 
@@ -47,7 +47,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """One imported module, or a name that may be one."""
+    """One imported module, or an imported name that may be a module."""
 
     module: str
     name: str  # imported from it, "" for a plain import
@@ -106,7 +106,7 @@ class Source:
 
     @cached_property
     def imports(self) -> list[Import]:
-        """Every module named by an import or cimport, wherever it stands."""
+        """Every module named by an import or cimport anywhere in the file."""
         return [
             Import(module, name, line.number, line.indent)
             for line in self.lines

@@ -33,7 +33,7 @@ def test_no_compiled_file_outlives_its_source() -> None:
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
-    """A tree with one compiled module, what goes into it, and a .pxd that does not."""
+    """A tree with one compiled module, its dependencies, and a .pxd that it does not depend on."""
     files = {
         "a.pyx": "from pyjs.b cimport (\n    one,\n    two,\n)\nfrom pyjs cimport c\n",
         "a.pxd": "",
@@ -76,7 +76,7 @@ def test_the_hash_of_the_compiled_decoders_is_the_servers() -> None:
 
 
 def test_a_module_is_compiled_again_by_another_cython(tmp_path: Path) -> None:
-    """Modules that two versions have made may not fit together."""
+    """Modules compiled by different versions of Cython may not be compatible."""
     command = build.BuildExt(Distribution())
     command.build_lib, command.inplace, command.force, command.ext_map = str(tmp_path), False, False, {}
     ext = build.stamped("a", tmp_path / "src" / "a.pyx", "0123456789abcdef")

@@ -1,4 +1,4 @@
-"""Nothing in src/pyjs is there for nobody, and the guard that says so sees each kind of definition."""
+"""src/pyjs has no unused definitions, and the check finds each kind of definition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guard of the layers, and that it sees what it is there for."""
+"""The layers are respected, and the check finds violations."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_an_upward_import_of_the_spark_package_is_seen(tmp_path: Path, line: str
 
 
 def test_a_class_of_the_spark_package_has_a_name_of_its_own() -> None:
-    twins = {"Decoder"}  # of wire and of entries: the same part of two decoders
+    twins = {"Decoder"}  # in wire and in entries: the same part of two decoders
     named: dict[str, list[str]] = {}
     for path in sorted((ROOT / "spark" / "src").rglob("*.py")):
         for name in re.findall(r"^class ([A-Z]\w*)", path.read_text(), re.MULTILINE):

@@ -1,4 +1,4 @@
-"""The guard of the size of objects and packages, and that it sees what it is there for."""
+"""Objects and packages respect their size limits, and the check finds violations."""
 
 from __future__ import annotations
 

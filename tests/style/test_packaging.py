@@ -1,9 +1,9 @@
-"""What is built works where it is installed: sdist and wheel in empty environments outside this tree, and the image.
+"""The built packages work when installed: sdist and wheel in empty environments outside this tree, and the image.
 
-One sdist and one wheel for the whole module. Both take the compiled modules of this tree, since their digests match;
-a sample of the sdist, chosen by the commit, is compiled again; all of it with PYJS_PACKAGING=whole (make packaging).
-The wheel is installed with its dependencies; the sdist, which must ask for the same ones, into a copy of that
-environment, in place of the wheel.
+One sdist and one wheel are built for the whole module. Both contain the compiled modules of this tree, since their
+digests match. A sample of the sdist, chosen by the commit, is compiled again; with PYJS_PACKAGING=whole (make
+packaging) all of it. The wheel is installed with its dependencies. The sdist, which must have the same dependencies,
+is installed into a copy of that environment in place of the wheel.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pyjs.cli import main
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 IS_WHOLE = os.environ.get("PYJS_PACKAGING") == "whole"
-MADE_EVERY = 40  # one module in so many is compiled from the sdist
+MADE_EVERY = 40  # one module in this many is compiled from the sdist
 
 USER_CODE = """
 import pyjs
@@ -44,7 +44,7 @@ wrong: bool = subject_matches("orders.new", b"orders.*")
 
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a command that sees nothing of this tree but what it is given."""
+    """Run a command that has no access to this tree except through its arguments."""
     clean = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME")}
     return subprocess.run(
         [str(word) for word in command],
@@ -70,7 +70,7 @@ def requirements(metadata: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project with its compiled modules, and without what was built or fetched beside it."""
+    """A copy of the project with its compiled modules, without other built or fetched files."""
     copy = tmp_path_factory.mktemp("tree")
     for path in [*project_files(), *(ROOT / "src").rglob("*.so")]:
         target = copy / path.relative_to(ROOT)
@@ -108,7 +108,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def types(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache for mypy, which keeps what it has read of the standard library."""
+    """A cache for mypy with the parsed standard library."""
     return tmp_path_factory.mktemp("types")
 
 
@@ -133,7 +133,7 @@ def serving(folder: Path, program: Path) -> Iterator[int]:
 
 
 def publish(port: int) -> bytes:
-    """Publish one message to a subscriber on the same connection; return what came back."""
+    """Publish one message to a subscriber on the same connection; return the received bytes."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
         client.sendall(b'CONNECT {"verbose":false}\r\nSUB greet.* 1\r\nPUB greet.joe 5\r\nhello\r\nPING\r\n')
         heard = b""
@@ -160,7 +160,7 @@ def test_the_wheel_installs_and_serves(installed: Path, types: Path, tmp_path: P
 
 
 def unpacked(sdist: Path, folder: Path) -> Path:
-    """Return the sources of the sdist in `folder`, with the compiled modules of this tree that need not be made."""
+    """Return the sources of the sdist in `folder`, with those compiled modules of this tree that can be reused."""
     with tarfile.open(sdist) as archive:
         archive.extractall(folder, filter="data")
     (top,) = folder.glob("pyjs*")
@@ -173,7 +173,7 @@ def unpacked(sdist: Path, folder: Path) -> Path:
 
 def test_the_sdist_installs_and_serves(sdist: Path, installed: Path, types: Path, tmp_path: Path) -> None:
     source = unpacked(sdist, tmp_path)
-    flags = {"PYJS_CFLAGS": "-O0"} if IS_WHOLE else {}  # they are part of the digests
+    flags = {"PYJS_CFLAGS": "-O0"} if IS_WHOLE else {}  # compiler flags are part of the digests
     shutil.copytree(installed.parent, tmp_path / "venv", symlinks=True)
     programs = tmp_path / "venv" / "bin"
 

@@ -1,4 +1,4 @@
-"""What `make` says on a machine that lacks something."""
+"""The messages of `make` on a machine without some required tool."""
 
 from __future__ import annotations
 

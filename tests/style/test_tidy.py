@@ -1,4 +1,4 @@
-"""The guard of size, shape and manners, and that it sees what it is there for."""
+"""Files respect the rules for size, form and conventions, and the check finds violations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HEADER = '"""A thing."""\n'
 
 
 def problems(tmp_path: Path, name: str, text: str) -> list[str]:
-    """Return what the guard says of one file."""
+    """Return the violations that the check finds in one file."""
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)

@@ -16,7 +16,7 @@ HEADING = re.compile(
 STEP = re.compile(r"^- `(?P<file>[\w/]+\.(?:py|pyx|pxd))`:(?P<names>(?:,?\s+`[\w.]+`)+)", re.MULTILINE)
 FUNCTION = r"^(?P<indent> *)(?:async )?(?:def|cdef|cpdef)\b[^(\n]*?\b{name}\("
 CLASS = re.compile(r"^(?:cdef )?class (\w+)", re.MULTILINE)
-MOST = {  # what a newcomer walks in ten minutes: (modules, functions)
+MOST = {  # limits for ten minutes of reading: (modules, functions)
     "From PUB to a subscriber": (12, 35),
     "From PUB into a stream": (20, 65),
     "Pull, deliver, ack, redeliver": (20, 75),
@@ -24,7 +24,7 @@ MOST = {  # what a newcomer walks in ten minutes: (modules, functions)
 
 
 class Journey(NamedTuple):
-    """One section of the tour: what its heading says, and what its list names."""
+    """One section of the tour: the counts in its heading, and the items of its list."""
 
     title: str
     modules: int
@@ -33,7 +33,7 @@ class Journey(NamedTuple):
 
 
 def journeys(text: str) -> list[Journey]:
-    """Return the sections whose heading has counts."""
+    """Return the sections whose headings have counts."""
     found = list(HEADING.finditer(text))
     ends = [match.start() for match in found[1:]] + [len(text)]
     return [_journey(match, text[match.end() : end]) for match, end in zip(found, ends, strict=True)]
@@ -104,7 +104,7 @@ def test_every_file_that_the_tour_names_is_there() -> None:
 
 ROW = re.compile(r"^\| (?P<task>[^|]+) \| (?P<files>[^|]+) \|$", re.MULTILINE)
 INSIDE = re.compile(r"`(?P<file>[\w/]+\.(?:py|pyx|pxd))`: (?P<names>`\w+`(?:, `\w+`)*)")
-TASKS = {  # what somebody new wants to change: words to look for in the left column, and the file to open
+TASKS = {  # Changes that a newcomer may want to make: words of the left column, and the file to open
     ("PubAck",): "jetstream/stream/answers.pyx",
     ("stream option",): "jetstream/config/stream.py",
     ("field", "/varz"): "monitor/varz.py",

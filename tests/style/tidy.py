@@ -9,11 +9,11 @@ from pathlib import Path
 from tests.style.source import Source
 
 FILE_LINES = 800
-FILE_LINES_EXPLAINED = 600  # longer files say "Long because ..." in their header
+FILE_LINES_EXPLAINED = 600  # longer files must say "Long because ..." in their header
 FUNCTION_LINES = 70
 NESTING = 4
 
-# What stands outside a fence, with the reason. (file, what) -> why; `what` is "file" or a function's name.
+# Exceptions from the rules, with their reasons: (file, what) -> reason; `what` is "file" or a function's name.
 EXCEPTIONS: dict[tuple[str, str], str] = {}
 
 # Calls that reach for time, chance or disk past the seams; closed below the shell except in the file named.
@@ -30,7 +30,7 @@ C_WORLD = re.compile(
 SHELL = ("server/", "aio/", "cli.py", "__main__.py", "testing/")
 SEAMS = ("base/disk.py",)
 SEAMS_IN_C = ("base/bad_pages.h",)  # the maps of base/disk.py
-# May leave a method to a subclass: the three seams, and what a session needs of those around it.
+# Base classes with methods that subclasses must implement: the three interfaces, and those around a session.
 ABSTRACT = (
     "base/clock.py",
     "base/rng.py",
@@ -40,14 +40,14 @@ ABSTRACT = (
     "jetstream/files/metadata.py",
 )
 
-# Written with {} inside, so that this file, which the guard reads too, does not say them.
+# Written with {} inside, so that this file, which is checked too, does not contain the words.
 UNFINISHED = re.compile(r"\b(TO{}DO|FIX{}ME|XX{}X|HA{}CK)\b".replace("{}", ""))
 NOT_IMPLEMENTED = "NotImplemented{}Error".replace("{}", "")
 MACHINE = re.compile(
     r"(?<![\w.])/(?:wo{}rk|ro{}ot|fa{}rm|ho{}me/\w+|Users/\w+)/"
     r"|/tmp/ba{}sh_jobs|pypi-{}more|\.li{}brary/".replace("{}", "")
 )
-LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)[^)]*\)")  # to a file of this tree
+LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)[^)]*\)")  # a link to a file of this tree
 CONFLICT = re.compile(r"^(<{7}|>{7}) \S", re.MULTILINE)
 TICKET = re.compile(r"\b(?:issue|ticket)s? #?\d+\b", re.IGNORECASE)
 WORDS = (UNFINISHED, MACHINE, CONFLICT, TICKET)
@@ -61,7 +61,7 @@ Check = Callable[[str, Source], Iterator[str]]
 
 
 def violations(root: Path, files: list[Path]) -> list[str]:
-    """Return what `files` below `root` do against the rules, one sentence each."""
+    """Return a sentence for each violation of the rules in `files` below `root`."""
     found: list[str] = []
     for path in files:
         name = path.relative_to(root).as_posix()
@@ -84,7 +84,7 @@ def violations(root: Path, files: list[Path]) -> list[str]:
 
 
 def strangers(root: Path, files: list[Path]) -> list[str]:
-    """Return what stands at the top level without belonging there."""
+    """Return the top-level entries that are not allowed there."""
     return sorted({path.relative_to(root).parts[0] for path in files} - TOP_LEVEL)
 
 

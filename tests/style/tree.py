@@ -10,7 +10,7 @@ SOURCE_SUFFIXES = (".py", ".pyx", ".pxd")
 
 
 def project_files(root: Path = ROOT) -> list[Path]:
-    """Return every file that is or may be committed, sorted; all files where there is no git."""
+    """Return every file that is or may be committed, sorted; all files if there is no git."""
     ask = ["git", "ls-files", "-co", "--exclude-standard", "-z"]
     git = subprocess.run(ask, cwd=root, capture_output=True, text=True, check=False)
     if git.returncode == 0:

@@ -1,8 +1,8 @@
-"""Tests with real processes and sockets that fail are run once more, in fresh fixtures; a fault that stays, fails.
+"""Failed tests with real processes and sockets are run again with fresh fixtures; a real fault fails again.
 
-On a busy machine a process may be caught between two steps. The end of the run names each such test, and a run
-with more than PLAYED_AGAIN_MAX of them fails: then something is not stable. Tests of pure machines get
-no second run: with the same input they give the same answer.
+On a busy machine a process may be caught between two steps. The end of the run names each such test, and a run with
+more than PLAYED_AGAIN_MAX of them fails, since something is unstable. Tests of pure machines get no second run: the
+same input always gives the same result.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ FOLDERS = tuple(
         "unit/test_start.py",
     )
 )
-REASON_LINES = 12  # of the first failure, with the assertion and the place
+REASON_LINES = 12  # last lines of the first failure, with the assertion and the place
 
 
 def has_second_run(nodeid: str) -> bool:
-    """Return whether a test is one with processes or sockets; scenarios play again by themselves.
+    """Return whether a test uses processes or sockets; scenarios repeat themselves, so they are excluded.
 
     `make schemas` plays all scenarios in one test, for minutes, and names each fault: it is not repeated.
     """
@@ -42,8 +42,8 @@ def has_second_run(nodeid: str) -> bool:
 
 
 def start_timer_again(item: pytest.Item) -> None:
-    """Give the second run the time of the first one: pytest-timeout would count both as one, or none."""
-    # Imported lazily: the environment for Spark does not have it.
+    """Give the second run its own timeout: pytest-timeout would use one for both runs, or none."""
+    # Imported late: the environment for Spark does not have it.
     from pytest_timeout import _get_item_settings  # type: ignore[import-untyped]
 
     settings = _get_item_settings(item)
@@ -53,18 +53,18 @@ def start_timer_again(item: pytest.Item) -> None:
 
 
 def reason_of(failed: pytest.TestReport) -> str:
-    """Return the end of the text of a failure, in one line: it may be a fault that comes once in many runs."""
+    """Return the end of a failure's text in one line: the fault may occur only once in many runs."""
     lines = failed.longreprtext.strip().splitlines()
     return " | ".join(line.strip() for line in lines[-REASON_LINES:])
 
 
 def run(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Run a test, and once more if it fails; only the last run is reported."""
+    """Run a test, and again if it fails; only the last run is reported."""
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     reports = runtestprotocol(item, log=False, nextitem=nextitem)
     failed = next((report for report in reports if report.failed), None)
     if failed is not None:
-        item.session._setupstate.teardown_exact(None)  # shared fixtures too: they may be what failed
+        item.session._setupstate.teardown_exact(None)  # shared fixtures too, since they may be the cause
         item._initrequest()  # type: ignore[attr-defined]
         start_timer_again(item)
         item.user_properties[:] = [(PLAYED_AGAIN, f"{item.nodeid}: {reason_of(failed)}")]

@@ -1,4 +1,4 @@
-"""Archives made by hand, restored on a node with a virtual clock."""
+"""Archives composed by tests, restored on a node with a virtual clock."""
 
 from __future__ import annotations
 

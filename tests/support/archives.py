@@ -1,4 +1,4 @@
-"""A client of snapshots and restores, and what a stream looks like to clients."""
+"""A client of snapshots and restores, and the state of a stream as clients see it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WINDOW = 16  # chunks in flight in a restore
 
 @dataclass(frozen=True)
 class Backup:
-    """An archive, with what the response to its request said."""
+    """An archive, with the response to its request."""
 
     config: dict[str, Any]
     state: dict[str, Any]

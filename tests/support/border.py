@@ -1,8 +1,8 @@
-"""Everything that a client can say to JetStream, by the tables that its readers use: the list of the border.
+"""Every request that a client can send to JetStream, from the tables that the readers use: the list of the border.
 
-A body is of the `Struct` that its handler decodes it with, whose kinds have the ranges of base/bounds; a header and
-an ack payload are of a form named here. tests/fuzz/test_border.py draws from this list, and
-tests/unit/jetstream/api/test_border_table.py holds that no endpoint is missing. CONNECT has its own, in
+A body belongs to the `Struct` with which its handler decodes it, whose kinds have the ranges of base/bounds; a header
+and an ack payload belong to a form named here. tests/fuzz/test_border.py draws from this list, and
+tests/unit/jetstream/api/test_border_table.py checks that no endpoint is missing. CONNECT has its own table, in
 core/auth/handshake.
 
 Source: nats.docs "JetStream wire API Reference", "Headers".
@@ -26,7 +26,7 @@ class Body(NamedTuple):
 NO_BODY = Body(None)
 MAY_WAIT = (0, None)
 
-# By the words of the subject, as in api/table.py; pull requests and direct gets have subscriptions of their own.
+# By the words of the subject, as in api/table.py; pull requests and direct gets have their own subscriptions.
 BODIES: dict[str, Body] = {
     "INFO": NO_BODY,
     "STREAM.CREATE": Body(stream_requests.STREAM_REQUEST),
@@ -62,7 +62,7 @@ BODIES: dict[str, Body] = {
     "DIRECT.GET": Body(stream_requests.GET_MSG_REQUEST, (1, None)),
 }
 
-# Headers of a publish that a stream looks at, and the form of their values.
+# Headers of a publish that a stream evaluates, and the form of their values.
 HEADERS: dict[str, str] = {
     "Nats-Msg-Id": "text",
     "Nats-Expected-Stream": "name",

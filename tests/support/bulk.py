@@ -1,4 +1,4 @@
-"""A reader of bulk chunks, written from docs/bulk-read.md alone: slow, plain, and it checks what it can."""
+"""A reader of bulk chunks, written from docs/bulk-read.md alone: slow and simple, with all possible checks."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Chunk:
 
 
 def decode(payload: bytes) -> Chunk:
-    """Take a chunk apart; what contradicts itself is an error."""
+    """Parse a chunk; inconsistent contents are an error."""
     magic, version, flags, first, next_seq, low, high, n, size, segment, lost, made = HEADER.unpack_from(
         payload
     )

@@ -44,7 +44,7 @@ class Asked:
 
 
 class CalloutService:
-    """Answers each request with what `decide` returns; `requests` are those that came."""
+    """Answers each request with the result of `decide`; `requests` are those that arrived."""
 
     def __init__(
         self,

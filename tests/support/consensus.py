@@ -30,7 +30,7 @@ class Calm(Random):
 
 
 class MemoryNode(SimNode):
-    """A node whose log is in memory."""
+    """A node with its log in memory."""
 
     store_class = staticmethod(lambda seed: MemoryLog())
 
@@ -71,7 +71,7 @@ class Hosts:
         self.nodes[number].start(self.now, dict.fromkeys(self.groups, self.conf))
 
     def step(self, count: int = 1) -> None:
-        """Let time pass, 10 ms each."""
+        """Advance the time by 10 ms `count` times."""
         for _ in range(count):
             self.now += 1
             for source, target, data, _ in self.net.arrived(self.now):
@@ -84,7 +84,7 @@ class Hosts:
                     node.step(self.now)
 
     def until(self, reached: Callable[[], object], steps: int = 500) -> None:
-        """Let time pass until something holds."""
+        """Advance the time until `reached` returns true."""
         for _ in range(steps):
             if reached():
                 return
@@ -102,7 +102,7 @@ class Hosts:
         return [node for node in self.nodes.values() if node is not leader]
 
     def publish(self, count: int, group: int = GROUP, size: int = 10) -> None:
-        """Propose entries one after the other, and wait until all nodes that are up have applied them."""
+        """Propose entries in sequence, and wait until all running nodes have applied them."""
         leader = self.leader(group)
         first = leader.machines[group].state.count
         for number in range(first, first + count):

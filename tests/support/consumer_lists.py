@@ -1,4 +1,4 @@
-"""The list of a stream's consumers, as tests look at it and damage it."""
+"""The list of a stream's consumers: tests read and damage it."""
 
 from __future__ import annotations
 

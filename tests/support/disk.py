@@ -14,7 +14,7 @@ class Crash(BaseException):
     """The process ends here: nothing in the code under test may catch it."""
 
 
-# For tests whose Crash ends a function that raises nothing, such as a seal: Python prints it there.
+# For tests in which a Crash ends a function that cannot raise, such as a seal: then Python prints it.
 crash_is_printed = pytest.mark.filterwarnings(
     r"ignore:(?s)Exception ignored in.*\.Crash\s:pytest.PytestUnraisableExceptionWarning"
 )
@@ -99,15 +99,15 @@ class FaultyDisk(OsDisk):
 
 
 class LossyDisk(OsDisk):
-    """Forgets at `lose_power` what was not synced: bytes of files, and files whose names were not.
+    """Loses unsynced data at `lose_power`: bytes of files, and files whose directory entries were not synced.
 
-    Renamings and removals are taken to be safe at once, which is what makes a loss of bytes visible.
+    Renames and removals are treated as durable at once, which makes a loss of bytes visible.
     """
 
     def __init__(self) -> None:
-        self._paths: dict[int, str] = {}  # of open descriptors
-        self._synced: dict[str, bytes] = {}  # path -> what is on the medium
-        self._named: set[str] = set()  # paths whose names are
+        self._paths: dict[int, str] = {}  # paths of open descriptors
+        self._synced: dict[str, bytes] = {}  # path -> contents on the medium
+        self._named: set[str] = set()  # paths whose directory entries are on the medium
 
     def open_file(self, path: str, *, create: bool = False) -> int:
         fd = super().open_file(path, create=create)
@@ -140,7 +140,7 @@ class LossyDisk(OsDisk):
             self._named.add(new + path[len(old) :])
 
     def lose_power(self) -> None:
-        """Leave in the directories what a machine would find that was switched off just now."""
+        """Leave in the directories what a machine would find that lost power now."""
         for path, data in self._synced.items():
             if not self.exists(path):
                 continue
@@ -152,7 +152,7 @@ class LossyDisk(OsDisk):
 
 
 class UnreadableDisk(OsDisk):
-    """Fails to read the files whose path ends with one of `endings`."""
+    """Raises errors for reads of files whose path ends with one of `endings`."""
 
     def __init__(self, *endings: str) -> None:
         self.endings = endings
@@ -164,7 +164,7 @@ class UnreadableDisk(OsDisk):
 
 
 def damaged(data: bytes, stride: int = 1) -> Iterator[tuple[str, bytes]]:
-    """Yield (what was done, the result) for a bit flipped in every `stride`-th byte, and for every cut there."""
+    """Yield (description, result) for a bit flipped in every `stride`-th byte, and for cuts at the same places."""
     for at in range(0, len(data), stride):
         yield f"bit {at % 8} of byte {at}", data[:at] + bytes([data[at] ^ 1 << at % 8]) + data[at + 1 :]
         yield f"cut at {at}", data[:at]

@@ -27,7 +27,7 @@ def docstrings(src: Path) -> Iterator[tuple[str, str]]:
 
 
 def of_python(source: str) -> Iterator[tuple[int, str]]:
-    """Yield line and docstring of what a Python module defines."""
+    """Yield line and docstring of all definitions of a Python module."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node)
@@ -45,12 +45,12 @@ READERS = {".py": of_python, ".pyx": of_cython, ".pxd": of_cython}
 
 
 def drawn(names: list[str], commit: str, count: int) -> list[str]:
-    """Return the `count` names whose digests with `commit` are smallest."""
+    """Return the `count` names whose digests together with `commit` are smallest."""
     return sorted(names, key=lambda name: hashlib.sha256(f"{commit} {name}".encode()).digest())[:count]
 
 
 def main() -> None:
-    """Print what was drawn."""
+    """Print the names that were drawn."""
     commit = commit_of_tree()
     texts = dict(docstrings(ROOT / "src" / "pyjs"))
     for place in drawn(list(texts), commit, DOCSTRINGS):

@@ -27,12 +27,12 @@ def masked(data: bytes) -> str:
 
 
 class AccountClient(RawClient):
-    """A client of the account of `user`, whose password is its name."""
+    """A client of the account of `user`; its password is the name."""
 
     def __init__(self, port: int, user: str, /, inbox: bytes = b"", **fields: object) -> None:
         options = {"user": user, "pass": user, "verbose": False, "headers": True, "no_responders": True}
         text = json.dumps(options | {"protocol": 1} | fields).encode()
-        self._kept = b""  # what arrived while `do` waited
+        self._kept = b""  # bytes that arrived while `do` waited
         super().__init__(port, connect=b"CONNECT %b\r\n" % text, inbox=inbox or b"_INBOX." + user.encode())
         self.fence()  # the second INFO has arrived
 
@@ -42,7 +42,7 @@ class AccountClient(RawClient):
         self._kept += self.read_until(b"PONG\r\n")
 
     def seen(self) -> str:
-        """Return what has arrived, masked."""
+        """Return all bytes that have arrived, masked."""
         self.do()
         kept, self._kept = self._kept, b""
         return masked(kept)

@@ -1,4 +1,4 @@
-"""What a run of the tests tells at its end: seconds of each group of tests, and tests that were played again."""
+"""The report at the end of a test run: seconds of each group of tests, and tests that were repeated."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from pathlib import Path
 import pytest
 
 PLAYED_AGAIN = "played again"  # a property of a report: the scenario or test that did not pass the first time
-PLAYED_AGAIN_MAX = 6  # about one scenario in a hundred, and the other tests with processes
+PLAYED_AGAIN_MAX = 6  # about one scenario in a hundred, and some other tests with processes
 PLUGIN = "groups"
 
 
 def register(config: pytest.Config) -> None:
-    """Let `config`'s run end with these sections; several conftest.py may ask for it."""
+    """Add these sections to the report of `config`'s run; several conftest.py files may call this."""
     if not config.pluginmanager.has_plugin(PLUGIN) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Groups(), PLUGIN)
 
 
 class Groups:
-    """The plugin: seconds and numbers of the tests of each group (a folder), all workers together.
+    """The plugin: seconds and number of tests of each group (a folder), summed over all workers.
 
-    Where PYJS_SECONDS names a file, each group adds a line to it: seconds and name. `.ci/run` collects there what
-    several runs took.
+    If PYJS_SECONDS names a file, each group adds a line to it: seconds and name. `.ci/run` collects the seconds of
+    several runs in it.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Groups:
             self._played_again.extend(again)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail a run in which too many tests were played again: one of the servers is not stable."""
+        """Fail a run in which too many tests were repeated: one of the servers is unstable."""
         if len(self._played_again) > PLAYED_AGAIN_MAX:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -1,4 +1,4 @@
-"""JetStream clusters on a simulated network: real nodes with stores in a directory, and clients that ask them."""
+"""JetStream clusters on a simulated network: real nodes with stores in a directory, and clients."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOG_FILE_SIZE = 1 << 20
 
 
 class JetServer(SimServer):
-    """A server with JetStream; what is left to threads is done at once."""
+    """A server with JetStream; jobs for threads are done at once."""
 
     def __init__(self, net: JetNet, name: str, options: Options) -> None:
         super().__init__(net, name, options)
@@ -59,7 +59,7 @@ class JetServer(SimServer):
         return sorted(self.node.jetstream.accounts["$G"].streams)
 
     def errors(self) -> list[str]:
-        """Return what was logged as an error, routes aside."""
+        """Return the logged errors, except those about routes."""
         return [text for level, text in self.log.lines if level == "ERR" and "trying to connect" not in text]
 
 
@@ -72,7 +72,7 @@ class JetNet(SimNet):
         super().__init__(seed)
         self.directory = directory
         self._requests = count(1)
-        self.tags: dict[str, tuple[str, ...]] = {}  # of servers that begin
+        self.tags: dict[str, tuple[str, ...]] = {}  # tags of servers that start, by name
         for number, name in enumerate(TRIO, 1):
             self.hosts[name] = f"10.0.0.{number}"
 
@@ -97,7 +97,7 @@ class JetNet(SimNet):
         return UnsyncedDisk()
 
     def trio(self) -> list[JetServer]:
-        """Start three servers, and wait until they have begun."""
+        """Start three servers, and wait until they are ready."""
         servers = [self.begin(name) for name in TRIO]
         self.ready()
         return servers
@@ -120,7 +120,7 @@ class JetNet(SimNet):
         return [self.jet(name) for name in self.servers]
 
     def ready(self) -> None:
-        """Wait until all servers that run know a leader, themselves and the streams."""
+        """Wait until all running servers know a leader and each other, and have caught up."""
         self.run_until(lambda: all(map(self._is_ready, self.living())))
 
     def _is_ready(self, server: JetServer) -> bool:
@@ -141,7 +141,7 @@ class JetNet(SimNet):
     def answers(
         self, client: RawClient, subject: str, body: object = None, wait_ms: int = 100
     ) -> list[dict[str, Any]]:
-        """Return all answers to a request that come within a time."""
+        """Return all answers to a request that arrive within `wait_ms`."""
         number = next(self._requests)
         data = b"" if body is None else json.dumps(body).encode()
         inbox = b"_INBOX.%d" % number
@@ -159,7 +159,7 @@ class JetNet(SimNet):
         )
 
     def publish(self, server: JetServer, subject: str, count: int = 5) -> list[int]:
-        """Publish through a server, one message after the other; return the acknowledged sequences."""
+        """Publish through a server, in sequence; return the acknowledged sequences."""
         client = server.client()
         seqs = []
         for _ in range(count):

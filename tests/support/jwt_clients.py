@@ -54,7 +54,7 @@ class TokenClient(RawClient):
         super().send(data)
 
     def until_closed(self) -> list[str]:
-        """Return the lines of the server up to its close, without INFO and PING, which come at any time."""
+        """Return the lines of the server until it closes, except INFO and PING, which may come at any time."""
         while True:
             try:
                 self._more()
@@ -65,7 +65,7 @@ class TokenClient(RawClient):
 
 
 class World:
-    """One operator with its accounts, whose tokens a test makes."""
+    """One operator with its accounts; a test creates their tokens."""
 
     def __init__(self) -> None:
         self.operator, self.system, self.admin = Key("operator"), Key("account"), Key("user")

@@ -10,13 +10,13 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
-# RFC 8446, 4.6.3: a handshake message of one byte; 1 asks the peer for another. Then the true type of the record.
+# RFC 8446, 4.6.3: a handshake message of one byte; 1 requests one from the peer. Then the real type of the record.
 KEY_UPDATE = b"\x18\x00\x00\x01\x01\x16"
 SECRET = "CLIENT_TRAFFIC_SECRET_0"
 
 
 class UpdatingClient:
-    """The client's end of a stream, without a socket; it must not have sent anything since the handshake."""
+    """The client's end of a stream, without a socket; it must not have sent data since the handshake."""
 
     def __init__(self, ca_file: Path, keylog: Path) -> None:
         context = ssl.create_default_context(cafile=ca_file)
@@ -35,7 +35,7 @@ class UpdatingClient:
         return True
 
     def key_updates(self, count: int) -> bytes:
-        """Return so many KeyUpdate records; each is sealed with the key that the one before announced."""
+        """Return `count` KeyUpdate records; each is sealed with the key that the previous one announced."""
         name = (self.object.cipher() or ("", "", 0))[0]
         algorithm = hashes.SHA384() if name.endswith("SHA384") else hashes.SHA256()
         size = 32 if "256_GCM" in name else 16

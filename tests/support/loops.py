@@ -1,4 +1,4 @@
-"""Both event loops: tests of a directory whose conftest takes these names run on uvloop and on asyncio's own loop."""
+"""Both event loops: tests in a directory whose conftest imports these names run on uvloop and on asyncio's loop."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ def pytest_asyncio_loop_factories(
 
 @pytest.fixture(params=[uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"])
 def new_loop(request: pytest.FixtureRequest) -> Callable[[], asyncio.AbstractEventLoop]:
-    """Return what makes a loop, for tests that run it themselves."""
+    """Return the function that makes a loop, for tests that run it themselves."""
     factory: Callable[[], asyncio.AbstractEventLoop] = request.param
     return factory

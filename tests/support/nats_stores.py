@@ -60,7 +60,7 @@ def make_source(root: Path, account: str = "$G", names: tuple[str, ...] = NAMES)
 
 
 class Imports:
-    """Runs the command; `out` and `err` are what the last one printed."""
+    """Runs the command; `out` and `err` are the output of the last run."""
 
     def __init__(self, directory: Path) -> None:
         self.store = directory / "ours"
@@ -82,5 +82,5 @@ class Imports:
         return code
 
     def left(self) -> list[str]:
-        """Return the names of what an unfinished import leaves."""
+        """Return the names of files that an unfinished import leaves."""
         return [path.name for path in self.store.rglob(".deleting-*")]

@@ -1,4 +1,4 @@
-"""Nkeys made for a test: the other half of pyjs.wire.nkeys."""
+"""Nkeys made for tests: the creating and signing counterpart of pyjs.wire.nkeys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options with a store, and what differs in INFO from node to node."""
+"""Options with a store, and the fields of INFO that differ between nodes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Node logs for tests: a log on a disk in memory, a model of what it must hold, and chance that drives both.
+"""Node logs for tests: a log on a disk in memory, a model of its contents, and random operations on both.
 
-A log gives back what the model was after some number of operations: all of them after the process ends, at least the
-synced ones after a power cut, and never a mixture.
+A log that is opened returns the model's state after some number of operations: after all of them if the process
+ended, after at least the synced ones if the power was cut, and never a mixture.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Entry: TypeAlias = tuple[int, int, bytes]
 
 @dataclass(frozen=True)
 class Write:
-    """What the engine gives to write."""
+    """The data that the engine gives the log to write."""
 
     group: int
     hard: tuple[int, int, int] | None = None
@@ -39,7 +39,7 @@ class Write:
 
 @dataclass(frozen=True)
 class Model:
-    """One group as it must be."""
+    """The required state of one group."""
 
     name: str
     peer: int
@@ -85,7 +85,7 @@ def synced(log: NodeLog) -> None:
 
 
 def content(log: NodeLog) -> dict[int, Model]:
-    """Return what a log holds of its intact groups."""
+    """Return the contents of a log's intact groups."""
     return {
         number: Model(
             group.name,
@@ -104,7 +104,7 @@ def content(log: NodeLog) -> dict[int, Model]:
 
 
 def without_commits(models: dict[int, Model]) -> dict[int, Model]:
-    """Return the groups without commit indexes: a kill may lose the newest, which leaders tell again."""
+    """Return the groups without commit indexes: a crash may lose the newest ones, which leaders send again."""
     return {number: replace(model, hard=(*model.hard[:2], 0)) for number, model in models.items()}
 
 
@@ -118,12 +118,12 @@ class Driver:
     incarnation: int = 0
     history: list[dict[int, Model]] = field(default_factory=lambda: [{}])
     durable: int = 0  # operations that must survive a power cut
-    flushed: int = 0  # that must survive the end of the process
+    flushed: int = 0  # number of operations that must survive the end of the process
     boots: list[int] = field(default_factory=list)
     body: int = 0
 
     def open(self) -> None:
-        """Begin a process, and compare what it finds."""
+        """Start a process, and compare the contents that it finds."""
         self.incarnation += 1
         lines = ListLog()
         self.log = opened(self.disk, self.incarnation, file_size=self.file_size, log=lines)
@@ -245,7 +245,7 @@ class Driver:
     # -- troubles ------------------------------------------------------------------------------------------
 
     def trouble(self) -> None:
-        """Let the process, the machine or the disk fail somewhere in the next calls, and begin again."""
+        """Let the process, the machine or the disk fail during the next calls, and start again."""
         rng = self.rng
         how = rng.choice(("kill", "power", "EIO", "ENOSPC", "close"))
         if how in ("kill", "power"):
@@ -264,7 +264,7 @@ class Driver:
         self._reopen()
 
     def _end(self, *, power: bool) -> None:
-        """Let the process end, or the machine."""
+        """End the process, or cut the power."""
         if power:
             self.disk.lose_power()
             self.flushed = self.durable
@@ -288,7 +288,7 @@ class Driver:
 
 
 def play(seed: int, troubles: int = 12) -> Driver:
-    """Play one seed."""
+    """Play the history of one seed."""
     rng = Random(seed)
     driver = Driver(rng, SimDisk(Random(seed + 1)), file_size=rng.choice((1024, 4096, 16384)))
     driver.open()
@@ -317,9 +317,9 @@ def disk_with(files: dict[str, bytes]) -> SimDisk:
 
 
 def wrong_after(files: dict[str, bytes], histories: list[dict[int, Model]]) -> str:
-    """Open damaged files, twice; return what is wrong: a group that never was so, or is missing without a word.
+    """Open damaged files twice; return a fault: a group in a state that it never had, or missing without a report.
 
-    `histories` are the states that may be found, the last one is the newest.
+    `histories` are the states that may be found; the last one is the newest.
     """
     disk = disk_with(files)
     log = opened(disk, 99)

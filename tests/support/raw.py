@@ -35,7 +35,7 @@ class RawClient:
 
     def hang_up(self) -> None:
         """Close, and wake a thread that waits for data, which `close` would leave there until the server's PING."""
-        with suppress(OSError):  # the server may have closed it
+        with suppress(OSError):  # the server may have closed the connection
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
@@ -45,7 +45,7 @@ class RawClient:
         self.read_until(b"PONG\r\n")
 
     def read_until(self, mark: bytes) -> bytes:
-        """Return what comes before `mark`; what comes behind stays."""
+        """Return the bytes before `mark`; later bytes stay buffered."""
         while (end := self._data.find(mark, self._at)) < 0:
             self._more()
         head, self._at = self._data[self._at : end], end + len(mark)
@@ -83,7 +83,7 @@ class RawClient:
         return answer
 
     def try_api(self, name: str, /, **body: Any) -> dict[str, Any]:
-        """Call $JS.API.<name> and return the answer, an error or not; {} when nobody answers."""
+        """Call $JS.API.<name> and return the answer, an error or not; {} if no answer comes."""
         text = self.request(b"$JS.API." + name.encode(), json.dumps(body).encode() if body else b"")
         answer: dict[str, Any] = json.loads(text or b"{}")
         return answer

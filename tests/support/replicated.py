@@ -111,7 +111,7 @@ class ReplicaNode(VirtualNode):
         return self.is_up and "S" in self.js.streams and self.replicated.leads(self.stream)
 
     def ask(self, subject: str, body: Any = b"") -> Any:
-        """Send a request from a client of this node, and return the answer when it comes."""
+        """Send a request from a client of this node, and return the answer."""
         client = self.client()
         payload = body if isinstance(body, bytes) else json.dumps(body).encode()
         client.send(
@@ -134,7 +134,7 @@ class ReplicaNode(VirtualNode):
         self.cluster.net.send(self.cluster.now, self.number, node, b"".join(parts))
 
     def pending_size(self, node: int) -> int:
-        """Return what waits."""
+        """Return the number of bytes that wait to be sent."""
         return 0
 
     def stop(self, reason: str) -> None:
@@ -165,7 +165,7 @@ class Cluster:
     ) -> None:
         self.directory = directory
         self.tuning = tuning or Tuning()
-        # Which start of its machine each node runs in; 0: with `always`, nobody asks.
+        # The number of the machine's current start for each node; 0: with `always`, it is not used.
         self.machines = dict.fromkeys(range(1, size + 1), 2 if self.tuning.sync_interval_ns else 0)
         self.net = SimNet(Calm(7), Weather(delay_max=0))
         self.now = 0
@@ -179,7 +179,7 @@ class Cluster:
         self.disks: dict[int, Disk] = {number: OsDisk() for number in self.numbers}
         self.nodes: dict[int, ReplicaNode] = {}
         self.start_ns = VirtualClock().now_ns()
-        if assignment is not None:  # what is in the directories
+        if assignment is not None:  # the replicas whose files are in the directories
             self.assignments["S"] = assignment
             self.state.put(assignment)
         for number in self.numbers:
@@ -249,7 +249,7 @@ class Cluster:
         return made
 
     def change(self, new: Assignment) -> None:
-        """Change the assignment of the stream, and let all nodes follow as their keepers do."""
+        """Change the assignment of the stream, and let all nodes follow it as their keepers do."""
         old = self.assignments["S"]
         self.assignments["S"] = new = replace(new, revision=old.revision + 1)
         self.state.put(new, old)
@@ -274,7 +274,7 @@ class Cluster:
         self.change(self.assignments["S"].regrouped(nodes))
 
     def step(self, count: int = 1) -> None:
-        """Let time pass, 10 ms each."""
+        """Advance the time by 10 ms `count` times."""
         for _ in range(count):
             self.now += 1
             for source, target, data, _ in self.net.arrived(self.now):
@@ -286,7 +286,7 @@ class Cluster:
                 node.keep_up()
 
     def until(self, reached: Callable[[], object], steps: int = 500) -> None:
-        """Let time pass until something holds."""
+        """Advance the time until `reached` returns true."""
         for _ in range(steps):
             if reached():
                 return
@@ -306,7 +306,7 @@ class Cluster:
     def publish(
         self, count: int, subject: str = "s.a", size: int = 8, first: int = 0
     ) -> list[dict[str, Any]]:
-        """Publish at the leader; return the answers when all of them came."""
+        """Publish at the leader; return the answers when all have arrived."""
         leader = self.leader()
         client = leader.client()
         client.send(b"SUB _INBOX.> 1\r\n")
@@ -324,15 +324,15 @@ class Cluster:
         return found
 
     def settle(self) -> None:
-        """Wait until all nodes that run have applied the same entries."""
+        """Wait until all running nodes have applied the same entries."""
         self.until(lambda: len({self._place(node) for node in self.holders()}) == 1)
 
     def holders(self) -> list[ReplicaNode]:
-        """Return the nodes that run and should have the stream."""
+        """Return the running nodes that the stream is assigned to."""
         return [node for node in self.up() if node.number in self.assignments["S"].nodes]
 
     def _place(self, node: ReplicaNode) -> object:
-        """Return how far a replica is: equal for all that have applied the same entries."""
+        """Return the position of a replica: equal for all replicas that have applied the same entries."""
         stream = node.js.streams.get("S")
         if stream is None or stream.replica is None or stream.replica.is_working or stream.replica.stopped:
             return f"n{node.number} is not open"
@@ -347,7 +347,7 @@ class Cluster:
 
 
 def state_of(stream: Stream) -> dict[str, Any]:
-    """Return what replicas must agree on."""
+    """Return the state on which replicas must agree."""
     store = stream.store
     stream.dedupe.expire(store.applied_ns)
     found = [store.get(seq) for seq in range(max(store.first_seq, 1), store.last_seq + 1)]
@@ -363,7 +363,7 @@ def state_of(stream: Stream) -> dict[str, Any]:
 
 
 def ids_of(stream: Stream) -> list[tuple[int, int, bytes]]:
-    """Return sequence, time and text of the ids that count; a forgotten one has no text."""
+    """Return sequence, time and text of the message ids that count; an id that was forgotten has no text."""
     count = len(stream.dedupe)
     dump, at = stream.dedupe.dump(0, count), 24 * count
     found = []

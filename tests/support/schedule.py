@@ -1,10 +1,11 @@
 """Distribution of tests to the workers of pytest-xdist: all tests of a file run on one worker.
 
-So a fixture of a module, most often a pair of servers, is made once and not once per worker. Tests that take long and
-share nothing are distributed one by one. They start early, so that no worker still runs one when the others have
-nothing left. After them the conformance tests, which wait for servers most of the time, are mixed with the others,
-which compute: all workers at the one would leave processors idle, at the other have too few. The marks of
-`--dist loadgroup` are not used: pytest 9.2 ignores the group that pytest-xdist 3.8 adds to the id of a test.
+So a module's fixture, most often a pair of servers, is made once and not once per worker. Tests that take long and
+share nothing are distributed individually. They start early, so that no worker still runs one when the others have
+finished. After them the conformance tests, which mostly wait for servers, are mixed with the others, which mostly
+compute: if all workers did the former, processors would be idle, and if all did the latter, there would be too few.
+The marks of `--dist loadgroup` are not used: pytest 9.2 ignores the group that pytest-xdist 3.8 adds to the id of a
+test.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ def group_of(nodeid: str) -> str:
 
 
 def in_order(counts: Mapping[str, int]) -> list[str]:
-    """Return the groups, given with their numbers of tests: the long tests, then tests that wait mixed with others.
+    """Return the groups, given with their numbers of tests: the long tests, then waiting tests mixed with others.
 
-    The mixture is even: at any place the same part of the tests of either kind is behind it. Within a kind the order
-    stays.
+    The mixture is even: at any place the same fraction of the tests of either kind remains. Within a kind the order
+    is kept.
     """
     kinds = {group: _kind(group) for group in counts}
     totals: Counter[str] = Counter()

@@ -1,7 +1,7 @@
-"""Where temporary files of tests go: to memory where it has room, to the disk where the disk is what is tested.
+"""The place of tests' temporary files: memory if it has room, or the disk if the test is about the disk.
 
-A store that a test opens, fills and forgets costs a dozen syncs and as many files to remove: on a disk most of
-the time of its test. The calls are the same on both, and what survives a kill -9 is too.
+A store that a test opens, fills and drops needs a dozen syncs and as many removals of files: on a disk these take
+most of the test's time. The calls are the same on both, and the same data survives a kill -9.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ from pathlib import Path
 import pytest
 
 MEMORY = Path("/dev/shm")
-ROOM_MIN = 4 << 30  # bytes free: what all tests leave at one time is below a tenth of it
-DISK_KEY = "PYJS_TESTS_DISK"  # in the environment of the workers: where the others' files would have gone
+ROOM_MIN = 4 << 30  # free bytes; the files that all tests leave at one time are below a tenth of it
+# environment variable of the workers: the directory of temporary files without use_memory
+DISK_KEY = "PYJS_TESTS_DISK"
 
 
 def use_memory() -> None:
-    """Let this process and its children make temporary files in memory, unless TMPDIR says where."""
+    """Make this process and its children create temporary files in memory, unless TMPDIR names a directory."""
     if "TMPDIR" not in os.environ and has_room():
         os.environ[DISK_KEY] = tempfile.gettempdir()
         os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
 
 def has_room() -> bool:
-    """Return whether files in memory have room, and programs among them may run."""
+    """Return whether the file system in memory has room and may hold programs."""
     try:
         found = os.statvfs(MEMORY)
         meminfo = Path("/proc/meminfo").read_text()
@@ -40,6 +41,6 @@ def has_room() -> bool:
 
 @pytest.fixture
 def disk_path() -> Iterator[Path]:
-    """Make a directory for a test that asks the disk what it does; gone with the test."""
+    """Make a directory on the disk for a test about the disk; it is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="pyjs-", dir=os.environ.get(DISK_KEY)) as path:
         yield Path(path).resolve()

@@ -1,8 +1,8 @@
 """Several nodes of a cluster on one virtual clock, and a network between them that delays, cuts and partitions.
 
-Everything happens in `run`, in the order of its time: bytes arrive, deadlines pass, turns run. Chance comes from the
-seed, so that a run repeats exactly. A connection keeps the order of its bytes, as TCP does: what a partition holds up
-arrives after it, or the connection breaks.
+Everything happens in `run`, in the order of time: bytes arrive, deadlines pass, turns run. Random numbers come from
+the seed, so that a run can be repeated exactly. A connection keeps the order of its bytes, as TCP does: bytes that a
+partition delays arrive after it, or the connection breaks.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class Wire(Link):
         self.owner = owner
         self.other: Wire
         self.session: Any = None
-        self.arrives_ns = 0  # when the last written bytes reach the other end
+        self.arrives_ns = 0  # when the last written bytes arrive at the other end
         self.open = True
         self.held: list[bytes] = []  # arrived while reading was paused
         self.reading = True
         self.in_flight = 0
 
     def write(self, data: bytes) -> None:
-        """Send `data`; it arrives after what was sent before."""
+        """Send `data`; it arrives after everything that was sent before."""
         if not self.open:
             return
         self.in_flight += len(data)
@@ -61,20 +61,20 @@ class Wire(Link):
         self.close()
 
     def pending_size(self) -> int:
-        """Return the bytes on the way."""
+        """Return the number of bytes in transit."""
         return self.in_flight
 
     def pause_reading(self) -> None:
-        """Hold what arrives."""
+        """Hold arriving data back."""
         self.reading = False
 
     def resume_reading(self) -> None:
-        """Take what arrived meanwhile."""
+        """Process the data that was held back."""
         self.reading = True
         self.net.after(0, self._take_held)
 
     def arrive(self, data: bytes | None) -> None:
-        """Take what the other end sent; None: its end."""
+        """Process data from the other end; None: the other end has closed."""
         if not self.owner.alive or self.session is None:
             return
         if data is None:
@@ -105,14 +105,14 @@ class SimServer:
         self.paused = False  # as by SIGSTOP
         self.log = ListLog()
         self.wires: list[Wire] = []
-        self.late: list[Callable[[], None]] = []  # what arrived while it was paused
+        self.late: list[Callable[[], None]] = []  # callbacks of events that arrived while it was paused
         self.node = Node(options, net.clock, SeededRng(net.rng.getrandbits(32)), OsDisk(), self.log)
         assert self.node.cluster is not None
         self.cluster = self.node.cluster
         self.cluster.set_own_urls((f"{self.host}:4222",))
 
     def wake(self) -> None:
-        """Run the node's turns until nothing is left, and connect to whom it asks for."""
+        """Run turns of the node until nothing is left to do, and open the connections that it requests."""
         if self.paused or not self.alive:
             return
         for _ in range(TURNS_MAX):
@@ -138,7 +138,7 @@ class SimNet:
         self.clock = VirtualClock()
         self.jitter_ns = jitter_ns
         self.servers: dict[str, SimServer] = {}
-        self.hosts: dict[str, str] = {}  # addresses, by the name of the server; a killed one keeps its own
+        self.hosts: dict[str, str] = {}  # addresses, by server name; a killed server keeps its address
         self.cuts: set[tuple[str, str]] = set()  # (from, to): nothing gets through
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._order = count()
@@ -160,7 +160,7 @@ class SimNet:
         return server
 
     def kill(self, name: str) -> SimServer:
-        """End a server as kill -9 does: the other ends of its connections notice."""
+        """End a server as kill -9 does: the other ends of its connections notice it."""
         server = self.servers.pop(name)
         server.alive = False
         for wire in server.wires:
@@ -173,7 +173,7 @@ class SimNet:
         self.servers[name].paused = True
 
     def resume(self, name: str) -> None:
-        """Let a stopped server go on."""
+        """Continue a paused server."""
         server = self.servers[name]
         server.paused = False
         late, server.late = server.late, []
@@ -182,11 +182,11 @@ class SimNet:
         server.wake()
 
     def cut(self, one: str, other: str) -> None:
-        """Let nothing get from `one` to `other`."""
+        """Hold everything that `one` sends to `other`, until `heal`."""
         self.cuts.add((one, other))
 
     def heal(self) -> None:
-        """End all partitions; what they held up arrives."""
+        """End all partitions; data that they delayed arrives."""
         self.cuts.clear()
         waiting, self._waiting = self._waiting, {}
         for held in waiting.values():
@@ -207,7 +207,7 @@ class SimNet:
         self.clock.advance(max(0, end_ns - self.clock.now_ns()))
 
     def run_until(self, reached: Callable[[], bool], seconds: float = 10) -> None:
-        """Let time pass until something holds, in steps of a millisecond."""
+        """Let time pass until `reached` returns true, in steps of a millisecond."""
         for _ in range(int(seconds * 1000)):
             if reached():
                 return
@@ -215,7 +215,7 @@ class SimNet:
         raise AssertionError(f"not reached in {seconds} s")
 
     def whole(self) -> bool:
-        """Return whether every server has a route to every other, and knows its interest."""
+        """Return whether every server has a route to every other server and knows its interest."""
         alive = [server for server in self.servers.values() if server.alive]
         return all(
             len(server.cluster.routes) == len(alive) - 1
@@ -255,7 +255,7 @@ class SimNet:
         server.wake()
 
     def deliver(self, wire: Wire, data: bytes | None) -> None:
-        """Carry what an end of a connection sends to the other end."""
+        """Deliver data that one end of a connection sends to the other end."""
         way = (wire.owner.name, wire.other.owner.name)
         if way in self.cuts or way in self._waiting:
             self._waiting.setdefault(way, []).append((wire, data))
@@ -284,6 +284,6 @@ def three(net: SimNet) -> tuple[SimServer, SimServer, SimServer]:
 
 
 def say(net: SimNet, client: RawClient, text: bytes) -> None:
-    """Send `text`, and wait until nothing that follows from it is on its way."""
+    """Send `text`, and wait until none of its consequences is in transit."""
     client.send(text)
     net.run(LONG_NS)

@@ -27,7 +27,7 @@ T = TypeVar("T")
 def account_files(
     disk: Disk, root: str, account: str, log: Log, now_ns: Callable[[], int], key_ring: KeyRing | None = None
 ) -> AccountFiles:
-    """Return the files of an account that shares nothing with others."""
+    """Return the files of an account that shares nothing with other accounts."""
     files = OpenFiles(disk)
     logs = OpenLogs(disk, files)
     return AccountFiles(Stores(disk, root, log, now_ns, files, logs, ViewCache(), key_ring), account)
@@ -52,7 +52,7 @@ class WriterAtOnce(MetadataWriter):
 
 
 def finish(steps: Generator[Step, None, T]) -> T:
-    """Return what work in steps returns, done at once."""
+    """Run stepped work to its end at once; return its result."""
     while True:
         try:
             next(steps)
@@ -71,5 +71,5 @@ def create_stream(
 def change_stream(
     files: AccountFiles, writer: MetadataWriter, config: StreamConfig, created_ns: int, store: StreamStore
 ) -> None:
-    """Keep a changed configuration."""
+    """Store a changed configuration."""
     finish(files.change(config, created_ns, store, writer))

@@ -1,4 +1,4 @@
-"""Whose turn it is: of many cases that take long some run, chosen by the commit, so that the turn of each comes."""
+"""Selection among many long test cases: some run at each commit, so that over time each of them runs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def is_chosen(name: str, commit: str, every: int) -> bool:
-    """Return whether `name` is one of those, about one in `every`, whose turn it is at `commit`."""
+    """Return whether `name` is selected at `commit`; about one name in `every` is."""
     digest = hashlib.sha256(f"{commit} {name}".encode()).digest()
     return digest[0] * 256 + digest[1] < 65536 // every
 
 
 @cache
 def commit_of_tree() -> str:
-    """Return what chooses: PYJS_COMMIT, or the commit that is checked out, or "" where there is none."""
+    """Return the commit for the selection: PYJS_COMMIT, or the commit that is checked out, or "" if there is none."""
     given = os.environ.get("PYJS_COMMIT")
     if given is not None:
         return given

@@ -103,7 +103,7 @@ class HttpSocket:
 
 
 def head_of(path: str = "/", method: str = "GET", **changes: str | None) -> bytes:
-    """Return an upgrade request; `changes` of headers have _ for -, None removes one."""
+    """Return an upgrade request; `changes` are headers with _ in place of -, None removes one."""
     headers: dict[str, str | None] = {**HEADERS}
     for name, value in changes.items():
         wanted = name.replace("_", "-").lower()
@@ -170,7 +170,7 @@ class WebSocketClient(HttpSocket):
         return self
 
     def ending(self) -> list[str]:
-        """Return what comes until the end: protocol lines, and the close frame as `close <status> <text>`."""
+        """Return everything until the end: protocol lines, and the close frame as `close <status> <text>`."""
         lines: list[str] = []
         while (found := self.next_frame()) is not None:
             if found.first & 15 in (CLOSE, PONG):

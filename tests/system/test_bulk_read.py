@@ -1,4 +1,4 @@
-"""Bulk reads by a client over TCP, while others publish, delete and compact; and who may not."""
+"""Bulk reads by a client over TCP while other clients publish, delete and compact; clients without permission."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ async def test_a_slow_reader_is_not_closed_for_what_it_asked_for(start_server: S
         body = b'{"max_bytes":1048576,"chunk_bytes":9999}'
         ask = b"PUB %b i %d\r\n%b\r\n" % (READ.encode(), len(body), body)
         writer.write(b'CONNECT {"verbose":false,"headers":true}\r\nSUB i 1\r\n' + 16 * ask)
-        # The server has its turns, and nobody takes the answers.
+        # The server runs its turns, and no client reads the answers.
         await client.request(READ, b"", timeout=60)
         got = b""
         while len(re.findall(rb"PYJB\x01\x00[\x01\x03]", got)) < 16:

@@ -51,8 +51,8 @@ def work(client: NodeClient, ends: Callable[[set[int]], bool]) -> tuple[set[int]
                 client.send(b"PUB %b in.ack.%d 0\r\n\r\n" % (reply, seq))
             elif subject.startswith(b"in.ack."):
                 confirmed.add(int(subject[7:]))
-            elif subject == b"in.m":  # the leader changed, nobody leads, or the request has expired
-                time.sleep(0.05)  # an answer that may not come has no event to wait for
+            elif subject == b"in.m":  # the leader changed, there is none, or the request has expired
+                time.sleep(0.05)  # polling: no event signals that no answer will come
                 client.send(pull)
     return seen, confirmed
 
@@ -99,7 +99,7 @@ def test_waiting_requests_are_told_of_the_change_of_the_leader(servers: ThreeSer
     client.send(b"SUB in.> 9\r\n")
     pull_until_waiting(client, asker)
     client.fence()
-    client.take()  # of leaders that have changed by themselves
+    client.take()  # messages of leaders that have changed by themselves
     asker.until("$JS.API.CONSUMER.LEADER.STEPDOWN.R.c", lambda answer: answer.get("success") is True)
 
     client.wait_for_any()

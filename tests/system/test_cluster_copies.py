@@ -1,7 +1,7 @@
 """Copies of streams on three real servers of both kinds: mirrors, buckets, objects, archives, numbers of replicas.
 
-A client library makes them as an application does. In `make cluster-jetstream`, leaders are killed meanwhile; what
-copies do then is also tested on a simulated network (tests/unit/jetstream/member).
+A client library makes them as an application does. In `make cluster-jetstream`, leaders are killed meanwhile; the
+behaviour of copies in that case is also tested on a simulated network (tests/unit/jetstream/member).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.support.archives import back_up, restored
 if not is_here():
     pytest.skip("the consensus engine is not here (make cluster)", allow_module_level=True)
 
-# Elections take 0.3 s: where servers get no processor for so long, leaders change all the time.
+# Elections take 0.3 s: if servers get no processor for that long, leaders change all the time.
 kills_leaders = pytest.mark.skipif(
     not os.environ.get("PYJS_CLUSTER_PROCESSES"),
     reason="kills of three real processes: make cluster-jetstream",
@@ -55,7 +55,7 @@ def servers(
 
 
 def play(servers: ThreeServers, scene: Callable[[Client], Coroutine[Any, Any, None]]) -> None:
-    """Play a scene with a client that knows all servers."""
+    """Play a scene with a client that knows the addresses of all servers."""
 
     async def scene_with_client() -> None:
         urls = [f"nats://127.0.0.1:{servers.server(name).port}" for name in NAMES]
@@ -69,7 +69,7 @@ def play(servers: ThreeServers, scene: Callable[[Client], Coroutine[Any, Any, No
 
 
 async def until(ask: Callable[[], Awaitable[Result]], holds: Callable[[Result], object]) -> Result:
-    """Ask until the answer is right; while leaders change, errors are answers, too."""
+    """Repeat a request until its answer is right; while leaders change, errors count as answers."""
     deadline, last = time.monotonic() + SECONDS, None
     while time.monotonic() < deadline:
         try:
@@ -78,12 +78,12 @@ async def until(ask: Callable[[], Awaitable[Result]], holds: Callable[[Result], 
                 return last
         except (NatsError, TimeoutError) as error:
             last = error
-        await asyncio.sleep(0.1)  # between two requests; the state that is asked for has no event
+        await asyncio.sleep(0.1)  # polling: no event signals the requested state
     raise AssertionError(last)
 
 
 async def messages_of(js: JetStreamContext, name: str, count: int) -> api.StreamInfo:
-    """Wait until a stream has so many messages."""
+    """Wait until a stream has `count` messages."""
     return await until(lambda: js.stream_info(name), lambda info: info.state.messages == count)
 
 
@@ -103,7 +103,7 @@ async def kill_leader(servers: ThreeServers, js: JetStreamContext, name: str) ->
 
 
 async def put(js: JetStreamContext, subject: str, data: bytes) -> None:
-    """Publish until it is acknowledged; an id keeps it from being stored twice."""
+    """Publish until the message is acknowledged; an id prevents that it is stored twice."""
     headers = {"Nats-Msg-Id": f"{subject} {data!r}"}
     await until(lambda: js.publish(subject, data, timeout=2, headers=headers), lambda ack: ack.seq)
 

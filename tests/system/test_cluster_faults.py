@@ -1,6 +1,6 @@
-"""A cluster under faults: servers that come and go under load, connections that die in silence, a full disk.
+"""A cluster with faults: servers that leave and join under load, connections that stop silently, a full disk.
 
-PYJS_CLUSTER_CYCLES: how often a server leaves and joins (`make cluster-faults` makes it 100).
+PYJS_CLUSTER_CYCLES is the number of times that a server leaves and joins (100 in `make cluster-faults`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Flow:
         self.sent = 0
 
     def go_on(self) -> None:
-        """Publish a chunk, and read what has come."""
+        """Publish a chunk, and read the messages that have arrived."""
         lines = (b"PUB flow 8\r\n%08d\r\n" % number for number in range(self.sent, self.sent + CHUNK))
         self._from.send(b"".join(lines))
         self._from.fence()
@@ -48,7 +48,7 @@ class Flow:
             self.go_on()
 
     def check(self) -> None:
-        """Every message came once to the subscriber, and once to the group, in order."""
+        """Check that every message was received once by the subscriber and once by the group, in order."""
         self._to.wait_for_messages(2 * self.sent)
         frames = self._to.take()
         want = [b"%08d" % number for number in range(self.sent)]
@@ -114,7 +114,7 @@ class Relay:
         self._dark.set()
 
     def mend(self) -> None:
-        """Relay new connections; the old ones stay dead."""
+        """Relay new connections; old ones stay silent."""
         self._dark.clear()
 
     def close(self) -> None:
@@ -160,7 +160,7 @@ class Relay:
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[tuple[ServerProcess, ServerProcess, Relay]]:
-    """Yield two servers whose routes go through a relay."""
+    """Yield two servers whose routes pass through a relay."""
     port, other = free_port(), free_port()
     relay, back = Relay(port), Relay(other)
     blocks = (

@@ -60,7 +60,7 @@ def create(servers: ThreeServers, through: str, name: str) -> dict[str, Any]:
 
 
 def names_at(servers: ThreeServers, name: str) -> list[str]:
-    """Return the names of all streams, asked at a server."""
+    """Return the names of all streams, requested from one server."""
     found: list[str] = request(servers, name, "STREAM.NAMES")["streams"]
     return found
 
@@ -80,7 +80,7 @@ def test_streams_of_one_replica_are_spread_and_outlive_their_leader_and_new_star
         assert names_at(servers, name) == STREAMS
         listed = request(servers, name, "STREAM.LIST")["streams"]
         assert [each["config"]["name"] for each in listed] == STREAMS
-        # A server may not know yet that another one takes what is published there.
+        # A server may not know yet that another server's stream takes the subject.
         Asker(servers.client(name)).until("S1.x", lambda ack: ack.get("stream") == "S1", {"n": 1})
 
     servers.release()
@@ -102,7 +102,8 @@ def test_streams_of_one_replica_are_spread_and_outlive_their_leader_and_new_star
     for name in NAMES:
         assert names_at(servers, name) == ["AFTER", *STREAMS]
     state = request(servers, "b", "STREAM.INFO.S1")["state"]
-    assert state["messages"] == state["last_seq"] >= 3  # a publish whose answer was late is there twice
+    # a publish with a late answer was repeated and is stored twice
+    assert state["messages"] == state["last_seq"] >= 3
     assert request(servers, "c", "STREAM.INFO.S1")["config"] == homes["S1"]["config"]
 
 
@@ -115,7 +116,7 @@ def stream_leader(servers: ThreeServers, through: str, stream: str) -> str:
 
 
 def publish(asker: Asker, numbers: range) -> dict[int, int]:
-    """Publish one message after the other, each until it is acknowledged; return number by sequence."""
+    """Publish messages in sequence, each until it is acknowledged; return the number by sequence."""
     return {asker.until("r.x", lambda ack: "seq" in ack, {"n": n})["seq"]: n for n in numbers}
 
 

@@ -39,13 +39,13 @@ class Recipe:
             (directory / path.name).write_text(text)
 
     def start(self, name: str) -> None:
-        """Start a server as the page says."""
+        """Start a server as the page describes."""
         command = [*our_command(), "-c", f"{name}.conf"]
         with (self.directory / f"{name}.log").open("ab") as log:
             self.running[name] = subprocess.Popen(command, cwd=self.directory, stdout=log, stderr=log)
 
     def wait_healthy(self, name: str) -> None:
-        """Wait until a server is well; a page has no event to wait for."""
+        """Poll until a server is healthy: no event signals it."""
         url = f"http://127.0.0.1:{self.ports[8222 + NAMES.index(name)]}/healthz"
         deadline = time.monotonic() + WAIT_S
         while True:

@@ -1,7 +1,7 @@
-"""Faults that users of nats-server have reported, played on three or five servers of ours.
+"""Faults that users of nats-server have reported, played on three or five of our servers.
 
-Each scene returns what was lost or stuck. With PYJS_REPORTED_PEER=1 nats-servers play the scenes too, and the results
-of both are printed (-s): docs/cluster.md has the table. `make cluster-jetstream` plays them.
+Each scene returns what was lost or stuck. With PYJS_REPORTED_PEER=1 nats-servers play the scenes too, and both
+results are printed (-s): docs/cluster.md has the table. `make cluster-jetstream` plays them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ no_auth_user: a
 system_account: SYS
 """
 FIVE = ("a", "b", "c", "d", "e")
-PATIENCE_S = 30.0  # for what should come back by itself
+PATIENCE_S = 30.0  # time in which the cluster must recover by itself
 Outcome = dict[str, Any]
 KINDS = ["ours", "peer"] if os.environ.get("PYJS_REPORTED_PEER") else ["ours"]
 
@@ -52,7 +52,7 @@ class Scene:
         return Asker(self.servers.client(name))
 
     def ask(self, name: str, subject: str, body: object = None, **login: object) -> dict[str, Any]:
-        """Ask once, for two seconds; return the answer, or an empty one."""
+        """Send a request once and wait for two seconds; return the answer, or an empty one."""
         with suppress(OSError):
             asker = Asker(self.servers.client(name, **login))
             found = asker._answers([asker._send(subject, body)], time.monotonic() + 2)
@@ -62,13 +62,13 @@ class Scene:
     def until(
         self, name: str, subject: str, holds: Callable[[dict[str, Any]], object], body: object = None
     ) -> Any:
-        """Ask until an answer is right, for a time; return it, or None."""
+        """Repeat a request until its answer is right; return it, or None after a time limit."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             answer = self.ask(name, subject, body)
             if answer and holds(answer):
                 return answer
-            time.sleep(0.1)  # between two requests; the state that is asked for has no event
+            time.sleep(0.1)  # polling: no event signals the requested state
         return None
 
     def create(self, replicas: int = 3, **options: object) -> None:
@@ -84,7 +84,7 @@ class Scene:
         assert self.until("a", "$JS.API.CONSUMER.CREATE.R.C", lambda answer: "config" in answer, body)
 
     def publish(self, through: str, count: int, subject: str = "r.x") -> None:
-        """Publish; remember what was acknowledged."""
+        """Publish messages, and record the acknowledged ones."""
         for _ in range(count):
             number = len(self.acked)
             ack = self.ask(through, subject, {"n": number})
@@ -134,7 +134,7 @@ class Scene:
         return True
 
     def move_to(self, name: str) -> bool:
-        """Let a server lead the stream; return whether it does."""
+        """Make a server the leader of the stream; return whether it is."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             if self.leader(name) == name:
@@ -156,7 +156,7 @@ class Scene:
         return found
 
     def contents(self, name: str) -> list[Any]:
-        """Return what a server has under each sequence, when it leads."""
+        """Return a server's message for each sequence, while it is the leader."""
         if not self.move_to(name):
             return [f"{name} does not lead"]
         client, found = self.asker(name), []
@@ -194,7 +194,7 @@ class Scene:
         return False
 
     def _acknowledged(self, client: NodeClient) -> list[int]:
-        """Acknowledge what a client got; return the numbers of the messages."""
+        """Acknowledge the messages that a client received; return their numbers."""
         client.fence()
         got = [frame for frame in client.take() if frame[2]]
         for frame in got:
@@ -214,7 +214,7 @@ def flip(path: Path, at: int, count: int = 1) -> None:
 
 
 def damaged_messages(scene: Scene, *, killed: bool = False) -> Outcome:
-    """Change a bit in the messages of one server while it is down; then let it lead."""
+    """Flip a bit in the messages of one server while it is down; then make it the leader."""
     scene.create()
     scene.publish("a", 200)
     victim = next(name for name in NAMES if name != scene.leader("a"))
@@ -247,7 +247,7 @@ def damaged_messages(scene: Scene, *, killed: bool = False) -> Outcome:
 
 
 def damaged_after_kill(scene: Scene) -> Outcome:
-    """Do the same to a server that was killed: no index file tells what was damaged."""
+    """Do the same to a server that was killed: no index file shows what was damaged."""
     return damaged_messages(scene, killed=True)
 
 
@@ -305,7 +305,7 @@ def many_kills(scene: Scene) -> Outcome:
 
 
 def leader_restarts(scene: Scene) -> Outcome:
-    """Stop the server that leads everything, and start it again; a consumer goes on."""
+    """Stop the server that leads all groups, and restart it; a consumer continues."""
     scene.create()
     scene.publish("a", 20)
     found = []
@@ -322,7 +322,7 @@ def leader_restarts(scene: Scene) -> Outcome:
 
 
 def all_are_replaced(scene: Scene) -> Outcome:
-    """Replace all servers, one by one, by new ones with other names and empty stores."""
+    """Replace all servers, one at a time, by new ones with other names and empty stores."""
     scene.create()
     scene.publish("a", 20)
     servers, found = scene.servers, []
@@ -356,7 +356,7 @@ def has_all(info: dict[str, Any], old: str) -> bool:
 
 
 def one_falls_behind(scene: Scene) -> Outcome:
-    """Publish with expectations while a server is away that has only a part; it gets the rest."""
+    """Publish with expected sequences while a server is down; after its restart it must get all messages."""
     scene.create(max_msgs_per_subject=1)
     scene.publish("a", 50)
     victim = next(name for name in NAMES if name != scene.leader("a"))
@@ -384,7 +384,7 @@ def one_falls_behind(scene: Scene) -> Outcome:
 
 
 def limits_and_kills(scene: Scene) -> Outcome:
-    """Kill leaders of a stream that discards old messages, is purged, and loses messages; replicas stay alike."""
+    """Kill leaders of a stream that discards old messages, is purged and loses messages; replicas must stay equal."""
     scene.create(max_msgs=30, retention="limits")
     for round_ in range(4):
         scene.publish(NAMES[round_ % 3], 40)
@@ -400,7 +400,7 @@ def limits_and_kills(scene: Scene) -> Outcome:
 
 
 def removal_during_faults(scene: Scene) -> Outcome:
-    """Pause one of five servers, kill three, ask for the removal of another; then all come back."""
+    """Pause one of five servers, kill three, request the removal of another; then all come back."""
     scene.create(replicas=5)
     scene.publish("e", 30)
     scene.servers.server("a").signal("STOP")
@@ -418,9 +418,9 @@ def removal_during_faults(scene: Scene) -> Outcome:
 
 
 def power_cut_and_pauses(scene: Scene) -> Outcome:
-    """Let a server lose what it had not synced, as a power cut does, and form a majority with paused ones.
+    """Make a server lose its unsynced data, as a power cut does, and form a majority with paused servers.
 
-    Of ours only a power cut of the machine raises doubts in the log, which no process can simulate for another:
+    Our servers only doubt their log after a power cut of the machine, which no process can simulate for another:
     tests/unit/consensus/test_doubt.py plays this scene.
     """
     scene.create(replicas=5)

@@ -1,4 +1,4 @@
-"""A segment that somebody cuts while the server is at work: it goes on, serves the rest and counts what is gone."""
+"""A segment file that is cut while the server runs: the server continues, serves the rest and counts the losses."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from tests.support.raw import RawClient
 LIMIT = 128
 STREAMS = 70
 SMALL = {"max_bytes": 1 << 18}  # has segments of 64 KiB
-MESSAGE = b"x" * 40_000  # each takes a segment of its own
+MESSAGE = b"x" * 40_000  # each message fills a segment
 JETSTREAM = 'jetstream: {store_dir: "<<store>>", sync_interval: %s}'
 
 

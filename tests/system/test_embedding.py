@@ -1,4 +1,4 @@
-"""What docs/embedding.md shows works as it stands there, on each loop and inside pytest."""
+"""The examples in docs/embedding.md work as printed, on each event loop and inside pytest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TESTS = [block.text for block in EXAMPLES if not block.output]
 
 
 def run(directory: Path, *command: str) -> tuple[int, str, str]:
-    """Run Python as a user does; return its exit code and what it said."""
+    """Run Python as a user does; return its exit code and output."""
     words = [sys.executable, "-W", "error::ResourceWarning", *command]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(

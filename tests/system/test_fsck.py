@@ -1,4 +1,4 @@
-"""The command on the files of a real server that was killed, and what the server makes of its repair."""
+"""The fsck command on the files of a real server that was killed, and the server after the repair."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MESSAGES = 500
 
 
 def fsck(*words: object) -> tuple[int, str, str]:
-    """Run the command; return its exit code and what it printed."""
+    """Run the command; return its exit code and output."""
     command = [*our_command(), "fsck", *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     return done.returncode, done.stdout, done.stderr

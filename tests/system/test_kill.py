@@ -15,12 +15,13 @@ from tests.system.conftest import JETSTREAM
 StartServer = Callable[..., ServerProcess]
 MESSAGES = 100_000
 CYCLES = int(os.environ.get("PYJS_KILL_CYCLES", "20"))
-KILL_AFTER = [3_000, 25_000, 50_000, 75_000, 97_000]  # messages handed to the socket when the signal is sent
+# numbers of messages written to the socket when the server is killed
+KILL_AFTER = [3_000, 25_000, 50_000, 75_000, 97_000]
 CHUNK = 500
 
 
 def publish_until_killed(server: ServerProcess, first: int, kill_after: int) -> dict[int, int]:
-    """Publish MESSAGES numbered from `first`, killing the server on the way; returns {number: acknowledged seq}."""
+    """Publish MESSAGES messages from number `first` on, kill the server meanwhile; return {number: acked seq}."""
     client = RawClient(server.port)
     pad = b"x" * 112
 
@@ -32,7 +33,7 @@ def publish_until_killed(server: ServerProcess, first: int, kill_after: int) -> 
                     b"".join(b"PUB burst _INBOX.raw.%d 128\r\n%016d%b\r\n" % (n, n, pad) for n in numbers)
                 )
             except OSError:
-                return  # the server is gone, as intended
+                return  # the server was killed, as intended
             if start - first == kill_after:
                 server.kill()
 

@@ -1,4 +1,4 @@
-"""kill -9 while consumers are made and removed: what was answered is so after the start, and nothing is damaged."""
+"""kill -9 while consumers are created and deleted: everything that was answered survives, and nothing is damaged."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ CONSUMERS = 300
 
 
 def change_until_killed(server: ServerProcess, cycle: int, kill_after: int) -> tuple[set[str], set[str]]:
-    """Make CONSUMERS consumers and remove every third; return those whose making, and removal, was answered.
+    """Create CONSUMERS consumers and delete every third; return those whose creation, and deletion, was answered.
 
-    The server is killed after so many answers.
+    The server is killed after `kill_after` answers.
     """
     client = RawClient(server.port)
     made, removed = set(), set()

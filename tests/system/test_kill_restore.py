@@ -21,7 +21,7 @@ def started(directory: Path) -> ServerProcess:
 
 
 def left(directory: Path) -> list[Path]:
-    """Return what is stored in the account, without the directory of its streams."""
+    """Return the files stored for the account, without the directory of its streams."""
     return list((directory / "store" / "jetstream" / "$G" / "streams").iterdir())
 
 
@@ -38,7 +38,7 @@ async def made(client: Client) -> archives.Backup:
 
 
 async def send_half(client: Client, backup: archives.Backup) -> str:
-    """Send the first half of an archive; return the subject for the rest."""
+    """Send the first half of an archive; return the subject for the second half."""
     body = {"config": backup.config, "state": backup.state}
     subject = str((await archives.asked(client, "STREAM.RESTORE.S", body))["deliver_subject"])
     for at in range(0, len(backup.data) // 2, 64 * 1024):
@@ -74,10 +74,10 @@ def test_nothing_is_left_after_the_client_has_gone(tmp_path: Path) -> None:
         client = await archives.connected(port)
         await send_half(client, await made(client))
         await client.close()
-        # when: five silent seconds
+        # when: the client is silent for five seconds
         client = await archives.connected(port)
         while left(tmp_path):
-            await asyncio.sleep(0.1)  # a directory has no event to wait for
+            await asyncio.sleep(0.1)  # polling: no event signals a change of the directory
         # then
         assert (await archives.asked(client, "STREAM.NAMES", {}))["streams"] is None
         await client.close()

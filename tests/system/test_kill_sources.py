@@ -29,7 +29,7 @@ def publish_until_killed(server: ServerProcess, first: int, kill_after: int) -> 
             try:
                 client.send(b"".join(b"PUB burst _INBOX.raw.1 16\r\n%016d\r\n" % n for n in numbers))
             except OSError:
-                return  # the server is gone, as intended
+                return  # the server was killed, as intended
 
     sender = threading.Thread(target=send)
     sender.start()
@@ -62,7 +62,7 @@ def stored(server: ServerProcess, stream: str) -> list[tuple[int, int]]:
 
 
 def wait_for_copies(server: ServerProcess) -> None:
-    """Return when the copies have the last message of the origin."""
+    """Wait until the copies have the last message of the origin."""
     client = RawClient(server.port)
     last = client.api("STREAM.INFO.ORIGIN")["state"]["last_seq"]
     while client.api("STREAM.INFO.MIRROR")["state"]["last_seq"] < last:

@@ -201,7 +201,7 @@ def test_a_signal_ends_the_server_with_0(start: Start, number: int, name: str) -
         "INF JetStream Shutdown",
         "INF Server Exiting..",
     ]
-    while client.recv(65536):  # whatever was sent, the end comes
+    while client.recv(65536):  # whatever was sent, the connection ends
         pass
     client.close()
 

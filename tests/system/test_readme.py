@@ -1,4 +1,4 @@
-"""What the README shows to a first user works as it stands there."""
+"""The examples in the README work as printed."""
 
 from __future__ import annotations
 

@@ -10,13 +10,13 @@ import pytest
 from tests.support.raw import RawClient
 from tests.system.test_process import Process, commands
 
-NOT_ENABLED = 10039  # for the account
+NOT_ENABLED = 10039  # JetStream is not enabled for the account
 NO_STREAM = 10059
 MAXIMUM_STREAMS = 10027
 
 
 class Reloadable:
-    """A server whose configuration file is rewritten."""
+    """A server with a configuration file that the tests rewrite."""
 
     def __init__(self, command: list[str], directory: Path, text: str) -> None:
         self.directory = directory
@@ -30,7 +30,7 @@ class Reloadable:
         (self.directory / "server.conf").write_text(fixed + text.replace("STORE", f'"{self.directory}/js"'))
 
     def reload(self, text: str) -> list[str]:
-        """Have `text` applied; returns the log lines of that."""
+        """Reload the configuration `text`; return the log lines of the reload."""
         before = len(self.process.texts())
         self.write(text)
         self.process.signal(signal.SIGHUP)
@@ -49,14 +49,14 @@ class Reloadable:
         return RawClient(self.port, connect=connect)
 
     def error(self, user: str, name: str, /, **body: object) -> int:
-        """Return the error code of an API request, 0: it was done; -1: nobody answered."""
+        """Return the error code of an API request; 0: success; -1: no answer."""
         client = self.client(user)
         answer = client.try_api(name, **body)
         client.close()
         return answer["error"]["err_code"] if "error" in answer else 0 if answer else -1
 
     def is_silent_on(self, name: str) -> bool:
-        """Return whether an API request finds nobody: 503 here, and no answer at all by nats-server."""
+        """Return whether an API request has no responder: our server answers 503, nats-server not at all."""
         client = RawClient(self.port, timeout_s=1.0)
         try:
             return client.try_api(name) == {}
@@ -93,7 +93,7 @@ def start(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Start]:
 
 
 def accounts(**jetstream: str) -> str:
-    """Return a file whose accounts have one user each, of the same name, and this about JetStream."""
+    """Return a configuration in which each account has one user of the same name and the given JetStream options."""
     blocks = [
         f"  {name} {{ users: [{{user: {name}, password: p}}]{text and ', ' + text} }}"
         for name, text in jetstream.items()

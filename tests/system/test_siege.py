@@ -1,8 +1,8 @@
-"""Strangers at every door, in every phase: before CONNECT, in a login, during reloads, in lame duck mode.
+"""Clients without credentials in every phase: before CONNECT, in a login, during reloads, in lame duck mode.
 
-They send halves, floods and damaged bytes and leave at any moment, while the configuration is reloaded again and
-again. Nobody enters without credentials, a client that is there stays and is answered, and the server ends by itself.
-PYJS_SIEGE_S says how many seconds, PYJS_FUZZ_SEED with which strangers.
+They send incomplete, excessive and damaged bytes and disconnect at any moment, while the configuration is reloaded
+repeatedly. None of them may log in, a client with credentials stays connected and is answered, and the server ends by
+itself. PYJS_SIEGE_S is the duration in seconds, PYJS_FUZZ_SEED the seed of the clients.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tests.support.websocket import BINARY, DEFLATE, FIN, RSV1, frame, head_of, 
 
 SECONDS = float(os.environ.get("PYJS_SIEGE_S", "2"))
 SEED = int(os.environ.get("PYJS_FUZZ_SEED", "1"))
-STRANGERS = 40  # at a time
-WAIT_S = 5.0  # a quiet client's, on a machine that other tests use too
+STRANGERS = 40  # clients at the same time
+WAIT_S = 5.0  # time limit for a quiet client, on a busy machine
 # The password of "slow" is "secret".
 SLOW = "$2a$11$V1TZ2NrOhcHZtJZAAWXAV.E.IgoC/8CxVGNNPGg2V.JyEVqrIbk4G"
 CONFIG = """
@@ -69,7 +69,7 @@ class Fortress:
         self._first = self.server.config_path.read_text("utf-8").partition("accounts")[0]
 
     def config(self) -> str:
-        """Return the configuration of this round: other passwords, permissions and imports than before."""
+        """Return the configuration of this round: passwords, permissions and imports differ from the previous one."""
         self._round += 1
         odd = self._round % 2
         imports = (
@@ -79,7 +79,7 @@ class Fortress:
 
     def reload(self) -> None:
         path = self.server.config_path
-        whole = path.with_suffix(".new")  # an earlier reload may be reading it
+        whole = path.with_suffix(".new")  # an earlier reload may still be reading the file
         whole.write_text(self._first + self.config(), "utf-8")
         whole.replace(path)
         self.server.signal("HUP")
@@ -125,7 +125,7 @@ def hello() -> bytes:
 
 
 def besiege(fortress: Fortress, rng: random.Random, seconds: float) -> int:
-    """Let strangers come and go, with a reload after every few of them; return how many there were."""
+    """Connect and disconnect clients, with a reload after every few of them; return their number."""
     present: list[Stranger] = []
     count, ends = 0, time.monotonic() + seconds
     while time.monotonic() < ends:

@@ -1,4 +1,4 @@
-"""A stuck consumer, asked about by a client and on the monitoring port."""
+"""The reasons for a stuck consumer, requested by a client and on the monitoring port."""
 
 from __future__ import annotations
 

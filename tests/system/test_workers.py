@@ -71,7 +71,7 @@ class Workers:
         return dict(found)
 
     def wait_page(self, path: str, holds: Callable[[Any], bool]) -> Any:
-        """Wait until a page shows something; a page has no event to wait for."""
+        """Poll a page until `holds` is true of it: no event signals a change."""
         deadline = time.monotonic() + WAIT_S
         while not holds(page := self.page(path)):
             assert time.monotonic() < deadline, page
@@ -79,7 +79,7 @@ class Workers:
         return page
 
     def worker(self, number: int) -> dict[str, Any]:
-        """Return what /varz shows of a worker."""
+        """Return the entry of /varz for a worker."""
         found: dict[str, Any] = self.page("/varz")["pyjs_workers"][number - 1]
         return found
 
@@ -121,7 +121,7 @@ def wait_until(holds: Callable[[], bool], what: str) -> None:
 
 
 def is_gone(pid: int) -> bool:
-    """Return whether no process runs under `pid`; one that nobody has waited for counts as gone."""
+    """Return whether no process runs under `pid`; a zombie counts as gone."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (OSError, IndexError):
@@ -173,7 +173,7 @@ def test_a_message_reaches_subscribers_of_all_workers_in_order(start: Callable[.
     for client in clients:
         client.send(b"SUB x.> 1\r\n")
         client.fence()
-    for asker in clients:  # each knows two others
+    for asker in clients:  # until each worker knows the subscriptions at the two others
         asker.send(b"SUB y.%d 2\r\n" % clients.index(asker))
         asker.fence()
     for asker in clients:
@@ -198,7 +198,7 @@ def test_a_queue_group_over_workers_gets_each_message_once(start: Callable[..., 
     two.fence()
     known(one, b"work")
     one.send(b"PUB work 1\r\na\r\n")
-    two.wait_for_messages(2)  # with that of `known`
+    two.wait_for_messages(2)  # including that of `known`
     one.send(b"SUB work group 1\r\n")
     one.fence()
     two.frames.clear()
@@ -299,7 +299,7 @@ def test_a_client_of_another_worker_is_named_and_hears_of_the_shutdown(start: Ca
 
 
 def test_a_large_backlog_for_another_worker_does_not_break_the_route(start: Callable[..., Workers]) -> None:
-    """Consumers rest while much waits for a worker: 200 MB are more than may wait on a route, or for a client."""
+    """Consumers pause while many messages wait for a worker: 200 MB exceed the limits of a route and of a client."""
     server = start(f"{JETSTREAM}\nmax_payload: 1MB\nmax_pending: 128MB", count=2)
     one, two = server.clients()
     add_stream(one)
@@ -458,7 +458,7 @@ def test_json_lines_of_workers_are_not_wrapped_again(start: Callable[..., Worker
 
 
 def refusal(config: str, *flags: str) -> str:
-    """Return what the command says when it refuses to start."""
+    """Return the error text of the command when it refuses to start."""
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "src")}
     found = subprocess.run(
         [*our_command(), *flags],
@@ -521,7 +521,7 @@ def test_health_is_bad_while_a_worker_is_down(start: Callable[..., Workers]) -> 
         return False
 
     wait_until(is_bad, "a bad health")
-    again = ("ready", 1)  # "ready" alone is said until the death is noticed
+    again = ("ready", 1)  # "ready" alone is reported until the death is noticed
     server.wait_page(
         "/varz", lambda page: tuple(page["pyjs_workers"][1][name] for name in ("state", "restarts")) == again
     )

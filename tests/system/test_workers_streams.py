@@ -1,4 +1,4 @@
-"""Streams in all workers: any worker's clients, kills, lists, sources, pages, other numbers of workers."""
+"""Streams in all workers: clients of any worker, kills, lists, sources, pages, and changed numbers of workers."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def pull(client: NodeClient, stream: str, count: int) -> list[bytes]:
         client.wait_for_messages(1)
         if b"503" not in client.frames[0][3]:
             break
-        client.frames.clear()  # this worker does not know the consumer yet
+        client.frames.clear()  # this worker may not know the consumer yet
     client.wait_for_messages(count)
     client.send(b"UNSUB d\r\n")
     return [frame[4] for frame in client.take()]
@@ -346,7 +346,7 @@ def test_others_go_on_while_a_worker_is_away(start: Callable[..., Workers]) -> N
     away = next(name for name in "ABC" if worker_of(server, name) == 2)
     there = next(name for name in "ABC" if worker_of(server, name) == 3)
     pid = server.worker(2)["pid"]
-    server.process.signal("STOP")  # it starts no other process
+    server.process.signal("STOP")  # then it starts no other process
     os.kill(pid, signal.SIGKILL)
     while "missing" not in (listed := api(three, "STREAM.LIST")):
         pass
@@ -372,7 +372,7 @@ def test_streams_of_other_workers_survive_the_death_of_the_first_one(start: Call
     away, there = sorted("AB", key=lambda name: worker_of(server, name))
     before = published(two, b"%b.x" % there.encode(), b"1")["seq"]
     pid = server.worker(1)["pid"]
-    server.process.signal("STOP")  # it starts no other process
+    server.process.signal("STOP")  # then it starts no other process
     os.kill(pid, signal.SIGKILL)
     wait_gone(pid)
     assert published(two, b"%b.x" % there.encode(), b"2")["seq"] == before + 1
@@ -399,7 +399,7 @@ def test_a_store_of_one_process_gets_streams_in_other_workers_which_are_never_le
         (tmp_path / "d").mkdir(exist_ok=True)
         return Workers(tmp_path / "d", config, count)
 
-    server = begin(JETSTREAM, 2)  # all streams are in the first worker
+    server = begin(JETSTREAM, 2)  # then all streams are in the first worker
     one = server.client(1)
     for name in "AB":
         add(one, name)

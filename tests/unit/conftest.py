@@ -1,7 +1,7 @@
-"""For every unit test: the descriptors of the stores that it leaves behind are closed.
+"""For all unit tests: descriptors of stores that a test left open are closed.
 
 Stores close their files when they are told to, not when they are freed, and many tests end with a store that is open
-or crashed on purpose. Without this a run would need more than the usual 1,024 descriptors.
+or crashed on purpose. Otherwise a run would need more than the usual 1,024 descriptors.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def close_files_left_open() -> Iterator[None]:
     before = _stored()
     yield
     if _stored() - before:
-        gc.collect()  # what closes its own file does so now
+        gc.collect()  # objects that close their files when they are freed do so now
         for descriptor in _stored() - before:
             os.close(descriptor)
 

@@ -1,4 +1,4 @@
-"""A test with processes that fails runs once more and is named; others get no second run."""
+"""A failed test with processes is run again and is named; other tests are not run again."""
 
 from __future__ import annotations
 

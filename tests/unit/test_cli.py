@@ -22,7 +22,7 @@ SLEEP = "import sys; sys.stdout.write('x'); sys.stdout.flush(); sys.stdin.read()
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[Options]:
-    """Stand in for the server: keep the options that it would run with."""
+    """Replaces the server: collects the options that it would run with."""
     found: list[Options] = []
 
     def run(options: Options) -> int:
@@ -37,12 +37,12 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Options]:
 
 @pytest.fixture
 def fake_server(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that looks like a server of ours and does nothing."""
+    """A process that looks like one of our servers and does nothing."""
     script = tmp_path / "pyjs-server"
     script.write_text(SLEEP)
     process = subprocess.Popen([sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None
-    process.stdout.read(1)  # now it runs, under its own command line
+    process.stdout.read(1)  # now it runs, with its own command line
     yield process
     process.kill()
     process.communicate()
@@ -249,7 +249,7 @@ def test_the_packages_that_are_looked_for_are_the_dependencies() -> None:
     project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
     needed = [each for each in project["dependencies"] if ";" not in each]  # uvloop: not on every platform
     names = [re.split("[>=<]", each)[0] for each in needed]
-    names.remove("pydantic")  # no part of the server imports it, only a program that imports pyjs.models
+    names.remove("pydantic")  # no part of the server imports it, only programs that import pyjs.models
     assert names == list(cli.PACKAGES)
     assert cli.missing_packages() == []
 

@@ -1,4 +1,4 @@
-"""What ends leaves nothing for the collector of cycles, which looks at long-lived objects only once."""
+"""Objects that end leave no reference cycles: the collector examines long-lived objects only once."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_full_collection_is_the_last_for_those_who_survive_it() -> None:
         assert not any(each is kept[0] for each in gc.get_objects())
     finally:
         gc.callbacks.remove(collector._freeze)
-        gc.freeze()  # as tests/conftest.py leaves it
+        gc.freeze()  # as in tests/conftest.py
         gc.set_threshold(*thresholds)
     assert collector._freeze not in gc.callbacks
 
@@ -153,11 +153,11 @@ def test_full_collections_come_so_often_that_each_has_little_to_look_at() -> Non
         # then
         assert len(kept) == 300_000
         assert len(seen) > 5
-        # Python waits until a quarter of what the look before found is new, so the first ones may find much.
+        # Python waits until new objects are a quarter of those found before, so the first collections may find many.
         assert all(found < max(20_000, before / 2) for before, found in pairwise(seen[1:]))
         assert seen[-1] < 20_000
     finally:
         gc.callbacks.remove(note)
         gc.callbacks.remove(collector._freeze)
-        gc.freeze()  # as tests/conftest.py leaves it
+        gc.freeze()  # as in tests/conftest.py
         gc.set_threshold(*thresholds)

@@ -1,4 +1,4 @@
-"""What a node loads: no event loop, and no library for what nobody asked for."""
+"""Modules that a node loads: no event loop, and no library for unused features."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.unit.jetstream.jsfixture import JetStreamFixture
 from pyjs.config.options import JetStreamOptions, Options
 
 # A node without its shell, from the command line to the first PONG. It runs in an interpreter of its own and prints
-# which modules came in, but for those that any interpreter has here.
+# the loaded modules, except those that every interpreter on this machine loads.
 SCRIPT = r"""
 import sys
 bare = set(sys.modules)
@@ -47,9 +47,10 @@ print(*sorted(set(sys.modules) - bare))
 """
 
 NOT_ASKED_FOR = {"asyncio", "bcrypt", "cramjam", "cryptography", "pydantic", "uvloop"}
-# Of this server and of Python: for secrets, scratch stores, proxies and accounts that share subjects. 15 ms together.
+# Modules of this server and of Python for secrets, scratch stores, proxies and accounts that share subjects: 15 ms in
+# total.
 NOT_ASKED_FOR |= {"hashlib", "ipaddress", "shutil", "tempfile", "pyjs.config.exchange.declared"}
-# For archives, schedules and traces. 35 ms together.
+# Modules for archives, schedules and traces: 35 ms in total.
 NOT_ASKED_FOR |= {"tarfile", "zoneinfo", "pyjs.jetstream.stream.features.cron", "pyjs.core.tracing.trace"}
 PACKAGES_NOT_ASKED_FOR = (
     *(
@@ -65,7 +66,7 @@ PACKAGES_NOT_ASKED_FOR = (
 
 
 def started(store: Path) -> tuple[set[str], set[str]]:
-    """Start on `store`; return what was loaded at the first PONG, and what at the end."""
+    """Start on `store`; return the modules loaded at the first PONG, and those loaded at the end."""
     run = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(store)], capture_output=True, text=True, check=False
     )

@@ -1,4 +1,4 @@
-//! The format: what is written is read again, and what is damaged is refused by name.
+//! The format: frames that were written can be read, and damaged frames are refused with the name of the field.
 
 use raft::eraftpb::{ConfState, Entry, Message, MessageType, Snapshot};
 use xxhash_rust::xxh64::xxh64;
@@ -129,7 +129,7 @@ fn a_message_for_this_node_alone_is_not_written() {
     assert_eq!(error.expect_err("is local"), "a message of type MsgPropose never leaves its node");
 }
 
-/// Several groups share a batch: the others' frames must not follow a torn one.
+/// If one group of a batch fails, the frames of the other groups must not follow a partial frame.
 #[test]
 fn a_message_that_no_node_would_take_leaves_the_batch_as_it_was() {
     let mut no_descriptor = snapshot();
@@ -249,7 +249,8 @@ fn damaged_changes_are_refused() {
     assert_eq!(change(body), Err("bytes after the changes".to_owned()));
 }
 
-/// Frames with up to four damaged places and a good checksum: refused, or good for the engine; never a panic.
+/// Frames with up to four damaged fields and a valid checksum are refused or usable for the engine, and never cause a
+/// panic.
 #[test]
 fn a_hundred_thousand_damaged_frames_do_not_panic() {
     let kinds = all_kinds();

@@ -1,4 +1,4 @@
-//! Groups of three peers in memory: what is sent arrives at once and what is written is durable at once.
+//! Groups of three peers in memory: messages arrive at once, and writes are durable at once.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ fn birth(node: u32, voters: &[u32]) -> Birth {
 
 struct Cluster {
     nodes: BTreeMap<u32, Groups>,
-    committed: BTreeMap<u32, Vec<u8>>, // first bytes of the descriptors
+    committed: BTreeMap<u32, Vec<u8>>, // first byte of each descriptor
     reads: Vec<(u32, u64, u64)>,
     wanted: Vec<(u32, u64)>,
     snapshots: Vec<(u32, u64)>,
@@ -291,7 +291,7 @@ fn a_late_request_for_sleep_of_a_leader_that_is_gone_is_refused() {
     assert_eq!(cluster.asleep(), []);
 }
 
-/// Three peers, the third of which has got a snapshot and goes on installing it.
+/// Returns three peers, the third of which has received a snapshot and has not installed it yet.
 fn installing_cluster() -> Cluster {
     let mut cluster = Cluster::new(3);
     cluster.elect(1);
@@ -419,7 +419,7 @@ fn a_panic_stays_in_its_group() {
     groups.open(6, "bills", birth(2, &[2])).expect("is good");
     let mut message = raft::eraftpb::Message::default();
     message.set_msg_type(raft::eraftpb::MessageType::MsgHeartbeat);
-    // It commits what this peer has lost: the engine panics there.
+    // The message commits an entry that this peer has lost, so the engine panics.
     (message.from, message.to, message.term, message.commit) = (peer(1), peer(2), 4, 900);
     let mut bytes = Vec::new();
     crate::frame::encode(&mut bytes, 5, &message, 0).expect("can be sent");
@@ -485,7 +485,7 @@ fn tokens_are_reported_in_their_order() {
     groups.stored(token).expect("in order");
 }
 
-/// The engine adds entries to a message that waits, has none, and begins behind them.
+/// The engine adds entries to a waiting message that has none and whose index is lower than theirs.
 #[test]
 fn entries_for_a_peer_that_has_gone_back_in_the_same_turn_begin_where_they_belong() {
     let mut cluster = Cluster::new(3);

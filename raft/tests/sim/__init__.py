@@ -1,1 +1,1 @@
-"""Simulation of the bare engine: seeds decide about network, disks, crashes and clients; checks watch."""
+"""Simulation of the engine alone: seeds determine network, disks, crashes and clients; checks run throughout."""

@@ -12,7 +12,7 @@ from raft.tests.sim.world import World, play
 
 
 def main() -> int:
-    """Play the seeds; print each that is violated, and a line at the end."""
+    """Run the seeds; print each that fails, and a summary line."""
     parser = argparse.ArgumentParser(prog="python -m raft.tests.sim", description=__doc__)
     parser.add_argument("--seeds", default="0-9999", help="one number, or first-last")
     parser.add_argument("--mutant", choices=MUTANTS, help="a flaw that must be found")

@@ -1,6 +1,7 @@
-"""A disk in memory for the logs of one node: what was not synced is lost at a power cut, but for a prefix.
+"""A disk in memory for the logs of one node: a power cut keeps a random prefix of the unsynced operations.
 
-An operation is whole or not there, which the real log reaches by checksums. Knows nothing of the engine.
+An operation is written completely or not at all, which the real log achieves with checksums. Knows nothing of the
+engine.
 """
 
 from __future__ import annotations
@@ -13,36 +14,37 @@ from typing import TypeAlias
 from pyjs_raft import Conf
 
 Entry: TypeAlias = tuple[int, int, bytes]  # term, kind, body
-State: TypeAlias = tuple[int, int]  # what is applied: number of entries with data, and their digest
+# state of the application: number of applied entries with data, and their digest
+State: TypeAlias = tuple[int, int]
 
 
 @dataclass
 class GroupFiles:
-    """What is stored of one group."""
+    """The stored state of one group."""
 
     peer: int
     conf: Conf
     start: int
     start_term: int
-    state: State = (0, 0)  # of the application at `start`
+    state: State = (0, 0)  # state of the application at `start`
     hard: tuple[int, int, int] = (0, 0, 0)
-    entries: tuple[Entry, ...] = ()  # from start + 1
+    entries: tuple[Entry, ...] = ()  # entries from start + 1 on
 
     def write(self, hard: tuple[int, int, int] | None, first: int, entries: list[Entry]) -> None:
-        """Take a vote, and entries in place of those from `first` on."""
+        """Store a vote, and entries in place of those from `first` on."""
         self.hard = hard or self.hard
         if entries:
             assert self.start < first <= self.start + len(self.entries) + 1, (self.start, first)
             self.entries = (*self.entries[: first - self.start - 1], *entries)
 
     def begin_at(self, index: int, term: int, conf: Conf, state: State) -> None:
-        """Move the start; entries after it stay, if they follow it."""
+        """Move the start; the entries after it remain if they follow it."""
         kept = self.entries[index - self.start :] if self.has(index, term) else ()
         self.entries = kept
         self.start, self.start_term, self.conf, self.state = index, term, conf, state
 
     def has(self, index: int, term: int) -> bool:
-        """Return whether the log has an entry of that term."""
+        """Return whether the log has an entry with this index and term."""
         if index == self.start:
             return term == self.start_term
         at = index - self.start - 1
@@ -70,7 +72,7 @@ class SimDisk:
     unsynced: list[Operation] = field(default_factory=list)
 
     def submit(self, operation: Operation) -> None:
-        """Write, without a sync."""
+        """Write an operation, without a sync."""
         _perform(self.written, operation)
         self.unsynced.append(operation)
 
@@ -81,7 +83,7 @@ class SimDisk:
         del self.unsynced[:count]
 
     def lose_power(self, rng: Random) -> None:
-        """Lose what was not synced, but for a prefix."""
+        """Lose the unsynced operations, except a random prefix."""
         self.sync(rng.randrange(len(self.unsynced) + 1))
         self.unsynced.clear()
         self.written = {group: copy(files) for group, files in self.durable.items()}

@@ -1,4 +1,4 @@
-"""What must hold at every time, kept beside the nodes: the judge sees claims and never the engine's reasons."""
+"""The invariants that must hold at every time. The judge sees the reports of nodes, not the engine's reasons."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Entry: TypeAlias = tuple[int, int, bytes]
 
 
 class Violation(AssertionError):
-    """Something happened that must never happen."""
+    """An invariant was violated."""
 
 
 class Judge:
-    """The true history of each group: the first claim that an entry is committed counts, later ones must agree."""
+    """The history of each group: the first report that an entry is committed counts, and later ones must agree."""
 
     def __init__(self) -> None:
         self.leaders: dict[tuple[int, int], int] = {}  # (group, term) -> node
@@ -23,35 +23,33 @@ class Judge:
             tuple[int, int], tuple[int, int, bytes, State]
         ] = {}  # (group, index) -> entry, state
         self.last: dict[int, int] = {}  # the last committed index of each group
-        self.committed_in: dict[int, int] = {}  # the last term in which a node has found something committed
-        self.acknowledged: dict[int, int] = {}  # the last index that a client knows of
-        self.pending: dict[
-            tuple[int, int, int], int
-        ] = {}  # (group, index, term) -> node that has proposed it
-        self.bulk: dict[tuple[int, int, int], State] = {}  # what a node offers for bulk reads
+        self.committed_in: dict[int, int] = {}  # the last term in which a node reported a committed entry
+        self.acknowledged: dict[int, int] = {}  # the last index that was acknowledged to a client
+        self.pending: dict[tuple[int, int, int], int] = {}  # (group, index, term) -> node that proposed it
+        self.bulk: dict[tuple[int, int, int], State] = {}  # states that nodes offer as snapshots
         self.arrived: set[tuple[int, int]] = (
             set()
-        )  # group and peer of snapshots whose senders do not know yet
+        )  # group and peer of snapshots whose end was not reported to their senders yet
         self.damaged = 0
         self.sleeps = 0
-        self.lost_asleep = 0  # leaders
+        self.lost_asleep = 0  # number of leaders that were lost while their group was asleep
         self.replaced = 0
         self.reads = 0
         self.commit_count = 0
         self.installs = 0
 
     def fail(self, text: str) -> None:
-        """End the run."""
+        """Raise Violation."""
         raise Violation(text)
 
     def leads(self, group: int, term: int, node: int, engine: Groups) -> None:
-        """Check a new leader: the only one of its term, and its log has everything that is committed."""
+        """Check a new leader: it is the only one of its term, and its log has every committed entry."""
         first = self.leaders.setdefault((group, term), node)
         if first != node:
             self.fail(f"group {group}: nodes {first} and {node} lead in term {term}")
         last = self.last.get(group, 0)
         if self.committed_in.get(group, term) >= term:
-            return  # a later leader has committed that: this one is late
+            return  # a later leader has committed this entry, so this report is late
         if last and engine.term_at(group, last) != self.truth[group, last][0]:
             status = engine.status(group)
             if status.start < last:
@@ -82,15 +80,15 @@ class Judge:
             self.fail(f"group {group}: node {node} installed {state} at {index}")
 
     def proposed(self, node: int, group: int, index: int, term: int) -> None:
-        """Take note of a proposal that its node will acknowledge."""
+        """Record a proposal that its node will acknowledge."""
         self.pending[group, index, term] = node
 
     def floor(self, group: int) -> int:
-        """Return the index that a read which begins now must have seen."""
+        """Return the minimum index that a read which begins now must return."""
         return self.acknowledged.get(group, 0)
 
     def read(self, group: int, floor: int, index: int, state: State) -> None:
-        """Check what a read has found; reads that begin later must not find less."""
+        """Check the result of a read; later reads must not return less."""
         self.reads += 1
         if index < floor:
             self.fail(f"group {group}: a read found index {index}, {floor} was known before it began")

@@ -1,4 +1,4 @@
-"""The real node log in the place of the simulated disk, on a file system in memory that forgets as real ones do."""
+"""The real node log in place of the simulated disk, on a file system in memory that loses unsynced data."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pyjs.consensus.log.group import StoredGroup
 from pyjs.consensus.log.node_log import NodeLog
 from pyjs_raft import Conf, EntryKind
 
-FILE_SIZES = (4096, 16384)  # so small that files are used again all the time
-STATE_PART = 8  # bytes
+FILE_SIZES = (4096, 16384)  # small, so that files are reused often
+STATE_PART = 8  # bytes per part of a state
 
 
 def payload_for(kind: int, body: bytes) -> bytes:
@@ -26,7 +26,7 @@ def payload_for(kind: int, body: bytes) -> bytes:
 
 
 class StoredFiles:
-    """A group of the log, as the simulation looks at one."""
+    """A group of the log, in the form that the simulation expects."""
 
     def __init__(self, log: NodeLog, group: StoredGroup) -> None:
         self._log = log
@@ -68,7 +68,7 @@ class LogDisk:
         self.begin()
 
     def begin(self) -> None:
-        """Begin a process."""
+        """Start a process."""
         self._incarnations += 1
         lines, size = ListLog(), self._rng.choice(FILE_SIZES)
         self.log = NodeLog(self._files, "/store/.raft", lines, self._incarnations, file_size=size)
@@ -83,7 +83,7 @@ class LogDisk:
         return Groups(self.log)
 
     def submit(self, operation: Operation) -> None:
-        """Write, without a sync."""
+        """Write an operation, without a sync."""
         group = operation.group
         if operation.birth is not None:
             birth = operation.birth
@@ -112,11 +112,11 @@ class LogDisk:
             self.log.finish_fresh_file(fresh, fresh())
 
     def end_process(self) -> None:
-        """Lose what is not written."""
+        """Lose everything that is not written."""
         self._files.end_process()
 
     def lose_power(self, rng: Random) -> None:
-        """Lose what is not synced, but for a prefix."""
+        """Lose everything that is not synced, except a random prefix."""
         self._files.lose_power()
 
 

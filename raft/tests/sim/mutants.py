@@ -1,4 +1,4 @@
-"""Nodes with a flaw, each of which the judge must notice within some seeds: they prove that it sees."""
+"""Nodes with a flaw that the judge must detect within some seeds, which proves that it works."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyjs_raft import EntryKind, Ready, Refused, Role, Write
 
 
 class HastyNode(SimNode):
-    """Tells its peers that it has an entry or a vote before that is durable."""
+    """Reports to its peers that it has an entry or a vote before that is durable."""
 
     def _begin_sync(self, token: int, count: int) -> None:
         super()._begin_sync(0, count)
@@ -20,7 +20,7 @@ class HastyNode(SimNode):
 
 
 class ForgetfulNode(SimNode):
-    """Does not write for whom it has voted."""
+    """Does not store its votes."""
 
     def _operation(self, write: Write) -> Operation:
         operation = super()._operation(write)
@@ -30,7 +30,7 @@ class ForgetfulNode(SimNode):
 
 
 class EagerReader(SimNode):
-    """A leader answers reads with everything in its log, committed or not."""
+    """Answers reads as the leader from its whole log, committed or not."""
 
     def read(self, group: int) -> None:
         status = self.engine.status(group)
@@ -40,13 +40,13 @@ class EagerReader(SimNode):
         for index in range(self.applied[group] + 1, status.last + 1):
             entry = self.engine.entry(group, index)
             if entry is None:
-                return  # proposed in this turn
+                return  # the entry was proposed in this turn
             state = next_state(state, entry[2]) if entry[1] == EntryKind.DATA else state
         self.judge.read(group, self.judge.floor(group), status.last, state)
 
 
 class StaleReader(SimNode):
-    """Whoever believes that it leads answers reads without asking the others."""
+    """Answers reads without confirmation if it believes that it leads."""
 
     def read(self, group: int) -> None:
         if self.engine.status(group).role == Role.LEADER:
@@ -54,7 +54,7 @@ class StaleReader(SimNode):
 
 
 class CarelessInstaller(SimNode):
-    """Goes on from a snapshot while its data is still on the way."""
+    """Uses a snapshot before its data has arrived."""
 
     def _take(self, ready: Ready) -> None:
         super()._take(ready)
@@ -69,7 +69,7 @@ class CarelessInstaller(SimNode):
             try:
                 self._send(self.engine.installed(write.group, point.index))
             except Refused:
-                continue  # its vote is not stored yet
+                continue  # the vote is not stored yet
             self._take_state(write.group, point.index, known[0])
             self.installs = [one for one in self.installs if one[2] is not write]
 
@@ -77,15 +77,15 @@ class CarelessInstaller(SimNode):
         operation = super()._operation(write)
         files = self.disk.written[write.group]
         if operation.entries and operation.first > files.start + len(files.entries) + 1:
-            return replace(operation, entries=())  # a gap: a start does not believe what follows
+            return replace(operation, entries=())  # a gap: a start ignores the entries after it
         return operation
 
     def compact(self, group: int) -> None:
-        """Never: the log on the disk may not be there."""
+        """Do nothing, since the log on the disk may be incomplete."""
 
 
 class SoundSleeper(SimNode):
-    """Does not look after groups that sleep."""
+    """Does not watch sleeping groups."""
 
     watch_ticks = 60_000
 
@@ -101,6 +101,6 @@ MUTANTS: dict[str, type[SimNode]] = {
 
 
 def world_of(node: type[SimNode]) -> type[World]:
-    """Return a world of such nodes."""
-    storms = 0.0 if node is SoundSleeper else 1.0  # nobody sleeps in a storm
+    """Return a world with nodes of this class."""
+    storms = 0.0 if node is SoundSleeper else 1.0  # during a storm no group sleeps
     return type("MutantWorld", (World,), {"node_class": node, "storms": storms})

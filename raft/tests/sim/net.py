@@ -1,4 +1,4 @@
-"""A network in memory: it drops, delays, repeats, reorders and damages batches, and cuts one way or both."""
+"""A network in memory: it drops, delays, duplicates, reorders and damages batches, and cuts connections."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from random import Random
 
 @dataclass
 class Weather:
-    """How bad it is, each a probability."""
+    """The probabilities of faults."""
 
     drop: float = 0.0
     repeat: float = 0.0
     damage: float = 0.0
-    delay_max: int = 1  # ticks
+    delay_max: int = 1  # maximum delay, in ticks
 
 
 @dataclass
 class SimNet:
-    """Batches on the way between nodes."""
+    """Batches in transit between nodes."""
 
     rng: Random
     weather: Weather = field(default_factory=Weather)
@@ -28,7 +28,7 @@ class SimNet:
     _way: list[tuple[int, int, int, int, bytes, bool]] = field(default_factory=list)
 
     def send(self, now: int, source: int, target: int, data: bytes) -> None:
-        """Send a batch; b"" is a sign of life."""
+        """Send a batch; b"" is a heartbeat of the node."""
         copies = 2 if self.rng.random() < self.weather.repeat else 1
         for _ in range(copies):
             if (source, target) in self.cuts or self.rng.random() < self.weather.drop:
@@ -39,7 +39,7 @@ class SimNet:
             heapq.heappush(self._way, (at, self.sent, source, target, sent, sent != data))
 
     def forget(self, node: int) -> None:
-        """Lose what is on the way from or to a process that has ended: its connections end too."""
+        """Drop the batches in transit from and to a process that has ended."""
         self._way = [each for each in self._way if node not in each[2:4]]
         heapq.heapify(self._way)
 
@@ -51,7 +51,7 @@ class SimNet:
         return bytes(out)
 
     def arrived(self, now: int) -> list[tuple[int, int, bytes, bool]]:
-        """Return source, target and batch of everything that arrives until `now`, and whether it is damaged."""
+        """Return source, target and batch of everything that has arrived by `now`, and whether it is damaged."""
         found = []
         while self._way and self._way[0][0] <= now:
             _, _, source, target, data, is_damaged = heapq.heappop(self._way)

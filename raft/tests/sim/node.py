@@ -1,7 +1,7 @@
-"""One node of the simulation: it drives the engine as the server does, on the disk and network of the simulation.
+"""One node of the simulation: it drives the engine as the server does, with the simulated disk and network.
 
-The application of a group is a count and a digest of its entries. What a node claims (roles, committed entries,
-acknowledgements, reads) goes to the judge.
+The application of a group is a count and a digest of its entries. All reports of a node (roles, committed entries,
+acknowledgements, reads) go to the judge.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from pyjs_raft import (
 
 SILENT_TICKS = 12
 PULSE_TICKS = 3
-INSTALL_TICKS = (30, 30, 30, 600)  # at most so many, one of these
-REPORT_TICKS = 40  # after so many ticks a snapshot on the way is given up
+INSTALL_TICKS = (30, 30, 30, 600)  # the maximum duration of an install is chosen from these
+REPORT_TICKS = 40  # after this many ticks, a snapshot transfer is given up
 
 
 def next_state(state: State, body: bytes) -> State:
@@ -58,31 +58,32 @@ class SimNode:
         self.now = 0
         self.install_ticks: tuple[int, ...] = INSTALL_TICKS
 
-    # -- life ------------------------------------------------------------------------------------------------
+    # -- life cycle ------------------------------------------------------------------------------------------
 
     def create(self, group: int, conf: Conf) -> None:
-        """Write a new group; an empty membership waits for a snapshot."""
+        """Write a new group; one with an empty membership waits for a snapshot."""
         start = 1 if conf.voters else 0
         birth = GroupFiles(peer_id(self.number), conf, start, start)
         self.disk.submit(Operation(group, birth=birth))
         self.disk.sync(len(self.disk.unsynced))
 
     def start(self, now: int) -> None:
-        """Begin a process with what is on the disk."""
+        """Start a process with the contents of the disk."""
         self.boot += 1
         self.is_up = True
         self.now = now
         seed = self.rng.getrandbits(63)
         self.engine = Groups(self.number, seed=seed, boot=self.boot, watch_ticks=self.watch_ticks)
         self.asleep = 0
-        self.closed: dict[int, int] = {}  # group -> when it is opened again
+        self.closed: dict[int, int] = {}  # group -> time at which it is opened again
         self.applied: dict[int, int] = {}
         self.states: dict[int, State] = {}
         self.past: dict[tuple[int, int], State] = {}  # by group and index, for snapshots and compaction
-        self.syncing: deque[tuple[int, int, int]] = deque()  # due, token, number of operations
-        self.installs: list[tuple[int, int, Write]] = []  # due, number of the leader's node, what
-        self.reports: list[tuple[int, int, int]] = []  # due, group, peer
-        self.reads: dict[tuple[int, int], tuple[int, int]] = {}  # by group and number: floor, index or 0
+        self.syncing: deque[tuple[int, int, int]] = deque()  # due time, token, number of operations
+        self.installs: list[tuple[int, int, Write]] = []  # due time, node of the leader, the write
+        self.reports: list[tuple[int, int, int]] = []  # due time, group, peer
+        # by group and number: floor, and index (0: not known yet)
+        self.reads: dict[tuple[int, int], tuple[int, int]] = {}
         self.heard = dict.fromkeys(self.others, now)
         self.silent: set[int] = set()
         for group in self.disk.written:
@@ -109,28 +110,28 @@ class SimNode:
         self.past[group, files.start] = files.state
 
     def stop(self) -> None:
-        """End the process; the files stay as written."""
+        """End the process; written files remain."""
         self.is_up = False
-        self.disk.sync(len(self.disk.unsynced))  # the kernel writes them in its time
+        self.disk.sync(len(self.disk.unsynced))  # the kernel writes them eventually
 
     def cut_power(self) -> None:
-        """End the process and lose what was not synced."""
+        """End the process and lose everything that was not synced."""
         self.is_up = False
         self.disk.lose_power(self.rng)
 
     def peer(self, group: int) -> int:
-        """Return which peer of a group this node has."""
+        """Return the peer of a group on this node."""
         return self.disk.written[group].peer
 
     def close(self, group: int, until: int) -> None:
-        """Lose a group and nothing else, as by a panic, when nothing of it is on its way to the disk."""
+        """Close one group, as after a panic, once none of its writes is pending."""
         if self.syncing or group in self.closed or any(one[2].group == group for one in self.installs):
             return
         self.closed[group] = until
         self._close(group)
 
     def replace(self, group: int) -> None:
-        """Lose the files of a group, and begin again as another peer."""
+        """Lose the files of a group, and start again as another peer."""
         files = GroupFiles(self.peer(group) + 1, Conf(), 0, 0)
         self.disk.submit(Operation(group, birth=files))
         self.disk.sync(len(self.disk.unsynced))
@@ -145,13 +146,13 @@ class SimNode:
         self.reads = {key: read for key, read in self.reads.items() if key[0] != group}
 
     def is_running(self, now: int) -> bool:
-        """Return whether the process does anything now."""
+        """Return whether the process is running now."""
         return self.is_up and now >= self.paused_until
 
     # -- a turn ----------------------------------------------------------------------------------------------
 
     def receive(self, source: int, data: bytes, *, is_damaged: bool) -> None:
-        """Take a batch from another node."""
+        """Handle a batch from another node."""
         self.heard[source] = self.now
         if source in self.silent:
             self.silent.discard(source)
@@ -164,14 +165,14 @@ class SimNode:
             self.judge.damaged += 1
 
     def turn(self, now: int) -> None:
-        """Let a tick pass, then do what is ready."""
+        """Advance the time by one tick, then handle all results."""
         self.now = now
         self.engine.tick()
         self._watch()
         self._finish_installs()
         self._finish_syncs()
         self._count_sleep()
-        for _ in range(2):  # what was stored may commit in the same turn
+        for _ in range(2):  # stored entries may be committed in the same turn
             self._take(self.engine.ready())
             self._finish_syncs()
         for group, text in self.engine.quarantined():
@@ -268,7 +269,7 @@ class SimNode:
                 self.judge.read(group, floor, index, self.states[group])
 
     def propose(self, group: int, body: bytes) -> None:
-        """Publish, where this node leads; the judge acknowledges when this node sees it committed."""
+        """Propose an entry if this node leads; the judge counts it as acknowledged when it is committed here."""
         (done,) = self.engine.propose([(group, body)])
         if done is not None:
             self.judge.proposed(self.number, group, *done)
@@ -296,7 +297,7 @@ class SimNode:
     # -- snapshots and compaction ----------------------------------------------------------------------------
 
     def compact(self, group: int) -> None:
-        """Move the start of the log to what is applied; the state there becomes durable with it."""
+        """Move the start of the log to the last applied entry, together with the state there."""
         index = self.applied[group]
         if (
             group in self.closed
@@ -324,7 +325,7 @@ class SimNode:
     def _finish_install(self, due: int, source: int, write: Write) -> None:
         point = write.snapshot
         assert point is not None
-        if self.syncing:  # its vote is written before it
+        if self.syncing:  # the vote must be written before the snapshot
             self.installs.append((self.now + 1, source, write))
             return
         state = self.judge.bulk.get((source, write.group, point.index))
@@ -350,6 +351,6 @@ class SimNode:
         self.judge.installed(self.number, group, index, state)
 
     def _give_up(self, group: int) -> None:
-        """Begin again with the log from before the snapshot."""
+        """Start again with the log before the snapshot."""
         self.engine.close(group)
         self._open(group)

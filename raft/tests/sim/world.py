@@ -1,4 +1,4 @@
-"""One seed: nodes, network, disks, clients and troubles, then a time without trouble in which all must agree."""
+"""One seed: nodes, network, disks, clients and faults, then a time without faults in which all nodes must agree."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class World:
     """The run of one seed."""
 
     node_class: type[SimNode] = SimNode
-    storms = 0.25  # share of seeds with elections that last long, and nodes that are back at once
+    storms = 0.25  # share of seeds with long elections and short outages
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
         self.is_storm = self.rng.random() < self.storms
-        self.is_quiet = not self.is_storm and self.rng.random() < 0.3  # clients rest: groups sleep
+        self.is_quiet = not self.is_storm and self.rng.random() < 0.3  # clients pause, so that groups sleep
         self.net = SimNet(Random(seed + 1), self._weather())
         self.judge = Judge()
         count = self.rng.choice((3, 3, 4, 5))
@@ -39,7 +39,7 @@ class World:
             for number in numbers
         }
         self.now = 0
-        self.down: dict[int, int] = {}  # node -> when it comes back
+        self.down: dict[int, int] = {}  # node -> time at which it starts again
         self.body = 0
         self._create(count)
 
@@ -61,10 +61,10 @@ class World:
             node.start(0)
 
     def run(self) -> None:
-        """Play it.
+        """Run the seed.
 
         Raises:
-            Violation: with what happened.
+            Violation: an invariant was violated; the text describes it.
         """
         for _ in range(TROUBLE_TICKS):
             self._trouble()
@@ -84,7 +84,7 @@ class World:
         self.now += 1
         for source, target, data, is_damaged in self.net.arrived(self.now):
             node = self.nodes[target]
-            if node.is_running(self.now):  # what reaches a paused node is lost here
+            if node.is_running(self.now):  # batches for a paused node are lost here
                 node.now = self.now
                 node.receive(source, data, is_damaged=is_damaged)
         for number in [number for number, at in self.down.items() if at <= self.now]:
@@ -112,7 +112,7 @@ class World:
             self._operate(self.rng.choice(GROUPS))
 
     def _publish(self) -> None:
-        """Publish at every node that takes it: a client does not know who leads."""
+        """Propose at every node, since a client does not know the leader."""
         group = self.rng.choice(GROUPS)
         for node in self.nodes.values():
             if node.is_running(self.now):
@@ -120,7 +120,7 @@ class World:
                 node.propose(group, self.body.to_bytes(40, "little"))
 
     def _operate(self, group: int) -> None:
-        """Hand the lead over, or change the membership."""
+        """Transfer the leadership, or change the membership."""
         for node in self.nodes.values():
             if not self._leads(node, group):
                 continue
@@ -153,7 +153,7 @@ class World:
             return [(int(self.rng.choice((Change.ADD_LEARNER, Change.REMOVE))), other)]
         return [(int(Change.ADD_VOTER), other)]
 
-    # -- troubles --------------------------------------------------------------------------------------------
+    # -- faults ----------------------------------------------------------------------------------------------
 
     def _trouble(self) -> None:
         if self.rng.random() >= (0.15 if self.is_storm else 0.03):
@@ -203,7 +203,7 @@ class World:
             self.down[number] = self.now + 1
 
     def _hasten(self) -> None:
-        """Let nothing last long any more."""
+        """End all long operations soon."""
         for node in self.nodes.values():
             node.install_ticks = INSTALL_TICKS[:1]
             if node.is_up:
@@ -213,7 +213,7 @@ class World:
                 ]
 
     def _limp(self) -> None:
-        """Lose a leader, or only its group, in the sleep of all: another one must lead before it is back."""
+        """Lose a leader, or only its group, while all are asleep; another one must lead before it returns."""
         for _ in range(SETTLE_TICKS):
             self._step()
         group = self.rng.choice(GROUPS)
@@ -230,7 +230,7 @@ class World:
             self.judge.fail(f"group {group}: no leader while a majority is up")
 
     def _can_lead(self, group: int) -> bool:
-        """Return whether a majority is certainly up, and one of it is free to lead."""
+        """Return whether a majority is certainly running, and one of its nodes can be elected."""
         up = [node for node in self.nodes.values() if node.is_running(self.now) and group not in node.closed]
         confs = [node.engine.status(group).conf for node in up]
         confs = [conf for conf in confs if conf.voters]
@@ -260,7 +260,7 @@ class World:
             self._check_logs(group)
 
     def _check_logs(self, group: int) -> None:
-        """Two logs that agree at an index agree before it."""
+        """Check that two logs that agree at an index agree at all earlier ones."""
         seen: dict[tuple[int, int], tuple[int, bytes, int]] = {}  # (index, term) -> entry, term before it
         for node in self.nodes.values():
             files = node.disk.written[group]
@@ -273,11 +273,11 @@ class World:
 
 
 def play(seed: int, world: type[World] = World) -> str:
-    """Play one seed; return what was violated, "" for nothing."""
+    """Run one seed; return the violation, or "" if there is none."""
     try:
         world(seed).run()
     except Violation as error:
         return str(error)
-    except Exception as error:  # whatever it is, the seed must be named
+    except Exception as error:  # report the seed of any error
         return f"{CRASHED}{type(error).__name__}: {error}"
     return ""

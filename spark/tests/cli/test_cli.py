@@ -1,4 +1,4 @@
-"""The command `pyjs-pipeline` without servers: what it refuses, in one line, and its exit codes."""
+"""The command `pyjs-pipeline` without servers: errors, which have one line, and exit codes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
-    """Return the one line that the command says before it ends with 2."""
+    """Return the one line that the command prints before it ends with 2."""
     assert main(list(argv)) == 2
     said = capsys.readouterr()
     assert said.out == ""
@@ -142,7 +142,7 @@ def test_a_pipeline_that_is_right_is_called_valid(capsys: pytest.CaptureFixture[
 def test_a_format_is_named_with_what_is_valid(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(table.PACKAGES, "delta", "json")  # whatever is installed here
+    monkeypatch.setitem(table.PACKAGES, "delta", "json")  # whatever is installed on this machine
     assert main(["validate", "ORDERS", "lake", "--format", "delta"]) == 0
     assert capsys.readouterr().out == "valid: archive of ORDERS to lake as delta; no server was asked\n"
 
@@ -184,7 +184,7 @@ def test_a_file_says_everything_about_a_pipeline(file: Path) -> None:
     assert found.options.connect.tls_ca == "ca.pem"
     assert not found.options.fail_on_data_loss
     assert (found["format"], found.catalog) == ("parquet", {})
-    assert found.options.fetch_expires_s == 3.0  # what the command line says goes before the file
+    assert found.options.fetch_expires_s == 3.0  # the command line overrides the file
 
 
 def test_a_file_names_the_format_and_its_catalog(file: Path) -> None:

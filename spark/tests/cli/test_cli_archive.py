@@ -1,4 +1,4 @@
-"""`pyjs-pipeline` against both servers, without a JVM: what it plans, and what it says of an archive."""
+"""`pyjs-pipeline` with both servers, without a JVM: its plans, and its reports about an archive."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Say = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def say(server: ServerProcess, filler: Filler, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Say:
-    """Run a command about the test's stream; return its exit code and what it wrote."""
+    """Run a command about the test's stream; return its exit code and its output."""
 
     def run(command: str, *argv: str) -> tuple[int, str, str]:
         servers = f"nats://127.0.0.1:{server.port}"
@@ -121,7 +121,7 @@ def test_a_stream_that_lost_its_end_ends_with_3(
     filler.fill(12)
     write()
     filler.api(f"STREAM.DELETE.{filler.name}")
-    created = filler.create()  # as one is that was restored from a backup
+    created = filler.create()  # as a stream restored from a backup
     filler.fill(5)
     (path,) = tmp_path.rglob("_archive.json")
     path.write_text(json.dumps({**json.loads(path.read_text()), "created": created}))

@@ -1,4 +1,4 @@
-"""`pyjs-pipeline submit-args`: what is packed, and the line that it prints."""
+"""`pyjs-pipeline submit-args`: the packed files, and the printed line."""
 
 from __future__ import annotations
 

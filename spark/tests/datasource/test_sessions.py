@@ -1,4 +1,4 @@
-"""What is needed for a session, and what is said when it is not there."""
+"""The requirements of a session, and the errors if they are missing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pyjs_spark.errors import SparkMissing
 
 @pytest.fixture
 def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A program that stands where Java is looked for; the test writes it."""
+    """A program at the place where Java is looked for; the test writes it."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     program = tmp_path / "bin" / "java"
     program.parent.mkdir()
@@ -114,7 +114,7 @@ def test_passwords_in_addresses_are_hidden_in_plans(said: str, shown: str) -> No
     hidden = sessions.EVERYWHERE["spark.sql.redaction.string.regex"]
     java = hidden.replace(
         "(?<=nats://|tls://)", "(?:(?<=nats://)|(?<=tls://))"
-    )  # Python looks back one length
+    )  # Python's lookbehind needs a fixed length
 
     assert re.sub(java, "*", said) == shown
 
@@ -151,7 +151,7 @@ def test_the_version_of_the_compiled_decoders_is_that_of_the_package() -> None:
 
 
 class FakeSpark:
-    """A session with what `register` uses of it."""
+    """A session with the attributes that `register` uses."""
 
     def __init__(self) -> None:
         self.conf: dict[str, str] = {}

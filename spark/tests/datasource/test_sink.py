@@ -1,4 +1,4 @@
-"""The writers as Spark calls them, without a JVM: traps of the API, what is stored, and what is refused."""
+"""The writers as Spark calls them, without a JVM: pitfalls of the API, stored messages, and errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pyjs_spark.errors import (
 pa = pytest.importorskip("pyarrow")
 datasource = pytest.importorskip("pyspark.sql.datasource")
 
-from pyspark.sql.types import LongType, StringType, StructType  # only where pyspark is
+from pyspark.sql.types import LongType, StringType, StructType  # needs pyspark
 from spark.tests.support.sinks import ROWS, Out, Row, schema_of
 
 from pyjs_spark.datasource import sink

@@ -38,7 +38,7 @@ def test_rows_of_a_writer_that_is_killed_are_stored_once(
     kills = 0
     while True:
         process = forked(sink_client.write, server.port, filler.name, tmp_path, BATCHES)
-        # Killed when the stream has got so much further: a random place within a batch or between two.
+        # Killed when the stream has grown this far: at a random place within a batch or between two.
         goal = last_seq(filler) + chance.randrange(1, sink_client.PARTITIONS * sink_client.ROWS)
         while process.is_alive() and kills < KILLS and last_seq(filler) < goal:
             pass

@@ -22,7 +22,7 @@ pytest.importorskip("pyarrow")
 datasource = pytest.importorskip("pyspark.sql.datasource")
 
 from pyspark.serializers import CloudPickleSerializer
-from pyspark.sql.streaming.datasource import (  # only where pyspark is
+from pyspark.sql.streaming.datasource import (  # needs pyspark
     ReadAllAvailable,
     ReadMaxBytes,
     ReadMaxRows,
@@ -170,7 +170,8 @@ def test_a_source_knows_the_parallelism_of_its_spark(source: MakeSource, filler:
     given = source(startingOffsets="earliest").options
 
     def partitions(kind: type[JetStreamSource]) -> object:
-        found = pickle.loads(CloudPickleSerializer().dumps(kind))  # as Spark takes it to where it plans
+        # as Spark sends it to the process that plans
+        found = pickle.loads(CloudPickleSerializer().dumps(kind))
         return found(options=given).streamReader(schema=SEQ).initialOffset()["cut"]["partitions"]
 
     assert partitions(JetStreamSource) == 8

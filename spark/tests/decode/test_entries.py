@@ -1,4 +1,4 @@
-"""Both decoders of entries and records against what was meant: the same columns, the same stops."""
+"""Both decoders of entries and records: they return the expected columns and stop at the same places."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ THREE = [FIRST, SECOND, THIRD]
 
 @pytest.fixture(params=KINDS, ids=["pure", "compiled"])
 def make(request: pytest.FixtureRequest) -> MakeDecoder:
-    """Return what makes a decoder that listens already."""
+    """Return a function that makes a decoder that is ready for records."""
 
     def made(
         columns: tuple[str, ...] = ALL,
@@ -81,7 +81,7 @@ def test_records_of_an_atomic_batch_are_checked_as_others_are(make: MakeDecoder,
 
     assert decoder.add(*_placed(messages), check) == 4
     assert rows_of(decoder) == expected(messages)
-    strange = [Stored(1), Stored(2, flags=2)]  # overwritten, as its entry does not say
+    strange = [Stored(1), Stored(2, flags=2)]  # overwritten, although its entry does not say so
     assert make().add(*_placed(strange), check) == 1
 
 
@@ -132,7 +132,7 @@ def test_a_record_alone_is_checked_by_its_own_check(make: MakeDecoder) -> None:
 
 
 def is_in_checksum(messages: list[Stored], at: int) -> bool:
-    """Tell whether that byte is of a checksum, which is chained to what may not be here."""
+    """Return whether that byte belongs to a checksum, whose previous one may be missing."""
     behind = 0
     for message in messages:
         behind += len(message.record(0))

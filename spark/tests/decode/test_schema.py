@@ -1,4 +1,4 @@
-"""Columns: their types, what a user's schema may ask for, and that Arrow and Spark agree on them."""
+"""Columns: their types, the schemas that users may request, and agreement with Arrow and Spark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyjs_spark.errors import SchemaError
 
 @dataclass
 class Type:
-    """What stands for a pyspark DataType."""
+    """Stands in for a pyspark DataType."""
 
     ddl: str
 
@@ -22,7 +22,7 @@ class Type:
 
 @dataclass
 class Field:
-    """What stands for a pyspark StructField."""
+    """Stands in for a pyspark StructField."""
 
     name: str
     dataType: Type

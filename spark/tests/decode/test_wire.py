@@ -23,7 +23,7 @@ TS = 1_790_000_000_123_456_789
 
 @pytest.fixture(params=[wire.Decoder, _wire.Decoder], ids=["pure", "compiled"])
 def make(request: pytest.FixtureRequest) -> MakeDecoder:
-    """Return what makes a decoder that listens already."""
+    """Return a function that makes a decoder with a subscription."""
 
     def made(
         columns: tuple[str, ...] = ALL,

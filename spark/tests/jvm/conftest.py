@@ -1,8 +1,8 @@
 """One real Spark for all tests of this folder.
 
-A test that takes both kinds of server is run against one of them, turn about: our server for a module's first test,
-the other one for its second. With PYJS_SPARK_MATRIX=1 (`make spark-matrix`) each is run against both, and Spark has
-its own settings where it has quicker ones here.
+A test for both kinds of server runs with one of them, alternating: our server for a module's first test, nats-server
+for its second. With PYJS_SPARK_MATRIX=1 (`make spark-matrix`) each runs with both, and Spark has its default settings
+in place of faster ones.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ QUICK = {
 
 
 def lacking() -> str:
-    """Return what Spark needs and does not find here, or nothing."""
+    """Return the name of a missing requirement of Spark, or ""."""
     try:
         check_installed()
     except SparkMissing as error:
@@ -97,7 +97,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         **({} if IS_MATRIX else QUICK),
         "spark.driver.memory": "1g",
         "spark.local.dir": str(folder / "local"),
-        "spark.python.authenticate.socketTimeout": "120s",  # of a worker's first connection: machines are busy
+        # for a worker's first connection: machines are busy
+        "spark.python.authenticate.socketTimeout": "120s",
         "spark.log.level": "ERROR",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
@@ -111,7 +112,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def command(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[int, str, str]]:
-    """Run `pyjs-pipeline` in this process and in the Spark of all tests; test_pipeline.py has one of its own."""
+    """Run `pyjs-pipeline` in this process and in the shared Spark; test_pipeline.py has its own."""
 
     @contextmanager
     def shared(*settings: object) -> Iterator[SparkSession]:

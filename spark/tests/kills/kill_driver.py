@@ -1,4 +1,4 @@
-"""What kills.py kills, in one Spark: `python -m spark.tests.kills.kill_driver <JSON>`.
+"""The queries that kills.py kills, in one Spark: `python -m spark.tests.kills.kill_driver <JSON>`.
 
     stream            stream to stream
     files             stream to Parquet by Spark's own file sink
@@ -6,9 +6,10 @@
     delta, iceberg    the same to a table
     replay            the table of Delta to another stream
 
-All targets of the JSON run at once. One whose server was away too long is started again from its checkpoint, as a
-service would start it, and the reason is kept in restarts.log; another error ends the process. With "once" they do
-what there is, then their last batch again, and end; else they go on until they are killed.
+All targets of the JSON run at once. If a query ends because its server was unreachable for too long, it is restarted
+from its checkpoint, as a service would do, and the reason is written to restarts.log; another error ends the process.
+With "once" the queries process all existing messages, then their last batch again, and end; otherwise they run until
+they are killed.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ if TYPE_CHECKING:
 
 PARTITION_ROWS = 250
 BATCH_ROWS = 500
-EVERY = "1 second"  # a batch: small tables, and no query that asks the server a hundred times a second
-REST_ROWS = 20_000  # of a batch, when only the rest is to be done
-PAUSE_S = 1.0  # between two runs of a replay, which ends when it has all
-LOOK_S = 0.2  # between two looks at a query that begins
+EVERY = "1 second"  # interval of batches: tables stay small, and no query sends a hundred requests per second
+REST_ROWS = 20_000  # rows per batch when only the remaining messages are processed
+PAUSE_S = 1.0  # pause between two runs of a replay, which ends when it has processed everything
+LOOK_S = 0.2  # pause between two looks at a query that is starting
 SLOW_START = "Python worker failed to connect back"  # within ten seconds: machines are busy
 PASSES = (
     SLOW_START,
@@ -67,7 +68,8 @@ def main() -> None:
         "spark.executor.memory": "640m",
         "spark.local.dir": str(folder / "local"),
         "spark.log.level": "ERROR",
-        "spark.python.authenticate.socketTimeout": "120s",  # of a worker's first connection: machines are busy
+        # for a worker's first connection: machines are busy
+        "spark.python.authenticate.socketTimeout": "120s",
         "spark.sql.shuffle.partitions": "2",
         **QUICK_PLANS,
     }
@@ -118,7 +120,7 @@ def take_back_last_commit(folder: Path) -> None:
 
 
 def job_of(spark: SparkSession, target: str, said: dict[str, Any]) -> Callable[[], object]:
-    """Return what runs one target: it returns when all is copied, or raises."""
+    """Return a function that runs one target: it returns when everything is copied, or raises an error."""
     if target == "replay":
         return partial(replayed, spark, said)
     return partial(run_query, archive if target in FORMATS else query, spark, target, said)
@@ -166,7 +168,7 @@ def archive(spark: SparkSession, target: str, said: dict[str, Any]) -> Streaming
 
 
 def replayed(spark: SparkSession, said: dict[str, Any]) -> None:
-    """Replay what the table of Delta has."""
+    """Replay the contents of the table of Delta."""
     head = {
         "source": str(Path(said["folder"], "delta")),
         "format": "delta",

@@ -1,16 +1,16 @@
-"""Whether anything is lost or there twice after kill -9: `python -m spark.tests.kills.kills all --kills 20`.
+"""Checks that nothing is lost or stored twice after kill -9: `python -m spark.tests.kills.kills all --kills 20`.
 
-Queries copy a stream to targets of several kinds at once (kill_driver.py), on a driver and an executor of their own.
-Once every target got on since the last kill, one victim is killed after a random time:
+Queries copy a stream to targets of several kinds at once (kill_driver.py), with their own driver and executor. When
+every target has progressed since the last kill, one victim is killed after a random time:
 
-    driver      Python and JVM of the driver; its executor is left, and ends when it notices
-    executor    the JVM with all tasks that run; Spark starts another one
-    server      the server of all streams, which is started again at once
+    driver      Python and JVM of the driver; its executor remains, and ends when it notices
+    executor    the JVM with all running tasks; Spark starts another one
+    server      the server of all streams, which is restarted at once
 
-So each kill is one for every target. The streams that are written remember message ids for a tenth of a second, so
-that a duplicate window hides nothing. At the end the queries run until all is copied, the last commits of their
-checkpoints are taken back and these batches come again, and every message must be in every target exactly once, those
-of a replay in their order. The seed decides the times.
+So each kill affects every target. The written streams remember message ids for a tenth of a second, so that a
+duplicate window hides nothing. At the end the queries run until everything is copied. Then the last commits of their
+checkpoints are removed, so that these batches are repeated. Every message must be in every target exactly once, those
+of a replay in order. The seed determines the times.
 """
 
 from __future__ import annotations
@@ -45,13 +45,14 @@ from pyjs_spark.nats.settings import ConnectSettings
 from pyjs_spark.read.pull import ReadRange, read_range
 
 CONFIG = 'jetstream: {store_dir: "<<store>>"}'
-BACKLOG = 1000  # messages that wait for the target that is ahead of the others
-LONGEST_S = 2.0  # from the moment when every target got on to the kill
-START_S = 600.0  # targets that do not get on for so long fail the trial
-STARTS = 5  # of a server that was killed
-LOOK_S = 0.2  # between two looks at what was written: there is no event to wait for
-FILL_S = 1.0  # between two portions of messages for the source: the slow targets are not left far behind
-FILL_ROWS = 300  # of a portion
+BACKLOG = 1000  # messages that wait for the fastest target
+LONGEST_S = 2.0  # longest time from the moment when every target has progressed to the kill
+START_S = 600.0  # a trial fails if targets make no progress for this long
+STARTS = 5  # attempts to start a server that was killed
+LOOK_S = 0.2  # polling: no event signals progress of the targets
+# pause between two portions of messages for the source, so that slow targets do not fall far behind
+FILL_S = 1.0
+FILL_ROWS = 300  # messages per portion
 TARGETS = ("stream", "files", "parquet", "delta", "iceberg", "replay")
 VICTIMS = ("executor", "server", "driver")  # the driver last: with it ends the Spark of a round
 WRITTEN = {"stream": "TARGET", "replay": "REPLAYED"}
@@ -71,12 +72,12 @@ class Trial:
         self.targets = targets
         self.folder = folder
         self.filled = 0  # messages 1 to this one are in the source
-        self._fill_s = 0.0  # no more of them before
-        # Only a cluster has executors that are processes.
+        self._fill_s = 0.0  # no messages are added before this time
+        # Executors are only separate processes in a cluster.
         self._master = "local-cluster[1,2,640]" if "executor" in victims else "local[2]"
         self._server = server
         self._driver: subprocess.Popen[bytes] | None = None
-        self._sessions: list[int] = []  # of all drivers: an executor may be left of a killed one
+        self._sessions: list[int] = []  # of all drivers: the executor of a killed driver may still run
         self._raw = RawClient(server.port, timeout_s=60.0)
         for name, config in STREAMS.items():
             self._raw.api(f"STREAM.CREATE.{name}", **{"name": name, **config})
@@ -97,7 +98,7 @@ class Trial:
         self.filled += FILL_ROWS
 
     def copied(self, target: str) -> int:
-        """Return how many messages a target has, at least; the checkpoint knows it without a look at all files."""
+        """Return a lower bound for a target's messages, from its checkpoint, without a look at all files."""
         if target in WRITTEN:
             return int(self._raw.api(f"STREAM.INFO.{WRITTEN[target]}")["state"]["last_seq"])
         folder = self.folder / f"checkpoint-{target}"
@@ -130,7 +131,7 @@ class Trial:
         time.sleep(LOOK_S)
 
     def start(self, *, once: bool = False) -> None:
-        """Start the queries in a session of processes of their own, if they do not run."""
+        """Start the queries in a new session of processes, unless they are running."""
         if self._driver is not None:
             return
         servers = f"nats://127.0.0.1:{self._server.port}"
@@ -171,7 +172,7 @@ class Trial:
             self._driver = None
 
     def _start_server(self) -> None:
-        """Start the server again, as a service would, if a busy machine does not have it ready within a minute."""
+        """Restart the server; retry, as a service would, if a busy machine needs more than a minute."""
         for left in reversed(range(STARTS)):
             try:
                 self._server.start()
@@ -193,7 +194,7 @@ class Trial:
         self._raw = RawClient(self._server.port, timeout_s=60.0)
 
     def end(self) -> None:
-        """Kill what is left of the queries."""
+        """Kill all remaining processes of the queries."""
         for pid in [pid for session in self._sessions for pid, _ in members(session)]:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -220,7 +221,7 @@ class Trial:
         return dict(Counter(lines))
 
     def log(self) -> str:
-        """Return the end of what the queries said."""
+        """Return the end of the queries' output."""
         return (self.folder / "spark.log").read_text("utf-8", "replace")[-4000:]
 
     def _found(self, target: str) -> Iterator[int]:
@@ -237,7 +238,7 @@ class Trial:
 
 
 def members(session: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the processes of a session, with their command lines; the workers of Python have groups of their own."""
+    """Yield the processes of a session, with their command lines; Python workers have their own process groups."""
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             words = (entry / "stat").read_text().rpartition(")")[2].split()
@@ -285,7 +286,7 @@ def run(
 
 
 def main() -> int:
-    """Run what the command line names; the exit code is 1 if anything is lost or there twice."""
+    """Run the command line; the exit code is 1 if anything is lost or stored twice."""
     parser = argparse.ArgumentParser(prog="python -m spark.tests.kills.kills", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("what", help=f"all, or some of {','.join(TARGETS)}")

@@ -1,9 +1,9 @@
-"""Whether `replay` is right after kills: `python -m spark.tests.kills.pipeline_kills replay --kills 20`.
+"""Checks `replay` after kills: `python -m spark.tests.kills.pipeline_kills replay --kills 20`.
 
-The command runs as a user runs it, and is killed with -9, its JVM and its workers too, when its target has got to a
-random place; then it is started again, and at the end it runs through. Of a replay every message must be in the
-target once and in order. The target remembers message ids
-for a tenth of a second, so that its duplicate window hides nothing. The seed decides the places.
+The command runs as for a user. It is killed with -9, including its JVM and workers, when its target has reached a
+random position, and is then restarted. At the end it runs without a kill. Every message must be in the target once
+and in order. The target remembers message ids for a tenth of a second, so that its duplicate window hides nothing.
+The seed determines the positions.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from pyjs_spark.options.reading import parse_options
 from pyjs_spark.read.pull import ReadRange, read_range
 
 CONFIG = 'jetstream: {store_dir: "<<store>>"}'
-START_S = 240.0  # a run that does not get on for so long fails
+START_S = 240.0  # a run fails if it makes no progress for this long
 MESSAGES = 6000
 GROUPS = 3
-PER_SECOND = 10  # of the times that messages carry
+PER_SECOND = 10  # messages per second, by their timestamps
 BEGINS = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
 class Command:
-    """`pyjs-pipeline` in a process group of its own, with all that it starts."""
+    """`pyjs-pipeline` in a process group with all processes that it starts."""
 
     def __init__(self, argv: list[str], log: Path) -> None:
         self.log_file = log
@@ -72,11 +72,11 @@ class Command:
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:
-            pass  # all of it had ended
+            pass  # all processes had already ended
         self.process.wait()
 
     def log(self) -> str:
-        """Return the end of what it said."""
+        """Return the end of its output."""
         return self.log_file.read_text("utf-8", "replace")[-3000:]
 
 
@@ -124,14 +124,14 @@ class Trial(ABC):
             while self.written() < goal:
                 command.check_runs()
                 assert time.monotonic() < deadline_s, "it does not get on: " + command.log()
-                time.sleep(0.005)  # between two looks at the target: there is no event to wait for
+                time.sleep(0.005)  # polling: no event signals progress of the target
             command.check_runs()
         finally:
             command.kill()
         return self.written()
 
     def finish(self) -> None:
-        """Run the command until all is done, and once more, which has nothing to do."""
+        """Run the command to its end, and again with nothing left to do."""
         for _ in range(2):
             command = Command(self.argv(), self.folder / "command.log")
             try:
@@ -142,7 +142,7 @@ class Trial(ABC):
 
 
 def _publish(number: int) -> bytes:
-    """Return the publish of a message; each second has an id as users give them."""
+    """Return the publish of a message; every second message has an id like those of users."""
     at = BEGINS + timedelta(seconds=number // PER_SECOND)
     payload = json.dumps({"n": number, "at": f"{at:%Y-%m-%dT%H:%M:%SZ}"}).encode()
     head = (
@@ -168,7 +168,7 @@ class Replay(Trial):
         archive_here(self._lake, options, 1700)
 
     def argv(self) -> list[str]:
-        """Replay in several batches, slowly enough to be killed within one."""
+        """Replay in several batches, slowly enough to be killed during one."""
         return [
             "replay", self._lake, "SOURCE", "TARGET", "--id", "again", "--map", "source.> -> target.>",
             "--rows-per-batch", "1500", "--rate", "4000", "--master", "local[1]", "-s", self.address,
@@ -179,7 +179,7 @@ class Replay(Trial):
         return MESSAGES
 
     def wrong(self) -> dict[str, int]:
-        """Count what is lost, there more than once, or after a later one."""
+        """Count the messages that are lost, stored more than once, or out of order."""
         client = Client(ConnectSettings((self.address,)))
         what = ReadRange("TARGET", 1, self.written() + 1, columns=("data",))
         rows = [
@@ -220,7 +220,7 @@ def run(
 
 
 def main() -> int:
-    """Run what the command line names; the exit code is 1 if anything is wrong."""
+    """Run the command line; the exit code is 1 if anything is wrong."""
     parser = argparse.ArgumentParser(prog="python -m spark.tests.kills.pipeline_kills", description=__doc__)
     parser.add_argument("what", choices=tuple(TRIALS))
     parser.add_argument("--server", choices=("ours", "peer"), default="ours")

@@ -1,13 +1,13 @@
-"""Whether a query continues with other cores and minPartitions: `python -m spark.tests.kills.restarts --times 20`.
+"""Checks queries that continue with other cores and minPartitions: `python -m spark.tests.kills.restarts --times 20`.
 
 Each time a new query copies a stream to another one with local[2], exactly once. It is stopped after a random number
-of batches, and the last commit of its checkpoint is taken back, so that this batch is pending: its rows are in the
-target. Then it continues with local[4] and another `minPartitions`. Every message must be in the target exactly once;
-its duplicate window is too short to help. The seed decides the sizes.
+of batches, and the last commit of its checkpoint is removed, so that this batch is pending although its rows are in
+the target. Then the query continues with local[4] and another `minPartitions`. Every message must be in the target
+exactly once; its duplicate window is too short to help. The seed determines the sizes.
 
 Spark waits ten seconds, which no setting changes, for the Python process that plans a query. If a busy machine starts
-it later, the query ends before it has done anything, and is started again from its checkpoint, as a service would do.
-These starts are counted.
+it later, the query ends before it has done anything, and is restarted from its checkpoint, as a service would do.
+These restarts are counted.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Restart:
         self._servers = f"nats://127.0.0.1:{port}"
         self._folder = folder
         self._messages = chance.randint(300, 900)
-        self._rows = chance.randint(self._messages // 6, self._messages)  # of a batch
+        self._rows = chance.randint(self._messages // 6, self._messages)  # rows per batch
         self._stop_after = chance.randint(1, -(-self._messages // self._rows))  # batches
         self._partitions = chance.sample(range(1, 9), 2)
         self._slow_starts = 0
@@ -67,7 +67,7 @@ class Restart:
             assert b'"seq"' in next(acks)[3]
 
     def run(self, cores: int, partitions: int, batches: int | None) -> None:
-        """Run the query until it has read everything, or done so many batches."""
+        """Run the query until it has read everything, or has completed `batches` batches."""
         spark = session(cores)
         source = spark.readStream.format("jetstream").options(
             servers=self._servers, stream="FROM", startingOffsets="earliest",
@@ -97,7 +97,7 @@ class Restart:
         return True
 
     def trial(self) -> dict[str, object]:
-        """Return what happened, with the number of messages that are lost or there twice."""
+        """Return the results, including the number of messages that are lost or stored twice."""
         self.fill()
         first, second = self._partitions
         self.run(2, first, self._stop_after)
@@ -129,8 +129,8 @@ class Restart:
 
 
 def session(cores: int) -> SparkSession:
-    """Return a Spark of so many cores; the JVM stays from one to the next."""
-    os.environ["PYTHONPATH"] = PYTHONPATH  # of the JVM, which hands it on
+    """Return a Spark with `cores` cores; all of them use the same JVM."""
+    os.environ["PYTHONPATH"] = PYTHONPATH  # for the JVM, whose Python processes inherit it
     settings = {
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": QUICK_JAVA,
@@ -143,7 +143,7 @@ def session(cores: int) -> SparkSession:
 
 
 def trials(times: int, server: str, seed: int, folder: Path) -> list[dict[str, object]]:
-    """Run so many restarts against one server."""
+    """Run `times` restarts with one server."""
     command = our_command_from_anywhere() if server == "ours" else peer_or_skip()
     (folder / "server").mkdir(parents=True)
     process = ServerProcess(command, CONFIG, folder / "server", with_http=False)

@@ -21,7 +21,7 @@ MISSING = "" if required("spark") else lacking()
 @pytest.mark.timeout(1200)
 @pytest.mark.skipif(bool(MISSING), reason=MISSING)
 def test_nothing_is_lost_and_nothing_is_there_twice_after_kills(tmp_path: Path) -> None:
-    # make spark-kills has the other targets and victims, and more kills
+    # make spark-kills tests the other targets and victims, with more kills
     figures = kills.run(("stream",), "ours", 1, tmp_path, victims=("driver",))
 
     assert figures["kills"] == {"driver": 1}

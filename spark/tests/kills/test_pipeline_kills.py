@@ -27,7 +27,7 @@ def test_a_pipeline_that_was_killed_does_the_rest_and_nothing_twice(
 ) -> None:
     figures = pipeline_kills.run(
         what, server, 1, tmp_path
-    )  # its main() has the other servers, and more kills
+    )  # its main() tests the other servers, with more kills
 
     assert len(figures["killed_at"]) == 1
     assert not any(figures["wrong"].values()), figures

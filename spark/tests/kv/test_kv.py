@@ -1,4 +1,4 @@
-"""Key-value buckets as rows: the same from both servers, whatever happens to keys before and while they are read."""
+"""Key-value buckets as rows: equal for both servers, with changes of keys before and during reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytest.importorskip("pyarrow")
 datasource = pytest.importorskip("pyspark.sql.datasource")
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema  # only where pyspark is
+from pyspark.sql.pandas.types import to_arrow_schema  # needs pyspark
 from pyspark.sql.types import StructType
 
 from pyjs_spark.datasource.source import JetStreamSource
@@ -297,7 +297,7 @@ def test_a_key_whose_time_is_over_leaves_a_marker(read: Read, bucket: Bucket, fi
         ([("Nats-Marker-Reason", ["Else"])], "PUT"),
         ([("KV-Operation", ["PUT"]), ("Nats-Marker-Reason", ["MaxAge"])], "PUT"),
         ([("KV-Operation", [" DEL "])], "DEL"),
-        ([("kv-operation", ["DEL"])], "PUT"),  # names of headers have a case here
+        ([("kv-operation", ["DEL"])], "PUT"),  # names of headers are case-sensitive here
         ([], "PUT"),
         (None, "PUT"),
     ],
@@ -491,7 +491,7 @@ def test_what_the_history_took_is_no_loss_but_another_bucket_is(source: MakeSour
     start = reader.initialOffset()
     bucket.put_all([("a", b"%d" % n) for n in range(20)])
     middle = reader.latestOffset(start)
-    bucket.put_all([(key, b"new") for key in ("b", "a", "c")])  # everything that was planned is gone
+    bucket.put_all([(key, b"new") for key in ("b", "a", "c")])  # every message of the plan has been replaced
 
     end = reader.latestOffset(middle)
 

@@ -1,4 +1,4 @@
-"""Object stores as rows: what is known of each object, and contents that are checked."""
+"""Object stores as rows: the metadata of objects, and checks of their contents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.conformance.harness.process import ServerProcess
 pytest.importorskip("pyarrow")
 datasource = pytest.importorskip("pyspark.sql.datasource")
 
-from pyspark.sql import types  # only where pyspark is
+from pyspark.sql import types  # needs pyspark
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from pyjs_spark.datasource.source import JetStreamSource

@@ -1,4 +1,4 @@
-"""The archive: every message once, in files whose names say what they hold, whatever was there before."""
+"""The archive: every message once, in files whose names give their ranges, whatever files existed before."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.conformance.harness.process import ServerProcess
 
 arrow_or_skip()
 
-import pyarrow as pa  # only where it is installed
+import pyarrow as pa  # needs pyarrow
 import pyarrow.parquet as pq
 
 from pyjs_spark.errors import DataLoss, OptionError, StreamMissing
@@ -43,7 +43,7 @@ def options(server: ServerProcess, filler: Filler) -> Callable[..., Options]:
 
 @pytest.fixture
 def run(options: Callable[..., Options], tmp_path: Path) -> Run:
-    """Archive the test's stream, one task after the other, and return the names of the new files."""
+    """Archive the test's stream, one task at a time, and return the names of the new files."""
 
     def archived(rows_per_file: int = 5, **more: str) -> list[str]:
         files = archive_here(tmp_path, options(**more), rows_per_file)
@@ -126,7 +126,7 @@ def test_what_a_killed_run_left_behind_is_removed(run: Run, filler: Filler, tmp_
 def test_attempts_that_find_other_messages_of_two_days_leave_each_message_once(
     options: Callable[..., Options], filler: Filler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their files begin elsewhere on the second day; without waiting for midnight, only the reading is a double."""
+    """Their files begin at another sequence on the second day; only the read messages are simulated."""
     filler.create()
     filler.fill(5)
     lake, told, left = Lake(str(tmp_path)), options(), [1, 2, 3, 4, 5]
@@ -140,7 +140,7 @@ def test_attempts_that_find_other_messages_of_two_days_leave_each_message_once(
         left.remove(3)
         kept = task(part[0])
         left.remove(4)
-        task(part[0])  # of a machine that was thought to be lost
+        task(part[0])  # the task of a machine that was considered lost
         return [kept]
 
     monkeypatch.setattr(modes, "read_range", read)

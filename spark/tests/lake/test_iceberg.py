@@ -1,4 +1,4 @@
-"""How the table of Iceberg finds its catalog; the rest of it is in test_tables.py."""
+"""How an Iceberg table finds its catalog; everything else is in test_tables.py."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_rest_catalog_hears_of_a_warehouse_only_where_one_is_named(tmp_path: P
             pass
 
     with HTTPServer(("127.0.0.1", 0), Catalog) as server, ThreadPoolExecutor(1) as pool:
-        server.timeout = 60  # otherwise a client that asks nothing would keep the pool
+        server.timeout = 60  # otherwise an idle client would occupy the pool
         pool.submit(server.handle_request)
         said = {"type": "rest", "uri": f"http://127.0.0.1:{server.server_port}"}
         lake = Lake(str(tmp_path), "iceberg", said | ({"warehouse": warehouse} if warehouse else {}))

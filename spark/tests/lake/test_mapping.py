@@ -1,4 +1,4 @@
-"""Subject mappings: what they accept, where they send a subject, and the same as a regular expression."""
+"""Subject mappings: valid forms, the resulting subjects, and the equivalent regular expressions."""
 
 from __future__ import annotations
 

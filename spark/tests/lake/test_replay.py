@@ -1,4 +1,4 @@
-"""Replays without servers: what they are told, what they refuse, and the batches that they plan."""
+"""Replays without servers: their definitions, their errors, and the planned batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pace of a replay: rows no faster than they may come."""
+"""The pace of a replay: rows are not sent faster than permitted."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from spark.tests.conftest import arrow_or_skip
 arrow_or_skip()
 pytest.importorskip("pyspark")
 
-import pyarrow as pa  # only where it is installed
+import pyarrow as pa  # needs pyarrow
 
 from pyjs_spark.lake.replay import paced as replay_sink
 from pyjs_spark.lake.replay.paced import paced
 
 
 class Clock:
-    """Time that goes on when somebody sleeps."""
+    """A clock that advances when the code sleeps."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.at_s = 100.0

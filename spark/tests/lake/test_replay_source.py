@@ -13,7 +13,7 @@ from tests.conformance.harness.process import ServerProcess
 
 arrow_or_skip()
 
-import pyarrow.parquet as pq  # only where it is installed
+import pyarrow.parquet as pq  # needs pyarrow
 
 from pyjs_spark.errors import DataLoss, OptionError, SparkError
 from pyjs_spark.lake import lakes
@@ -23,7 +23,7 @@ from pyjs_spark.lake.replay import pipeline as replay
 from pyjs_spark.lake.replay import run as replay_run
 from pyjs_spark.lake.replay import source as replay_source
 from pyjs_spark.lake.replay.pipeline import Replay
-from pyjs_spark.nats.client import Client  # only where it is installed
+from pyjs_spark.nats.client import Client  # needs pyarrow
 from pyjs_spark.options.reading import Options, parse_options
 from pyjs_spark.write.marker import Progress
 
@@ -53,7 +53,7 @@ def make(server: ServerProcess, filler: Filler, tmp_path: Path) -> Make:
 
 
 def write(options: Options, root: Path, kind: str) -> None:
-    """Archive what is new, in files of five sequences."""
+    """Archive new messages, in files of five sequences."""
     if kind != "parquet" and not required("spark"):
         pytest.importorskip("deltalake" if kind == "delta" else "pyiceberg")
     archive_here(Lake(str(root), kind), options)

@@ -1,4 +1,4 @@
-"""Archives as tables of Delta and Iceberg: each message once, whatever was killed; read by their own libraries."""
+"""Archives as Delta and Iceberg tables: each message once, also after kills; read by the formats' own libraries."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if not required("spark"):
     pytest.importorskip("deltalake", reason="deltalake is not installed (package extra lake)")
     pytest.importorskip("pyiceberg", reason="pyiceberg is not installed (package extra lake)")
 
-import deltalake  # only where it is installed
+import deltalake  # only some environments have it
 import pyarrow as pa
 from pyiceberg.catalog import load_catalog
 from spark.tests.support.forked import forked
@@ -55,7 +55,7 @@ class Archive:
         return lakes.plan(self.lake, self.options(**more), 5)
 
     def run(self, **more: str) -> list[Written]:
-        """Run it; parts have two files."""
+        """Run the archive; each part has two files."""
         return archive_here(self.lake, self.options(**more))
 
     def table(self, stream: str = "") -> pa.Table:
@@ -90,7 +90,7 @@ def iceberg_table(lake: Lake, stream: str):  # type: ignore[no-untyped-def]
 
 @pytest.fixture(scope="session")
 def rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatalog]:
-    """A REST catalog for all tests; each has tables of its own names."""
+    """A REST catalog for all tests; each uses its own table names."""
     made = RestCatalog(tmp_path_factory.mktemp("rest") / "catalog")
     yield made
     made.stop()
@@ -176,7 +176,7 @@ def test_the_library_prunes_by_sequence_and_by_day(archive: Archive, filler: Fil
 def test_several_streams_have_a_table_each(archive: Archive, filler: Filler, server: ServerProcess) -> None:
     other = Filler(server.port, f"{filler.name}X")
     other.raw.close()
-    other.raw = filler.raw  # two connections would see each other's acknowledgements
+    other.raw = filler.raw  # two connections would receive each other's acknowledgements
     for each in (filler, other):
         each.create()
         each.fill(6)
@@ -297,7 +297,7 @@ def start_killed(archive: Archive, port: int, when: int) -> BaseProcess:
 
 
 def killed(archive: Archive, port: int, when: int) -> int | None:
-    """Return the exit code of such a run."""
+    """Return the exit code of an archive process that is killed before the commit of a part."""
     running = start_killed(archive, port, when)
     running.join(60)
     return running.exitcode
@@ -352,7 +352,7 @@ def test_of_two_runs_at_once_the_second_adds_nothing(archive: Archive, filler: F
 def test_a_commit_between_look_and_commit_is_not_built_upon(
     archive: Archive, filler: Filler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both libraries would add the files on top of the other commit if they were let."""
+    """Both libraries would otherwise add the files on top of the other commit."""
     filler.create()
     filler.fill(12)
     (what, *_) = archive.plan()

@@ -1,4 +1,4 @@
-"""What a run tells of itself in its status file, on a clock of the test's own."""
+"""The status file of a run, with a clock that the test sets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RANGES = [ReadRange("A", 1, 101), ReadRange("A", 101, 151), ReadRange("B", 7, 57
 
 
 class Clock:
-    """Time that goes on when it is told to."""
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.at_s = 100.0

@@ -1,4 +1,4 @@
-"""The client and a server that says what no server should, or nothing at all."""
+"""The client with a server that sends invalid data, or nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes of one connection: large frames are waited for as a whole, whatever pieces they come in."""
+"""Bytes of one connection: a large frame is awaited as a whole, however it is split."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pyjs_spark.errors import ConnectionLost
 from pyjs_spark.nats.byte_stream import LARGE, ByteStream
 from pyjs_spark.nats.settings import Address
 
-LARGEST = 3_000_000  # more than the kernel keeps for a connection that nobody reads
+LARGEST = 3_000_000  # more than the kernel buffers for a connection that is not read
 Connect = Callable[[Callable[[socket.socket], None]], ByteStream]
 
 
 @pytest.fixture
 def connect() -> Iterator[Connect]:
-    """Connect to whoever does what it is given with the other end."""
+    """Connect to a function that handles the other end."""
     open_streams: list[ByteStream] = []
     threads: list[threading.Thread] = []
 

@@ -1,4 +1,4 @@
-"""Reports of queries: what Spark says becomes metrics, log lines and a bar."""
+"""Reports of queries: Spark's progress becomes metrics, log lines and a progress bar."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ class Event:
 
 
 class Heard:
-    """A reporter that notes all it hears."""
+    """A reporter that records its calls."""
 
     def __init__(self, *, fails: bool = False) -> None:
         self.said: list[object] = []

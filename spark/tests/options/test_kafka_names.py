@@ -1,4 +1,4 @@
-"""Names and values that users of Spark's Kafka source know: accepted as they write them, or told what to write."""
+"""Names and values of Spark's Kafka source: they are accepted, or the error names the option to use."""
 
 from __future__ import annotations
 

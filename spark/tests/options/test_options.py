@@ -1,4 +1,4 @@
-"""Options: what is taken, what is refused, and what the refusal says."""
+"""Options: accepted values, refused values, and the texts of errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pyjs_spark.store.place import StoreDirectory
 
 
 def refused(**options: str) -> str:
-    """Return what the refusal of these options says."""
+    """Return the error text for these options."""
     with pytest.raises(OptionError) as caught:
         parse_options({"stream": "ORDERS", **options})
     return str(caught.value)
@@ -160,7 +160,8 @@ def test_filters_that_no_consumer_takes_are_refused_where_only_consumers_may_rea
         check(parse_options(chosen))
         with pytest.raises(OptionError, match=said.format(name)):
             check(parse_options(chosen | {"readMode": "consumer"}))
-    check_batch(parse_options(keys | {"readMode": "consumer"}))  # of the latest values, by one after another
+    # of the latest values, read by consecutive consumers
+    check_batch(parse_options(keys | {"readMode": "consumer"}))
 
 
 @pytest.mark.parametrize(

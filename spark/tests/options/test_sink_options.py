@@ -1,4 +1,4 @@
-"""Options of a write: what is allowed, and that nothing else is accepted."""
+"""Options of a write: the permitted ones, and that all others are refused."""
 
 from __future__ import annotations
 

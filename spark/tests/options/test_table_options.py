@@ -1,4 +1,4 @@
-"""Options of buckets and object stores: what they become, and what does not go together."""
+"""Options of buckets and object stores: their effects, and combinations that are refused."""
 
 from __future__ import annotations
 

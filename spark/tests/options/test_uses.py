@@ -1,4 +1,4 @@
-"""No option is accepted and ignored: each command refuses those that it has no use for, and uses the others."""
+"""No option is accepted and ignored: each command refuses those without an effect on it, and uses the others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pyjs_spark.options.writing import SINK_TABLE
 from pyjs_spark.read.plan import StreamState
 from pyjs_spark.read.ranges import ReadRange
 
-# A value of each option that is not its default, and what has to be said beside it.
+# For each option a value other than its default, and the other options that it requires.
 VALUES = {
     "subjects": "a.*",
     "startingOffsets": '{"S": 12}',
@@ -121,7 +121,7 @@ def test_an_option_is_used_or_refused(command: str, option: str) -> None:
     assert found != COMMANDS[command]({})
     if (
         command == uses.ARCHIVE and option not in PLANNED | uses.CONNECTION
-    ):  # the others hand their options to Spark
+    ):  # the others pass their options to Spark
         assert _range(found) != _range(COMMANDS[command]({}))
 
 

@@ -1,4 +1,4 @@
-"""The files for clusters fit their schemas; what runs of them without a cluster is in jvm/test_cluster.py."""
+"""The files for clusters match their schemas; jvm/test_cluster.py tests the parts that run without a cluster."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_application_fits_the_schema_of_the_operator() -> None:
 
 
 def closed(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema without unknown fields: Kubernetes drops them, and a typing error would not be seen."""
+    """Return the schema without unknown fields: Kubernetes drops them, so a typing error would not be noticed."""
     found = {name: closed(each) if isinstance(each, dict) else each for name, each in schema.items()}
     known = found.get("properties")
     if isinstance(known, dict) and "type" in schema and "kind" not in known:

@@ -1,4 +1,4 @@
-"""docs/guide.md says what the code does: options and their defaults, columns, commands, exit codes, examples."""
+"""docs/guide.md agrees with the code: options and their defaults, columns, commands, exit codes, examples."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The pure wheel in an empty environment without a compiler: installed by pip, first DataFrame, Spark Connect.
 
-pip installs Spark itself, 500 MB: `make spark-matrix` runs this. What the wheel holds is in test_wheels.py.
+pip installs Spark itself, 500 MB: `make spark-matrix` runs this. test_wheels.py checks the contents of the wheel.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ pytestmark = [
     pytest.mark.skipif(not IS_MATRIX, reason="pip installs 500 MB: make spark-matrix runs it"),
     pytest.mark.skipif(bool(MISSING), reason=MISSING),
 ]
-FIRST_S = 60.0  # to the first DataFrame
-# A machine that does other work meanwhile is slower without a fault of this package.
+FIRST_S = 60.0  # seconds until the first DataFrame
+# A machine with other work is slower, which is no fault of this package.
 IS_QUIET = os.getloadavg()[0] < (os.cpu_count() or 1)
 
 
 def run(*command: str | Path, cwd: Path) -> str:
-    """Run a command without a compiler, which sees nothing of this tree; return what it printed."""
+    """Run a command without a compiler and without access to this tree; return its output."""
     clean = {
         key: value
         for key, value in os.environ.items()
@@ -50,7 +50,7 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """An environment with the wheel and what it asks for, and nothing else."""
+    """An environment with only the wheel and its dependencies."""
     folder = tmp_path_factory.mktemp("first")
     for path in project_files():
         if path.is_relative_to(ROOT / "spark" / "src") or path.parent == ROOT / "spark":

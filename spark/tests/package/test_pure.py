@@ -26,7 +26,7 @@ print(*sorted({each.__module__.partition(".")[0] for each in used}))
 
 
 def decoders_in(*paths: Path) -> str:
-    """Return the packages whose decoders are used where these are the paths."""
+    """Return the packages whose decoders are used with these import paths."""
     env = {"PYTHONPATH": os.pathsep.join(map(str, paths))}
     command = [sys.executable, "-c", SCRIPT]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)

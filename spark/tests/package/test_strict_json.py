@@ -1,4 +1,4 @@
-"""JSON of others: whatever is wrong with it is a ValueError."""
+"""JSON from outside: every fault in it is a ValueError."""
 
 from __future__ import annotations
 

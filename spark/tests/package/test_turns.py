@@ -10,7 +10,7 @@ from spark.tests.jvm.conftest import not_their_turn
 
 
 def collected(name: str, **params: str) -> Any:
-    """Return what is read of a collected test."""
+    """Return an object with the used attributes of a collected test."""
     shown = "-".join(params.values())
     found = SimpleNamespace(path=Path("m.py"), nodeid=f"m.py::{name}[{shown}]" if params else f"m.py::{name}")
     if params:

@@ -1,4 +1,4 @@
-"""The two wheels: one that runs anywhere and needs no compiler, one with the decoders compiled."""
+"""The two wheels: a pure one that needs no compiler, and one with compiled decoders."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ print(pyjs_spark.__version__, fast.IS_THERE)
 
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> str:
-    """Run a command that sees nothing of this tree; return what it printed."""
+    """Run a command without access to this tree; return its output."""
     clean = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME")}
     words = [str(word) for word in command]
     done = subprocess.run(
@@ -39,7 +39,7 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Both wheels, built from copies of what git knows: the plain one where no compiler is found."""
+    """Both wheels, built from copies of the files in git; the pure one is built without a compiler."""
     folder = tmp_path_factory.mktemp("wheels")
     for path in project_files():
         if path.is_relative_to(ROOT / "spark"):

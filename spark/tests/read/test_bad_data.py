@@ -1,4 +1,4 @@
-"""Servers, stores and messages that say what nobody should: bounded, and told in one line."""
+"""Invalid data of servers, stores and messages: bounded work, and an error of one line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DEEP = b'{"a":' * 20_000
 
 
 def pumped(client: Any, kind: Any, wait_s: float = 5.0) -> None:
-    """Decode what comes as the deliveries of a pull."""
+    """Decode incoming bytes as the deliveries of a pull."""
     decoder = kind(("seq",), "map", 10, 1 << 30)
     decoder.listen(client.subscribe(b"x"), 100, 1)
     decoder.expect(5)

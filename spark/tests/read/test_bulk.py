@@ -15,7 +15,7 @@ from tests.conformance.harness.process import ServerProcess
 
 arrow_or_skip()
 
-import pyarrow as pa  # only where it is
+import pyarrow as pa  # needs pyarrow
 
 from pyjs_spark.decode import entries
 from pyjs_spark.errors import AccessDenied, BulkRefused, DataLoss, ProtocolError
@@ -36,7 +36,7 @@ Read = Callable[..., list[dict[str, object]]]
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """Our server alone: nats-server has no bulk reads."""
+    """Our server only: nats-server has no bulk reads."""
     directory = tmp_path_factory.mktemp("bulk")
     process = ServerProcess(our_command_from_anywhere(), JETSTREAM, directory, with_http=False)
     process.start()
@@ -177,7 +177,7 @@ def test_batches_end_at_their_rows_and_nothing_is_on_its_way_meanwhile(
     sizes = []
     for batch in bulk.read_range(client, what):
         sizes.append(batch.num_rows)
-        client.ping()  # takes apart what would come
+        client.ping()  # parses frames that have arrived
 
     assert sizes == [900] * 5 + [500]
 

@@ -252,7 +252,7 @@ def test_a_line_that_is_too_slow_for_a_message_in_one_timeout_is_read_all_the_sa
 
 
 def slow(data: bytes) -> bytes:
-    """Return what a server says, later: a message takes more than the timeout, no piece of it does."""
+    """Return a server's bytes later: a message takes longer than the timeout, but no piece of it does."""
     time.sleep(0.08)
     return data
 

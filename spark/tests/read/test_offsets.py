@@ -1,4 +1,4 @@
-"""Offsets: what stands in a checkpoint is read as it was written, and anything else is refused."""
+"""Offsets: a checkpoint is read as it was written, and anything else is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans: ranges cover what they should, limits hold, offsets do not go back, and losses are told."""
+"""Plans: ranges are complete, limits hold, offsets do not decrease, and losses are reported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMES = st.sampled_from(["A", "B", "C", "D"])
 def stream(
     first: int, last: int, name: str = "S", created: str = OLD, messages: int | None = None
 ) -> StreamState:
-    """A stream whose messages have 100 bytes."""
+    """The state of a stream whose messages have 100 bytes."""
     count = last + 1 - first if messages is None else messages
     return StreamState(name, created, first, last, count, 100 * count)
 
@@ -265,7 +265,7 @@ def test_what_lies_between_offsets_starts_where_the_last_one_ended(
 def partitions(
     spans: list[tuple[Span, StreamState]], wanted: int | None, parallelism: int, rows_max: int
 ) -> list[Span]:
-    """Cut spans as `minPartitions` or, without it, the parallelism of Spark wants it."""
+    """Cut spans by `minPartitions` or, without it, by Spark's parallelism."""
     least = 0 if wanted else plan.WORTHWHILE_ROWS
     return plan.partitions(spans, Cut(wanted or parallelism, least, rows_max))
 

@@ -57,7 +57,7 @@ def time_of(filler: Filler, seq: int) -> int:
 
 
 def latest(planner: Planner, start: Offsets, waited_s: float = 0.0, target: Offsets | None = None) -> Offsets:
-    """Return the next offset as Spark asks for it when an option sets a limit."""
+    """Return the next offset as Spark requests it if an option sets a limit."""
     return planner.latest(start, is_limited=True, waited_s=waited_s, target=target)
 
 
@@ -116,7 +116,7 @@ def test_a_batch_between_two_times(planner: MakePlanner, filler: Filler) -> None
 def test_a_time_between_deleted_messages_means_the_next_one_that_is_there(
     planner: MakePlanner, filler: Filler
 ) -> None:
-    # Of these the last in a block of 8 MiB is what nats-server 2.15.1 finds, and so nothing.
+    # In a block of 8 MiB, nats-server 2.15.1 finds only the last of the deleted messages, and so no message.
     filler.create(storage="file")
     filler.fill(12, size=1 << 20)
     times = [time_of(filler, seq) for seq in range(1, 13)]
@@ -391,7 +391,7 @@ def test_messages_between_the_target_and_the_start_at_the_end_are_no_loss(
     filler.create()
     filler.fill(5)
     made = planner(stream=f"{filler.name}*", startingOffsets="latest")
-    target = made.newest()  # Spark asks for it first
+    target = made.newest()  # Spark requests it first
     filler.fill(3)
     other = beside(filler, f"{filler.name}B")
     other.create()

@@ -1,4 +1,4 @@
-"""Ranges read by a pull consumer: the same from both servers, by both decoders, whatever happens meanwhile."""
+"""Ranges read by a pull consumer: equal for both servers and both decoders, also with faults during the read."""
 
 from __future__ import annotations
 
@@ -498,7 +498,7 @@ def test_a_range_above_what_spark_holds_is_refused(client: Client) -> None:
 
 @pytest.fixture
 def reading(client: Client) -> pull.PullRead:
-    """A read whose consumer has asked once; it needs no stream."""
+    """A read whose consumer has sent one request; it needs no stream."""
     made = pull.PullRead(client, ReadRange("S", 1, 10), Report())
     made._consumer = pull._Consumer(client, "c", 0)
     made._consumer._inbox = b"_INBOX.x"

@@ -1,4 +1,4 @@
-"""Where a read by consumer ends, and where there must not be one: beside lagging replicas, on work queues."""
+"""The end of a read by consumer, and cases without a consumer: lagging replicas, work queues."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_consumer_beside_a_replica_that_lags_behind_does_not_end_the_read(
     created = filler.create()
     filler.fill(9)
     filler.delete(9)
-    # Such a consumer has nothing pending after the last message of its replica, and the leader has more.
+    # The consumer has nothing pending after its replica's last message, but the leader has more.
     proxy = CuttingProxy(server.port, [], said=nothing_pending)
     client = Client(ConnectSettings((f"127.0.0.1:{proxy.port}",)))
     what = ReadRange(filler.name, 1, 10, subjects, created=created, fetch_batch=fetch_batch)
@@ -45,7 +45,7 @@ def test_a_consumer_beside_a_replica_that_lags_behind_does_not_end_the_read(
 
 
 def nothing_pending(data: bytes) -> bytes:
-    """Return what a server says, with nothing pending in it."""
+    """Return a server's bytes with the pending count set to 0."""
     data = re.sub(rb'"num_pending":\d+', lambda found: b'"num_pending":0'.ljust(len(found[0])), data)
     return re.sub(rb"(\$JS\.ACK\.\S+\.)\d+( \d+\r\n)", rb"\g<1>0\2", data)
 

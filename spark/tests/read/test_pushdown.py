@@ -1,4 +1,4 @@
-"""Filters: none loses a row that it lets pass, and those that are used exactly let nothing else pass."""
+"""Filters: no matching row is lost, and filters that are applied exactly admit no other row."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pyjs_spark.times import EPOCH
 
 @dataclass(frozen=True)
 class Filter:
-    """What stands for a filter of pyspark; their classes are told apart by name."""
+    """Stands in for a filter of pyspark; filters are recognised by the names of their classes."""
 
     attribute: tuple[str, ...]
     value: Any = None
@@ -109,7 +109,7 @@ def rows(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def is_read(row: dict[str, Any], bounds: Bounds, wide: tuple[str, ...]) -> bool:
-    """Say whether a read within these bounds brings the row."""
+    """Return whether a read within these bounds returns the row."""
     subjects = wide if bounds.subjects is None else bounds.subjects
     has_subject = (bounds.subjects is None and not wide) or any(
         covers(each, row["subject"]) for each in subjects

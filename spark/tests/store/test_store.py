@@ -1,6 +1,6 @@
-"""Store directories that are damaged, half written, moved about or still written to.
+"""Store directories that are damaged, incomplete, moved or in use.
 
-Long because one hand-made store serves every kind of them.
+Long because all tests use the same hand-made store.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ FAR = 10**6
 
 @pytest.fixture(params=["compiled", "pure"], autouse=True)
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Walk through records by what is compiled, and by plain Python."""
+    """Read records with the compiled code, and with plain Python."""
     snapshot._remembered.clear()
     if request.param == "pure":
         monkeypatch.setattr(scan, "walk", None)
 
 
 class Store:
-    """A store directory of one stream, S, made by hand."""
+    """A store directory with one stream S, written by the test."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -689,7 +689,7 @@ def test_the_directory_of_a_server_at_work_is_read(server: ServerProcess, tmp_pa
     filler.create(storage="file")
     place = StoreDirectory(str(tmp_path / "store"))
     for part in range(1, 6):
-        filler.fill(2000, size=2000)  # some segments of 8 MiB
+        filler.fill(2000, size=2000)  # several segments of 8 MiB
         filler.delete(part)
         assert seqs_in(place, part + 1, 2000 * part + 1) == list(range(part + 1, 2000 * part + 1))
     filler.raw.close()

@@ -18,8 +18,8 @@ arrow_or_skip()
 pytest.importorskip("msgpack")
 
 from pyjs_spark.decode import (
-    entries,  # what is read here needs pyarrow
-    hashing,  # what is read here needs pyarrow
+    entries,  # needs pyarrow
+    hashing,  # needs pyarrow
 )
 from pyjs_spark.errors import BadStore
 from pyjs_spark.read import files as reader
@@ -36,7 +36,7 @@ COLUMNS = ("seq", "ts_ns", "subject", "headers", "data")
 
 @pytest.fixture(params=["compiled", "pure"])
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Read with what is compiled, and with plain Python alone."""
+    """Read with the compiled code, and with plain Python."""
     snapshot._remembered.clear()
     if request.param == "pure":
         xxhash = pytest.importorskip("xxhash")

@@ -1,4 +1,4 @@
-"""Index files that an account keeps together are read as those beside their segments are."""
+"""Index files of several streams in one file are read like those in the streams' directories."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NAMES = ("format-3", "format-3-encrypted")
 
 @pytest.fixture(params=NAMES)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> StoreDirectory:
-    """Return a store in which each stream has an index file beside its last segment."""
+    """Return a store in which each stream's last segment has an index file in its own directory."""
     snapshot._remembered.clear()
     with tarfile.open(GOLDEN / f"{request.param}.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")

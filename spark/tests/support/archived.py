@@ -1,4 +1,4 @@
-"""What is in an archive of any format, read by the format's own library; and one that is written without Spark."""
+"""The contents of an archive in any format, read by the format's library; and an archive written without Spark."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from pyjs_spark.read.ranges import ReadRange
 
 
 def here(task: Task, part: Sequence[ReadRange]) -> list[list[TableFile]]:
-    """Make the tasks one after the other, in this process."""
+    """Run the tasks one at a time in this process."""
     return [task(what) for what in part]
 
 
 def archive_here(lake: Lake | str | Path, options: Options, rows_per_file: int = 5) -> list[Written]:
-    """Archive what is new, two ranges at a time; return the new files."""
+    """Archive new messages, two ranges at a time; return the new files."""
     into = lake if isinstance(lake, Lake) else Lake(str(lake))
     return lakes.write_parts(here, into, options, lakes.plan(into, options, rows_per_file), 2)
 
 
 def archive_until(lake: Lake, stream: str, servers: str, when: int, begins: Connection) -> None:
-    """Archive what is new, and die before the commit of the part that begins at `when`; send None when it begins."""
+    """Archive new messages; kill this process before it commits the part at `when`; send None at its start."""
     options = parse_options({"stream": stream, "servers": servers})
     ranges = lakes.plan(lake, options, 5)
 

@@ -1,4 +1,4 @@
-"""Batches of a decoder as plain values, and what slow and plain code makes of headers."""
+"""Batches of a decoder as plain values, and a simple parser of headers for comparisons."""
 
 from __future__ import annotations
 

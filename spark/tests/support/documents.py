@@ -24,6 +24,6 @@ def table(text: str, head: str) -> list[list[str]]:
 
 
 def quoted(cell: str) -> str:
-    """Return what stands between the first backticks of a cell; nothing if it does not begin with them."""
+    """Return the text between the first backticks of a cell, or "" if it does not begin with one."""
     match = re.match(r"`([^`]+)`", cell)
     return match[1] if match else ""

@@ -26,7 +26,7 @@ def main() -> None:
 
         os.environ["PYSPARK_PYTHON"] = (
             sys.executable
-        )  # of the server's workers, which take python3 of the PATH else
+        )  # for the workers of the Spark Connect server, which otherwise use python3 from PATH
         spark = SparkSession.builder.remote(said["remote"]).getOrCreate()
         pyjs_spark.register(spark)
     else:

@@ -1,4 +1,4 @@
-"""Processes to be killed, forked from one that has everything imported: a start takes milliseconds, not seconds."""
+"""Processes to be killed, forked from one with all modules imported: a start takes milliseconds, not seconds."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ FORKS.set_forkserver_preload(
 
 
 def forked(act: Callable[..., None], *args: object) -> BaseProcess:
-    """Start a process that calls a function of a module; a test does not wait for what a start imports."""
+    """Start a process that calls a function of a module, without the time for imports."""
     process = FORKS.Process(target=act, args=args, daemon=True)
     with pytest.MonkeyPatch.context() as patch:
-        # Of the process that is forked, which starts before the first of the others.
+        # For the process that is forked; it starts before the first of the others.
         patch.setenv("PYTHONPATH", os.pathsep.join([PYTHONPATH, str(ROOT)]))
         process.start()
     return process

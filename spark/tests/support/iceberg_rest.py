@@ -16,7 +16,7 @@ START_S = 120.0
 
 
 class RestCatalog:
-    """The server, which keeps its metadata below a folder."""
+    """The server; its metadata is in a folder."""
 
     def __init__(self, folder: Path) -> None:
         import pyspark
@@ -56,7 +56,7 @@ class RestCatalog:
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     return
-            time.sleep(0.05)  # it says nothing when it is ready
+            time.sleep(0.05)  # polling: it does not report that it is ready
 
     @property
     def settings(self) -> dict[str, str]:

@@ -1,8 +1,8 @@
-"""How the JVMs of these tests are started, and the archive of classes that makes them start quicker.
+"""The options of the JVMs in these tests, and an archive of classes that lets them start faster.
 
-Half of what a JVM of Spark does in its first minute is to load and verify ten thousand classes. `.ci/spark ready`
-makes an archive of them beside the environment (`python -m spark.tests.support.java`), in the form that the JVM keeps
-in memory. A JVM of another version, or with other jars, leaves the archive alone.
+A JVM of Spark spends half of its first minute on loading and verifying ten thousand classes. `.ci/spark ready` makes
+an archive of them in the folder of the environment (`python -m spark.tests.support.java`), in the form that the JVM
+has in memory. A JVM of another version, or with other jars, ignores the archive.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import tempfile
 from pathlib import Path
 
 CLASSES = Path(sys.prefix) / "spark.jsa"
-# A JVM that lives for a minute: no time is lost on compiling well, nor on a collector with threads of its own.
-# What it has to say of an archive that it cannot use would go to stdout, where scripts of Spark read a command.
+# For a JVM that runs for a minute: no optimizing compiler, and no garbage collector with its own threads. Warnings
+# about an unusable archive would go to stdout, from which scripts of Spark read a command.
 PLAIN_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable"
 QUICK_JAVA = f"{PLAIN_JAVA} -XX:SharedArchiveFile={CLASSES}" if CLASSES.exists() else PLAIN_JAVA
 # Plans of a few rows are not worth compiling, nor looking at again while they run.
@@ -24,11 +24,11 @@ QUICK_PLANS = {
 }
 SETTINGS = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.log.level": "ERROR"}
 
-END_S = 120  # for a JVM to write the archive
+END_S = 120  # seconds for a JVM to write the archive
 
 
 def make() -> None:
-    """Do in a Spark what the tests do, and keep the classes that its JVM has loaded when it ends."""
+    """Use Spark as the tests do, and store the classes that its JVM has loaded when it ends."""
     from pyspark.sql import SparkSession
 
     new = CLASSES.with_name(f"{CLASSES.name}.new")
@@ -47,7 +47,7 @@ def make() -> None:
         writer.start().awaitTermination()
     java = spark.sparkContext._gateway.proc
     spark.stop()
-    java.stdin.close()  # with which it ends, and writes the archive
+    java.stdin.close()  # the JVM ends then, and writes the archive
     if java.wait(END_S) == 0:
         new.replace(CLASSES)
 

@@ -6,6 +6,6 @@ import os
 
 from tests.style.tree import ROOT
 
-SOURCES = ROOT / "spark" / "src"  # of pyjs-spark
-FAST = ROOT / "spark" / "fast" / "src"  # of pyjs-spark-fast
+SOURCES = ROOT / "spark" / "src"  # sources of pyjs-spark
+FAST = ROOT / "spark" / "fast" / "src"  # sources of pyjs-spark-fast
 PYTHONPATH = os.pathsep.join([str(SOURCES), str(FAST)])

@@ -1,4 +1,4 @@
-"""A TCP proxy that cuts the connection after so many bytes of the server, as often as it is told, or changes them."""
+"""A TCP proxy that cuts connections after a number of the server's bytes, or changes the bytes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from contextlib import suppress
 
 
 class CuttingProxy:
-    """Listens on a port of its own; `cuts` has the bytes after which each connection in turn is cut.
+    """Listens on its own port; `cuts` has the number of bytes after which each connection is cut, in order.
 
-    `said` makes of what the server says, piece by piece, what its client hears.
+    `said` transforms each piece of the server's bytes before the client receives it.
     """
 
     def __init__(self, port: int, cuts: list[int], said: Callable[[bytes], bytes] = bytes) -> None:
         self.connections = 0
-        self.target = port  # of the server; may change between two connections
+        self.target = port  # port of the server; may change between two connections
         self._cuts = cuts
         self._said = said
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -29,7 +29,7 @@ class CuttingProxy:
         return int(self._listener.getsockname()[1])
 
     def close(self) -> None:
-        """Take no more connections; the one that is there goes on until its client closes it."""
+        """Accept no more connections; an open one continues until its client closes it."""
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._thread.join(10)
@@ -42,13 +42,13 @@ class CuttingProxy:
                 return
             left = self._cuts[self.connections] if self.connections < len(self._cuts) else 1 << 60
             self.connections += 1
-            # One of the two may be gone.
+            # Either side may have closed already.
             with client, suppress(OSError), socket.create_connection(("127.0.0.1", self.target)) as server:
                 _pass_on(client, server, left, self._said)
 
 
 def _pass_on(client: socket.socket, server: socket.socket, left: int, said: Callable[[bytes], bytes]) -> None:
-    """Copy both ways until one side closes or the server has said `left` bytes."""
+    """Copy in both directions until one side closes or the server has sent `left` bytes."""
     with selectors.DefaultSelector() as ready:  # select() takes no descriptor over 1,023
         ready.register(client, selectors.EVENT_READ, (client, server))
         ready.register(server, selectors.EVENT_READ, (server, client))

@@ -1,4 +1,4 @@
-"""Records, entries and segments as docs/storage-format.md has them, made by hand for tests."""
+"""Records, entries and segments composed for tests, as docs/storage-format.md defines them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def made(
 
 
 def other(kind: int, seq: int, numbers: Iterable[int], before: int, flags: int = 0, ts: int = NOW) -> bytes:
-    """Return a record that is no message, whose body is numbers."""
+    """Return a record other than a message; its body consists of numbers."""
     body = b"".join(number.to_bytes(8, "little") for number in numbers)
     return made(kind, flags, 0, seq, ts, 0, body, before)
 
@@ -78,7 +78,7 @@ def tail(data: bytes) -> int:
 
 
 def piece(messages: Iterable[Stored], front: bytes = bytes(8)) -> tuple[bytes, bytes]:
-    """Return entries and records of messages behind each other; the records begin behind `front`."""
+    """Return entries and records of consecutive messages; the records begin after `front`."""
     entries, data = b"", front
     for message in messages:
         entries += message.entry(len(data))

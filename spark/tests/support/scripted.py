@@ -1,4 +1,4 @@
-"""A server that logs anybody in and then says what it was told to, right or wrong."""
+"""A server that accepts any login and then sends scripted bytes, valid or not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from contextlib import suppress
 
 
 class ScriptedServer:
-    """Takes one connection. `said` goes out after the first line that begins with `cue`; {inbox} is its reply."""
+    """Accepts one connection; `said` is sent after the first line that begins with `cue`.
+
+    In it, {inbox} is replaced by the third word of that line.
+    """
 
     def __init__(self, cue: bytes, said: bytes, *, info: bytes = b"{}", pong: bytes = b"PONG\r\n") -> None:
         self._cue = cue
@@ -21,13 +24,13 @@ class ScriptedServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Wait until the client has gone."""
+        """Wait until the client has disconnected."""
         self._thread.join(10)
         self._listener.close()
 
     def _serve(self) -> None:
         client, _ = self._listener.accept()
-        # The client may end before all that was said to it has come.
+        # The client may close before it has received everything.
         with suppress(ConnectionResetError), client, client.makefile("rb") as lines:
             client.sendall(self._greeting[0])
             for line in lines:

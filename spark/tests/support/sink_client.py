@@ -1,7 +1,7 @@
-"""A sink without Spark, to be killed: writes batch after batch, each in three partitions, as a query would.
+"""A sink without Spark, to be killed: writes consecutive batches in three partitions each, as a query does.
 
-A file `<folder>/<batch>` is written behind each batch; a batch without one is written again by the next process, as
-Spark does after a crash.
+A file `<folder>/<batch>` is written after each batch; the next process repeats a batch without a file, as Spark does
+after a crash.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyjs_spark.write.delivery import Delivery, SinkPart
 from pyjs_spark.write.marker import new_attempt
 
 PARTITIONS = 3
-ROWS = 700  # of a partition
+ROWS = 700  # rows per partition
 PIECE = 100
 
 
@@ -30,7 +30,7 @@ def rows(batch: int, part: int) -> Iterator[pa.RecordBatch]:
 
 
 def write(port: int, stream: str, commits: Path, batches: int) -> None:
-    """Write what is not committed."""
+    """Write the batches that are not committed."""
     options = parse_sink_options(
         {
             "servers": f"nats://127.0.0.1:{port}",

@@ -1,4 +1,4 @@
-"""What a task of Spark tells a writer, and the target of its writes."""
+"""The task properties that Spark gives a writer, and the target stream of the writes."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ TYPES = {
 HEADERS = pa.map_(pa.string(), pa.list_(pa.string()))
 Row = dict[str, Any]
 
-PATIENCE_S = 10.0  # until a message that was sent is stored
+PATIENCE_S = 10.0  # seconds until a message that was sent is stored
 
 
 class Task:
-    """What a task of Spark tells the writer."""
+    """The properties of a Spark task that a writer reads."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.part = 0
@@ -118,7 +118,7 @@ class Out:
         return [row["data"] for row in self.stored()]
 
     def stored_payloads(self, count: int) -> list[bytes]:
-        """Return what is stored once it is `count` messages: the last one may still be in flight."""
+        """Return the stored payloads when there are `count`: the last one may still be in flight."""
         deadline = time.monotonic() + PATIENCE_S
         while len(found := self.payloads()) < count and time.monotonic() < deadline:
             pass

@@ -1,4 +1,4 @@
-"""Windowed publishing over connections that end, servers that refuse, and servers that say strange things."""
+"""Windowed publishing over connections that end, with servers that refuse, and with invalid answers."""
 
 from __future__ import annotations
 
@@ -155,12 +155,12 @@ def test_what_the_stream_has_is_asked_for_after_a_lost_connection(
 def test_acknowledgements_that_came_while_nobody_read_are_taken_first(
     outlet: MakeOutlet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publish, "CATCH_UP_S", 0.0)  # as if the rows had come slowly
+    monkeypatch.setattr(publish, "CATCH_UP_S", 0.0)  # as if the rows had arrived slowly
     out = outlet()
     out.publisher.publish(out.frames(0, 25))
     while out.filler.raw.api(f"STREAM.INFO.{out.filler.name}")["state"]["last_seq"] < 25:
         pass
-    out.client._stream._socket.shutdown(socket.SHUT_WR)  # and the server had given the connection up
+    out.client._stream._socket.shutdown(socket.SHUT_WR)  # and the server had closed the connection
     out.send(25, 50)
 
     assert out.stored() == list(range(50))
@@ -189,7 +189,7 @@ def test_no_acknowledgement_in_time_is_a_lost_connection(outlet: MakeOutlet, fil
 
 
 def test_a_stream_that_does_not_take_a_row_is_told_by_its_row(outlet: MakeOutlet, filler: Filler) -> None:
-    filler.raw.api(f"STREAM.UPDATE.{filler.name}", **_config(filler, max_msg_size=100))  # with headers
+    filler.raw.api(f"STREAM.UPDATE.{filler.name}", **_config(filler, max_msg_size=100))  # including headers
     out = outlet()
     out.mark = b"pyjs:" + b"x" * 100 + b":"
 
@@ -274,7 +274,7 @@ def test_a_message_on_another_subject_is_told(filler: Filler) -> None:
 
 
 def _answer(out: Outlet, said: bytes) -> None:
-    """Let the publisher wait for row 0 and find `said` on its connection."""
+    """Let the publisher wait for row 0, with `said` as the bytes of its connection."""
     out.publisher._listen()
     out.publisher._acks.add([0])
     out.publisher._acks.enough = 0

@@ -1,4 +1,4 @@
-"""Which markers a task of a sink reads: its own and that of the batch, or all of them after another run began it."""
+"""The markers that a task of a sink reads: its own and that of the batch, or all if another run began the batch."""
 
 from __future__ import annotations
 

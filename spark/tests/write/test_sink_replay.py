@@ -1,4 +1,4 @@
-"""Batches that come again, tasks that are repeated or replaced, lost connections: each row is stored once."""
+"""Repeated batches, tasks that are repeated or replaced, lost connections: each row is stored once."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ pytest.importorskip("pyspark")
 
 from spark.tests.support.sinks import Out, Task
 
-from pyjs_spark.datasource import sink  # only where pyspark is
+from pyjs_spark.datasource import sink  # needs pyspark
 from pyjs_spark.nats import buckets, retry
 from pyjs_spark.nats.client import Client
 from pyjs_spark.nats.settings import ConnectSettings
 from pyjs_spark.write import (
-    delivery,  # only where pyspark is
-    keys,  # only where pyspark is
-    publish,  # only where pyspark is
-    recovery,  # only where pyspark is
+    delivery,  # needs pyspark
+    keys,  # needs pyspark
+    publish,  # needs pyspark
+    recovery,  # needs pyspark
 )
 
 
@@ -286,14 +286,14 @@ def test_what_was_stored_before_a_server_gave_a_silent_connection_up_is_not_sent
 
     def slow() -> Iterator[Any]:
         yield out.batch(out.rows(0, 10))
-        time.sleep(3.0)  # what comes before the sink takes its time, and nobody answers a PING
+        time.sleep(3.0)  # the query before the sink is slow, and PINGs are not answered meanwhile
         yield out.batch(out.rows(10, 15))
-        time.sleep(0.1)  # until its first bytes have met a closed connection
+        time.sleep(0.1)  # until its first bytes meet a closed connection
         yield out.batch(out.rows(15, 20))
 
     try:
         out.writer(delivery="atLeastOnce").write(slow())
-        assert clients[0].connections >= 2  # else this proves nothing
+        assert clients[0].connections >= 2  # otherwise this proves nothing
         filler.raw = RawClient(process.port)  # the first one answers no PING
         assert out.payloads() == [b"%d" % n for n in range(20)]
     finally:
@@ -340,7 +340,7 @@ def test_rows_with_ids_are_told_by_their_ids_after_a_lost_connection(
     def in_another_order() -> Iterator[Any]:
         yield out.batch(rows[:3])
         clients[0]._stream.close()
-        yield out.batch(rows[10:])  # in the places of 3 to 9, which are stored
+        yield out.batch(rows[10:])  # instead of rows 3 to 9, which are stored
         yield out.batch(rows[3:10])
 
     clients.clear()
@@ -410,7 +410,7 @@ def test_evidence_is_needed_again_when_the_duplicate_window_ends_meanwhile(
 
     def slow() -> Iterator[Any]:
         yield out.batch(out.rows(0, 10))
-        time.sleep(1.2)  # what comes before the sink takes its time
+        time.sleep(1.2)  # the query before the sink is slow
         yield out.batch(out.rows(10, 20))
 
     with pytest.raises(ReplayDiffers, match="1 messages left the stream since"):
@@ -552,7 +552,7 @@ def test_a_bucket_that_another_makes_at_the_same_time_is_used(
     out: Out, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked = keys.stream_info
-    states: list[Any] = [None]  # what the first look tells
+    states: list[Any] = [None]  # the result of the first read
 
     def late(client: Client, stream: str) -> Any:
         if states:

@@ -62,10 +62,10 @@ class Interest:
         return count if key[1] else min(count, 1)
 
     def withdraw(self, keys: Iterable[Key]) -> bool:
-        """Make other servers send no more messages for these subscriptions, which still receive messages on the way.
+        """Make other servers stop sending messages for these subscriptions, which still receive messages in transit.
 
-        Each is named as often as there are subscriptions that leave. Has no effect on a subject and queue group that
-        a further subscription shares. Return whether it had an effect.
+        A key occurs once for each subscription that leaves. Has no effect on a subject and queue group that a further
+        subscription shares. Return whether there was any effect.
         """
         withdrawn = [
             key

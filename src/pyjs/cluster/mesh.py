@@ -103,7 +103,7 @@ class Mesh:
         self._add(Dial(host, port, learned=True, server_id=server_id))
 
     def beside(self, dial: Dial, rid: int, purposes: tuple[str, ...] = (PULSE, BULK)) -> None:
-        """Also open connections for other purposes, as long as the route exists that has the number `rid` there."""
+        """Also open connections for other purposes, while the other server has the route with the number `rid`."""
         for purpose in purposes:
             before = self._beside.get((dial.server_id, purpose))
             if before is not None:

@@ -149,7 +149,7 @@ class Replication:
         self._cluster.hold_messages(Awaited(self._cluster.host, is_awaited))
 
     def withdraw(self, account: Account, keys: Iterable[tuple[bytes, bytes]]) -> None:
-        """Make other servers send no more messages for these subscriptions."""
+        """Make other servers stop sending messages for these subscriptions."""
         if isinstance(account.interest, Interest):
             account.interest.withdraw(keys)
 

@@ -15,7 +15,7 @@ A batch, little-endian:
 | 2 fetch | group, index, offset (u64 each): send that part of the snapshot |
 | 3 part | group, index, offset (u64 each), then bytes of the snapshot's data |
 | 4 done | group, index (u64 each): the snapshot is durable here |
-| 5 gone | group, index (u64 each): that snapshot is no longer offered |
+| 5 gone | group, index (u64 each): the sender no longer offers this snapshot |
 | 6 lacks | group, peer, boot (u64 each): since start `boot`, that peer may have lost acknowledged entries |
 | 7 has | group, peer, term, index (u64 each): the last entry of that peer, in answer to 6 |
 
@@ -65,7 +65,7 @@ _FRAMES = int(Kind.FRAMES)
 
 
 class BadBatch(ValueError):
-    """A batch is damaged and was refused as a whole; the text has the wrong field."""
+    """A batch is damaged and was refused as a whole; the text names the invalid field."""
 
 
 class Frames(NamedTuple):
@@ -114,7 +114,7 @@ class Lacks:
 
 @dataclass(frozen=True, slots=True)
 class Has:
-    """The last entry of a peer that is not in doubt; this peer has every entry that it has acknowledged."""
+    """The last entry of a peer that is not in doubt: it still has every entry that it acknowledged."""
 
     group: int
     peer: int

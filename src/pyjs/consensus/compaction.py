@@ -54,7 +54,7 @@ class Compaction:
         self._full.update(dict.fromkeys(groups))
 
     def take(self) -> int:
-        """Return a queued group."""
+        """Remove a group from the queue and return it; the queue must not be empty."""
         group, _ = self._full.popitem()
         return group
 
@@ -72,7 +72,9 @@ class Compaction:
         return is_large or member.group in self._log.crowding()
 
     def cut(self, member: Member, index: int, state: bytes, size: int) -> bool:
-        """Stage the state after an applied entry as the new start of the log, which loses about `size` bytes.
+        """Stage the state after an applied entry as the new start of the log; this drops about `size` bytes.
+
+        Return False if the engine cannot compact the log now.
 
         Raises:
             CorruptRecord: the log of the group is damaged.
@@ -112,8 +114,8 @@ class Made:
 class States:
     """The states of machines, as descriptors and data. A large state is created in steps.
 
-    With a sync interval, a state is used only after a quorum must have synced its entries. Otherwise, after a
-    power failure of all nodes, this log might begin after the last entry of all other logs.
+    With a sync interval, a state is used only after a pause in which a quorum must have synced its entries.
+    Otherwise, after a power failure of all nodes, this log might begin after the last entry of all other logs.
     """
 
     def __init__(self, faults: MachineFaults, sync_interval_ns: int) -> None:

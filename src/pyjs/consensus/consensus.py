@@ -8,7 +8,7 @@ A turn, in the order of its effects:
 4. reads whose index has been applied are answered, full logs are compacted, snapshots continue.
 
 If a machine raises an exception, its group stops on this node. A group that panics in the engine is opened again; one
-whose log is damaged returns empty, as a new replica. If the log fails, the node leaves all groups and sends no more.
+whose log is damaged returns empty, as a new replica. If the log fails, the node leaves all groups and sends nothing.
 
 Knows no sockets, disks and clocks: the log and the peers are seams, and the time is that of the node's turn.
 Long because it has all calls of the engine.
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 TICK_NS = 10 * NS_PER_MS
 LATE_TICKS = 3  # after a pause, a node makes up for at most this many ticks at once
 REST_NS = NS_PER_S  # time between two checks of groups that are all idle
-ROUNDS = 2  # of the engine in one turn: entries written in one round may be committed in the next
+ROUNDS = 2  # rounds of the engine in one turn: entries written in the first may be committed in the second
 APPLIES = 64  # maximum number of entries applied in one turn
 APPLY_SIZE = 256 << 10  # maximum bytes of payloads applied in one turn
 FAIR_APPLIES = 16  # entries of one group that are applied before those of another group
@@ -151,8 +151,9 @@ class Consensus:
 
         The machine of a stored group gets `install` with the state at the start of the log, then the later entries.
         `incarnation` of a new group must be higher than that of any earlier replica of the group on this node; if
-        the log may have lost a replica (`lost_unknown`), the caller must know it. For a stored group it is the newest
-        incarnation that the caller knows: if the log is damaged, the replica starts empty with a higher incarnation.
+        the log may have lost a replica (`lost_unknown`), only the caller knows it. For a stored group it is the
+        newest incarnation that the caller knows: if the log is damaged, the replica starts empty with a higher
+        incarnation.
         """
         assert group not in self._members
         self._lost.forget(group)
@@ -262,7 +263,7 @@ class Consensus:
         if self.condition is Condition.RUNNING:
             self._end(Condition.STOPPED, "Server Shutdown")
 
-    # -- what the owner of a group asks for --------------------------------------------------------------------
+    # -- requests from the owner of a group --------------------------------------------------------------------
 
     def propose(self, group: int, payload: bytes, proposal: object = None) -> bool:
         """Propose an entry; return False if this node does not lead the group.
@@ -284,7 +285,7 @@ class Consensus:
     def read_index(self, group: int, done: Callable[[], None]) -> bool:
         """Call `done` when all entries that were committed before this call have been applied on this node.
 
-        Returns False if no leader is known, or the group has stopped on this node. A new leader ends the wait.
+        Returns False if no leader is known, or the group has stopped on this node.
         """
         member = self._members.get(group)
         if member is None or member.state is State.STOPPED:
@@ -340,7 +341,7 @@ class Consensus:
         self._mark()
 
     def conclude(self, group: int) -> bool:
-        """Apply the whole log of a group that has no other replica; return whether that is done. Raises KeyError."""
+        """Apply the whole log of a group without other replicas; return whether that is done. KeyError: not open."""
         is_done = self.doubts.conclude(self._members[group])
         self._have_applied(self._members[group])
         self._queue()
@@ -583,7 +584,7 @@ class Consensus:
             self._queue()
 
     def _cut(self, member: Member) -> None:
-        """Cut entries with durable effects from the start of a full log, unless another replica needs them soon."""
+        """Cut entries with durable effects from the start of a full log, unless another replica still needs them."""
         if member.state is State.STOPPED:
             if self._compaction.must_drop(member):
                 self._lose(member, "its machine is stopped, and its log has become too large")

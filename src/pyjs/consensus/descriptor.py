@@ -27,7 +27,7 @@ _TIME_MAX = (1 << 63) - 1
 
 
 class BadDescriptor(ValueError):
-    """A descriptor is damaged, or does not match its payload; the text has the wrong field."""
+    """A descriptor is damaged, or does not match its payload; the text names the invalid field."""
 
 
 class Descriptor(NamedTuple):
@@ -63,7 +63,7 @@ def read(data: bytes) -> Descriptor:
 
 
 def size_and_time(data: bytes) -> tuple[int, int]:
-    """Return size and time of a descriptor that was checked before."""
+    """Return the size and the time in a descriptor that was already checked."""
     return _BRIEF.unpack_from(data)
 
 

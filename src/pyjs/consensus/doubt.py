@@ -8,7 +8,7 @@ and sends the missing entries again. The doubt ends
   was elected without this node's vote, so it has every committed entry; or
 - when a majority of the voters is in doubt: the power failed for all of them. Each has lost the end of its log: at
   most the entries of the last interval. For GRACE_NS they wait for the others, and elect one that has the newest last
-  entry of all: then nothing is lost that any of them has. After that, those that have come go on.
+  entry of all: then nothing is lost that any of them has. After that, those that have answered continue.
 
 If all other voters have answered, and too few of them are in doubt for the second case, each committed entry is on
 one of the other voters. The voter with the newest last entry has all committed entries, so the group may elect it, or
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
     from pyjs.consensus.member import Member
     from pyjs.consensus.seams import Peers
 
-SAY_NS = 100 * NS_PER_MS  # between two announcements of one group
-GRACE_NS = 2 * NS_PER_S  # for servers that start again at about the same time
-MISSING_NS = 5 * NS_PER_S  # after which an answer is missing
-GROUPS_MAX = 64  # announced in one tick
-# In the text of the engine about a replica that was away while a majority lost entries that it has committed.
+SAY_NS = 100 * NS_PER_MS  # time between two announcements of one group
+GRACE_NS = 2 * NS_PER_S  # time to wait for servers that start at about the same time
+MISSING_NS = 5 * NS_PER_S  # time after which a voter that has not answered counts as missing
+GROUPS_MAX = 64  # maximum number of groups announced in one tick
+# Part of the engine's panic text: this replica was away while a majority lost entries that it has committed.
 CONTRADICTED = "the group has lost entries that are committed here"
-FORGOTTEN = "to_commit "  # in the text about a log that lacks entries that this replica has acknowledged
+FORGOTTEN = "to_commit "  # part of the panic text for a log that lacks acknowledged entries
 
 
 @dataclass(slots=True)
@@ -60,11 +60,11 @@ class Doubt:
     """One group in doubt."""
 
     peer: int
-    at_ns: int = 0  # of the next announcement
+    at_ns: int = 0  # time of the next announcement
     asked_ns: int = -1  # time at which the next read may be sent
-    since_ns: int = -1  # of the first announcement
-    is_patient: bool = True  # for GRACE_NS
-    is_accepted: bool = False  # an operator accepts the loss of what silent replicas have
+    since_ns: int = -1  # time of the first announcement
+    is_patient: bool = True  # True until GRACE_NS after the first announcement
+    is_accepted: bool = False  # an operator accepts the loss of entries that only silent replicas have
     known: set[int] = field(default_factory=set)  # peers in doubt
     others: dict[int, tuple[int, int]] = field(
         default_factory=dict

@@ -152,7 +152,8 @@ class Durability:
     def hurry(self) -> None:
         """With a sync interval, sync the current writes now, or after the running sync.
 
-        Otherwise, data that other parts sync at the same time would be ahead of the log for a long time.
+        The caller is syncing a store. Without this call, the durable store would be ahead of the durable log until
+        the interval ends.
         """
         if self._interval_ns and not self._is_stopped:
             self._wanted = self._written

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from pyjs.core.sink import Turn
 
 REOPEN_NS = (
-    NS_PER_S  # before a group that has panicked is opened again; doubled by each further panic, up to 64 s
+    # pause before a group that has panicked is opened again; doubled by each further panic, up to 64 s
+    NS_PER_S
 )
 ASK_NS = 200 * NS_PER_MS  # between two requests to start an election
 ASKED_NS = 200 * NS_PER_S  # after which no voter sleeps any more, since none has heard from the leader
@@ -63,7 +64,7 @@ class MachineFaults:
         self._engine = engine
         self._silent = silent  # nodes that do not answer
         self._transfer_ns = transfer_ns  # time after which the engine gives up a transfer
-        self._panics: Counter[int] = Counter()  # of each group in the engine
+        self._panics: Counter[int] = Counter()  # number of panics of each group in the engine
         # Groups that this node leads without a machine: number of attempts, time of the next attempt.
         self._unfit: dict[int, tuple[int, int]] = {}
 

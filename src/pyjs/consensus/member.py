@@ -83,7 +83,7 @@ class Member:
         return len(self._pending)
 
     def next_time_ns(self, wall_ns: int) -> int:
-        """Return the time for the next entry."""
+        """Return the time for the next entry in ns since the epoch; it is later than that of the previous entry."""
         return max(self.time_ns + 1, wall_ns)
 
     def proposed(self, index: int, term: int, time_ns: int, proposal: object) -> None:
@@ -116,7 +116,7 @@ class Member:
             self.machine.dropped(proposal)
 
     def _drop_impatient(self) -> None:
-        """Drop impatient proposals, because this node no longer leads; patient ones may still be committed."""
+        """Drop the proposals without `is_patient`, because this node no longer leads."""
         for index, (_, proposal) in list(self._pending.items()):
             if not getattr(proposal, "is_patient", False):
                 del self._pending[index]
@@ -141,7 +141,7 @@ class Member:
             self.queue.append(committed)
 
     def apply_some(self, payloads: Payloads, count: int, size: int) -> tuple[int, int]:
-        """Apply up to `count` entries, until their payloads exceed `size` bytes; return the number of both.
+        """Apply up to `count` entries, until their payloads exceed `size` bytes; return how many of both.
 
         Raises:
             Unreadable: the entry could not be read, and remains the next one.

@@ -22,7 +22,8 @@ class Machine(Protocol):
         """Apply a committed entry. The calls are in order, one for each entry.
 
         `time_ns` is the leader's time and never decreases. `proposal` is the argument of `propose` if this node
-        proposed the entry. After this node has lost the leadership it is None, unless the proposal `is_patient`.
+        proposed the entry. After this node has lost the leadership it is None, unless its attribute
+        `is_patient` is true.
         """
 
     def role(self, term: int, role: Role, leader: int) -> None:

@@ -89,7 +89,7 @@ class Snapshots:
     def offer(self, group: int, index: int, data: bytes, now_ns: int) -> None:
         """Store the data of a snapshot offered to the engine; peers may still be fetching an older snapshot."""
         known = self._offers.get((group, index))
-        # the transfers to these peers must be reported as ended, too
+        # transfers of an earlier offer of this snapshot go on, and their end must be reported too
         peers = {} if known is None else known.peers
         self._offers[group, index] = Offer(data, now_ns + REPORT_NS, peers)
 

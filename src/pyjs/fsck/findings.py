@@ -86,7 +86,7 @@ class StreamReport(Report):
     consumers: list[ConsumerReport] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     repairs: list[str] = field(default_factory=list)
-    # ranges that were lost for good before the repair
+    # ranges that were permanently lost before the repair
     gone: list[tuple[int, int]] = field(default_factory=list)
     is_replica: bool = False  # other servers have its messages too
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Connection = ClientSession | ClosedSession
 
 LIMIT = 1024
-# Connections, or subscriptions of one connection, reported between two yields; these take about a
+# Number of connections, or of subscriptions of one connection, reported between two yields; these take about a
 # millisecond.
 CONNECTIONS_STEP = 64
 SUBSCRIPTIONS_STEP = 1000

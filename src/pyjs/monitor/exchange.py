@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyjs.node import Node
 
 _RESPONSE_TYPES = {SINGLETON: "Singleton", STREAM: "Streamed", CHUNKED: "Chunked"}
-# Requests that each account may send to the system account: (local subject, subject there, share).
+# Requests that each account may send to the system account: (local subject, subject in the system account, share).
 _SYSTEM_IMPORTS = (
     ("$SYS.REQ.ACCOUNT.PING.CONNZ", "$SYS.REQ.ACCOUNT.{}.CONNZ", False),
     ("$SYS.REQ.SERVER.PING.CONNZ", "$SYS.REQ.ACCOUNT.{}.CONNZ", False),

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     Steps: TypeAlias = "Generator[None, None, Trouble | None]"
 
 UNAVAILABLE = "unavailable"
-STEP = 1000  # streams checked in one turn: about a millisecond
+STEP = 1000  # streams checked in one turn, in about a millisecond
 
 
 class Wanted(NamedTuple):
-    """The parts of the server that a request asks about; if empty, it asks about the whole server."""
+    """The parts of the server that a request asks about; if all are empty, it asks about the whole server."""
 
     account: str
     stream: str

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyjs.monitor.state import Monitored
 
 LIMIT = 1024
-STREAMS_STEP = 16  # streams and consumers reported between two yields: about half a millisecond
+STREAMS_STEP = 16  # streams and consumers reported between two yields, in about half a millisecond
 CONSUMERS_STEP = 16
 CONSUMER_DEPTH = 6  # levels of JSON around a consumer: answer, account_details, its account and so on
 STATS = ("memory", "storage", "reserved_memory", "reserved_storage", "accounts", "ha_assets")
@@ -36,7 +36,7 @@ UINT64 = 1 << 64  # as in nats-server, -1 (no limit) is shown as an unsigned num
 
 
 class Led(NamedTuple):
-    """Whether only leaders should answer a request."""
+    """Whether only leaders should answer a request or be listed in the answer."""
 
     metadata: bool = False  # only the leader of the metadata group answers
     streams: bool = False  # streams led by another server are left out

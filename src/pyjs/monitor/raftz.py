@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
 NO_NODES = "No Raft nodes registered"
 META = "_meta_"  # nats-server's name of the metadata group
-STEP = 64  # groups described in one turn: about a millisecond
-SETTLED = ("LEADER", "FOLLOWER")  # roles that nats-server has too; it shows any other role as CANDIDATE
+STEP = 64  # groups described in one turn, in about a millisecond
+# roles with the same names in nats-server; any other role is shown as CANDIDATE
+SETTLED = ("LEADER", "FOLLOWER")
 
 
 def has_groups(monitored: Monitored) -> bool:

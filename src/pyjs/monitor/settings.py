@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 HIDDEN = "***"
 SECRETS = ("password", "token", "key", "prev_key")
-INTERNAL = "place"  # of a block in its file: no key
-LOGIN = re.compile(r"://\S*@")  # in a URL, up to the last @: a password may contain one
+INTERNAL = "place"  # field with the position of a block in its file; not a key
+LOGIN = re.compile(r"://\S*@")  # the login in a URL, up to the last @, since a password may contain an @
 
 
 def settings(options: Options) -> JsonDict:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyjs.monitor.state import Monitored
 
 LIMIT = 1024
-STEP = 1000  # subscriptions examined between two yields: about a millisecond
+STEP = 1000  # subscriptions examined between two yields, in about a millisecond
 DEPTH = 2  # levels of JSON around the list: the answer, subscriptions_list
 
 
@@ -57,7 +57,7 @@ def sublist_stats(monitored: Monitored, accounts: list[Account]) -> JsonDict:
     finds = sum(a.subs.finds for a in accounts)
     hits = max(0, finds - sum(a.subs.misses for a in accounts))
     cached = sum(a.subs.num_cached() for a in accounts)
-    # receivers of (the widest route, all routes together), by account
+    # by account: (receivers of the cached subject with most receivers, receivers of all cached subjects together)
     fanouts = [a.subs.cached_fanout() for a in accounts]
     return {
         "num_subscriptions": sum(map(monitored.num_subscriptions, accounts)),

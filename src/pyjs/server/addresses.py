@@ -74,7 +74,7 @@ def start_listening(sock: socket.socket, host: str) -> None:
     """Make a bound socket listen; if that fails, close it.
 
     Raises:
-        ListenFailed: another process has bound the same port, and listens since.
+        ListenFailed: another process has bound the same port, and already listens.
     """
     port = sock.getsockname()[1]
     try:
@@ -93,7 +93,7 @@ def reserve(host: str, port: int) -> socket.socket:
     """Return a bound socket that does not listen; only listeners with `shared` set may use the same host and port.
 
     Raises:
-        ListenFailed: the text has the reason, which may be another listener.
+        ListenFailed: the text has the reason, for example another listener on this port.
     """
     alone = listen(host, port)
     port = alone.getsockname()[1]

@@ -248,7 +248,7 @@ class Connection(asyncio.BufferedProtocol, Link):
             self.session.close("Protocol Violation")
             self._driver.wake()
 
-    # -- called by a transport that encrypts -------------------------------------------------------------------
+    # -- called by an encrypting transport -------------------------------------------------------------------
     def encrypted(self, peer: TlsPeer) -> None:
         """Note that the connection is now encrypted."""
         self.tls = peer

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyjs.base.clock import Clock
     from pyjs.base.log import Log
 
-SHARE_NS = 2_000_000  # ns of calls after one turn
+SHARE_NS = 2_000_000  # maximum time for calls after one turn, in ns
 STRIDE = 8  # calls between two reads of the clock
 
 

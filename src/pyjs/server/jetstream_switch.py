@@ -48,7 +48,7 @@ class JetStreamSwitch:
         self._hooks: list[Callable[[], None]] = []
         self._after: list[Callable[[], None]] = []  # called after JetStream has stopped
         self.spread: SpreadNode | None = (
-            None  # this worker's part in streams of all workers; stays after a stop
+            None  # this worker's part in streams that are spread over all workers; stays after a stop
         )
 
     def start(self, options: Options) -> None:

@@ -39,14 +39,14 @@ class Listener:
         self._log = log
         self._factory: Callable[[], asyncio.BaseProtocol]
         self._accepting: socket.socket | None = None  # the duplicate; None: accepting is paused
-        self._server: asyncio.Server | None = None  # of the duplicate
+        self._server: asyncio.Server | None = None  # the asyncio server of the duplicate
         self._pause_s = PAUSE_MIN_S
         self._retry: asyncio.TimerHandle | None = None
         self._resuming: asyncio.Task[None] | None = None
         self._closed = False
 
     def listen(self, host: str) -> None:
-        """Make a socket listen that is only bound, to `host`. Raises ListenFailed."""
+        """Make the bound socket listen; `host` is for the error. Raises ListenFailed."""
         start_listening(self._sock, host)
 
     async def start(self, factory: Callable[[], asyncio.BaseProtocol]) -> None:

@@ -65,7 +65,7 @@ class Logger(Log):
         self.size_limit = size_limit  # bytes; 0: never rotate
         self.files_max = files_max  # 0: no rotated file is removed
         self._prefix = f"[{os.getpid()}] "
-        self._name = name  # of the worker
+        self._name = name  # name of the worker; "": there is only one process
         self._begin = f"{name}: " if name else ""  # the prefix of each text
         self._fd = self._open() if path else fd
         self._size = os.fstat(self._fd).st_size if path else 0

@@ -5,7 +5,7 @@ Changes nothing of the process: no signal handler, no hook, no allocator, no lim
 its log lines, which test suites wait for: identity, configuration, monitoring, JetStream, routes, clients, `Server
 is ready`.
 
-Long because it has all steps of a start and of an end, in their order.
+Long because it has all steps of a start and of a stop, in their order.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 RECOVERY_S = 0.01  # seconds of recovery between two iterations of the loop
 MEET_S = 3.0  # seconds for which a replacement worker waits for the other workers
 FETCHERS = 4  # threads that query an account server
-STREAMS_S = 10.0  # seconds for which another worker waits until the streams are closed
+STREAMS_S = 10.0  # seconds for which a worker waits until the other workers have closed their streams
 CLOSING_S = 1.0  # seconds for which connections may read their last output when the server stops
 
 
@@ -246,7 +246,7 @@ class Server:
         await self._websocket.start()
 
     def _bind_clients(self) -> None:
-        """Take the client port, whose number other servers are told; connections to it are refused for now."""
+        """Bind the client port, since other servers must know its number; connections are refused for now."""
         options = self.options
         with self._client_port():
             sock = bind(options.host, options.port, shared=options.worker is not None)
@@ -595,7 +595,7 @@ class Server:
     def abort(self) -> None:
         """Stop at once, without the loop: abort the connections, and close the streams as the last turn left them.
 
-        For a server whose loop has ended. PubAcks that wait for a sync are never sent.
+        Only for a server whose loop has ended. PubAcks that wait for a sync are never sent.
         """
         if self.state in (State.NEW, State.STOPPED) or self._pid != os.getpid():
             return

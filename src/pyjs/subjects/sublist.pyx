@@ -352,5 +352,5 @@ cdef class Sublist:
         return self.cache.lists[self.list_id].n_routes
 
     def cached_fanout(self) -> tuple:
-        """Return (receivers of the widest route, receivers of all routes together) of the cached routes."""
+        """Return the receivers of the cached subject with most receivers, and of all cached subjects together."""
         return self.cache.fanout(self.list_id)

@@ -1,4 +1,4 @@
-"""The command line of the harness: run chosen scenarios and print what differs (see ../README.md)."""
+"""The command line of the harness: runs chosen scenarios and prints the differences (see ../README.md)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .script import Script, ScriptError, load_all
 
 
 def main() -> int:
-    """Run the chosen scenarios and print what differs; the exit code says whether anything did."""
+    """Run the chosen scenarios and print the differences; the exit code says whether there were any."""
     parser = argparse.ArgumentParser(prog="harness", description=__doc__)
     parser.add_argument("names", nargs="*", help="parts of scenario names; none means all")
     parser.add_argument("--show", action="store_true", help="print the peer's masked recording")

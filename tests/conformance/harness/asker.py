@@ -1,4 +1,4 @@
-"""A client that asks one server of a cluster, and takes one answer for each request."""
+"""A client that sends requests to one server of a cluster and takes one answer for each."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 from tests.conformance.harness.cluster import WAIT_S, NodeClient
 
-PATIENCE_S = 0.5  # before a request is made again; twice as much each time
+PATIENCE_S = 0.5  # the pause before a request is repeated; it doubles each time
 PATIENCE_MAX_S = 8.0
-_numbers = count(100)  # of requests; sids too
+_numbers = count(100)  # numbers for inboxes and sids
 
 
 @dataclass
 class Asker:
-    """A client that asks one server."""
+    """A client that sends its requests to one server."""
 
     client: NodeClient
 
@@ -32,7 +32,7 @@ class Asker:
     def until(
         self, subject: str, holds: Callable[[dict[str, Any]], bool], body: object = None
     ) -> dict[str, Any]:
-        """Ask until an answer is right; while a leader changes, nobody answers. A late answer counts too."""
+        """Repeat a request until its answer is right; while the leader changes, none may come. Late answers count."""
         deadline, patience_s = time.monotonic() + WAIT_S, PATIENCE_S
         inboxes = []
         while time.monotonic() < deadline:
@@ -47,13 +47,13 @@ class Asker:
         raise AssertionError(f"{subject} never answered what was wanted")
 
     def _answers(self, inboxes: list[bytes], until_s: float) -> list[dict[str, Any]]:
-        """Wait for an answer to any of some requests until a time; return those that came."""
+        """Wait until a deadline for an answer to any of several requests; return the answers."""
         while True:
             self.client.fence()
             found = [each for inbox in inboxes if (each := self._answer(inbox)) is not None]
             if found or time.monotonic() > until_s:
                 return found
-            time.sleep(0.01)  # an answer that may not come has no event to wait for
+            time.sleep(0.01)  # polling: nothing signals that no answer will come
 
     def _send(self, subject: str, body: object) -> bytes:
         number, data = next(_numbers), b"" if body is None else json.dumps(body).encode()

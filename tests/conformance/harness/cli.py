@@ -1,17 +1,17 @@
-"""The `nats` command line tool, walked through one script (cli/walk.txt) against one server of each kind.
+"""The `nats` command line tool, run through one script (cli/walk.txt) against one server of each kind.
 
-One statement a line:
+One statement per line:
 
-    nats ARGUMENTS          run a command: its exit code and what it printed are recorded
-    unordered ARGUMENTS     the same; the tool prints headers in the order of chance, so lines are sorted
-    start NAME ARGUMENTS    run one in the background
-    shows NAME TEXT         wait until it printed the text
-    end NAME                wait until it ended by itself; stop NAME: interrupt it. Both record what it printed.
-    listening SUBJECT       wait until somebody subscribed to the subject (by the monitoring port)
-    text NAME CONTENT       write a file; file NAME SIZE: one of so many bytes; same NAME NAME: are they equal?
+    nats ARGUMENTS          run a command; its exit code and output are recorded
+    unordered ARGUMENTS     the same, but lines are sorted: the tool prints headers in random order
+    start NAME ARGUMENTS    run a command in the background
+    shows NAME TEXT         wait until it has printed the text
+    end NAME                wait until it has ended by itself; stop NAME: interrupt it. Both record its output.
+    listening SUBJECT       wait until there is a subscription to the subject (seen on the monitoring port)
+    text NAME CONTENT       write a file; file NAME SIZE: write SIZE bytes; same NAME NAME: are the files equal?
 
-Every command runs in a directory of the walk's own, without the user's contexts. What differs from one run to the
-next on the same server is masked (times, durations, ids, ports, sizes of the disk), and nothing else.
+Every command runs in a directory of this run, without the user's contexts. Only values that differ from one run to
+the next on the same server are masked (times, durations, ids, ports, sizes of the disk).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CONFIG = 'jetstream { store_dir: "<<store>>", max_mem: 256MB, max_file: 1GB }'
 
 _TIME = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?( [+-]\d{4} \w+|Z|[+-]\d\d:\d\d)?"
 _SINCE = r"(\d+h)?(\d+m)?\d+(\.\d+)?s"
-# Each place that two runs cannot agree on, and what stands there instead.
+# Patterns for the places where two runs cannot agree, and the text that replaces them.
 MASKS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.MULTILINE), mask)
     for pattern, mask in (
@@ -69,7 +69,7 @@ def program() -> str | None:
 
 
 class Walk:
-    """One walk over the script; `lines` are what was seen, per statement."""
+    """One run of the script; `lines` holds the recorded lines of each statement."""
 
     def __init__(self, nats: str, server: ServerProcess, directory: Path) -> None:
         self.seen: dict[str, list[str]] = {}
@@ -81,7 +81,7 @@ class Walk:
         self._environment = {**kept, "HOME": str(directory), "TZ": "UTC", "COLUMNS": "200", "NO_COLOR": "1"}
 
     def run(self, text: str) -> None:
-        """Play every statement of the script."""
+        """Run every statement of the script."""
         try:
             for number, line in enumerate(text.splitlines(), 1):
                 if line.strip() and not line.startswith("#"):
@@ -170,19 +170,19 @@ class Walk:
         while not reached():
             if time.monotonic() > deadline:
                 return [problem]
-            time.sleep(POLL_SECONDS)  # between two looks at what another process does
+            time.sleep(POLL_SECONDS)  # pause between two looks at another process
         return []
 
 
 def masked(output: str) -> list[str]:
-    """Return the lines of an output without what differs from run to run, and without blank ones."""
+    """Return the lines of an output, without blank lines and with values that differ between runs masked."""
     for pattern, mask in MASKS:
         output = pattern.sub(mask, output)
     return [line.strip() for line in output.splitlines() if line.strip()]
 
 
 def walk(nats: str, command: list[str], directory: Path) -> dict[str, list[str]]:
-    """Return what a walk with a fresh server of `command` saw, by statement."""
+    """Return the recorded lines of a run with a fresh server of `command`, by statement."""
     directory.mkdir(parents=True)
     server = ServerProcess(command, CONFIG, directory, with_http=True)
     server.start()

@@ -30,7 +30,7 @@ Frame = tuple[bytes, bytes, bytes, bytes, bytes]  # subject, sid, reply, headers
 
 
 class NodeClient:
-    """One client of one server, which reads what has come when the server answers PING."""
+    """One client of one server; it reads messages until the server has answered a PING."""
 
     def __init__(self, port: int, **options: object) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), WAIT_S)
@@ -51,7 +51,7 @@ class NodeClient:
         self._socket.close()
 
     def fence(self) -> None:
-        """Wait until the server has taken everything sent so far, and take what has come."""
+        """Wait until the server has handled everything sent so far, and read the messages that have come."""
         self.send(b"PING\r\n")
         self._read_until(lambda verb: verb == b"PONG")
 
@@ -79,7 +79,7 @@ class NodeClient:
         return next(info for info in self.infos if holds(info))
 
     def skip(self, size: int) -> None:
-        """Read that many bytes and forget them, as fast as a client can."""
+        """Read `size` bytes and discard them, as fast as a client can."""
         room = bytearray(1 << 20)
         while size > 0:
             got = self._socket.recv_into(room)
@@ -88,7 +88,7 @@ class NodeClient:
             size -= got
 
     def take(self) -> list[Frame]:
-        """Return the messages that were read, and forget them."""
+        """Return the messages that were read, and clear them."""
         frames, self.frames = self.frames, []
         return frames
 
@@ -135,7 +135,7 @@ class NodeClient:
 
 
 class ThreeServers:
-    """Three servers of one kind that know each other, or as many as there are `names`."""
+    """Three servers of one kind that know each other; more or fewer if `names` has another length."""
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ class ThreeServers:
             return json.load(reply)
 
     def wait_page(self, name: str, path: str, holds: Callable[[Any], bool]) -> Any:
-        """Wait until a page shows something; a page has no event to wait for."""
+        """Poll a page until `holds` is true of it: no event signals a change."""
         deadline = time.monotonic() + WAIT_S
         while not holds(page := self.page(name, path)):
             assert time.monotonic() < deadline, page
@@ -209,17 +209,17 @@ class ThreeServers:
         return page
 
     def wait_healthy(self, name: str) -> None:
-        """Wait until a server says that it is well."""
+        """Wait until a server reports that it is healthy."""
         deadline = time.monotonic() + WAIT_S
         while True:
             with suppress(urllib.error.HTTPError):
                 self.page(name, "/healthz")
                 return
             assert time.monotonic() < deadline, name
-            time.sleep(0.01)  # a page has no event to wait for
+            time.sleep(0.01)  # polling: no event signals that a page has changed
 
     def settle(self, *clients: NodeClient) -> None:
-        """Wait until every server knows all subscriptions that `clients` have made."""
+        """Wait until every server knows all subscriptions of `clients`."""
         self._fences += 1
         marks = [b"fence.%d.%d" % (self._fences, number) for number in range(len(clients))]
         for client, mark in zip(clients, marks, strict=True):
@@ -249,7 +249,7 @@ class ThreeServers:
         asker.send(b"UNSUB fence.in\r\n")
 
     def seen(self, publisher: NodeClient, receivers: dict[str, NodeClient]) -> dict[str, list[Frame]]:
-        """Return what came to each receiver of all that `publisher` has sent so far."""
+        """Return the messages that each receiver has got of those that `publisher` has sent so far."""
         self._fences += 1
         mark = b"end.%d" % self._fences
         for receiver in receivers.values():
@@ -263,7 +263,7 @@ class ThreeServers:
 
 
 def counted(frames: dict[str, list[Frame]]) -> dict[str, dict[bytes, int]]:
-    """Return how many messages came, by receiver and sid."""
+    """Return the number of messages by receiver and sid."""
     return {name: dict(sorted(Counter(frame[1] for frame in each).items())) for name, each in frames.items()}
 
 

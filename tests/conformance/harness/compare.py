@@ -1,7 +1,7 @@
-"""The comparison of two recordings: masks, then equality of everything, told as a list of differences.
+"""The comparison of two recordings: values are masked, then everything must be equal; differences are listed.
 
-Types count (1 is not 1.0 and not true), the order of frames, of header fields and of arrays counts; the
-order of JSON object members does not.
+Types count (1 is not 1.0 and not true), and so does the order of frames, header fields and arrays. The order of the
+members of JSON objects does not.
 """
 
 from __future__ import annotations

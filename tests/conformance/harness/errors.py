@@ -1,7 +1,8 @@
-"""Which scenario provokes which API error: the table ../errors.md, written from what nats-server answers.
+"""The table ../errors.md of the API errors that each scenario provokes, written from the answers of nats-server.
 
 `python -m tests.conformance.harness.errors` plays every scenario against nats-server and rewrites the table.
-test_scenarios.py holds each scenario to the rows that name it, test_errors.py the table to the source.
+test_scenarios.py compares each scenario with the rows that name it, test_errors.py compares the table with the
+source.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Starts of our server without its imports, which are most of the processor time of a start.
+"""Starts of our server without its imports, which take most of the processor time of a start.
 
 One process imports the server and waits. For each start it forks a child that runs the command with the arguments,
-the environment, the folder and the log of that start, so each server is a process of its own, as ever: it hears
-signals, can be killed and leaves its files. Scenarios start this way. The tests of the command itself
+the environment, the folder and the log of that start. So each server is a separate process: it gets signals, can be
+killed and leaves its files behind. Scenarios start servers this way. The tests of the command itself
 (tests/system/test_process.py and others) start `python -m pyjs`.
 
-The parent speaks JSON lines: a start is answered with the process id, a process id with its exit code or null.
+The parent speaks JSON lines: it answers a start with the process id, and a process id with its exit code or null.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Parent:
     """The process that forks, as seen from the tests."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # a start comes from any thread of the tests
+        self._lock = threading.Lock()  # any thread of the tests may start a server
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.conformance.harness.forks"],
             stdin=subprocess.PIPE,
@@ -54,7 +54,7 @@ class Parent:
             return json.loads(self._process.stdout.readline())
 
 
-_parents: list[Parent] = []  # one at most
+_parents: list[Parent] = []  # at most one
 _first = threading.Lock()
 
 
@@ -67,7 +67,7 @@ def parent() -> Parent:
 
 
 class Forked:
-    """A server that the parent forked, with what the tests use of subprocess.Popen."""
+    """A server that the parent forked; it has the part of subprocess.Popen that the tests use."""
 
     def __init__(self, arguments: list[str], log: Path, cwd: Path, env: dict[str, str]) -> None:
         start = {"arguments": arguments, "log": str(log), "cwd": str(cwd), "env": env}
@@ -102,7 +102,7 @@ class Forked:
     def send_signal(self, number: int) -> None:
         """Send a signal, unless the process has ended."""
         if self.poll() is None:
-            os.kill(self.pid, number)  # it is not reaped, so the process id is still its own
+            os.kill(self.pid, number)  # the child has not been reaped, so no other process can have this id
 
     def kill(self) -> None:
         """Kill the process."""

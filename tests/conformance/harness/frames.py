@@ -1,8 +1,8 @@
-"""What a server sends, cut into frames.
+"""The output of a server, cut into frames.
 
-A frame is a plain dict, so that a recording is JSON: `op` and the fields of that verb. Header blocks are
-taken apart only when putting them together again gives the same bytes; payloads are parsed when they are
-JSON objects or arrays. Anything that is no frame becomes one `garbage` frame with the rest of the bytes.
+A frame is a plain dict, so that a recording is JSON: it has `op` and the fields of that verb. Header blocks are only
+parsed if composing them again gives the same bytes; payloads are parsed if they are JSON objects or arrays. Bytes
+that are no frame become one `garbage` frame, together with all bytes after them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class FrameReader:
         return frames
 
     def rest(self) -> Frame | None:
-        """Return what a closed connection left unfinished, or None."""
+        """Return the incomplete last frame of a closed connection, or None."""
         return {"op": "garbage", "bytes": _text(self._buffer)} if self._buffer else None
 
     def _next(self) -> Frame | None:
@@ -88,7 +88,7 @@ def headers(block: bytes) -> dict[str, Any]:
 
 
 def payload(body: bytes) -> Any:
-    """Return a JSON object or array as data under `json`, anything else as text."""
+    """Return the parsed value of a JSON object or array under `json`, any other payload as text."""
     if body[:1] in (b"{", b"["):
         try:
             return {"json": json.loads(body)}

@@ -1,8 +1,9 @@
-"""The scripts of js/: the two generations of the JavaScript client, run against one server of each kind.
+"""Runs the scripts of js/ with two generations of the JavaScript client against one server of each kind.
 
-The packages are installed once, by npm and in the versions that js/package.json names, into a folder outside the
-tree: PYJS_NODE_MODULES, or one below the user's cache that is named after the versions. Every script and generation
-has an account of its own, so that one server serves them all at the same time and none sees another's streams.
+npm installs the packages once, in the versions that js/package.json names, into a folder outside the tree:
+PYJS_NODE_MODULES, or a folder in the user's cache that is named after the versions. Every pair of script and
+generation has its own account, so that one server can serve all of them at the same time and none sees another's
+streams.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ class NotInstalled(Exception):
 
 
 class ScriptFailed(Exception):
-    """A script ended with an error that it did not expect. The text holds what it said."""
+    """A script ended with an unexpected error; the text is its output."""
 
 
 def packages() -> Path:
-    """Return the folder with node_modules, after installing what js/package.json names where it is not yet."""
+    """Return the folder with node_modules; install the packages of js/package.json if they are missing."""
     manifest = SCRIPTS_FOLDER / "package.json"
     given = os.environ.get("PYJS_NODE_MODULES")
     if given:
@@ -79,7 +80,7 @@ def server_config() -> str:
 
 
 def run(script: str, generation: str, port: int, modules: Path) -> list[Any]:
-    """Return what the script said, one value per line of its output."""
+    """Return the values that a script printed, one per line of its output."""
     command = ["node", str(SCRIPTS_FOLDER / "run.mjs"), generation, script, str(port), str(modules)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS)
     if done.returncode:
@@ -88,7 +89,7 @@ def run(script: str, generation: str, port: int, modules: Path) -> list[Any]:
 
 
 def differences(script: str, peer: list[Any], ours: list[Any]) -> list[str]:
-    """Return what the script said differently of the two servers, masked as recordings are."""
+    """Return the differences between the outputs of a script for the two servers, masked like recordings."""
     text = (SCRIPTS_FOLDER / f"{script}.mjs").read_text("utf-8")
     return value_differences(_by_step(peer), _by_step(ours), text)
 

@@ -1,14 +1,14 @@
 """The values that may differ between two servers, each masked by its field and its form.
 
-A mask needs both: the name or the place of the field, and a value of the form that belongs there. A field
-of that name with any other value stays as it is and is compared. Ids become numbered placeholders in the
-order of their first appearance, so that a server must still use the same id in the same places; times,
-durations, ports and versions become their kind.
+A mask applies if both match: the name or the place of the field, and the form of the value. A field of that name with
+any other value is not masked and is compared. Ids become numbered placeholders in the order of their first
+appearance, so that a server must still use the same id in the same places; times, durations, ports and versions are
+replaced by the name of their kind.
 
-Masked, and nothing else: server ids and keys, nonces, client ids, nuids and server-made inbox and consumer
-names; identities of sourced streams; times; durations; ports; process ids; the version of the server. JSON in
-a text, the answers in an API audit, is looked into. A blank too many in place of a reply, as the peer has it
-there, is no reply.
+Only these are masked: server ids and keys, nonces, client ids, nuids, names of inboxes and consumers that the server
+chose, identities of sourced streams, times, durations, ports, process ids, and the version of the server. JSON in a
+text (the answers in an API audit) is masked too. A single space in place of a reply, which nats-server sends there,
+counts as no reply.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ NUMBERS: dict[str, str] = {
     "ack_time": "duration",
     "active": "duration",
 }
-# names of consumers that the server may have made up
+# names of consumers, which the server may have chosen
 CONSUMER_FIELDS = frozenset({"name", "consumer", "consumers"})
-# parts of the version that a server may have or not, where it introduces itself (INFO, /varz): the commit
-# it was built from, and our own version beside the one we are compatible with
+# parts of the version that only some servers show in INFO and /varz: the commit of the build, and our own version in
+# addition to the nats-server version that we are compatible with
 BUILD_FIELDS = frozenset({"git_commit", "pyjs_version"})
 IDS = frozenset(
     ("server id", "server key", "nonce", "nuid", "client id", "consumer", "flow control", "stream identity")
@@ -87,12 +87,12 @@ IDS = frozenset(
 
 
 class Masker:
-    """One recording's masks; ids keep their number through the whole recording."""
+    """The masks of one recording; an id keeps its number in the whole recording."""
 
     def __init__(self, script_text: str) -> None:
         self._script_words = frozenset(re.findall(r"[A-Za-z0-9_-]+", script_text))
         self._numbers: dict[str, dict[Any, int]] = {}
-        self._run = 1  # which start of the server is being masked: client ids begin again with each
+        self._run = 1  # the number of the server's current start: client ids begin again at each start
 
     def recording(self, recording: dict[str, Any]) -> dict[str, Any]:
         """Return a masked copy of a recording."""

@@ -1,11 +1,11 @@
-"""The player: one script against one server process, to a recording.
+"""Plays one script against one server process and returns a recording.
 
-Single-threaded over non-blocking sockets. It waits for frames, never for time: `sync` and the end of a
-script put a PING behind everything sent and read up to its PONG; `wait` reads until the frames are there.
-A wait that ends by timeout is recorded as a frame of its own, since it is a result like any other.
+It is single-threaded and uses non-blocking sockets. It waits for frames and never sleeps: `sync` and the end of a
+script send a PING after everything else and read until its PONG; `wait` reads until the frames have arrived. A
+timeout is recorded as a frame, since it is a result like any other.
 
-A recording is JSON: `connections` (name -> frames in the order of arrival; a name opened again is `a#2`),
-`http` (answers in the order of the script) and `runs` (connection -> how often the server had been started).
+A recording is JSON: `connections` (name -> frames in the order of arrival; a name opened again is `a#2`), `http`
+(answers in the order of the script) and `runs` (connection -> the number of starts of the server at that time).
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ CONNECT_DEFAULTS: dict[str, Any] = {
 def play(
     script: Script, command: list[str], directory: Path, on_worker: int = 0, *, is_spread: bool = False
 ) -> Recording:
-    """Run `script` against a fresh server of `command` and return what was seen.
+    """Run `script` against a fresh server of `command` and return the recording.
 
-    With `on_worker` the server has as many workers, and every client is one of the last. If `is_spread`, the workers
-    share the streams.
+    If `on_worker` is not 0, the server has that number of workers, and every client is connected to the last one. If
+    `is_spread`, the workers share the streams.
     """
     config = f"workers: {on_worker}\n{script.config}" if on_worker else script.config
     command = [*command, "--spread_workers"] if is_spread else command
@@ -71,7 +71,7 @@ class Conn:
         self.frames: list[Frame] = []
         self.cursor = 0  # the script has waited for everything before this index
         self.closed = False
-        self.requests = 0  # inboxes handed out
+        self.requests = 0  # the number of inboxes used
         self.keep_pings = False
         self.socket = socket.create_connection(("127.0.0.1", port), WAIT_SECONDS)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -79,14 +79,14 @@ class Conn:
         self._has_inbox = False
 
     def send(self, data: bytes) -> None:
-        """Write `data`; a connection that the server has closed swallows it."""
+        """Write `data`; ignore that the server has closed the connection."""
         try:
             self.socket.sendall(data)
         except OSError:
             pass
 
     def receive(self) -> None:
-        """Read what is there and record it."""
+        """Read and record everything that has arrived."""
         try:
             data = self.socket.recv(1 << 20)
         except TimeoutError:
@@ -123,7 +123,7 @@ class Player:
     def __init__(self, script: Script, server: ServerProcess, server_name: str) -> None:
         self.recording: Recording = {"connections": {}, "http": [], "runs": {}}
         self._script = script
-        self._server_name = server_name  # of the process that the clients talk to
+        self._server_name = server_name  # of the worker process that the clients must be connected to
         self._server = server
         self._conns: dict[str, Conn] = {}
         self._runs = 1  # starts of the server
@@ -169,7 +169,7 @@ class Player:
         self._wait_for(conn, 1, lambda frame: frame["op"] in ("INFO", "-ERR"), "INFO")
 
     def _connection(self, name: str) -> Conn:
-        """Return a connection to the wanted process: the kernel chooses a worker, so try until one fits."""
+        """Return a connection to the wanted worker: the kernel chooses one, so repeat until it is the right one."""
         if self._server_name == self._server.name:
             return Conn(name, self._server.port)
         deadline = time.monotonic() + WAIT_SECONDS
@@ -207,7 +207,7 @@ class Player:
         self._conns[name].keep_pings = True
 
     def _stall(self, name: str, _text: str) -> None:
-        """Read this connection no more; how much still arrived differs, so its frames end here."""
+        """Stop reading and recording this connection: how many bytes still arrive differs between runs."""
         conn = self._conns[name]
         self._selector.unregister(conn.socket)
         conn.closed = True
@@ -291,7 +291,7 @@ class Player:
     def _until(self, name: str, text: str) -> None:
         endpoint, body, path, value = _split_until(text)
         conn = self._conns[name]
-        inbox = conn.inbox()  # one for all polls, whose number differs from run to run
+        inbox = conn.inbox()  # one for all polls, since their number differs from run to run
         deadline = time.monotonic() + WAIT_SECONDS
         while time.monotonic() < deadline:
             cursor = conn.cursor
@@ -307,7 +307,7 @@ class Player:
         return self._wait_for(conn, 1, lambda frame: frame.get("subject") == inbox, inbox)
 
     def _wait_for(self, conn: Conn, count: int, wanted: Callable[[Frame], bool], what: str) -> Frame | None:
-        """Read until `count` wanted frames follow the cursor, and put the cursor after the last one."""
+        """Read until `count` wanted frames follow the cursor; move the cursor behind the last of them."""
         deadline = time.monotonic() + WAIT_SECONDS
         while True:
             while conn.cursor < len(conn.frames):

@@ -1,8 +1,8 @@
-"""A server process with a configuration file and a store directory of its own.
+"""A server process with its own configuration file and store directory.
 
-Two kinds: ours and the peer. Readiness is the line `Server is ready` in the log, so that no probe connection
-takes a client id. A port is looked for before the server takes it; a start that
-loses this race is repeated with another one.
+There are two kinds: ours and nats-server. A server is ready when its log has the line `Server is ready`, so that no
+probe connection uses up a client id. A free port is chosen before the server starts; if another process takes the
+port first, the start is repeated with another one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STARTS_MAX = 3
 PORTS_FIRST = 12_000
 PORTS_OF_WORKER = 2_500
 PORT_RANGES = 8  # up to 32,000; outgoing connections begin at 32,768
-_given = itertools.count()  # ports asked for by this process
+_given = itertools.count()  # the number of ports that this process has requested
 
 
 def our_command() -> list[str]:
@@ -88,13 +88,13 @@ class ServerProcess:
                 raise ServerFailed(f"{shlex.join(self._command)} {ended}:\n{text}\n{self._config}")
 
     def stop(self) -> None:
-        """End the process as an operator does, and wait until it is gone."""
+        """Stop the process with a signal, as an operator does, and wait until it has ended."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(START_SECONDS)
 
     def kill(self) -> None:
-        """Kill the process and wait until it is gone."""
+        """Kill the process and wait until it has ended."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(START_SECONDS)
@@ -121,7 +121,7 @@ class ServerProcess:
         while text.encode() not in self._log.read_bytes():
             if time.monotonic() > deadline:
                 return False
-            time.sleep(0.005)  # a log file has no event to wait for
+            time.sleep(0.005)  # polling: no event signals a new line in a log file
         return True
 
     def _spawn(self) -> None:
@@ -160,14 +160,14 @@ class ServerProcess:
                 return True
             if self._process.poll() is not None:
                 return False
-            time.sleep(0.005)  # between two looks at the log: a log file has no event to wait for
+            time.sleep(0.005)  # polling: no event signals a new line in a log file
         return False
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on now, and that this run of the tests does not name again soon.
+    """Return a port that is free now, and that this test run will not return again soon.
 
-    It is below the ports that the kernel gives to outgoing connections. Each xdist worker has a range of its own.
+    It is below the ports that the kernel gives to outgoing connections. Each xdist worker has its own range.
     """
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     first = PORTS_FIRST + worker % PORT_RANGES * PORTS_OF_WORKER

@@ -1,9 +1,9 @@
-"""Recordings of nats-server, kept in the tree: which scenario needs the real server, and which its recording.
+"""Recordings of nats-server that are kept in the tree, and the choice of scenarios that play against it live.
 
 A recording is kept masked, under a key made of the script, the masks and the version of nats-server. A scenario
-whose key is another, or that has none, always plays against the real server; of the others a tenth does, chosen by
-the commit, so that each one's turn comes. `make conformance` plays all of them; this module's command writes what
-is new.
+without a recording of its current key always plays against nats-server. Of the other scenarios one in ten does: the
+commit chooses them, so that over time each of them is played. `make conformance` plays all; this module's command
+writes missing recordings.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from .script import Script, load_all
 
 PEER_VERSION = "2.15.1"
 RECORDED = Path(__file__).resolve().parents[1] / "recorded"
-TEXT_MAX = 1_000  # characters; a longer text is kept as its beginning, length and digest
-LIVE_EVERY = 10  # one scenario in so many plays against the real server though its recording is kept
+TEXT_MAX = 1_000  # characters; of a longer text only its beginning, length and digest are kept
+LIVE_EVERY = 10  # one in this many scenarios plays live although its recording is kept
 OF_THIS_MACHINE = frozenset(
     {"monitoring/jsz_dynamic_limits"}
-)  # always live: the answer depends on the memory
+)  # always live: the answer depends on the machine's memory
 
 
 def key_of(script: Script) -> str:
@@ -52,7 +52,7 @@ def read_recording(script: Script, root: Path = RECORDED) -> Recording | None:
 
 
 def write_recording(script: Script, masked: Recording, root: Path = RECORDED) -> None:
-    """Keep the masked recording of nats-server under the key of `script`."""
+    """Write the masked recording of nats-server under the key of `script`."""
     path = _path(script, root)
     path.parent.mkdir(parents=True, exist_ok=True)
     kept = {"key": key_of(script), "recording": masked}
@@ -60,7 +60,7 @@ def write_recording(script: Script, masked: Recording, root: Path = RECORDED) ->
 
 
 def masked_run(script: Script, command: list[str], directory: Path) -> Recording:
-    """Play `script` against a server of `command`; return the recording as it is kept: masked, without long texts."""
+    """Play `script` against a server of `command`; return the recording as stored: masked, without long texts."""
     masked = masks.Masker(script.text).recording(play(script, command, directory))
     return {key: shortened(value) for key, value in masked.items()}
 
@@ -77,7 +77,7 @@ def shortened(value: Any) -> Any:
 
 
 def plays_live(script: Script, commit: str) -> bool:
-    """Return whether it is the turn of `script`, at `commit`, to play against the real server all the same."""
+    """Return whether `script` is among the scenarios that play live at `commit` although their recording is kept."""
     return is_chosen(script.name, commit, LIVE_EVERY)
 
 
@@ -91,7 +91,7 @@ def _path(script: Script, root: Path) -> Path:
 
 
 def main() -> int:
-    """Record the scenarios whose recording is missing or of another script; `--all` records every one again."""
+    """Record the scenarios that have no recording of their current script; `--all` records all of them again."""
     parser = argparse.ArgumentParser(prog="recordings", description=main.__doc__)
     parser.add_argument("names", nargs="*", help="parts of scenario names; none means all")
     parser.add_argument("--all", action="store_true", help="also those whose recording is of today's script")
@@ -113,7 +113,7 @@ def main() -> int:
 
 
 def _record(script: Script, peer: list[str]) -> str:
-    """Keep what two runs of the peer agree on; return the name of a scenario on which they do not."""
+    """Store what two runs of nats-server agree on; return the scenario's name if they differ."""
     masked = []
     for _ in range(2):
         with tempfile.TemporaryDirectory(prefix="conformance-") as directory:
@@ -125,7 +125,7 @@ def _record(script: Script, peer: list[str]) -> str:
 
 
 def _drop_orphans() -> None:
-    """Remove recordings whose scenario is gone."""
+    """Remove recordings whose scenario no longer exists."""
     known = {_path(script, RECORDED) for script in load_all()}
     for path in RECORDED.glob("*/*.json"):
         if path not in known:

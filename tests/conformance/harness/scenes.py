@@ -1,9 +1,9 @@
-"""Scenes that three servers play: ours now, and nats-servers from the recording of what they answered.
+"""Plays scenes: ours live, and those of nats-server from recordings of their results.
 
-A scene is a function that takes three running servers and returns what clients saw, as values that JSON has. What
-nats-servers answered is kept in `recorded_scenes/`, under a key made of the text of the module with the scenes and
-the version of nats-server. A scene without a recording of its key plays live on three nats-servers, as all do with
-PYJS_CONFORMANCE=live; of the others some do, chosen by the commit. PYJS_CONFORMANCE=record keeps what they answer.
+A scene is a function that takes three running servers and returns what clients saw, as JSON values. The results of
+nats-servers are kept in `recorded_scenes/`, under a key made of the text of the module with the scenes and the
+version of nats-server. A scene without a recording of its current key plays live on three nats-servers, as all do
+with PYJS_CONFORMANCE=live; of the others some do, chosen by the commit. PYJS_CONFORMANCE=record stores the results.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class Stage:
         self._stack.close()
 
     def both(self, scene: Scene, name: str) -> tuple[Any, Any]:
-        """Play a scene; return what clients of ours saw, and what clients of nats-servers did."""
+        """Play a scene; return the results of our servers and of nats-servers."""
         peer = self.peer(scene, name)
         return self.played("ours", scene), peer
 
     def peer(self, scene: Scene, name: str) -> Any:
-        """Return what clients of nats-servers saw, now or when it was recorded."""
+        """Return the results of nats-servers: recorded, or live."""
         kept = self._kept().get(name)
         is_live = kept is None or MODE in ("live", "record") or is_chosen(name, commit_of_tree(), LIVE_EVERY)
         peer = self.played("peer", scene) if is_live else kept
@@ -62,7 +62,7 @@ class Stage:
         return peer
 
     def played(self, kind: str, scene: Scene) -> Any:
-        """Return what clients of one kind of servers saw."""
+        """Play a scene on servers of one kind and return its results."""
         servers = self._servers(kind)
         self._ready(servers)
         try:

@@ -1,8 +1,9 @@
 """JSON schemas of nats-io/jsm.go, and the documents of a recording that they describe.
 
-The schemas are fetched for a run and never kept in the tree: `go mod download` puts them into the module cache of
-Go, or PYJS_SCHEMAS names a checkout. Responses, advisories and metrics say by their member `type` which schema is
-theirs; requests go by their subject. A request counts when the server took it: scenarios send nonsense on purpose.
+The schemas are fetched for a run and are not kept in the tree: `go mod download` puts them into the module cache of
+Go, or PYJS_SCHEMAS names a checkout. The schema of a response, advisory or metric is named by its member `type`, that
+of a request by its subject. Only requests that the server accepted are checked: scenarios send invalid ones on
+purpose.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ REQUESTS = {
 
 
 class Document(NamedTuple):
-    """A JSON document and the type that it has, or ought to have."""
+    """A JSON document and the type that it has or should have."""
 
     type: str
     content: Any
 
 
 def find_schemas(fetch: bool) -> Path | None:
-    """Return the directory of the schemas; `fetch`: from the net, if they are not at hand."""
+    """Return the directory of the schemas; `fetch`: download them if they are not on this machine."""
     given = os.environ.get("PYJS_SCHEMAS")
     root = Path(given) if given else _from_module_cache(fetch)
     if root is None or not (root / "schemas/jetstream").is_dir():
@@ -75,7 +76,7 @@ def _from_module_cache(fetch: bool) -> Path | None:
 
 
 def load_schemas(directory: Path) -> dict[str, Any]:
-    """Return the schemas by type, with what nats-server does otherwise allowed beside what they say."""
+    """Return the schemas by type, extended to allow the known deviations of nats-server."""
     schemas = {}
     for path in directory.rglob("*.json"):
         kind, version, name = path.relative_to(directory).with_suffix("").parts
@@ -104,7 +105,7 @@ def _drop_required(schema: Any) -> None:
 
 
 def _allow_deviations(schemas: dict[str, Any]) -> None:
-    """Allow the six places where nats-server itself is not as the schemas say."""
+    """Allow the six places where nats-server itself deviates from the schemas."""
     advisory = PREFIX + "advisory.v1."
     for name in ("nak", "terminated"):
         schemas[advisory + name]["properties"]["consumer_seq"]["type"] = ["string", "integer"]
@@ -161,7 +162,7 @@ def _is_refusal(frame: dict[str, Any]) -> bool:
 
 
 def _request(verb: str, text: str) -> Document | None:
-    """Return what a statement sent to the API; None: nothing with a body of its own."""
+    """Return the request that a statement sent to the API; None if it sent none, or one without a body."""
     if verb == "until":
         text = text.rpartition(" -> ")[0]
     if verb in ("js", "until"):

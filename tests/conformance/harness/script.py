@@ -1,7 +1,7 @@
 """A scenario file as a list of steps.
 
-Knows the line language (../README.md) and nothing of sockets or servers: a step holds the words of its
-line, and the player gives them their meaning.
+This module knows the line language (../README.md), but nothing of sockets or servers: a step has the words of its
+line, and the player interprets them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Script:
 
     @property
     def uses_http(self) -> bool:
-        """Say whether the server needs its monitoring port."""
+        """Return whether the server needs its monitoring port."""
         return any(step.verb == "http" for step in self.steps)
 
 

@@ -21,7 +21,7 @@ ADDRESS = re.compile(r"127\.0\.0\.1:\d+")
 
 
 class WebSocketServer(ServerProcess):
-    """A server whose configuration has <<ws>> for the port of WebSocket clients."""
+    """A server whose configuration has <<ws>> in place of the port for WebSocket clients."""
 
     def __init__(self, command: list[str], config: str, directory: Path) -> None:
         with socket.socket() as probe:
@@ -64,7 +64,7 @@ class Both:
         return self._pairs[config]
 
     def see(self, look: Callable[[WebSocketServer], Any], config: str = PLAIN) -> Any:
-        """Return what `look` sees, which must be the same of both servers."""
+        """Return what `look` sees; it must be the same for both servers."""
         peer, ours = (look(server) for server in self.servers(config))
         assert ours == peer, f"ours {ours!r}\npeer {peer!r}"
         return peer

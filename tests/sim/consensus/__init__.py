@@ -1,1 +1,1 @@
-"""The simulation of the consensus of several nodes: networks, disks, crashes and power cuts."""
+"""The simulation of consensus between several nodes: networks, disks, crashes and power cuts."""

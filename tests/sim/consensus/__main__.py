@@ -11,7 +11,7 @@ from tests.sim.consensus.world import World, play
 
 
 def main() -> int:
-    """Play the seeds; print each that is violated, and a line at the end."""
+    """Run the seeds; print each that fails, and a summary line."""
     parser = argparse.ArgumentParser(prog="python -m tests.sim.consensus", description=__doc__)
     parser.add_argument("--seeds", default="0-9999", help="one number, or first-last")
     parser.add_argument("--mutant", choices=MUTANTS, help="a flaw that must be found")

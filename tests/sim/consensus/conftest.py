@@ -1,4 +1,4 @@
-"""The simulation runs where the consensus engine is compiled; raft/tests has the line that says so."""
+"""The simulation runs only if the consensus engine is compiled; otherwise a skipped test of raft/tests says so."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from raft.tests.conftest import is_here
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Collect no module that imports the engine where it is not."""
+    """Skip modules that import the engine if it is missing."""
     return True if collection_path.name.startswith("test_") and not is_here() else None

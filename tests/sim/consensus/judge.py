@@ -1,4 +1,4 @@
-"""What must hold at every time, beside the nodes: the first claim about an index counts, later ones must agree."""
+"""The invariants that must hold at every time: the first report about an index counts, and later ones must agree."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _STATE = struct.Struct("<QQQ")
 
 
 class Violation(AssertionError):
-    """Something happened that must never happen."""
+    """An invariant was violated."""
 
 
 @dataclass(frozen=True)
 class State:
-    """What a machine is: the number of its entries, their digest, and the time of the last one."""
+    """The state of a machine: the number of its entries, their digest, and the time of the last one."""
 
     count: int = 0
     digest: int = 0
@@ -27,7 +27,7 @@ class State:
         return State(self.count + 1, zlib.crc32(payload, self.digest), time_ns)
 
     def packed(self, spare: int = 0) -> bytes:
-        """Return it as a snapshot of several parts, with so many bytes more."""
+        """Return the state as a snapshot with `spare` additional bytes, so that it has several parts."""
         return _STATE.pack(self.count, self.digest, self.time_ns) + bytes(self.digest % 200 + spare)
 
     @classmethod
@@ -37,29 +37,29 @@ class State:
 
 
 class Judge:
-    """The true history of each group."""
+    """The history of each group."""
 
     def __init__(self) -> None:
         self.leaders: dict[tuple[int, int], int] = {}  # (group, term) -> node
         self.truth: dict[
             tuple[int, int], tuple[int, bytes, State]
         ] = {}  # (group, index) -> term, payload, state
-        self.now = 0  # step
-        self.first: dict[tuple[int, int], int] = {}  # when an entry of `truth` was applied first
+        self.now = 0  # the current step
+        self.first: dict[tuple[int, int], int] = {}  # time at which an entry of `truth` was first applied
         self.states: dict[int, set[State]] = {}
-        self.known: Counter[int] = Counter()  # by group: number of entries that a client knows of
+        self.known: Counter[int] = Counter()  # by group: number of entries acknowledged to a client
         self.acked: dict[int, list[tuple[int, bytes]]] = {}
-        self.outcomes: Counter[bytes] = Counter()  # by payload of a proposal
+        self.outcomes: Counter[bytes] = Counter()  # number of outcomes, by payload of a proposal
         self.counts: Counter[str] = Counter()
-        self.violation = ""  # the first one
+        self.violation = ""  # the first violation
 
     def fail(self, text: str) -> None:
-        """End the run, even if a guard of a machine catches this."""
+        """Record a violation, even if a guard of a machine catches the exception."""
         self.violation = self.violation or text
         raise Violation(text)
 
     def leads(self, node: int, group: int, term: int) -> None:
-        """Check a leader: the only one of its term."""
+        """Check that a leader is the only one of its term."""
         if (group, term) not in self.leaders:
             self.counts["leaders"] += 1
         first = self.leaders.setdefault((group, term), node)
@@ -83,7 +83,7 @@ class Judge:
             self.fail(f"group {group}: node {node} installed {state}, which nobody had")
 
     def forget(self, since: int = -1) -> None:
-        """Let entries be lost that were applied after a step: the power has failed everywhere."""
+        """Allow the loss of entries that were applied after step `since`, because the power failed on all nodes."""
         for key in [key for key, at in self.first.items() if at > since]:
             del self.truth[key], self.first[key]
         for group, acked in self.acked.items():
@@ -102,13 +102,13 @@ class Judge:
         self.counts["acked"] += 1
 
     def ended(self, payload: bytes) -> None:
-        """Check that a proposal has one outcome."""
+        """Check that a proposal has only one outcome."""
         self.outcomes[payload] += 1
         if self.outcomes[payload] > 1:
             self.fail(f"proposal {payload!r} has two outcomes")
 
     def read(self, node: int, group: int, floor: int, state: State) -> None:
-        """Check what a read has found."""
+        """Check the result of a read."""
         self.counts["reads"] += 1
         if state.count < floor:
             self.fail(f"group {group}: a read on node {node} found {state.count} entries, {floor} were known")
@@ -117,7 +117,7 @@ class Judge:
         self.known[group] = max(self.known[group], state.count)
 
     def check_end(self, group: int, states: dict[int, State]) -> None:
-        """Check that all nodes agree, and that nothing acknowledged is lost."""
+        """Check that all nodes agree, and that no acknowledged entry is lost."""
         if len(set(states.values())) != 1:
             self.fail(f"group {group}: the nodes end with {states}")
         end = next(iter(states.values()))

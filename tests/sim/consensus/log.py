@@ -1,6 +1,7 @@
 """The disks of the simulation: the real log on a file system in memory, or a log in memory without a disk.
 
-The log in memory is quick, and its flaws are easy to make: a power cut takes what was not synced, but for a prefix.
+The log in memory is fast, and flaws are easy to add to it. A power cut keeps a random prefix of its unsynced
+operations.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from pyjs.consensus.log.node_log import NodeLog
 from pyjs.consensus.log.records import Members, Membership
 
 DIRECTORY = "/store/.raft"
-FILE_SIZES = (16384, 65536)  # so small that files are used again all the time
+FILE_SIZES = (16384, 65536)  # small, so that files are reused often
 Entry: TypeAlias = tuple[int, int, bytes, bytes]  # term, kind, body, payload
 
 
 @dataclass(frozen=True)
 class Files:
-    """What is stored of one group."""
+    """The stored state of one group."""
 
     name: str
     peer: int
@@ -40,11 +41,11 @@ class Files:
 
     @property
     def damage(self) -> str:
-        """Return what was lost."""
+        """Return a description of the loss."""
         return "lost" if self.is_damaged else ""
 
     def written(self, write: Write, payloads: Sequence[bytes]) -> Files:
-        """Return the files with a vote, and entries in place of those from their index on."""
+        """Return the state after storing a vote, and entries in place of those from their index on."""
         rows = self.rows
         if write.entries:
             assert self.start < write.first <= self.start + len(rows) + 1, (self.start, write.first)
@@ -53,12 +54,12 @@ class Files:
         return replace(self, hard=write.hard or self.hard, rows=rows)
 
     def beginning(self, index: int, term: int, conf: Members, state: bytes) -> Files:
-        """Return the files with another start; entries after it stay, if they follow it."""
+        """Return the state with another start; the entries after it remain if they follow it."""
         kept = self.rows[index - self.start :] if self.term_at(index) == term else ()
         return replace(self, start=index, start_term=term, conf=Membership.of(conf), state=state, rows=kept)
 
     def term_at(self, index: int) -> int:
-        """Return the term of an index, 0 if it is not here."""
+        """Return the term of an index; 0: the log does not have it."""
         at = index - self.start - 1
         if at == -1:
             return self.start_term
@@ -76,20 +77,20 @@ class Job:
     count: int
 
     def __call__(self) -> Exception | None:
-        """Do nothing: the disk is told by finish_sync."""
+        """Do nothing: finish_sync makes the operations durable."""
         return None
 
 
 @dataclass
 class MemoryLog:
-    """The log of one node. A process that ends leaves what was flushed."""
+    """The log of one node. When a process ends, everything that was flushed remains."""
 
     boot: int = 1
-    groups: Groups = field(default_factory=dict)  # with what is staged
+    groups: Groups = field(default_factory=dict)  # all groups, including staged changes
     is_broken: bool = False  # every write fails
     is_damaged: bool = False
     lost_unknown: bool = False
-    tells_early: bool = False  # others are told of what is not synced
+    tells_early: bool = False  # acknowledges entries to other nodes before they are synced
     is_doubtful: bool = False
     _written: Groups = field(default_factory=dict)
     _durable: Groups = field(default_factory=dict)
@@ -100,7 +101,7 @@ class MemoryLog:
     # -- the interface -----------------------------------------------------------------------------------------
 
     def create(self, group: int, name: str, peer: int, conf: Members, start: int, start_term: int) -> None:
-        """Stage a birth."""
+        """Stage the creation of a group."""
         self._stage(
             lambda groups: groups.__setitem__(
                 group, Files(name, peer, Membership.of(conf), start, start_term)
@@ -108,7 +109,7 @@ class MemoryLog:
         )
 
     def remove(self, group: int) -> None:
-        """Stage an end."""
+        """Stage the removal of a group."""
         self._stage(lambda groups: groups.__delitem__(group))
 
     def write(self, write: Write, payloads: Sequence[bytes]) -> bool:
@@ -118,17 +119,17 @@ class MemoryLog:
         return True
 
     def stage_commits(self) -> bool:
-        """Stage nothing: `write` did."""
+        """Do nothing: `write` has staged the commit index."""
         return False
 
     def point(self, group: int, index: int, term: int, conf: Members, state: bytes) -> None:
-        """Stage another start."""
+        """Stage a new start of a log."""
         self._stage(
             lambda groups: groups.__setitem__(group, groups[group].beginning(index, term, conf, state))
         )
 
     def flush(self) -> None:
-        """Write what is staged."""
+        """Write everything that is staged."""
         if self.is_broken:
             raise StoreFailed("/consensus", "no space left on device")
         for operation in self._staged:
@@ -137,14 +138,14 @@ class MemoryLog:
         self._staged.clear()
 
     def begin_sync(self) -> Job | None:
-        """Return a job for what is written."""
+        """Return a sync job for everything that is written."""
         if self._is_syncing or not self._unsynced:
             return None
         self._is_syncing = True
         return Job(len(self._unsynced))
 
     def finish_sync(self, job: Job, error: Exception | None) -> None:
-        """Take the result."""
+        """Handle the result of a sync."""
         self._is_syncing = False
         if error is None:
             self._make_durable(job.count)
@@ -154,14 +155,14 @@ class MemoryLog:
         return [row[:3] for row in self.groups[group].rows]
 
     def crowding(self) -> list[int]:
-        """Return no group: nothing is used again here."""
+        """Return no group, since there are no files to reuse."""
         return []
 
     def witness(self) -> None:
-        """Write nothing."""
+        """Do nothing."""
 
     def begin_fresh_file(self) -> None:
-        """Need no file."""
+        """Do nothing: no file is needed."""
 
     def payload(self, group: int, index: int) -> bytes:
         """Return the payload of an entry."""
@@ -169,13 +170,13 @@ class MemoryLog:
         return files.rows[index - files.start - 1][3]
 
     def forget_commit(self, group: int) -> None:
-        """Take the commit index back."""
+        """Reset the commit index of a group."""
         for groups in (self._written, self.groups):
             files = groups[group]
             groups[group] = replace(files, hard=(*files.hard[:2], files.start))
 
     def trust(self) -> None:
-        """Note that nothing is missing."""
+        """Record that no entries are missing."""
         self.is_doubtful = False
 
     # -- the simulation ----------------------------------------------------------------------------------------
@@ -190,7 +191,7 @@ class MemoryLog:
         del self._unsynced[:count]
 
     def begin(self) -> MemoryLog:
-        """Begin a process."""
+        """Start a process."""
         return self
 
     def damage(self, rng: Random, end: tuple[int, int]) -> None:
@@ -201,16 +202,16 @@ class MemoryLog:
             groups[group] = replace(groups[group], is_damaged=True)
 
     def fail(self, rng: Random) -> None:
-        """Let every write fail."""
+        """Make every write fail."""
         self.is_broken = True
 
     def end(self) -> None:
-        """End the process: the kernel writes in its time."""
+        """End the process; the kernel writes its data eventually."""
         self._make_durable(len(self._unsynced))
         self._begin_again()
 
     def lose_power(self, rng: Random) -> None:
-        """Lose what was not synced, but for a prefix."""
+        """Lose the unsynced operations, except a random prefix."""
         self._make_durable(rng.randrange(len(self._unsynced) + 1))
         self._begin_again()
         self.is_doubtful |= self.tells_early
@@ -226,19 +227,19 @@ class MemoryLog:
 
 
 class Store:
-    """The real log on a file system in memory that forgets as real ones do."""
+    """The real log on a file system in memory that loses unsynced data in a power cut."""
 
     def __init__(self, seed: int) -> None:
         self._rng = Random(seed)
         self._files = SimDisk(self._rng)
         self._processes = 0
         self.is_broken = False
-        self.is_damaged = False  # now or earlier
+        self.is_damaged = False  # damaged now or earlier
         self.tells_early = False
         self._machine = 2
 
     def begin(self) -> NodeLog:
-        """Begin a process."""
+        """Start a process."""
         self._processes += 1
         lines = ListLog()
         size = self._rng.choice(FILE_SIZES)
@@ -250,7 +251,7 @@ class Store:
         return log
 
     def damage(self, rng: Random, end: tuple[int, int]) -> None:
-        """Change a bit before a place of the log, while no process runs: number of a file, and offset in it."""
+        """Flip a bit of the log before `end` (number of a file, offset in it), while no process runs."""
         self.is_damaged = True
         places = []
         for name in self._files.list_dir(DIRECTORY):
@@ -266,17 +267,17 @@ class Store:
         self._files.close_file(fd)
 
     def fail(self, rng: Random) -> None:
-        """Let one of the next calls fail."""
+        """Make one of the next calls fail."""
         self.is_broken = True
         self._files.fail_in = rng.randrange(4)
 
     def end(self) -> None:
-        """End the process: the kernel writes in its time."""
+        """End the process; the kernel writes its data eventually."""
         self.is_broken = False
         self._files.end_process()
 
     def lose_power(self, rng: Random) -> None:
-        """Lose what was not synced, as the file system does."""
+        """Lose unsynced data, as the file system does."""
         self.is_broken = False
         self._machine += 1
         self._files.lose_power()

@@ -1,6 +1,6 @@
-"""Changes of the membership in the simulation: replicas that have lost their log are replaced, others come and go.
+"""Membership changes in the simulation: replicas that lost their log are replaced, and others are added and removed.
 
-Stands for the owner of the groups, which knows all nodes: it asks the leader for one change at a time.
+Stands in for the owner of the groups, which knows all nodes: it requests one change at a time from the leader.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Changes = list[tuple[int, int]]
 
 
 def change(rng: Random, nodes: Sequence[SimNode], group: int, *, repair: bool) -> bool:
-    """Begin a change of a group if a leader takes one; with `repair` only what is needed for three good voters."""
+    """Begin a change of a group if a leader accepts it; with `repair`, only one that restores three intact voters."""
     leader = next((node for node in nodes if node.leads(group)), None)
     if leader is None:
         return False
-    with suppress(RaftError, KeyError):  # it leads no more; another change is under way
+    with suppress(RaftError, KeyError):  # the node no longer leads, or another change is in progress
         conf = leader.consensus._engine.status(group).conf
         peers = [peer for node in nodes if (peer := node.peer(group))]
         wanted = _repair(conf, nodes, peers, group)
@@ -37,7 +37,7 @@ def change(rng: Random, nodes: Sequence[SimNode], group: int, *, repair: bool) -
 
 
 def stale(conf: Conf, nodes: Sequence[SimNode], group: int) -> list[int]:
-    """Return the members whose node is up and has another replica now."""
+    """Return the members whose node is running and now has another replica."""
     now = {node.number: node.peer(group) for node in nodes}
     members = {*conf.voters, *conf.learners, *conf.outgoing}
     return sorted(peer for peer in members if now.get(node_of(peer), peer) not in (0, peer))

@@ -1,4 +1,4 @@
-"""Nodes with a flaw, each of which the judge must notice within some seeds: they prove that it sees."""
+"""Nodes with a flaw that the judge must detect within some seeds, which proves that it works."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from pyjs.consensus.seams import Machine
 
 
 class HastyDurability(Durability):
-    """Reports what is not durable."""
+    """Reports writes as durable before they are."""
 
     def add(self, due: Due, *, needs_sync: bool) -> None:
         super().add(due, needs_sync=False)
-        self._wanted = self._written  # it is synced later, all the same
+        self._wanted = self._written  # the writes are still synced later
 
 
 class HastyConsensus(Consensus):
-    """Tells its peers that it has an entry or a vote before that is durable."""
+    """Reports to its peers that it has an entry or a vote before that is durable."""
 
     durability_class = HastyDurability
 
 
 class ForgetfulLog(MemoryLog):
-    """Does not write for whom the node has voted."""
+    """Does not store votes."""
 
     def write(self, write: Write, payloads: Sequence[bytes]) -> bool:
         super().write(write, payloads)
@@ -46,14 +46,14 @@ class ForgetfulLog(MemoryLog):
 
 
 class PointlessLog(MemoryLog):
-    """Cuts the log, and does not write the state there."""
+    """Cuts the log, but does not write the state at the new start."""
 
     def point(self, group: int, index: int, term: int, conf: Members, state: bytes) -> None:
         super().point(group, index, term, conf, self.groups[group].state)
 
 
 class CarelessConsensus(Consensus):
-    """Goes on from a snapshot while its data is still on the way."""
+    """Uses a snapshot before its data has arrived."""
 
     def _fetch(self, group: int, point: Point) -> None:
         super()._fetch(group, point)
@@ -65,7 +65,7 @@ class CarelessConsensus(Consensus):
 
 
 class StaleConsensus(Consensus):
-    """Whoever believes that it leads answers reads without asking the others."""
+    """Answers reads without confirmation if it believes that it leads."""
 
     def read_index(self, group: int, done: Callable[[], None]) -> bool:
         if self._members[group].leads:
@@ -75,20 +75,20 @@ class StaleConsensus(Consensus):
 
 
 class EarlyMember(Member):
-    """Does not wait for what a read needs."""
+    """Does not wait until the index that a read needs is applied."""
 
     def wants_read(self, index: int, done: Callable[[], None]) -> None:
         done()
 
 
 class TrustfulMember(Member):
-    """Gives a proposal back with whatever entry is at its index."""
+    """Matches a proposal with any entry at its index."""
 
     def drop_proposals(self) -> None:
-        """Never."""
+        """Do nothing."""
 
     def _drop_impatient(self) -> None:
-        """Never."""
+        """Do nothing."""
 
     def _enter_term(self, term: int) -> None:
         self._applied_term = term
@@ -98,7 +98,7 @@ class TrustfulMember(Member):
 
 
 class BoldConsensus(Consensus):
-    """Votes after a power cut, although it may lack what it has acknowledged."""
+    """Votes after a power cut although it may lack entries that it acknowledged."""
 
     def open(
         self, group: int, name: str, machine: Machine, conf: Conf | None = None, incarnation: int = 1
@@ -108,7 +108,7 @@ class BoldConsensus(Consensus):
 
 
 class SameConsensus(Consensus):
-    """Begins again as the same peer when it has lost its log."""
+    """Returns as the same peer after it has lost its log."""
 
     def open(
         self, group: int, name: str, machine: Machine, conf: Conf | None = None, incarnation: int = 1
@@ -120,17 +120,17 @@ class SameConsensus(Consensus):
 
 
 def with_consensus(consensus: type[Consensus]) -> type[SimNode]:
-    """Return a node whose process has that flaw."""
+    """Return a node class whose process has this flaw."""
     return type("MutantNode", (SimNode,), {"consensus_class": consensus})
 
 
 def with_member(member: type[Member]) -> type[SimNode]:
-    """Return a node whose groups have that flaw."""
+    """Return a node class whose groups have this flaw."""
     return with_consensus(type("MutantConsensus", (Consensus,), {"member_class": member}))
 
 
 def with_log(log: type[MemoryLog]) -> type[SimNode]:
-    """Return a node whose log has that flaw."""
+    """Return a node class whose log has this flaw."""
     return type("MutantNode", (SimNode,), {"store_class": staticmethod(lambda seed: log())})
 
 
@@ -148,7 +148,7 @@ MUTANTS: dict[str, type[SimNode]] = {
 
 
 def world_of(name: str) -> type[World]:
-    """Return a world in which the power fails, of nodes with that flaw: stormy, or with many reads."""
+    """Return a world with power cuts, whose nodes have this flaw, and with the storms or reads that reveal it."""
     loses = name in ("votes in doubt", "comes back as the same peer")
     settings = {
         "has_changes": False,

@@ -1,4 +1,4 @@
-"""One node of the simulation: its process is a Consensus with the parts of a node's turn around it."""
+"""One node of the simulation: its process is a Consensus with the surrounding parts of a node's turn."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class SimHost:
 
 
 class Flaw(Exception):
-    """A machine has failed."""
+    """The error that a failing machine raises."""
 
 
 class SimMachine:
-    """A machine that is the digest of its entries."""
+    """A machine whose state is the digest of its entries."""
 
     def __init__(self, node: SimNode, group: int) -> None:
         self.node = node
@@ -56,10 +56,10 @@ class SimMachine:
         self.state = State()
         self.index = 0
         self.leads = False
-        self.raises = False  # at the next entry
+        self.raises = False  # the next entry raises an error
 
     def apply(self, index: int, term: int, time_ns: int, payload: bytes, proposal: object | None) -> None:
-        """Take an entry."""
+        """Apply an entry."""
         if self.raises:
             raise Flaw
         if index <= self.index:
@@ -77,7 +77,7 @@ class SimMachine:
             self.judge.acknowledged(self.group, index, payload, self.state)
 
     def role(self, term: int, role: Role, leader: int) -> None:
-        """Note who leads."""
+        """Record the role and the leader."""
         self.leads = role == Role.LEADER
         if self.leads:
             if leader != self.node.number:
@@ -85,16 +85,16 @@ class SimMachine:
             self.judge.leads(self.node.number, self.group, term)
 
     def dropped(self, proposal: object) -> None:
-        """Note that nobody knows."""
+        """Record that the outcome of a proposal is unknown."""
         assert isinstance(proposal, bytes)
         self.judge.ended(proposal)
 
     def durable(self) -> int:
-        """Return the last entry: the state is the snapshot."""
+        """Return the last applied entry, since the snapshot is the whole state."""
         return self.index
 
     def snapshot(self) -> bytes | Making | None:
-        """Return the state; sometimes not now, sometimes in steps."""
+        """Return the state; at random, refuse it for now or return it in steps."""
         chance = self.node.rng.random()
         if chance < 0.1:
             return None
@@ -107,7 +107,7 @@ class SimMachine:
         return data
 
     def install(self, index: int, data: bytes) -> Iterator[None] | None:
-        """Take the state, sometimes in steps."""
+        """Install a state, at random in steps."""
         if self.node.rng.random() > 0.3:
             self._install(index, data)
             return None
@@ -148,15 +148,16 @@ class SimNode:
         self.tuning = tuning
         self.store = self.store_class(rng.getrandbits(60))
         self.store.tells_early = tuning.sync_interval_ns > 0
-        self.log: Any = None  # of the process
+        self.log: Any = None  # the log of the running process
         self.is_up = False
         self.paused_until = 0
         self.now = 0
         self.deaf: set[int] = set()  # nodes that do not read
-        self.stopped = ""  # reason, if the process takes part no more
-        self.spare = 0  # bytes in a snapshot that mean nothing
-        self.newest: dict[int, int] = {}  # by group: the newest incarnation that was here
-        self.marks: deque[tuple[int, tuple[int, int]]] = deque()  # last number, end of the log; oldest first
+        self.stopped = ""  # the reason why the process has left all groups; "": it has not
+        self.spare = 0  # additional bytes in a snapshot, without meaning
+        self.newest: dict[int, int] = {}  # newest incarnation on this node, by group
+        # last record number and end of the log, oldest first
+        self.marks: deque[tuple[int, tuple[int, int]]] = deque()
 
     # -- Peers -------------------------------------------------------------------------------------------------
 
@@ -166,17 +167,17 @@ class SimNode:
             self.net.send(self.now, self.number, node, b"".join(parts))
 
     def pending_size(self, node: int) -> int:
-        """Return what waits."""
+        """Return the number of bytes waiting for a node."""
         return 1 << 30 if node in self.deaf else 0
 
     def stop(self, reason: str) -> None:
         """End all connections."""
         self.stopped = reason
 
-    # -- life --------------------------------------------------------------------------------------------------
+    # -- life cycle --------------------------------------------------------------------------------------------
 
     def start(self, now: int, confs: dict[int, Conf]) -> None:
-        """Begin a process with what is on the disk, and groups that are new."""
+        """Start a process with the contents of the disk, and with new groups."""
         self.is_up, self.stopped, self.now = True, "", now
         self.log = self.store.begin()
         self.host = SimHost(self.rng.getrandbits(60))
@@ -200,7 +201,7 @@ class SimNode:
         newest = self.newest.get(group, 0)
         if group in self.log.groups:
             self.consensus.open(group, f"g{group}", machine, incarnation=newest or 1)
-        elif newest and self.log.lost_unknown:  # it may have been lost
+        elif newest and self.log.lost_unknown:  # the group may have been lost
             self.consensus.open(group, f"g{group}", machine, Conf(), newest + 1)
         else:
             self.consensus.open(group, f"g{group}", machine, conf, newest or 1)
@@ -216,12 +217,12 @@ class SimNode:
             self.store.end()
 
     def peer(self, group: int) -> int:
-        """Return the peer of a group that this node has; 0 without a process."""
+        """Return the peer of a group on this node; 0 if no process runs."""
         stored = self.log.groups.get(group) if self.is_up else None
         return 0 if stored is None else int(stored.peer)
 
     def durable_end(self) -> tuple[int, int]:
-        """Return a place of the log before which the log itself says that everything is durable."""
+        """Return a position in the log up to which the log itself proves that everything is durable."""
         end = (0, 0)
         for last, place in self.marks:
             if last <= self.log._end.claimed:
@@ -229,13 +230,13 @@ class SimNode:
         return end
 
     def is_running(self, now: int) -> bool:
-        """Whether the process does anything now."""
+        """Whether the process is running now."""
         return self.is_up and now >= self.paused_until
 
     # -- a turn ------------------------------------------------------------------------------------------------
 
     def receive(self, source: int, data: bytes, *, is_damaged: bool) -> None:
-        """Take a batch from another node; b"": a heartbeat."""
+        """Handle a batch from another node; b"" is a heartbeat."""
         self.heard[source] = self.now
         if source in self.silent:
             self.silent.discard(source)
@@ -250,7 +251,7 @@ class SimNode:
                 self.judge.fail(f"node {self.number} refuses a good batch of node {source}: {error}")
 
     def step(self, now: int) -> None:
-        """Let a step of time pass, and do what is ready."""
+        """Advance the time by one step, and handle all results."""
         self.now = now
         turn = self.host.turn_state
         turn.now = now * STEP_NS
@@ -278,22 +279,22 @@ class SimNode:
         self.host.log.lines.clear()
 
     def _mark_end(self) -> None:
-        """Note where the log ends."""
+        """Record the end of the log."""
         if isinstance(self.log, NodeLog) and (not self.marks or self.marks[-1][0] < self.log.written):
             self.marks.append((self.log.written, (self.log._shelf.newest.number, self.log._end.at)))
             while len(self.marks) > 1 and self.marks[1][0] <= self.log._end.claimed:
                 self.marks.popleft()
 
     def _claim_leads(self) -> None:
-        """Report the groups that the engine leads, whether the machines know it or not."""
+        """Report the groups that this node leads according to the engine, whether or not the machines know it yet."""
         for group in self.machines:
-            with suppress(RaftError, KeyError):  # it is closed, or begins again
+            with suppress(RaftError, KeyError):  # the group is closed, or is being opened again
                 found = self.consensus.status(group)
                 if found.role == Role.LEADER and not self.stopped:
                     self.judge.leads(self.number, group, found.term)
 
     def _expects(self, text: str) -> bool:
-        """Whether an error in the log is no surprise: of a broken disk, or a damaged snapshot."""
+        """Whether an error in the log is expected, because the disk is broken or a snapshot is damaged."""
         if self.store.is_damaged and ("its log is damaged" in text or "lost a part of its log" in text):
             return True
         if "sim.consensus.node.Flaw" in text or "is stopped, and its log" in text or "is dropped" in text:
@@ -301,7 +302,7 @@ class SimNode:
         return self.store.is_broken or "the digest of the payload" in text
 
     def is_whole(self) -> bool:
-        """Whether all its groups are open and apply entries."""
+        """Whether all groups are open and apply entries."""
         members = self.consensus._members
         return all(
             group in members and members[group].state is Applies.RUNNING and not machine.raises
@@ -327,7 +328,7 @@ class SimNode:
     # -- clients -----------------------------------------------------------------------------------------------
 
     def publish(self, group: int, payload: bytes) -> bool:
-        """Propose, if this node leads."""
+        """Propose an entry if this node leads."""
         return self.consensus.propose(group, payload, payload)
 
     def read(self, group: int) -> None:

@@ -1,4 +1,4 @@
-"""A short run of the simulation of the consensus, and proof that it notices what it is for."""
+"""A short run of the simulation of the consensus, and proof that it detects flaws."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tests.sim.consensus.world import CRASHED, World, parts, play
 
 SEEDS = int(os.environ.get("PYJS_CONSENSUS_SEEDS", "60"))
 PARTS = 4
-FLAW_SEEDS = {  # each finds the flaw; another simulation needs others: python -m tests.sim.consensus --mutant NAME
+# the first seed that detects each flaw; if the simulation changes: python -m tests.sim.consensus --mutant NAME
+FLAW_SEEDS = {
     "tells before durable": 11,
     "forgets its vote": 156,
     "applies past a snapshot": 0,

@@ -1,4 +1,4 @@
-"""One seed: nodes, network, disks, clients and troubles, then a calm time in which all must agree."""
+"""One seed: nodes, network, disks, clients and faults, then a time without faults in which all nodes must agree."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from pyjs.consensus.engine import Conf, RaftError, Role, peer_id
 GROUPS = (1, 2)
 TROUBLE_STEPS = 400
 CALM_STEPS = 300
-SYNC_STEPS = 12  # after which everything is synced, in a node that runs
-MISSING_STEPS = MISSING_NS // STEP_NS + 50  # after which an answer is missing
-PART_SIZE = 64  # bytes of a snapshot in one batch: all have several
+SYNC_STEPS = 12  # number of steps after which everything on a running node is synced
+# number of steps after which a node that has not answered counts as missing
+MISSING_STEPS = MISSING_NS // STEP_NS + 50
+PART_SIZE = 64  # bytes of a snapshot in one batch, so that each snapshot has several parts
 CRASHED = "crashed: "
 
 
@@ -31,11 +32,11 @@ class World:
     """The run of one seed."""
 
     node_class: type[SimNode] = SimNode
-    storms = 0.2  # share of seeds with elections that last long, and nodes that are back at once
+    storms = 0.2  # share of seeds with long elections and short outages
     reads = 0.2  # share of steps in which clients read
-    is_always: bool | None = None  # sync mode; None: by chance
-    has_changes: bool | None = None  # of the membership; None: by chance
-    troubles = 13  # kinds; from 10 on they cost a node what it has
+    is_always: bool | None = None  # sync mode; None: chosen at random
+    has_changes: bool | None = None  # whether the membership changes; None: chosen at random
+    troubles = 13  # number of kinds of faults; those from 10 on make a node lose data
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
@@ -55,10 +56,11 @@ class World:
         count = rng.choice((3, 3, 4, 5))
         self.conf = voters(3 if count == 4 else count)
         self.changes = rng.choice((0.0, 0.0, 0.05)) if self.has_changes is None else 0.05 * self.has_changes
-        # The node that may lose something, so that no other one may: with an interval by a power cut, by damage of
-        # its log, or by a machine that fails for so long that its log is dropped.
+        # The only node that may lose data: by a power cut with a sync interval, by damage of its log, or by a machine
+        # that fails for so long that its log is dropped.
         self.lossy = 0
-        # A node has lost its log while another one was in doubt: a group may wait until an operator accepts the loss.
+        # A node has lost its log while another one was in doubt, so a group may wait until an operator accepts the
+        # loss.
         self.is_excess = False
         interval_ns = 20 * NS_PER_MS if self.is_early else 0
         tuning = Tuning(sync_interval_ns=interval_ns, log_size_max=rng.choice((600, 3000, 1 << 20)))
@@ -75,7 +77,7 @@ class World:
             for number in numbers
         }
         self.now = 0
-        self.down: dict[int, int] = {}  # node -> when it comes back
+        self.down: dict[int, int] = {}  # node -> time at which it starts again
         self.published = 0
         spare = rng.choice((0, 0, 1000))
         for node in self.nodes.values():
@@ -87,10 +89,10 @@ class World:
         node.start(self.now, dict.fromkeys(GROUPS, self.conf if is_member else Conf()))
 
     def run(self) -> None:
-        """Play it.
+        """Run the seed.
 
         Raises:
-            Violation: with what happened.
+            Violation: an invariant was violated; the text describes it.
         """
         for _ in range(TROUBLE_STEPS):
             self._trouble()
@@ -104,14 +106,14 @@ class World:
         self._check_end()
 
     def _calm(self) -> None:
-        """Let nothing more go wrong."""
+        """Stop all faults."""
         for at in range(CALM_STEPS):
             if at < CALM_STEPS - 100:
                 self._repair(at)
             self._step()
 
     def _accept_losses(self) -> None:
-        """Let an operator accept what only lost replicas may have, where a group waits for that."""
+        """If a group waits for it, let an operator accept the loss of entries that only lost replicas may have."""
         if all(any(node.leads(group) for node in self.nodes.values()) for group in GROUPS):
             return
         for _ in range(MISSING_STEPS):
@@ -127,13 +129,13 @@ class World:
         self.judge.now = self.now
         for source, target, data, is_damaged in self.net.arrived(self.now):
             node = self.nodes[target]
-            if node.is_running(self.now):  # what reaches a paused node is lost here
+            if node.is_running(self.now):  # batches for a paused node are lost here
                 node.now = self.now
                 node.host.turn_state.now = self.now * STEP_NS
                 node.receive(source, data, is_damaged=is_damaged)
         for number in [number for number, at in self.down.items() if at <= self.now]:
             del self.down[number]
-            if self.nodes[number].is_up:  # its log was broken
+            if self.nodes[number].is_up:  # its log was broken, so it must be restarted
                 self.nodes[number].end(power=False)
             self._start(self.nodes[number])
         for node in self.nodes.values():
@@ -165,7 +167,7 @@ class World:
             self.lossy = 0
 
     def _is_over(self, node: SimNode) -> bool:
-        """Whether a node that has lost something is as good as any other one."""
+        """Whether a node that has lost data has recovered completely."""
         if not node.is_running(self.now) or node.log.is_doubtful or not node.is_whole():
             return False
         for group in GROUPS:
@@ -180,7 +182,7 @@ class World:
         return True
 
     def _publish(self, group: int) -> None:
-        """Publish at every node that takes it: a client does not know who leads."""
+        """Propose at every node, since a client does not know the leader."""
         for node in self._running():
             self.published += 1
             payload = b"%d." % self.published + bytes(self.rng.choice((0, 0, 20, 300)))
@@ -190,7 +192,7 @@ class World:
         with suppress(RaftError):
             node.consensus.transfer(group, self.rng.choice(node.others))
 
-    # -- troubles ----------------------------------------------------------------------------------------------
+    # -- faults ------------------------------------------------------------------------------------------------
 
     def _trouble(self) -> None:
         if self.rng.random() >= (0.15 if self.is_storm else 0.04):
@@ -232,7 +234,7 @@ class World:
             node.deaf = set()
 
     def _may_lose(self, node: SimNode, *, by_power: bool = False) -> bool:
-        """Choose the node that may lose something, if no other one does."""
+        """Choose a node to lose data, unless another one was chosen before."""
         if by_power and not self.is_early:
             return True
         if self.lossy not in (0, node.number):
@@ -244,7 +246,7 @@ class World:
         return True
 
     def _may_lose_all(self) -> bool:
-        """Choose a power cut everywhere, of which all that is older than the interval and a sync must survive."""
+        """Prepare a power cut of all nodes: everything older than the interval and a sync must survive."""
         nodes = self.nodes.values()
         is_calm = all(
             node.is_up and not node.store.is_broken and node.paused_until < self.now - SYNC_STEPS
@@ -258,7 +260,7 @@ class World:
     def _end(self, node: SimNode, *, power: bool) -> None:
         node.end(power=power)
         if power and self.is_early:
-            self.net.forget(node.number)  # as connections do
+            self.net.forget(node.number)  # the connections end too
         self.down[node.number] = self.now + self.rng.randrange(1, 4 if self.is_storm else 60)
 
     def _heal(self) -> None:
@@ -271,7 +273,7 @@ class World:
             self.down[number] = self.now + 1
 
     def _repair(self, at: int) -> None:
-        """Let clients publish, and owners replace what is lost."""
+        """Let clients publish, and owners replace lost replicas."""
         if at % 10 == 0:
             self._publish(self.rng.choice(GROUPS))
         if at % 3 == 0:
@@ -300,7 +302,7 @@ class World:
 
 @contextmanager
 def parts() -> Iterator[None]:
-    """Let every snapshot travel in several parts."""
+    """Make every snapshot travel in several parts."""
     part_max = batch.PART_MAX
     batch.PART_MAX = PART_SIZE
     try:
@@ -310,7 +312,7 @@ def parts() -> Iterator[None]:
 
 
 def play(seed: int, world: type[World] = World, counts: Counter[str] | None = None) -> str:
-    """Play one seed; return what was violated, "" for nothing. `counts` gets what happened."""
+    """Run one seed; return the violation, or "" if there is none. `counts` gets the number of events of each kind."""
     try:
         with parts():
             played = world(seed)
@@ -319,6 +321,6 @@ def play(seed: int, world: type[World] = World, counts: Counter[str] | None = No
                 counts += played.judge.counts
     except Violation as error:
         return str(error)
-    except Exception as error:  # whatever it is, the seed must be named
+    except Exception as error:  # report the seed of any error
         return f"{CRASHED}{type(error).__name__}: {error}"
     return ""

@@ -1,4 +1,4 @@
-"""Files that come from declared options: `python -m tests.support.declarations` writes them.
+"""Files generated from declared options: `python -m tests.support.declarations` writes them.
 
-`made` returns each file as it must be; tests/style/test_declarations.py compares it with the file that is there.
+`made` returns each file as it must be; tests/style/test_declarations.py compares it with the file in the tree.
 """

@@ -1,8 +1,7 @@
 """JSON schemas of answers, advisories, monitoring pages and the configuration, from pyjs.models.
 
-An answer has the schema of its model or that of a refusal. Fields may be missing unless they are required, and a
-newer server may send more of them. A list may be null where its model says so, anything else
-that is None is left out.
+An answer has the schema of its model or that of an error. Fields may be missing unless they are required, and a newer
+server may send additional ones. A list may be null if its model says so; any other None is left out.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class Short(GenerateJsonSchema):
 
 
 class WithoutNull(Short):
-    """Schemas of what a file says: it has no null."""
+    """Schemas of configuration files, which have no null."""
 
     def may_be_null(self, inner: Mapping[str, Any]) -> bool:
         return False
@@ -88,7 +87,7 @@ def _schema(model: type[BaseModel], generator: type[GenerateJsonSchema] = Short)
 
 
 def _answer(kind: str, model: type[BaseModel]) -> dict[str, Any]:
-    """Return the schema of an answer: what was asked for, or why it was refused."""
+    """Return the schema of an answer: the result of the request, or an error."""
     done, refused = _schema(model), _schema(ErrorResponse)
     definitions = {**done.pop("$defs", {}), **refused.pop("$defs", {})}
     definitions |= {each["title"]: _typed(each, kind) for each in (done, refused)}
@@ -97,7 +96,7 @@ def _answer(kind: str, model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _typed(schema: dict[str, Any], kind: str) -> dict[str, Any]:
-    """Return the schema with the only `type` that its documents have."""
+    """Return the schema with the only `type` value that its documents have."""
     schema["properties"]["type"] = {"const": kind}
     return schema
 

@@ -13,12 +13,12 @@ def made() -> dict[Path, str]:
 
 
 def sources() -> dict[Path, str]:
-    """Return what comes from the declarations themselves, the models among it."""
+    """Return the files that are generated from the declarations themselves, including the models."""
     return {**requests.made(), **server_options.made(), **models.made()}
 
 
 def answers() -> dict[Path, str]:
-    """Return what comes from the models: write those of `sources` first."""
+    """Return the files that are generated from the models: write those of `sources` first."""
     from . import answers  # imported lazily: it imports the models
 
     return answers.made()

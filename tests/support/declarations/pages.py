@@ -1,4 +1,4 @@
-"""Pages of docs/ with generated parts between markers; the text around them is written by hand."""
+"""Pages of docs/ with generated parts between markers; the text around them is not generated."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def _size(size: int) -> str:
 
 
 def blocks(of: Table) -> list[Table]:
-    """Return the tables of the blocks below a table, each after those of its own keys."""
+    """Return the tables of the blocks below a table, each after the tables of its own keys."""
     found: dict[str, Table] = {}
     for key in of.keys:
         if key.kind.table is not None and key.kind.table.path not in found:
@@ -180,7 +180,7 @@ def _typed_dict_lines(of: Table) -> Iterator[str]:
 
 
 def title(of: Table) -> str:
-    """Return what a type says of its block."""
+    """Return the description of a block in the docstring of its type."""
     where = {
         "": "The top level.",
         "account": "An entry of `accounts`.",

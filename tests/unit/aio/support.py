@@ -1,4 +1,4 @@
-"""A client of one request, and what a process has open."""
+"""A client that sends one request, and the open resources of a process."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Talk:
         return await asyncio.wait_for(self.reader.read(), 60)
 
     async def api(self, endpoint: str, **request: Any) -> dict[str, Any]:
-        """Ask the JetStream API."""
+        """Send a request to the JetStream API."""
         return await self.ask(f"$JS.API.{endpoint}", json.dumps(request).encode())
 
     async def ask(self, subject: str, payload: bytes) -> dict[str, Any]:
@@ -51,7 +51,7 @@ class Talk:
 
 
 def refuses(url: str) -> bool:
-    """Return whether nobody listens at `url`."""
+    """Return whether no process listens at `url`."""
     at = urlsplit(url)
     try:
         socket.create_connection((at.hostname, at.port or 0), timeout=60).close()

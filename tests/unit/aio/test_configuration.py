@@ -1,4 +1,4 @@
-"""What a program says about its server becomes Options, or an exception that says what is wrong."""
+"""A program's settings for its server become Options, or an exception that names the fault."""
 
 from __future__ import annotations
 

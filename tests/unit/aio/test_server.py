@@ -1,4 +1,4 @@
-"""A server inside a program: what it gives, what it leaves alone, and how it ends."""
+"""A server inside a program: its results, its effects on the process, and its end."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ async def test_a_start_among_a_thousand_tasks_lets_them_go_on() -> None:
     assert all(task.cancelled() for task in tasks)
 
 
-# What is wrong
+# Errors
 
 
 async def test_a_port_in_use_is_an_exception_and_leaves_nothing(scratch_root: Path) -> None:
@@ -262,16 +262,16 @@ async def test_a_cancelled_stop_goes_on_without_who_asked() -> None:
     assert threads() == []
 
 
-# What it leaves alone
+# Effects on the process
 
 
 @pytest.fixture
 def thawed_heap() -> Iterator[None]:
-    """Let the garbage collector see what the suite froze (some of it may be freed meanwhile), and freeze it again."""
+    """Let the garbage collector see objects that the suite froze (some may be freed), and freeze them again."""
     gc.unfreeze()
     yield
     gc.collect()
-    gc.freeze()  # or each collection of every later test examines all of it, a fifth of a second
+    gc.freeze()  # otherwise each collection in later tests examines all of it, for a fifth of a second
 
 
 @pytest.mark.usefixtures("thawed_heap")

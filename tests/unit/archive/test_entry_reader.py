@@ -1,4 +1,4 @@
-"""Entries of an archive are read in any pieces, and what is refused."""
+"""Entries of an archive are read from pieces of any size, and invalid ones are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames: written and read back, in any pieces, and what is refused."""
+"""Frames are written and read back from pieces of any size, and invalid ones are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks of S2: literals, copies and repeats, and what is refused."""
+"""Blocks of S2: literals, copies and repeats, and invalid blocks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def test_a_series_of_copies_becomes_one_repeat(offset: int, size: int) -> None:
     packed = with_repeats(block)
     assert decode_block(packed, 1 << 20) == data
     assert len(packed) <= len(block)
-    if size > 200 and offset <= 100:  # after many bytes without a match, Snappy skips the beginning of one
+    # after many bytes without a match, Snappy skips the beginning of a match
+    if size > 200 and offset <= 100:
         assert len(packed) < offset + 30
 
 
@@ -66,7 +67,7 @@ def test_the_checksum_is_the_same_without_the_instruction() -> None:
         (b"\x08\x0cabcd\x0e\x04\x00", b"abcdabcd"),
         (b"\x08\x0cabcd\x0f\x04\x00\x00\x00", b"abcdabcd"),
         (b"\x0c\x0cabcd\x01\x04\x01\x00", b"abcdabcdabcd"),  # a repeat of the offset before
-        (b"\x10\x0cabcd\x01\x04\x15\x00\x00", b"abcdabcdabcdabcd"),  # with its length in a byte: 0 + 8
+        (b"\x10\x0cabcd\x01\x04\x15\x00\x00", b"abcdabcdabcdabcd"),  # with its length in one byte: 0 + 8
         (b"\x8c\x02\x0cabcd\x01\x04\x19\x00\x00\x00", b"abcd" * 67),  # in two bytes: 0 + 260
         (b"\x8c\x80\x04\x0cabcd\x01\x04\x1d\x00\x00\x00\x00", b"abcd" * 16387),  # in three: 0 + 65540
     ],
@@ -83,7 +84,7 @@ def test_an_element_is_decoded(block: bytes, data: bytes) -> None:
         b"\x05\x0cabcd",  # less than it claims
         b"\x03\x0cabcd",  # more than it claims
         b"\x04\x0cabc",
-        b"\x08\x0cabcd\x01\x05",  # from before the beginning
+        b"\x08\x0cabcd\x01\x05",  # an offset before the beginning
         b"\x08\x0cabcd\x01\x00",  # a repeat before any copy
         b"\x08\x0cabcd\x01",
         b"\x08\x0cabcd\x0e\x00\x00",

@@ -1,4 +1,4 @@
-"""Pages of maps that cannot be read any more: zeros inside guarded maps, the end of the process elsewhere."""
+"""Pages of maps that cannot be read: they read as zeros in guarded maps, and end the process elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranges of what comes in."""
+"""Ranges of incoming numbers."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ def test_a_disk_leaves_no_call_to_the_seam(kind: type[Disk]) -> None:
 
     left = {name for name in seam if getattr(kind, name) is getattr(Disk, name)}
 
-    assert left <= {"unlock"}  # which closes the descriptor
+    assert left <= {"unlock"}  # the base class itself unlocks, by closing the descriptor
 
 
 def test_the_whole_file_system_is_synced_where_that_can_be_trusted(
@@ -244,7 +244,7 @@ def test_a_lock_that_was_given_back_is_free_although_another_process_has_the_fil
 ) -> None:
     path = str(tmp_path / "lock")
     fd = disk.lock(path)
-    inherited = os.dup(fd)  # the same open file, as in a forked child
+    inherited = os.dup(fd)  # the same open file, as a forked child has
 
     disk.unlock(fd)
 

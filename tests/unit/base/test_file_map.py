@@ -1,4 +1,4 @@
-"""Maps of files: what they show, and what they hold."""
+"""Maps of files: their contents, and the resources that they hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deadlines: order, cancelling, what fires when."""
+"""Deadlines: their order, cancellation, and which of them fire."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.support.timers import fire
 
 from pyjs.base.timers import Timers
 
-SWEEP_MIN = 64  # of timers.pyx
+SWEEP_MIN = 64  # as in timers.pyx
 
 
 def test_due_timers_fire_earliest_first_and_once() -> None:

@@ -1,4 +1,4 @@
-"""Syncs of many files at once, and what is done where that cannot be had."""
+"""Syncs of many files at once, and the fallback if the kernel does not support this."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyjs.base.together import Together
 
 
 class TellingDisk(OsDisk):
-    """Tells which syncs it was asked for; some of them fail."""
+    """Records which syncs were requested; some of them fail."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []

@@ -1,4 +1,4 @@
-"""A small crowd of connections: each is served, and has one descriptor until it leaves."""
+"""A few connections: each is served and uses one descriptor until it is closed."""
 
 from __future__ import annotations
 

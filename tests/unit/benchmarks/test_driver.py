@@ -19,7 +19,7 @@ from benchmarks.quiet import Quiet
 from benchmarks.rows import ROWS, Row
 from benchmarks.servers import RunningServer, find_peer, free_port, our_command, peer_command
 
-Fault = Callable[[bytes], bytes]  # one operation of the server -> what the client gets instead
+Fault = Callable[[bytes], bytes]  # one operation of the server -> the bytes that the client gets instead
 
 GOOD_RUNS = (
     "pub --msgs 5000",
@@ -86,7 +86,7 @@ def server() -> Iterator[RunningServer]:
 
 
 class FaultyWire:
-    """A proxy that passes everything on, but hands the nth operation with a given mark to the fault."""
+    """A proxy that forwards everything, except that the fault replaces the nth operation with a given mark."""
 
     def __init__(self, port: int, mark: bytes, nth: int, fault: Fault) -> None:
         self._target = port
@@ -188,7 +188,7 @@ def test_good_run_is_verified(server: RunningServer, driver: Driver, command: st
 @pytest.mark.peer
 @pytest.mark.parametrize("command", JUDGED_REPLIES)
 def test_wire_without_a_fault_is_verified(server: RunningServer, driver: Driver, command: str) -> None:
-    for _ in range(2):  # a stream that the peer has just deleted may come back once with what it held
+    for _ in range(2):  # a stream that nats-server has just deleted may reappear once, with its messages
         with faulty_wire(server.port, JUDGED_REPLIES[command], 1_000_000, _drop) as wire:
             done = run_through(wire, driver, command)
         if done.returncode == 0:
@@ -318,7 +318,7 @@ OpenDoor = Callable[[Row], RunningServer]
 
 @pytest.fixture(scope="module")
 def door() -> Iterator[OpenDoor]:
-    """Return what gives our server with the configuration of a row; rows with the same one share it."""
+    """Return a function from a row to our server with the row's configuration; equal configurations share one."""
     with ExitStack() as stack:
 
         @cache

@@ -92,15 +92,15 @@ def test_the_tables_show_both_servers() -> None:
 
 @pytest.fixture
 def server() -> Iterator[socket.socket]:
-    """Listen; a test accepts in a thread of its own."""
+    """Listen; a test accepts connections in its own thread."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield listening
 
 
 def play(server: socket.socket, answers: list[bytes]) -> int:
-    """Send `answers` to the next connection, each in a packet of its own, and end it; return the port.
+    """Send `answers` to the next connection, each in its own packet, and close it; return the port.
 
-    What the client sends is read: to close with unread bytes resets a connection and drops what is on its way.
+    Data from the client is read: closing a socket with unread bytes resets the connection and drops bytes in transit.
     """
 
     def run() -> None:

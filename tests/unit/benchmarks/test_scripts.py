@@ -1,4 +1,4 @@
-"""Every benchmark can be started."""
+"""Every benchmark starts."""
 
 from __future__ import annotations
 

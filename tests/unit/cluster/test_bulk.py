@@ -1,4 +1,4 @@
-"""Large messages have a connection of their own, and the order of a publisher stays."""
+"""Large messages use a separate connection, and the order of a publisher's messages is kept."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def route_between(one: SimServer, other: SimServer) -> Route:
 
 
 def delay_bulk(net: SimNet, one: SimServer, other: SimServer) -> None:
-    """Let large messages from one server to the other take SLOW_NS."""
+    """Delay large messages from one server to the other by SLOW_NS."""
     aside = route_between(one, other).aside
     assert aside is not None
     assert isinstance(aside.link, Wire)
@@ -74,7 +74,7 @@ def test_a_large_message_does_not_delay_small_ones_of_others(net: SimNet) -> Non
     for number, client in enumerate(small, 10):
         say(net, client, message(number))
     early = numbers(receiver)
-    assert len(early) >= 5  # not those that share a class with the publisher of the large one
+    assert len(early) >= 5  # without those that share an order class with the publisher of the large message
     assert 2 not in early
     net.run(SLOW_NS)
     late = numbers(receiver)
@@ -113,7 +113,7 @@ def test_a_large_message_comes_after_the_interest_of_its_publisher(net: SimNet) 
     link.arrives_ns = net.clock.now_ns() + SLOW_NS
     body = b"q" * SIZE
     say(net, client, b"SUB answer 1\r\nPUB x answer %d\r\n%b\r\n" % (SIZE, body))
-    assert service.frames() == []  # it waits for the interest in the answer
+    assert service.frames() == []  # the message waits until the interest in the answer is known
     net.run(SLOW_NS)
     assert [frame.payload for frame in service.frames()] == [body]
     say(net, service, b"PUB answer 2\r\nok\r\n")

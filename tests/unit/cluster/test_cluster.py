@@ -480,7 +480,7 @@ def test_a_message_with_a_false_tail_is_refused(net: SimNet) -> None:
     stranger = Stranger(net, a)
     stranger.enter()
     stranger.send(frame(1, b"$G"))
-    tail = b"9\r\nhi\r\n"  # says 9 where 2 bytes follow
+    tail = b"9\r\nhi\r\n"  # declares 9 bytes but has 2
     fixed = b"".join(n.to_bytes(4, "little") for n in (1, 0, 0, 2, 0, 0))
     stranger.send(
         (len(fixed) + 1 + len(tail)).to_bytes(4, "little")

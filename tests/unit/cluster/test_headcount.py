@@ -1,4 +1,4 @@
-"""The clients of an account at all servers, against its max_connections."""
+"""The number of an account's clients on all servers, limited by its max_connections."""
 
 from __future__ import annotations
 

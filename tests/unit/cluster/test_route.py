@@ -1,4 +1,4 @@
-"""What another server may send on a route: subjects, lengths and queue groups that cannot be."""
+"""Input of a route: invalid subjects, lengths and queue groups."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_the_sender_of_a_message_that_fails_is_not_that_of_the_next_one(
     def fail(trace: object) -> None:
         raise RuntimeError
 
-    server.cluster.options.local = True  # only workers tell senders
+    server.cluster.options.local = True  # only workers report senders
     monkeypatch.setattr(server.node, "send_trace", fail)
     route = route_of(server)
     route.receive_data(frame(9, b'{"user":"u"}'))

@@ -1,4 +1,4 @@
-"""What the keys of the block `cluster` do, on a node without sockets."""
+"""The effects of the keys of the block `cluster`, on a node without sockets."""
 
 from __future__ import annotations
 
@@ -55,28 +55,28 @@ def varz(site: Site) -> object:
 
 
 def greeting(site: Site) -> object:
-    """Look at what the server says of itself, but for its id."""
+    """Observe the server's INFO, without its id."""
     return Other(site).info() | {"server_id": "", "server_name": ""}
 
 
 def login(**fields: object) -> Any:
-    """Look at the answer to a login."""
+    """Observe the answer to a login."""
     return lambda site: Other(site).connect(**fields)
 
 
 def dials(site: Site) -> object:
-    """Look at the addresses that the server connects to at its start."""
+    """Observe the addresses that the server connects to when it starts."""
     cluster_of(site).start()
     return [str(dial) for dial in cluster_of(site).take_dials()]
 
 
 def tries(site: Site) -> object:
-    """Look how often a server that another one told of is tried."""
+    """Observe how many times the server tries to connect to a server that another one reported."""
     other = Other(site)
     other.connect()
     cluster = cluster_of(site)
     cluster.peer_says(other.route, b'{"peers":[{"id":"NTHIRD","host":"10.9.9.8","port":5}]}')
-    other.route.close("test")  # from now on nobody tells of it
+    other.route.close("test")  # from now on no server reports it
     count = 0
     for _ in range(10):
         for dial in cluster.take_dials():
@@ -87,13 +87,13 @@ def tries(site: Site) -> object:
 
 
 def told_clients(site: Site) -> object:
-    """Look whether clients are told of another server."""
+    """Observe whether clients are told the URLs of another server."""
     Other(site).connect(connect_urls=["10.9.9.9:4222"])
     return b"10.9.9.9:4222" in site.client().info
 
 
 def silence(site: Site) -> object:
-    """Look whether a server that says nothing is closed within a second."""
+    """Observe whether a silent server's connection is closed within a second."""
     other = Other(site)
     site.fixture.advance(seconds=1)
     site.fixture.turn()
@@ -101,7 +101,7 @@ def silence(site: Site) -> object:
 
 
 def block(key: str, observe: Any, without: str = "", beside: str = "port: 6222") -> Effect:
-    """Return the experiment with a key of the block, beside other keys."""
+    """Return the experiment with a key of the block, together with other keys."""
     return Effect(f"cluster {{ {beside}\n{KEY}\n}}", key, observe, without)
 
 
@@ -135,7 +135,7 @@ CLUSTER_EFFECTS: dict[str, list[Effect]] = {
 
 
 def first_line(running: Running) -> object:
-    """Look at what the route port says to a connection without TLS."""
+    """Observe the answer of the route port to a connection without TLS."""
     port = int(running.address("Listening for route connections").rpartition(":")[2])
     with socket.create_connection(("127.0.0.1", port), WAIT_S) as line:
         line.sendall(b"CONNECT {}\r\n")

@@ -52,7 +52,7 @@ def load() -> Load:
 
 @pytest.fixture
 def refusal(load: Load) -> Refusal:
-    """Load a text that must be refused and return the message."""
+    """Load a text that must be refused; return the message."""
 
     def refusal(text: str, files: Mapping[str, str] = {}, environ: Mapping[str, str] = {}) -> str:
         with pytest.raises(ConfigError) as caught:

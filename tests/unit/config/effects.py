@@ -1,8 +1,9 @@
-"""What every key does, as an experiment: the file with the key and without it, and what then differs.
+"""The effect of every key, as an experiment: a file with the key and without it, and an observed difference.
 
-Here are the keys whose effect a node on a virtual clock shows; those of the process itself are in
+This file has the keys whose effect shows on a node with a virtual clock; those of the process itself are in
 process_effects.py. Long because every key has its experiment.
-An observation is made from outside, as a client or through the monitoring port: never of Options.
+
+Observations are made from outside, as a client or through the monitoring port, and never of Options.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from pyjs.testing import RawClient
 from pyjs.testing.jwt import Key, account_token, operator_token, user_token
 from pyjs.wire.xkeys import CurveKeyPair
 
-KEY = "<<key>>"  # in a text: where the key stands
+KEY = "<<key>>"  # stands for the key in a text
 DIRECTORY = "<<dir>>"
 
 
@@ -42,7 +43,7 @@ class Effect(NamedTuple):
     text: str  # the file
     key: str  # the key, as it is written
     observe: Callable[[Any], object]  # gets a Site, or for process effects a Running
-    without: str = ""  # what stands in its place in the other run
+    without: str = ""  # replaces the key in the run without it
 
     def file(self, directory: Path, with_key: bool) -> str:
         """Return the text of the file of one run."""
@@ -71,7 +72,7 @@ APP = "accounts { APP { users: [{user: app, password: pw}, {user: s2, password: 
 
 
 def asked(user: str, service: str = "s") -> Callable[[Site], object]:
-    """Look at the request that a service gets about a client."""
+    """Observe the request about a client that a service gets."""
 
     def observe(site: Site) -> object:
         desk = site.client(user=service)
@@ -110,7 +111,7 @@ def directory_of(site: Site) -> TokenDirectory:
 
 
 def files_after(seconds: int) -> Callable[[Site], object]:
-    """Look at the files of the directory after so many seconds and a new one."""
+    """Observe the files of the directory after some seconds, and after one more file was made."""
 
     def observe(site: Site) -> object:
         directory = directory_of(site)
@@ -135,7 +136,7 @@ def files_after_removal(site: Site) -> object:
 
 
 def changed_outside(site: Site) -> object:
-    """Look at a client whose account was changed by somebody else, after three seconds."""
+    """Observe a client whose account was changed outside the server, after three seconds."""
     assert site.node.trust is not None
     site.node.trust.start()
     member = site.fixture.client(BY_TOKEN)
@@ -146,7 +147,7 @@ def changed_outside(site: Site) -> object:
 
 
 def slow_fetch(site: Site) -> object:
-    """Look at a login whose account is not there for one and a half seconds."""
+    """Observe a login whose account is missing for one and a half seconds."""
     site.fixture.hold_jobs = True
     assert site.node.trust is not None
     answers: list[object] = []
@@ -155,7 +156,7 @@ def slow_fetch(site: Site) -> object:
     return answers
 
 
-# What is looked at
+# Observations
 
 
 def varz(name: str) -> Callable[[Site], object]:
@@ -171,12 +172,12 @@ def info(name: str) -> Callable[[Site], object]:
 
 
 def info_of_anybody(name: str) -> Callable[[Site], object]:
-    """Look at whether INFO has a field, whatever is in it."""
+    """Observe whether INFO has a field, regardless of its value."""
     return lambda site: name in json.loads(site.client().info[5:])
 
 
 def answer(data: bytes, user: str = "") -> Callable[[Site], object]:
-    """Look at what a client gets back for `data`."""
+    """Observe the answer that a client gets to `data`."""
 
     def observe(site: Site) -> object:
         client = site.client(user=user)
@@ -191,7 +192,7 @@ def let_in(connect: bytes) -> Callable[[Site], object]:
 
 
 def api(*requests: tuple[str, dict[str, object]], user: str = "") -> Callable[[Site], object]:
-    """Look at the errors of API requests."""
+    """Observe the errors of API requests."""
 
     def observe(site: Site) -> object:
         client = site.client(user=user)
@@ -201,7 +202,7 @@ def api(*requests: tuple[str, dict[str, object]], user: str = "") -> Callable[[S
 
 
 def batched(*messages: tuple[str, int]) -> Callable[[Site], object]:
-    """Look at the answers to messages of batches, each with its id and sequence."""
+    """Observe the answers to messages of batches, each with its id and sequence."""
 
     def observe(site: Site) -> object:
         client = site.client()
@@ -264,7 +265,7 @@ def stalls(site: Site) -> object:
 
 
 def pings(seconds: int) -> Callable[[Site], object]:
-    """Look at what a silent client gets in so many seconds."""
+    """Observe what a silent client gets within some seconds."""
 
     def observe(site: Site) -> object:
         client = site.client()
@@ -287,7 +288,7 @@ def closed_clients(site: Site) -> object:
 
 def cached_routes(site: Site) -> object:
     subjects = b"".join(b"PUB a.%d 0\r\n\r\n" % number for number in range(50))
-    site.client().send(subjects * 3)  # a route is cached when its subject comes again
+    site.client().send(subjects * 3)  # a route is cached when its subject occurs a second time
     return site.json("/subsz")["num_cache"]
 
 
@@ -306,7 +307,7 @@ def stored_in(directory: str) -> Callable[[Site], object]:
 
 
 def kept(place: slice) -> Callable[[Site], object]:
-    """Look at some bytes of the metadata of a stream: what is encrypted begins with a flag and the algorithm."""
+    """Observe some bytes of a stream's metadata: encrypted metadata begins with a flag and the algorithm."""
 
     def observe(site: Site) -> object:
         ask(site.client(), *stream(storage="file"))
@@ -320,7 +321,7 @@ def store_of(site: Site) -> str:
 
 
 def kept_with_another_key(site: Site) -> object:
-    """Look at whether a stream comes back that was encrypted with the key `before`."""
+    """Observe whether a stream that was encrypted with the key `before` can be opened."""
     key_ring = KeyRing("before", CHACHA, os.urandom)
     files = account_files(OsDisk(), store_of(site), "$G", ListLog(), lambda: 1, key_ring)
     create_stream(files, WriterAtOnce(store_of(site)), StreamConfig("S"), 1).close()
@@ -331,7 +332,7 @@ def kept_with_another_key(site: Site) -> object:
 
 
 def acknowledged(site: Site) -> object:
-    """Look at a PubAck that nothing synced: the I/O thread is not part of a node."""
+    """Observe a PubAck without a sync: a node has no I/O thread."""
     client = site.client()
     ask(client, *stream(storage="file"))
     client.send(b"SUB inbox 1\r\nPUB s inbox 1\r\nx\r\n")
@@ -358,7 +359,7 @@ def ack_subject(site: Site) -> object:
 
 
 def answers_of_responder(site: Site) -> object:
-    """Look at how many of three answers to one request arrive, the last one a minute late."""
+    """Observe how many of three answers to one request arrive; the last one is a minute late."""
     asking, responder = site.client(user="boss"), site.client(user="u")
     asking.send(b"SUB inbox.1 1\r\n")
     responder.send(b"SUB service 1\r\n")

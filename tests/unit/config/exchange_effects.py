@@ -1,4 +1,4 @@
-"""What the keys of exports, imports and mappings do, as experiments; see effects.py."""
+"""The effects of the keys of exports, imports and mappings, as experiments; see effects.py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BLOCK = b"NATS/1.0\r\nb3: 1\r\n\r\n"
 
 
 def exchanged(site: Site) -> object:
-    """Return what a service and its client see of messages, requests and late responses."""
+    """Return the messages, requests and late responses that a service and its client get."""
     service, client = site.client(user="s"), site.client(user="u")
     client.send(b"SUB > 1\r\n")
     service.send(b"SUB > 1\r\nPUB a.U 1\r\n1\r\nPUB b 1\r\n2\r\n")

@@ -15,7 +15,7 @@ BEARER = "Bearer hush"
 
 
 def status(path: str, credentials: str = "") -> Callable[[Running], object]:
-    """Look at the status of a request."""
+    """Observe the status of a request."""
 
     def observe(running: Running) -> object:
         port = running.address("Starting http monitor").rpartition(":")[2]

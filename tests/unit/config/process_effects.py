@@ -1,4 +1,4 @@
-"""What the keys of the process itself do, on a real one: where it listens, what it logs, which files it writes."""
+"""The effects of keys on a real process: where it listens, what it logs, which files it writes."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class Running:
         self.wait_for(READY)
 
     def log(self) -> str:
-        """Return everything logged, wherever."""
+        """Return all log lines, from every destination."""
         while True:
             files = [self.directory / "stderr", *sorted(self.directory.glob("log*"))]
             try:
                 return "".join(file.read_text() for file in files)
-            except FileNotFoundError:  # it was rotated since the look
+            except FileNotFoundError:  # the file was rotated after it was listed
                 continue
 
     def wait_for(self, text: str) -> None:
@@ -70,7 +70,7 @@ class Running:
 
 
 def observe_process(effect: Effect, directory: Path, with_key: bool) -> object:
-    """Return what is seen of a process on the file of one run."""
+    """Return the observation of a process with the file of one run."""
     running = Running(directory, effect.file(directory, with_key))
     try:
         return effect.observe(running)
@@ -102,7 +102,7 @@ def has_encrypted_monitoring(running: Running) -> object:
 
 
 def levels(running: Running) -> object:
-    """Look at the levels in the log after a client was there."""
+    """Observe the levels in the log after a client has connected."""
     client = running.client()
     client.fence()
     client.close()
@@ -110,7 +110,7 @@ def levels(running: Running) -> object:
 
 
 def traced(*lines: bytes) -> Callable[[Running], object]:
-    """Look at the traced operations of a client that sends `lines`."""
+    """Observe the traced operations of a client that sends `lines`."""
 
     def observe(running: Running) -> object:
         client = running.client()
@@ -137,17 +137,17 @@ def files(pattern: str) -> Callable[[Running], object]:
 
 
 def rotated(running: Running) -> object:
-    """Look at the number of log files after many lines."""
+    """Observe the number of log files after many lines."""
     client = running.client()
     for _ in range(20):
         client.fence()
     running.process.send_signal(signal.SIGTERM)
-    running.process.wait(WAIT_S)  # in the middle of a rotation there is one file more
+    running.process.wait(WAIT_S)  # during a rotation there is one more file
     return len(list(running.directory.glob("log*"))) > 2
 
 
 def gone_after_grace(running: Running) -> object:
-    """Look whether a lame duck with one client ends long before the usual grace period."""
+    """Observe whether a lame duck with one client ends long before the usual grace period."""
     client = running.client()
     running.process.send_signal(signal.SIGUSR2)
     try:
@@ -160,7 +160,7 @@ def gone_after_grace(running: Running) -> object:
 
 
 def goes_fast(running: Running) -> object:
-    """Look whether 8 of 150 clients go in 2.8 s: they need up to 1.6 s of 30 s, and 3.2 s of two minutes."""
+    """Observe whether 8 of 150 clients are closed in 2.8 s: it takes up to 1.6 s of 30 s, or 3.2 s of two minutes."""
     clients = [running.client() for _ in range(150)]
     running.process.send_signal(signal.SIGUSR2)
     running.wait_for("Closing existing clients")
@@ -193,7 +193,7 @@ def make_certificates(directory: Path) -> None:
 
 
 def encrypted(curve: str = "", certificate: bool = False, **choices: Any) -> Callable[[Running], object]:
-    """Look at what a client agrees on with the server, by itself or with the client's certificate."""
+    """Observe the TLS parameters that a client and the server agree on, with or without a client certificate."""
 
     def observe(running: Running) -> object:
         context = ssl.create_default_context(cafile=str(running.directory / "ca.pem"))
@@ -219,7 +219,7 @@ def encrypted(curve: str = "", certificate: bool = False, **choices: Any) -> Cal
 
 
 def throttled(running: Running) -> object:
-    """Look at whether one of many clients is told to come later."""
+    """Observe whether one of many clients is told to retry later."""
     told = b""
     for _ in range(5):
         with socket.create_connection(
@@ -246,7 +246,7 @@ def tls(key: str, observe: Callable[[Running], object], without: str = "", block
 
 
 def tls_beside(key: str, observe: Callable[[Running], object]) -> Effect:
-    """Return the experiment with a key beside the block."""
+    """Return the experiment with a top-level key in a configuration that also has the block `tls`."""
     return Effect(f"{LOCAL}\ntls {{ {PAIR} }}\n{KEY}", key, observe)
 
 

@@ -10,7 +10,7 @@ from pyjs.config.values import Value
 
 
 def take(text: str) -> object:
-    """Return what the value `text` is."""
+    """Return the value that the lexer reads from `text`."""
     taken = Lexer(text, "f").take_scalar("key")
     return taken.name if isinstance(taken, Variable) else taken.data
 

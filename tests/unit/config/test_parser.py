@@ -120,7 +120,7 @@ def test_the_last_of_two_equal_keys_wins_and_takes_its_place() -> None:
         ("l [{a 1, a 2}]", ['1:10: "a" is set twice']),
         ("{a 1}\n{a 2}", ['2:2: "a" is set twice']),
         ("m {a 1}\nn {a 2}\na 3\nl [{a 1}, {a 2}]", []),
-        ("a 1\nA 2", []),  # an account may be named so: the reader of the block decides
+        ("a 1\nA 2", []),  # accounts may have such names, so the reader of the block decides
     ],
 )
 def test_a_key_that_is_set_twice_in_a_block_is_noted_with_both_places(text: str, noted: list[str]) -> None:

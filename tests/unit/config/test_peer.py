@@ -1,7 +1,7 @@
-"""The same files given to nats-server -t and to us: both take them or both refuse them.
+"""The same files given to nats-server -t and to our server: both accept them or both refuse them.
 
-Where both take a file its digest is the same, which says that every value was read alike. What differs on
-purpose is listed with its reason; an entry that does not differ any more fails.
+If both accept a file, its digest is the same, which proves that every value was read alike. Intended differences are
+listed with their reasons; an entry that no longer differs fails.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyjs.config.load import load_options
 
 ENVIRON = {"PEER_PORT": "4333", "PEER_MAP": "{max_mem: 1G}", "PEER_A": "$PEER_B", "PEER_B": "$PEER_A"}
 
-# Both say the same.
+# Both give the same result.
 SAME = [
     # Separators, comments, nesting
     "port = 4222",
@@ -215,7 +215,7 @@ WIDER = {
 
 
 def find_peer() -> str | None:
-    """Return the path of nats-server: beside this interpreter, or on PATH."""
+    """Return the path of nats-server: in the folder of this interpreter, or on PATH."""
     beside = Path(sys.executable).with_name("nats-server")
     return str(beside) if beside.exists() else shutil.which("nats-server")
 
@@ -240,14 +240,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 def ask_peer(peer: str, path: Path) -> str | None:
-    """Return the digest that nats-server gives the file, None if it refuses it."""
+    """Return the digest that nats-server prints for the file, None if it refuses it."""
     command = [peer, "-t", "-c", str(path)]
     run = subprocess.run(command, capture_output=True, text=True, env=ENVIRON, timeout=30, check=False)
     return run.stderr.rpartition("(")[2].rstrip(")\n") if run.returncode == 0 else None
 
 
 def ask_us(path: Path, environ: Mapping[str, str]) -> str | None:
-    """Return the digest that we give the file, None if -t refuses it."""
+    """Return the digest that our server prints for the file, None if -t refuses it."""
     try:
         options = load_options(str(path), read_file, environ, {})
     except ConfigError:

@@ -177,7 +177,7 @@ def value_of(path: str, key: Key, default: object) -> str:
 
 
 def target_of(options: Options, path: str) -> object:
-    """Return what the table at `path` fills."""
+    """Return the object that the table at `path` fills in."""
     if path.startswith("accounts.*"):
         return attribute(options.accounts["A"], path.removeprefix("accounts.*").lstrip("."))
     if path.startswith(("users.*", "permissions")):

@@ -1,4 +1,4 @@
-"""Wrong configurations, each with what its message must hold: the place, the cause and the fix."""
+"""Wrong configurations and the required contents of their messages: the place, the cause and the fix."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WRONG = [
     ("accounts {A {user: []}}", "1:14", 'unknown field "user"', 'did you mean "users"?'),
     ("jetstream {batch{max_msgs: 1}}", "1:12", 'the key "batch{max_msgs" holds a bracket', "put a space"),
     ("clutser {}", "1:1", 'unknown field "clutser"', 'did you mean "cluster"?'),
-    # What is not there yet
+    # Features that do not exist yet
     (
         "cluster {port: 1, pool_size: 5}",
         "1:19",
@@ -163,7 +163,7 @@ WRONG = [
     ('accounts {"$SYS" {jetstream: true}}', "1:1", "JetStream is enabled in the system account", "remove"),
     ("no_system_account: true\nsystem_account: $SYSTEM", "2:17", "variable reference", "set SYSTEM"),
     ('system_account: "$SYS"\nno_system_account: true', "1:1", "no_system_account is true", "keep one"),
-    # Between options
+    # Conflicts between options
     ("lame_duck_duration: 30s\nlame_duck_grace_period: 30s", "2:1", "is not shorter than", "lower"),
     ("max_payload: 64MB\nmax_pending: 1MB", "1:1", "is higher than max_pending", "lower max_payload"),
     ("max_pending: 1KB", "1:1", "is higher than max_pending", "raise max_pending"),

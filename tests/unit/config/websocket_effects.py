@@ -1,4 +1,4 @@
-"""What the keys of the block `websocket` do, on a real process with such a port."""
+"""The effects of the keys of the block `websocket`, on a real process with such a port."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def host(running: Running) -> object:
 
 
 def status(**headers: str) -> Look:
-    """Look at the status of an upgrade."""
+    """Observe the status of an upgrade."""
 
     def observe(running: Running) -> object:
         with closing(HttpSocket(port_of(running), WAIT_S)) as line:
@@ -38,7 +38,7 @@ def status(**headers: str) -> Look:
 
 
 def header(name: str, **headers: str) -> Look:
-    """Look at a header of the answer to an upgrade."""
+    """Observe a header of the answer to an upgrade."""
 
     def observe(running: Running) -> object:
         with closing(WebSocketClient(port_of(running), WAIT_S, None, "/", **headers)) as client:
@@ -48,7 +48,7 @@ def header(name: str, **headers: str) -> Look:
 
 
 def login(cookie: str = "", **options: str) -> Look:
-    """Look at the answer to CONNECT and PING."""
+    """Observe the answer to CONNECT and PING."""
 
     def observe(running: Running) -> object:
         with closing(WebSocketClient(port_of(running), WAIT_S, None, "/", Cookie=cookie or None)) as client:
@@ -63,7 +63,7 @@ def login(cookie: str = "", **options: str) -> Look:
 
 
 def ending(running: Running) -> object:
-    """Look at the first line that comes without CONNECT, within a second."""
+    """Observe the first line that arrives within a second without CONNECT."""
     with closing(WebSocketClient(port_of(running), 1.0)) as client:
         client.read_until(b"\r\n")
         try:
@@ -73,7 +73,7 @@ def ending(running: Running) -> object:
 
 
 def closed_soon(running: Running) -> object:
-    """Look whether half a request is closed within a second."""
+    """Observe whether half a request is closed within a second."""
     with closing(HttpSocket(port_of(running), 1.0)) as line:
         started = time.monotonic()
         try:
@@ -97,7 +97,7 @@ def subject_of_server(running: Running) -> object:
 
 
 def address_of_header(running: Running) -> object:
-    """Look at the address of a client behind a proxy."""
+    """Observe the address of a client that connects through a proxy."""
     with closing(running.client()) as client:
         client.fence()
     with socket.create_connection(("127.0.0.1", int(running.address().rpartition(":")[2])), WAIT_S) as line:
@@ -109,7 +109,7 @@ def address_of_header(running: Running) -> object:
 
 
 def plain(key: str, observe: Look, without: str = "", beside: str = "", common: str = "") -> Effect:
-    """Return the experiment with a key of the block, beside other keys."""
+    """Return the experiment with a key of the block, together with other keys."""
     return Effect(
         f'{LOCAL}\n{common}\nwebsocket {{ listen: "127.0.0.1:-1", no_tls: true, {beside}\n{KEY}\n}}',
         key,

@@ -1,4 +1,4 @@
-"""Tests of what needs the consensus engine run where it is compiled; raft/tests has the line that says so."""
+"""Tests that need the consensus engine are only collected if it is compiled; raft/tests reports its absence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches between nodes: what is written is read, and damage is named."""
+"""Batches between nodes: they are read as they were written, and damage raises an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large states: made and installed by steps, while other work goes on."""
+"""Large states: created and installed in steps, while other work continues."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ STEPS = 40
 
 
 class SlowMachine(SimMachine):
-    """A machine whose state takes some turns."""
+    """A machine whose snapshot takes several turns."""
 
-    steps = 0  # so far
+    steps = 0  # steps done so far
     fails = False
 
     def snapshot(self) -> Making:

@@ -1,4 +1,4 @@
-"""The consensus of several nodes, without trouble but for nodes that come and go."""
+"""The consensus of several nodes, without faults except nodes that stop and start."""
 
 from __future__ import annotations
 
@@ -271,7 +271,7 @@ def test_entries_that_come_with_a_snapshot_are_written_after_it() -> None:
     receive = away.receive
 
     def hold(source: int, data: bytes, *, is_damaged: bool) -> None:
-        """Hold what is for the log, from the snapshot on."""
+        """Hold the snapshot back, and entries after it."""
         if SNAPSHOT in kinds(data) or (held and APPEND in kinds(data)):
             held.append((source, data))
         else:

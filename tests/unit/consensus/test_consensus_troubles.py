@@ -1,4 +1,4 @@
-"""The consensus of several nodes, and one trouble at a time: of machines, logs, peers and the engine."""
+"""The consensus of several nodes with one fault at a time: of machines, logs, peers and the engine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def hosts() -> Hosts:
 
 
 def heartbeat(group: int, source: int, target: int, term: int, commit: int) -> bytes:
-    """Return the frame of a leader that claims to have committed too much."""
+    """Return the frame of a leader that claims too high a commit index."""
     rest = struct.pack(
         "<4BI11Q", 1, 7, 0, 0, 0, group, peer_id(source), peer_id(target), term, 0, 0, commit, 0, 0, 0, 0
     )
@@ -131,7 +131,7 @@ def test_a_sync_of_a_file_made_in_advance_that_fails_is_the_end_too() -> None:
 
     hosts = Hosts(1, node_class=Node)
     node = hosts.leader()
-    hosts.step(50)  # nothing else is synced any more
+    hosts.step(50)  # nothing more is synced
     node.log._shelf._spares.clear()
     files = node.store._files
     files.failing, files.fail_in = "sync", 0

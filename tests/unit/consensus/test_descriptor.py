@@ -1,4 +1,4 @@
-"""Descriptors: the layout by hand, and damage that is named."""
+"""Descriptors: their layout, composed by the test, and errors for damaged ones."""
 
 from __future__ import annotations
 

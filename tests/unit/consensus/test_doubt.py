@@ -1,4 +1,4 @@
-"""Power cuts with a sync interval: what a minority has lost comes back, and a majority loses no more than that."""
+"""Power cuts with a sync interval: a minority gets its lost entries back, a majority loses only unsynced ones."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_a_replica_that_was_cut_off_while_the_majority_lost_its_entries_is_dropp
     monkeypatch.setattr(alone, "_expects", lambda text: errors.append(text) or True)
 
     hosts.net.cuts = set()
-    hosts.step(100)  # it has committed more than its leader has
+    hosts.step(100)  # it has a higher commit index than its leader
     for number in range(30):
         leader.publish(GROUP, b"new %d" % number)
         hosts.step(10)
@@ -280,7 +280,7 @@ def test_a_majority_is_one_of_each_half_of_a_joint_membership() -> None:
 def test_a_group_that_lacks_a_lost_replica_goes_on_when_an_operator_accepts_the_loss(hosts: Hosts) -> None:
     leader, (first, other) = hosts.leader(), hosts.followers()
     hosts.until(lambda: all(node.machines[GROUP].state.count == 20 for node in hosts.nodes.values()))
-    leader.end(power=False)  # for ever
+    leader.end(power=False)  # permanently
     cut_power(hosts, first)
     hosts.start(first.number)
     doubts, turn = first.consensus.doubts, first.consensus._turn

@@ -1,4 +1,4 @@
-"""What waits for syncs of the log, and in which order it ends."""
+"""Actions that wait for syncs of the log, and their order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MS = 1_000_000
 
 
 class Bench:
-    """The syncs of a log, with a thread that is run by hand."""
+    """The syncs of a log, with a thread that the test runs."""
 
     def __init__(self, interval_ns: int = 0) -> None:
         self.log = MemoryLog()
@@ -27,7 +27,7 @@ class Bench:
         self.group = 0
 
     def write(self, token: int, *, needs_sync: bool = True) -> None:
-        """Write something, and let a token wait for it."""
+        """Write something, and let a token wait until it is durable."""
         self.group += 1
         self.log.create(self.group, "g", 1, Conf(), 0, 0)
         self.log.flush()
@@ -188,7 +188,7 @@ def test_nothing_is_hurried_where_everything_waits_for_its_sync_or_after_the_end
 def test_writes_that_nothing_delays_are_reported_at_once() -> None:
     bench = Bench(interval_ns=100 * MS)
     assert bench.durability.stored(1, has_vote=False) == 1
-    assert bench.durability.stored(0, has_vote=True) == 0  # nobody waits
+    assert bench.durability.stored(0, has_vote=True) == 0  # no token waits
     assert bench.durability.is_idle
 
 

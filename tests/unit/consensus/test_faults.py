@@ -1,4 +1,4 @@
-"""Faults of state machines: where a group stops, who leads it then, and what becomes of its log."""
+"""Faults of state machines: when a group stops, which node then leads it, and what happens to its log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Failing(MemoryNode):
 
     fails = ""
     error: type[Exception] = ZeroDivisionError
-    errors: Sequence[str] = ()  # that it may log, beside `error`
+    errors: Sequence[str] = ()  # messages of errors that it may log, besides `error`
 
     def start(self, now: int, confs: dict[int, Conf]) -> None:
         super().start(now, confs)
@@ -38,7 +38,7 @@ class Failing(MemoryNode):
 
 
 class Refusal(CorruptRecord):
-    """What a machine finds damaged: in its own files, not in the log."""
+    """A machine has found damage in its own files, not in the log."""
 
     def __init__(self, text: str) -> None:
         super().__init__("/stream", 7, text)
@@ -67,7 +67,7 @@ def test_a_machine_that_fails_stops_its_group_here_and_gives_the_lead_away(error
 
 
 def stopped_follower(hosts: Hosts) -> Failing:
-    """Return a follower whose machine has failed; the leader's machine knows one entry more."""
+    """Return a follower whose machine has failed; the leader's machine has applied one more entry."""
     bad = hosts.followers()[0]
     assert isinstance(bad, Failing)
     bad.fails = "no"
@@ -110,7 +110,7 @@ def test_a_stopped_leader_tries_one_replica_after_the_other() -> None:
 
 
 class Refusing:
-    """An engine whose transfers lead to nothing."""
+    """An engine whose leadership transfers fail."""
 
     def __init__(self, engine: Groups, asked: list[int]) -> None:
         self._engine = engine
@@ -187,7 +187,7 @@ def test_a_machine_that_cannot_say_what_is_durable_stops_alone(monkeypatch: pyte
 
 
 def comes_back(hosts: Hosts, bad: Failing) -> None:
-    """Let a node start again, and its new replica join."""
+    """Restart a node, and let its new replica join."""
     bad.end(power=False)
     bad.fails = ""
     hosts.start(bad.number)

@@ -1,4 +1,4 @@
-"""One group on this node: proposals that come back, and those that do not."""
+"""One group on this node: proposals that are committed, and proposals that are lost."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyjs.consensus.payloads import Payloads
 
 
 class Noting:
-    """A machine that writes down what it is told."""
+    """A machine that records its calls."""
 
     def __init__(self) -> None:
         self.calls: list[object] = []
@@ -119,7 +119,8 @@ def test_a_patient_proposal_gets_its_entry_after_the_lead_is_lost() -> None:
     bench.commit(1, b"a")
     assert bench.apply() == [(2, "FOLLOWER", 8), (1, b"a", mine)]
 
-    bench.commit(2, None, term=2)  # the first entry of the other leader, before which `late` would be
+    # the first entry of the other leader, before which `late` would have been committed
+    bench.commit(2, None, term=2)
 
     assert bench.apply() == [("dropped", late)]
     assert bench.member.proposals == 0

@@ -1,4 +1,4 @@
-"""A server without the consensus engine says how to get it."""
+"""A server without the consensus engine explains how to install it."""
 
 from __future__ import annotations
 

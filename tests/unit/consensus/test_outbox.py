@@ -1,4 +1,4 @@
-"""Frames with their payloads on their way to other nodes, within bounds."""
+"""Frames with their payloads, queued for other nodes within limits."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Sent:
 
 
 class Unreadable:
-    """A log whose entries cannot be read."""
+    """A log with unreadable entries."""
 
     start = 1
 
@@ -157,7 +157,7 @@ class TwoGroups(Bench):
             self.held.stage(key, payload)
 
     def lose(self, key: Key) -> None:
-        """Let an entry of the first group be in the log only, where it cannot be read."""
+        """Keep an entry of the first group in the log only, where it cannot be read."""
         del self.held._staged[key]
 
 

@@ -10,7 +10,7 @@ from pyjs.consensus.payloads import COST, Gone, Payloads
 
 
 class FakeLog:
-    """A log that has entries after index 1, all of term 1, and says what it was asked for."""
+    """A log with entries after index 1, all of term 1, which records the requested ranges."""
 
     start = 1
 

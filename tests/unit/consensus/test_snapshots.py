@@ -1,4 +1,4 @@
-"""Snapshots on their way: parts, losses, and the end that every one has."""
+"""Transfers of snapshots: parts, losses, and the end of each transfer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Pair:
         raise AssertionError(reason)
 
     def offer(self, data: bytes = DATA, index: int = 9) -> None:
-        """Offer a snapshot, and let its frame arrive."""
+        """Offer a snapshot, and deliver its frame."""
         self.sender.offer(5, index, data, self.now)
         self.sender.sent(5, PEER, index, self.now)
         self.receiver.fetch(5, 1, self.point(data, index), self.now)
@@ -46,7 +46,7 @@ class Pair:
         return SimpleNamespace(index=index, descriptor=describe(data, 7))
 
     def deliver(self, count: int = 100) -> None:
-        """Let batches arrive."""
+        """Deliver up to `count` batches."""
         while self.way and count:
             count -= 1
             node, data = self.way.pop(0)

@@ -33,7 +33,7 @@ class GatesFixture:
             self.gates.leave(stream)
 
     def turn(self) -> list[str]:
-        """Do a step of everything that can go on; return what was done."""
+        """Do one step of everything that can continue; return the steps."""
         before = len(self.done)
         for chore in self.state.take("chores"):
             if chore.go_on():
@@ -67,10 +67,10 @@ def test_who_comes_does_not_overtake_who_was_let_in_and_has_not_gone_on_yet() ->
     fixture.start("change", "S", alone=True)
     fixture.start("first", "S", alone=False)
     fixture.turn()
-    fixture.turn()  # the change has left, and the first is let in
+    fixture.turn()  # the change has ended, and the first chore may begin
     late = Chore(fixture._work("second", "S", False, 1), None)
 
-    goes_on = late.go_on()  # as a request does, before the chores of the turn
+    goes_on = late.go_on()  # as a request is continued, before the chores of the turn
     turns = [fixture.turn() for _ in range(3)]
 
     assert not goes_on

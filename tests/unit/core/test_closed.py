@@ -1,4 +1,4 @@
-"""What monitoring remembers of closed connections: which ones, what of them, and in how little memory."""
+"""Closed connections in monitoring: which ones are kept, which of their fields, and how much memory they use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMES = ("cid", "peer", "account", "user", "started_at_ns", "in_msgs", "in_bytes
 
 
 def ended(node: VirtualNode, number: int) -> SimpleNamespace:
-    """Let a client come and go; return what is to be remembered."""
+    """Connect and disconnect a client; return the fields to be kept."""
     client = node.client(b'{"name":"n%d","lang":"go","version":"1.%d"}' % (number, number))
     client.send(b"SUB s.%d q %d\r\nPUB s.%d 2\r\nhi\r\n" % (number, number, number))
     session = client.session

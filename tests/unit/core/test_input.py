@@ -1,4 +1,4 @@
-"""Input in shares: one read may be more work than a session may do in one turn."""
+"""Input in shares: one read may contain more work than a session may do in one turn."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyjs.testing import RawClient, VirtualNode
 
 FAN = 200  # subscriptions of the receiver
 MSGS = 400  # 80,000 deliveries: several shares
-INPUT_WORK = 65_536  # of all sessions in one turn
+INPUT_WORK = 65_536  # limit for all sessions in one turn
 
 
 def flood(node: VirtualNode, receiver: RawClient) -> bytes:
@@ -53,7 +53,7 @@ def test_a_read_that_fans_out_is_parsed_over_several_turns() -> None:
 
 
 def test_what_waits_of_a_read_outlives_its_buffer() -> None:
-    """The buffer belongs to all connections: what is parsed in later turns is copied, a cut publish too."""
+    """All connections share the buffer, so the unparsed rest of a read is copied, including an incomplete publish."""
     node = VirtualNode()
     receiver, publisher = node.client(), node.client()
     data = numbered(flood(node, receiver), MSGS) + b"PING\r\nPUB flood 4\r\n04"
@@ -344,7 +344,7 @@ def test_a_queue_passes_over_a_member_that_is_gone() -> None:
     assert stays.payloads() == [b"x"] * 10
 
 
-WRITE_NS = 3_000_000  # of a write of compressed output
+WRITE_NS = 3_000_000  # the time of a write of compressed output
 
 
 def slow_writes(node: VirtualNode, receiver: RawClient) -> None:

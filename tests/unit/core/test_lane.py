@@ -43,7 +43,7 @@ class LaneFixture:
         return item.steps > 0
 
     def turn(self, *fresh: Item) -> list[str]:
-        """Return the names of what a turn with new items does."""
+        """Run a turn with new items; return the names of the items that it did."""
         before = len(self.done)
         self.turns += 1
         self.lane.run(list(fresh), self.turns)

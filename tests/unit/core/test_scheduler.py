@@ -308,5 +308,5 @@ def test_a_turn_whose_every_kind_of_work_is_too_much_takes_less_than_ten_millise
     shares = Shares()
 
     assert sum(share.ns for share in shares) < 10_000_000
-    # A quiet client waits twice for both, and for the publishes of others: 5 ms in all.
+    # A quiet client waits twice for both, and for publishes of other clients: 5 ms in all.
     assert shares.requests.ns + shares.chores.ns <= 1_000_000

@@ -347,7 +347,7 @@ def test_much_output_leaves_as_it_was_written_and_so_does_what_follows(count: in
 
 
 class PiecesLink(MemoryLink):
-    """Keeps what the session writes as the objects it writes."""
+    """Keeps the objects that the session writes, unjoined."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -391,7 +391,7 @@ class PortionLink(PiecesLink):
 
 
 def subscriber_of(node: VirtualNode, link: PiecesLink) -> None:
-    """Open a session on `link` that subscribes to a; forget what it wrote so far."""
+    """Open a session on `link` that subscribes to a; clear what it has written so far."""
     node.node.open_session(Peer("127.0.0.1", 50001), link).receive_data(b"CONNECT {}\r\nSUB a 1\r\n")
     node.turn()
     link.pieces.clear()

@@ -1,4 +1,4 @@
-"""A store directory that the server itself made, what it holds, and how it is damaged."""
+"""A store directory that the server itself made, its contents, and ways to damage it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Damage = Callable[[Path], None]
 
 
 def start(root: Path, encoding: str = "plain") -> JetStreamFixture:
-    """Start a server on `root`, as its store_dir would name it; one that encrypts if `encoding` says so."""
+    """Start a server on `root`, which is its store_dir; it encrypts if `encoding` says so."""
     options = Options()
     options.jetstream = JetStreamOptions(enabled=True, store_dir=str(root / "jetstream"))
     if CIPHERS[encoding]:
@@ -72,7 +72,7 @@ def fill(root: Path, encoding: str = "plain") -> None:
 
 
 def keep_up(js: JetStreamFixture) -> None:
-    """Give sealed segments the encoding that their stream wants."""
+    """Convert sealed segments to the encoding of their stream."""
     store = js.stream("S").store
     assert isinstance(store, FileStore)
     store.sync_now()
@@ -89,7 +89,7 @@ def without_indexes(root: Path) -> Path:
 
 
 def served(root: Path, encoding: str = "plain") -> dict[str, Any]:
-    """Start a server on a copy of `root` and return what it has."""
+    """Start a server on a copy of `root` and return what it serves."""
     copy = root.with_name("served")
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(root, copy)
@@ -188,7 +188,7 @@ def extended(name: str, data: bytes) -> Damage:
 
 
 def unwitnessed(damage: Damage) -> Damage:
-    """Do damage of which no index file tells what was there."""
+    """Return the same damage, followed by the removal of all index files."""
 
     def both(root: Path) -> None:
         damage(root)
@@ -208,7 +208,7 @@ def removed(*names: str) -> Damage:
 
 
 def renamed(old: str, new: str) -> Damage:
-    """Give a file another name."""
+    """Rename a file."""
 
     def damage(root: Path) -> None:
         (root / STREAM / old).rename(root / STREAM / new)

@@ -1,4 +1,4 @@
-"""The command: exit codes, what it prints, what it refuses."""
+"""The command: exit codes, output, and errors."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_a_file_that_cannot_be_written_leaves_the_damage_and_says_so(
 
 
 class Terminal(io.StringIO):
-    """A terminal that keeps what is written to it."""
+    """A terminal that stores its output."""
 
     def isatty(self) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""The check of a node log: it says what a start will find, and changes nothing that a start needs."""
+"""The check of a node log: it reports what a start will find, and changes nothing that a start needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a server did with a stream: a check after a stop or a kill finds it clean, and counts as it does."""
+"""After any operations on a stream, a check after a stop or a kill finds it clean, with the same counts."""
 
 from __future__ import annotations
 

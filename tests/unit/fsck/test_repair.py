@@ -1,4 +1,4 @@
-"""After a repair the server has what it would have had without it: over a matrix of damage."""
+"""After a repair the server serves the same as it would without the repair: tested for a matrix of damages."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ MATRIX: dict[str, Damage] = {
 }
 
 PENDING_GONE = (
-    "first segment: zeros"  # what waited for an ack is settled by a start, which knows that it is gone
+    # a start settles messages that waited for an ack, since it knows that they are lost
+    "first segment: zeros"
 )
 
 

@@ -1,4 +1,4 @@
-"""Index files whose segments are missing, unreadable or cut: a check tells what a start will count as lost."""
+"""Index files with a missing, unreadable or cut segment: a check reports the messages that a start counts as lost."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MATRIX: dict[str, Damage] = {
 
 
 def served(root: Path, encoding: str) -> dict[str, Any]:
-    """Start a server on a copy of `root`, index files and all, and return what its stream has."""
+    """Start a server on a copy of `root` with its index files, and return the contents of its stream."""
     copy = shutil.copytree(root, root.with_name("served"))
     js = start(copy, encoding)
     state = js.state("S")
@@ -145,7 +145,7 @@ def test_segments_are_taken_in_the_order_of_their_numbers(root: Path, encoding: 
 
 
 def renumber(path: Path, to: Path) -> None:
-    """Give a segment another number; its records are chained to the header, so all are sealed again."""
+    """Change the number of a segment: its records are chained to the header, so their checksums are recomputed."""
     data = path.read_bytes()
     path.unlink()
     head = data[:32] + struct.pack("<I", int(to.stem)) + data[36:56]

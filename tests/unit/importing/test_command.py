@@ -1,4 +1,4 @@
-"""The command: exit codes, what it prints, what it refuses."""
+"""The command: exit codes, output, and errors."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def make_consumer(
     state: bytes = b"state",
     stream: str = "S",
 ) -> StateFile:
-    """Make a consumer with a state, and return where the state goes on."""
+    """Create a consumer with a state; return its open state file."""
     change = files.new_consumer(stream, config.durable_name, config, 88, state)
     commit(disk, root, change)
     return files.open_consumer(stream, change)

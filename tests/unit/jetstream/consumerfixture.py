@@ -48,7 +48,7 @@ class ConsumerFixture(JetStreamFixture):
             self.user.send(b"PUB %b %d\r\n%b\r\n" % (subject.encode(), len(payload), payload))
 
     def consumer(self, name: str = "c", **config: Any) -> dict[str, Any]:
-        """Create a durable consumer; explicit acks unless told."""
+        """Create a durable consumer, with explicit acks unless the configuration differs."""
         fields = {"durable_name": name, "ack_policy": "explicit", **config}
         answer = self.api(f"CONSUMER.CREATE.S.{name}", {"stream_name": "S", "config": fields})
         assert "config" in answer, answer
@@ -71,7 +71,7 @@ class ConsumerFixture(JetStreamFixture):
         self.user.send(b"PUB %b %d\r\n%b\r\n" % (subject, len(payload), payload))
 
     def pull(self, name: str = "c", **fields: Any) -> list[Delivery]:
-        """Send a pull request and return what came for it at once."""
+        """Send a pull request and return the messages that arrive at once."""
         self.inbox.take()
         self.request(name, **fields)
         return self.deliveries()

@@ -24,7 +24,7 @@ class JetStreamFixture(VirtualNode):
         if options is None:
             options = Options()
         options.jetstream = options.jetstream if options.jetstream.enabled else JetStreamOptions(enabled=True)
-        self.directory = tempfile.TemporaryDirectory()  # gone with the fixture
+        self.directory = tempfile.TemporaryDirectory()  # removed together with the fixture
         options.jetstream.store_dir = options.jetstream.store_dir or self.directory.name
         super().__init__(options, now_ns=now_ns)
         if disk is not None:
@@ -54,7 +54,7 @@ class JetStreamFixture(VirtualNode):
         return self.engine.streams[name]
 
     def ask(self, subject: str, body: Any = b"", headers: bytes = b"") -> Frame:
-        """Send one request and return the answer as it came."""
+        """Send one request and return the frame of its answer."""
         payload = body if isinstance(body, bytes) else json.dumps(body).encode()
         return self.user.request(subject.encode(), payload, headers)
 
@@ -99,7 +99,7 @@ class JetStreamFixture(VirtualNode):
         return shown
 
     def payloads(self, name: str) -> list[bytes]:
-        """Return the payloads of what is stored, in order."""
+        """Return the payloads of the stored messages, in order."""
         store = self.stream(name).store
         found = [store.get(seq) for seq in range(store.first_seq, store.last_seq + 1)]
         return [message.payload for message in found if message is not None]

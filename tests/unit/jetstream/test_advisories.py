@@ -1,4 +1,4 @@
-"""Advisories on a virtual clock: who is told what, and that nobody is told nothing."""
+"""Advisories on a virtual clock: their contents, and that none is sent without a listener."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def listen(fixture: JetStreamFixture, subject: str) -> Any:
 
 
 def events(client: Any) -> list[dict[str, Any]]:
-    """Return what `client` was told."""
+    """Return the events that `client` received."""
     return [json.loads(frame.payload) for frame in client.frames()]
 
 

@@ -1,4 +1,4 @@
-"""A start whose clock is an hour behind what is stored, and steps forward: order, limits and deadlines hold."""
+"""A start whose clock is an hour behind the stored messages, then steps forward: order, limits and deadlines hold."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def times(js: JetStreamFixture) -> list[int]:
 
 
 def pull(js: JetStreamFixture) -> list[bytes]:
-    """Ask for one message and return what comes at once."""
+    """Pull one message and return the payloads that arrive at once."""
     js.user.send(b"SUB in 9\r\nPUB $JS.API.CONSUMER.MSG.NEXT.S.c in %d\r\n%b\r\n" % (len(PULL), PULL))
     return js.user.payloads()
 

@@ -91,7 +91,7 @@ def always() -> JetStreamFixture:
 
 
 def publish(js: JetStreamFixture, inbox: bytes) -> list[Stream]:
-    """Publish one message; return the streams that ask for a sync."""
+    """Publish one message; return the streams that request a sync."""
     js.user.send(b"PUB a.x _INBOX.%b 1\r\nx\r\n" % inbox)
     return cast(list[Stream], js.node.turn_state.take("unsynced"))
 
@@ -234,7 +234,7 @@ def test_a_full_disk_refuses_and_later_takes_again() -> None:
     disk.full = False
     js.advance(seconds=3)
 
-    # What failed was not kept, so its id is no duplicate.
+    # The failed message was not stored, so its id is no duplicate.
     assert "duplicate" not in js.publish("a.x", b"2", Nats_Msg_Id="two")
     assert js.payloads("A") == [b"1", b"2"]
     assert js.publish("a.x", Nats_Msg_Id="one")["duplicate"] is True
@@ -248,7 +248,7 @@ def test_messages_expire_while_the_disk_is_full_and_stay_away() -> None:
     js.advance(seconds=9)
     js.publish("a.x", b"2")
     disk.full = True
-    js.advance(seconds=2)  # the first expires, which cannot be written
+    js.advance(seconds=2)  # the first message expires, which cannot be recorded
     assert js.payloads("A") == [b"2"]
 
     js.advance(seconds=9)
@@ -289,7 +289,7 @@ def test_a_message_whose_marker_cannot_be_stored_expires_when_the_disk_has_room(
 )
 def test_a_store_that_refuses_messages_removes_none(request_name: str, body: bytes) -> None:
     class ReadsOnly(FullDisk):
-        """Has room for what is there already, so that bytes can be overwritten."""
+        """Has no room for new data, but existing bytes can be overwritten."""
 
         def write_at(self, fd: int, data: bytes | memoryview, offset: int) -> None:
             if offset + len(data) > self.size_of(fd):
@@ -323,14 +323,14 @@ class Powered(JetStreamFixture):
         self.listener.send(b"SUB in.> 1\r\n")
 
     def send(self, subject: str, payload: bytes = b"") -> None:
-        """Publish with a reply that the listener hears."""
+        """Publish with a reply subject to which the listener subscribes."""
         self.user.send(b"PUB %b in.1 %d\r\n%b\r\n" % (subject.encode(), len(payload), payload))
 
     def heard(self) -> list[bytes]:
         return self.listener.payloads()
 
     def sync(self) -> None:
-        """Do what the I/O thread does."""
+        """Do the work of the I/O thread."""
         while unsynced := cast(list[Stream], self.node.turn_state.take("unsynced")):
             for each in unsynced:
                 job = each.begin_sync()
@@ -346,12 +346,12 @@ class Powered(JetStreamFixture):
         return answer
 
     def lose_power(self) -> Powered:
-        """Return a server that finds what was on the medium."""
+        """Return a server that starts with the data on the medium."""
         self.lossy.lose_power()
         jetstream = self.node.jetstream
         assert jetstream is not None
         assert jetstream._lock is not None
-        jetstream._lock.release()  # as that of a process that is gone
+        jetstream._lock.release()  # as if its process had ended
         again = Powered(LossyDisk(), store_dir=self.options.jetstream.store_dir)
         again.directory = self.directory
         return again
@@ -433,7 +433,7 @@ def test_a_removal_that_cannot_be_synced_is_an_error() -> None:
 
 
 def ack_all_confirmed(js: Powered) -> int:
-    """Deliver the three messages and ask for a confirmation of each ack; return how many came at once."""
+    """Deliver the three messages and ack each with a reply subject; return how many answers arrive at once."""
     config = {"durable_name": "c", "ack_policy": "explicit"}
     js.call("CONSUMER.DURABLE.CREATE.A.c", {"stream_name": "A", "config": config})
     js.send("$JS.API.CONSUMER.MSG.NEXT.A.c", b"3")

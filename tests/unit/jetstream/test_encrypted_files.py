@@ -1,4 +1,4 @@
-"""Streams that are encrypted at rest: keys that fit, keys that do not, and streams from before there was one."""
+"""Streams encrypted at rest: right keys, wrong keys, and streams from before encryption was enabled."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Files:
         self.files.save_window("S", [{"total": 1, "count": 1, "ids": b"message-id"}])
 
     def recover(self) -> dict[str, object]:
-        """Open everything; return what is there."""
+        """Open everything; return its contents."""
         found: dict[str, object] = {}
         for config, created_ns, store in filter(None, self.files.recover_steps()):
             assert created_ns == 77
@@ -104,7 +104,7 @@ class Files:
 
 
 def contents(root: Path) -> dict[str, tuple[int, str]]:
-    """Return what a wrong key must not change: every file, to the byte and its time."""
+    """Return everything that a wrong key must not change: each file's bytes and time of modification."""
     return {
         str(path.relative_to(root)): (path.stat().st_mtime_ns, hashlib.sha256(path.read_bytes()).hexdigest())
         for path in root.rglob("*")
@@ -121,7 +121,7 @@ def words_in(root: Path) -> set[bytes]:
 def expected(tmp_path_factory: pytest.TempPathFactory) -> object:
     root = tmp_path_factory.mktemp("plain")
     Files(root).fill()
-    assert words_in(root) == set(WORDS)  # else the search for them shows nothing
+    assert words_in(root) == set(WORDS)  # otherwise the search for them proves nothing
     return Files(root).recover()
 
 
@@ -131,7 +131,7 @@ def test_an_encrypted_stream_comes_back_and_nothing_plain_is_in_its_files(
 ) -> None:
     Files(tmp_path, "one", algorithm=algorithm).fill()
     assert words_in(tmp_path) == set()
-    again = Files(tmp_path, "one")  # cipher is for new streams: what is there says its own
+    again = Files(tmp_path, "one")  # the cipher is for new streams: existing streams record theirs
     assert again.recover() == expected
     assert words_in(tmp_path) == set()
     assert again.says("WRN") + again.says("ERR") == []
@@ -248,7 +248,7 @@ def test_a_crash_at_any_call_leaves_a_stream_that_opens(
 
 
 def without_problems(found: dict[str, Any]) -> object:
-    """Leave out that a copy of a consumer's state is missing: the other one has it all."""
+    """Remove reports that one copy of a consumer's state is missing: the other one is complete."""
     config, payloads, consumers, *rest = found["S"]
     return config, payloads, [consumer[:4] for consumer in consumers], rest
 

@@ -1,4 +1,4 @@
-"""API errors that say what failed."""
+"""API errors that name the failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exceptions that nobody expects: they stay with their stream or consumer, which begins again with its files."""
+"""Unexpected exceptions: they affect only their stream or consumer, which is reopened from its files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FILTERED = {"ack_policy": "explicit", "durable_name": "c"}
 
 
 class Failing:
-    """Stands where a stream tells that it has committed, and fails."""
+    """Replaces a stream's call after a commit, and fails."""
 
     def committed(self) -> None:
         raise ZeroDivisionError("in a commit")
@@ -31,7 +31,7 @@ def fail(*_: object) -> None:
 
 
 class FailingInbox(StreamInbox):
-    """Fails whoever has caught up, in the middle of a pump."""
+    """Fails in the middle of a pump when a consumer has caught up."""
 
     caught_up = fail
 
@@ -130,9 +130,7 @@ def test_a_consumer_whose_pump_failed_begins_again_with_its_files(js: JetStreamF
 
     assert js.stream("S").consumers["c"] is not consumer
     assert js.node.faults.counts == {"delivery": 1}
-    assert (
-        pulled(js, "S") == b"b"
-    )  # what went out before the fault is not in the files: it is delivered again
+    assert pulled(js, "S") == b"b"  # deliveries before the fault are not in the files, so they are repeated
     assert js.publish("T.1")["seq"] == 1
 
 

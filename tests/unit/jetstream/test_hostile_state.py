@@ -23,8 +23,8 @@ from pyjs.jetstream.consumer.acks.pending import PendingAcks
 from pyjs.store.format.meta import CHECKSUM, KIND_STATE, decode, encode, envelope_size
 
 CONSUMER = "$G/streams/S/consumers/c.2"
-FAST_S = 2.0  # what took minutes takes well below
-SMALL = 64 << 20  # bytes; what took 1.2 GB takes well below
+FAST_S = 2.0  # seconds; an earlier version took minutes
+SMALL = 64 << 20  # bytes; an earlier version took 1.2 GB
 HUGE = 2**64 - 1
 
 
@@ -75,7 +75,7 @@ def put_snapshot(js: Restarting, **changed: Any) -> None:
 
 
 def measured(call: Callable[[], Any]) -> tuple[Any, float, int]:
-    """Return what a call returns, its seconds, and by how many bytes the peak of the memory rose."""
+    """Return a call's result, its seconds, and the increase of the peak memory in bytes."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began = time.perf_counter()
     found = call()
@@ -172,9 +172,7 @@ def test_delays_in_falling_order_are_taken_over_fast() -> None:
     _, took, _ = measured(lambda: pending.restore(entries))
     assert took < FAST_S
     assert pending.next_due() == 0 or pending.next_due() == 1
-    assert [pending.expire_due(count) for _ in range(7)] == [
-        []
-    ] * 7  # in parts, those due first before others
+    assert [pending.expire_due(count) for _ in range(7)] == [[]] * 7  # in parts; earlier deadlines come first
     assert sorted(pending.queued()) == list(range(1, count + 1))
 
 

@@ -1,4 +1,4 @@
-"""Requests that are too long for one turn: others are served between their steps, and nobody sees half of one."""
+"""Requests that are too long for one turn: others are served between their steps, and none sees a partial result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ API = "$JS.API."
 
 
 class LongFixture(JetStreamFixture):
-    """Clients that ask without waiting, and turns that are counted."""
+    """Clients that send requests without waiting, and turns that are counted."""
 
     def asker(self) -> RawClient:
         """Return a client that has an inbox."""
@@ -25,7 +25,7 @@ class LongFixture(JetStreamFixture):
         return client
 
     def ask_later(self, client: RawClient, subject: str, body: Any = b"", reply: bytes = b"_I.a") -> None:
-        """Hand a request in; it is not answered before a turn."""
+        """Send a request; it is not answered before a turn."""
         payload = body if isinstance(body, bytes) else json.dumps(body).encode()
         client.session.receive_data(
             b"PUB %b %b %d\r\n%b\r\n" % (subject.encode(), reply, len(payload), payload)
@@ -43,7 +43,7 @@ class LongFixture(JetStreamFixture):
         return turns
 
     def fill(self, subjects: int, messages: int, prefix: str = "s") -> None:
-        """Publish to many subjects, one after the other."""
+        """Publish to many subjects, in sequence."""
         for begin in range(0, messages, 1000):
             numbers = range(begin, min(begin + 1000, messages))
             self.user.send(
@@ -164,7 +164,7 @@ def test_a_stream_that_is_closed_while_it_subscribes_leaves_nothing(js: LongFixt
 
 
 def until_half_subscribed(js: LongFixture, asker: RawClient) -> None:
-    """Ask for a stream of many subjects, and stop when it has subscribed to some of them."""
+    """Request a stream of many subjects, and stop when it has subscribed to some of them."""
     subjects = [f"s.{number}" for number in range(60_000)]
     js.ask_later(asker, API + "STREAM.CREATE.S", {"name": "S", "subjects": subjects, "storage": "memory"})
     while not js.engine.subscriptions.get("S"):
@@ -200,7 +200,8 @@ def test_a_consumer_of_the_last_of_many_subjects_is_made_in_steps(js: LongFixtur
     asker, other = js.asker(), js.client()
     config = {"durable_name": "c", "filter_subject": "s.*", "ack_policy": "none"}
     config["deliver_policy"] = "last_per_subject"
-    js.ask_later(asker, API + "STREAM.MSG.GET.S", {"last_by_subj": "s.*"})  # now it knows its subjects
+    # now the subjects of the stream are indexed
+    js.ask_later(asker, API + "STREAM.MSG.GET.S", {"last_by_subj": "s.*"})
     js.turns_until_idle()
     asker.take()
     # when
@@ -218,7 +219,7 @@ def test_a_consumer_of_the_last_of_many_subjects_is_made_in_steps(js: LongFixtur
     # when
     js.ask_later(asker, API + "CONSUMER.MSG.NEXT.S.c", {"batch": 100_000, "no_wait": True})
     js.turns_until_idle()
-    # then: the last of each subject when it was asked for, then what came after
+    # then: the last message of each subject at the time of the request, then newer ones
     subjects = [frame.subject for frame in asker.frames() if frame.reply]
     assert subjects == [b"s.%d" % (n % 50_000) for n in range(10_000, 60_000)] + [b"s.1"]
 
@@ -280,7 +281,7 @@ def test_the_first_get_by_wildcard_among_many_subjects_takes_steps(js: LongFixtu
     assert early == []
     assert turns > 1
     assert json.loads(asker.frames()[0].payload)["message"]["seq"] == 50_000
-    # when: the stream knows them now
+    # when: the subjects of the stream are indexed now
     js.ask_later(asker, API + "STREAM.MSG.GET.S", {"next_by_subj": "*.49998", "seq": 1})
     js.one_turn()
     # then

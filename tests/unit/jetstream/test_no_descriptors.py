@@ -1,4 +1,4 @@
-"""Segments that cannot be opened because clients have all descriptors: nothing is missing, only not read now."""
+"""Segments that cannot be opened because clients use all descriptors: no message counts as missing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def js() -> Crowded:
     js = Crowded()
     config = js.api("STREAM.INFO.S")["config"]
     assert "error" not in js.api("STREAM.UPDATE.S", config | {"allow_direct": True})
-    for seq in (5, 6):  # those of the open segment
+    for seq in (5, 6):  # the messages of the open segment
         js.api("STREAM.MSG.DELETE.S", {"seq": seq, "no_erase": True})
     js.stream("S").store.maps.drop_maps()
     js.disk.none = True

@@ -1,4 +1,4 @@
-"""What is left of a node that was stopped, in a process that goes on: nothing."""
+"""A node that was stopped leaves nothing behind in a process that continues."""
 
 from __future__ import annotations
 

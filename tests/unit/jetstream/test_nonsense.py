@@ -1,4 +1,4 @@
-"""Files that are whole by their checksums and make no sense: a start goes on with everything else."""
+"""Files with valid checksums and invalid contents: a start continues with everything else."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyjs.store.format.meta import CHECKSUM, HEADER, KIND_STATE, KIND_STREAM, de
 STREAM_META = "$G/streams/S/meta"
 CONSUMER_LOG = "$G/streams/S/consumers/c.2/log.1"
 HUGE = b"\xff" * 9 + b"\x01"  # 2**64 - 1
-MAP_OF_A_LIST = b"\x81\x90\x01"  # a key that can be none
+MAP_OF_A_LIST = b"\x81\x90\x01"  # a list cannot be a key
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ def test_a_map_that_is_none_is_damage(js: Restarting) -> None:
     [
         b"\x01\x01\x01" + HUGE + b"\x05",  # as many deliveries as there are numbers
         b"\x02\x01" + HUGE,
-        b"\x03" + b"\xff" * 30 + b"\x01\x01",  # no u64
+        b"\x03" + b"\xff" * 30 + b"\x01\x01",  # not a u64
         b"\x05\x01" + HUGE,  # a time beyond i64
     ],
 )

@@ -1,4 +1,4 @@
-"""Streams and consumers that a newer server wrote: listed as offline, not served, their files untouched.
+"""Streams and consumers that a newer server stored: listed as offline, not served, their files unchanged.
 
 Source of texts and codes: nats-server's jetstream.go and jetstream_api.go; it cannot be made to write a higher level.
 """

@@ -1,4 +1,4 @@
-"""A start in steps: each gives way, it can end between any two, and one stream's trouble is that stream's alone."""
+"""A start in steps: it can be interrupted between any two, and a fault of one stream affects no other stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""For want of descriptors or memory nothing is taken for damaged, and all goes on when there are some again."""
+"""If descriptors or memory run out, nothing is treated as damaged, and everything works when there are some again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MS = 1_000_000
 
 
 class ShortDisk(OsDisk):
-    """Opens no file of the stream S whose path has `short` in it."""
+    """Opens no file of the stream S whose path contains `short`."""
 
     def __init__(self, short: str = "") -> None:
         self.short = short

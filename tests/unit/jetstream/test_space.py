@@ -1,4 +1,4 @@
-"""The directory of a stream is as large as what the stream holds, however much goes through it."""
+"""The size of a stream's directory depends on its stored messages, not on how many were published."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def js() -> JetStreamFixture:
 
 
 def keep_up(js: JetStreamFixture) -> None:
-    """Do what the I/O threads do: syncs, and segments rewritten."""
+    """Do the work of the I/O threads: syncs, and rewrites of segments."""
     turn = js.node.turn_state
     while (unsynced := turn.take("unsynced")) or turn.upkeep:
         for stream in cast(list[Stream], unsynced):
@@ -47,7 +47,7 @@ def files(js: JetStreamFixture) -> list[Path]:
 
 
 def size(js: JetStreamFixture) -> int:
-    """Return what the stream's messages take of the disk."""
+    """Return the bytes that the stream's messages use on the disk."""
     return sum(path.stat().st_blocks * 512 for path in files(js))
 
 

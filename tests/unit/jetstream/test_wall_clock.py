@@ -22,7 +22,7 @@ def times(js: JetStreamFixture, name: str) -> list[int]:
 
 
 def step(js: JetStreamFixture, ns: int) -> None:
-    """Set the wall clock and let the node see it."""
+    """Step the wall clock, and let the node notice it."""
     js.clock.step_wall(ns)
     js.advance(milliseconds=10)
 

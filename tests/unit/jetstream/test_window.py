@@ -1,4 +1,4 @@
-"""Message ids over restarts: kept at a clean stop, read from messages otherwise."""
+"""Message ids over restarts: stored at a clean stop, otherwise read from messages."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ from pyjs.models import ErrorResponse, PubAck, StreamInfo, parse_advisory, parse
 from pyjs.models.advisories import ADVISORIES
 from pyjs.models.answers import ANSWERS, API_PREFIX, ConsumerResponse, StreamInfoResponse
 
-MASK = re.compile(r"^<[a-z]+( [a-z]+)*( \d+)?>$")  # what a recording has in place of a time, an id and so on
+# a recording has such a mask in place of a time, an id and so on
+MASK = re.compile(r"^<[a-z]+( [a-z]+)*( \d+)?>$")
 GROUPS = sorted(path.name for path in RECORDED.iterdir() if path.is_dir())
 
 
@@ -30,7 +31,7 @@ def documents(group: str) -> Iterator[dict[str, Any]]:
 
 
 def faults(model: Any, document: dict[str, Any]) -> list[Any]:
-    """Return what `model` finds wrong, unknown fields among it, but for masked values."""
+    """Return the faults that `model` finds, including unknown fields, except those of masked values."""
     try:
         model.model_validate(document, extra="forbid")
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Configurations of streams and consumers as models: what they take, and the request that becomes of them."""
+"""Configurations of streams and consumers as models: accepted values, and the resulting requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON schemas of docs/schemas beside those of jsm.go: the same fields, but for a known list.
+"""The JSON schemas of docs/schemas compared with those of jsm.go: equal fields, except for a known list.
 
 jsm_go.json has the field names of jsm.go's schemas (schema_source/jetstream of nats-io/jsm.go, commit caea3c5): a
 block per object, with the names of plain fields in one string under "".
@@ -25,7 +25,7 @@ LIMITS = {
 }
 TIER = {"consumers", "memory", "reserved_memory", "reserved_storage", "storage", "streams", "limits"}
 
-# By schema: the fields that only jsm.go's has, and those that only ours has.
+# By schema: fields that only jsm.go's schema has, and fields that only ours has.
 DIFFERENCES: dict[str, tuple[set[str], set[str]]] = {
     "account_info_response": (
         set(),

@@ -1,4 +1,4 @@
-"""The JSON schemas in docs/schemas: what nats-server answered in the recorded scenarios is as they say."""
+"""The JSON schemas in docs/schemas: the answers of nats-server in the recorded scenarios conform to them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ VALIDATORS = {name: jsonschema.Draft202012Validator(schema) for name, schema in 
 
 
 def faults(name: str, document: dict[str, Any]) -> list[str]:
-    """Return what is wrong in a document, but for masked values."""
+    """Return the faults of a document, except those of masked values."""
     return [each.message for each in causes(VALIDATORS[name].iter_errors(document)) if not is_masked(each)]
 
 
 def causes(errors: Iterable[jsonschema.ValidationError]) -> Iterator[jsonschema.ValidationError]:
-    """Yield what is wrong; of a choice, what is wrong with the first, an answer that is no refusal."""
+    """Yield the faults; of a choice, those of its first branch, which is the answer without an error."""
     for error in errors:
         first = [each for each in error.context or () if each.schema_path[0] == 0]
         yield from causes(first) if first else [error]

@@ -1,4 +1,4 @@
-"""A monitored node on a virtual clock, asked by path."""
+"""A node with monitoring on a virtual clock; tests request its pages by path."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def finish(steps: Generator[object, None, Any]) -> Any:
 
 
 class Site:
-    """What the monitoring port of one node answers."""
+    """The monitoring port of one node."""
 
     def __init__(self, options: Options) -> None:
         self.fixture = VirtualNode(options)

@@ -55,7 +55,7 @@ class Trio:
 
     @property
     def followers(self) -> list[JetServer]:
-        """The other servers."""
+        """The servers that do not lead."""
         leader = self.leader
         return [server for server in self.servers if server is not leader]
 

@@ -1,4 +1,4 @@
-"""What an account shares, as /accountz shows it."""
+"""The exports and imports of an account in /accountz."""
 
 from __future__ import annotations
 

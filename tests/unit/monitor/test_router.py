@@ -35,7 +35,7 @@ def test_answers_are_json_that_any_page_may_read(site: Site) -> None:
     ],
 )
 def test_a_path_that_is_not_clean_is_redirected_to_this_host(site: Site, target: str, location: str) -> None:
-    answer = site.ask(target)  # all but the last were seen on nats-server 2.15.1, which escapes so
+    answer = site.ask(target)  # all but the last were seen on nats-server 2.15.1, which escapes this way
 
     assert answer.status == 307
     assert ("Location", location) in answer.headers

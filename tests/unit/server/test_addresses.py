@@ -7,7 +7,7 @@ from pyjs.server.addresses import ListenFailed, host_port, listen, local_ips, pl
 
 
 def connects(family: socket.AddressFamily, host: str, port: int) -> bool:
-    """Tell whether something listens at `host` and `port`."""
+    """Return whether a process listens at `host` and `port`."""
     with socket.socket(family, socket.SOCK_STREAM) as client:
         return client.connect_ex((host, port)) == 0
 

@@ -1,4 +1,4 @@
-"""What the command sets for its process, and what becomes of exceptions that nobody catches there."""
+"""Settings of the process that the command makes, and uncaught exceptions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyjs.server.command import Command, run
 
 
 def command(**values: object) -> tuple[Command, ListLog]:
-    """Return a command whose server takes a free local port."""
+    """Return a command whose server uses a free local port."""
     options, log = Options(host="127.0.0.1", port=-1), ListLog()
     for name, value in values.items():
         setattr(options, name, value)

@@ -175,7 +175,7 @@ async def test_a_stopped_driver_takes_no_turn() -> None:
 
 
 async def lone_reads(driver: Driver, count: int) -> None:
-    """Read so often, each time in an iteration of its own."""
+    """Do `count` reads, each in its own iteration of the loop."""
     for _ in range(count):
         driver.wake_for_input()
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""What goes wrong is told, also when there is little left to tell it with."""
+"""Failures are reported, even if there are hardly any resources left for the report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys that clients choose: nobody knows which of them belong in one place of the server's tables."""
+"""Keys chosen by clients: clients cannot know which of them collide in the server's hash tables."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from pyjs.server.server import Server
 
 COUNT = 12_000
 TIMES_MAX = (
-    8  # what keys that were made to collide may cost of what others do; colliding they cost a hundred times
+    8  # how much slower colliding keys may be than others; without a seed they are a hundred times slower
 )
 SECRETS = (
     0xC6668D9433DF0338,
     0xC2B2AE3D27D4EB4F,
-)  # of a process without a seed, as they stand in base/table.pyx
+)  # secrets of a process without a seed, as in base/table.pyx
 
-# Prints how long it takes to store messages of chosen subjects, in relation to others, with a seed and without.
+# Prints the ratio of the times that messages of chosen and of other subjects take, with a seed and without.
 SCRIPT = """
 import sys, time
 from pyjs.base.table import set_hash_seed
@@ -47,12 +47,12 @@ print(seconds(front, behind) / seconds(b"", b"-another"))
 
 
 def colliding(secrets: tuple[int, int]) -> list[tuple[bytes, bytes]]:
-    """Return what stands in front of a number, and after it, so that a factor of the hash is zero with `secrets`."""
+    """Return bytes before and after a number that make a factor of the hash zero with `secrets`."""
     return [(b"", struct.pack("<Q", secrets[0])), (struct.pack("<Q", secrets[1]), b"")]
 
 
 def times_longer(seed: bytes, front: bytes, behind: bytes) -> float:
-    """Return how many times longer subjects around numbers take than others, in a process of that seed."""
+    """Return how many times longer chosen subjects take than others, in a process with that seed."""
     args = [sys.executable, "-c", SCRIPT, seed.hex(), front.hex(), behind.hex(), str(COUNT)]
     return float(subprocess.run(args, check=True, capture_output=True, timeout=100).stdout)
 

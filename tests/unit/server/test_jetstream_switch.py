@@ -1,4 +1,4 @@
-"""JetStream stops when no thread is at work on its files, with everybody answered."""
+"""JetStream stops when no thread works on its files any more, and every request is answered."""
 
 from __future__ import annotations
 

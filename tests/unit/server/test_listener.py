@@ -14,7 +14,7 @@ from pyjs.server.listener import Listener
 
 
 class Port:
-    """A listener whose connections say hello."""
+    """A listener whose connections send hello."""
 
     def __init__(self) -> None:
         self.log = ListLog()

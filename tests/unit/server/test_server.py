@@ -468,8 +468,8 @@ async def test_traced_protocol_is_in_the_log(start: Start) -> None:
 
 async def test_clients_that_come_all_at_once_wait_in_the_backlog(start: Start) -> None:
     server = await start()
-    await Peer.of(server)  # so that the loop has made its listening socket
+    await Peer.of(server)  # so that the loop has created its listening socket
 
-    # The loop does nothing meanwhile; a connect that the kernel turned away would try again after a second.
+    # The loop is blocked meanwhile; a connect that the kernel refused would only be repeated after a second.
     for _ in range(300):
         socket.create_connection(("127.0.0.1", server.client_port), timeout=0.5).close()

@@ -1,4 +1,4 @@
-"""Starts that do not come to an end, and ends that nobody waits for."""
+"""Starts that are interrupted, and stops that no task waits for."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def threads() -> list[str]:
 async def test_a_start_that_is_cancelled_leaves_nothing_open(tmp_path: Path, steps: int) -> None:
     (await asyncio.get_running_loop().create_server(asyncio.Protocol, "127.0.0.1", 0)).close()
     await asyncio.sleep(0)
-    before = descriptors()  # uvloop keeps one since its first listening socket
+    before = descriptors()  # uvloop keeps one descriptor since its first listening socket
     server = Server(stored(tmp_path, monitoring=MonitoringOptions(http_port=-1)), ListLog())
     starting = asyncio.create_task(server.start())
     for _ in range(steps):
@@ -49,7 +49,7 @@ async def test_a_start_that_is_cancelled_leaves_nothing_open(tmp_path: Path, ste
 
     starting.cancel()
     await asyncio.wait([starting])
-    if not starting.cancelled():  # the last steps come too late
+    if not starting.cancelled():  # the cancellation may come after the last steps
         await stopped(server)
 
     assert server.state is State.STOPPED

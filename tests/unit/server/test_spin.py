@@ -1,4 +1,4 @@
-"""Looking for input before the loop sleeps, and the credit that ends it."""
+"""Polling for input before the event loop sleeps, and the credit that limits it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from pyjs.server.spin import (
 
 
 class Time:
-    """The monotonic clock, which stands still until told to move."""
+    """The monotonic clock, which only moves when the test says so."""
 
     def __init__(self) -> None:
         self.now_ns = 1_000_000_000
@@ -54,7 +54,7 @@ def new_spin(*, has_neighbours: bool = False) -> tuple[Spin, Driver]:
 
 
 async def look_in_vain(spinning: Spin, time: Time) -> None:
-    """Let the time for looking pass without a turn."""
+    """Let the time for polling pass without a turn."""
     time.now_ns += SPIN_NS
     while spinning.looking:
         await asyncio.sleep(0)
@@ -87,7 +87,7 @@ async def test_looking_in_vain_uses_up_the_credit(time: Time) -> None:
 
 
 async def turn(spinning: Spin, turns: Driver, time: Time, *, after_ns: int) -> None:
-    """Run a turn for input that arrives `after_ns` after the last turn; a spin looks until then."""
+    """Run a turn for input that arrives `after_ns` after the last turn; the loop polls until then."""
     time.now_ns += after_ns
     if after_ns > SPIN_NS:
         while spinning.looking:
@@ -144,7 +144,7 @@ async def test_a_client_that_turns_quick_is_served_by_spins_again(time: Time) ->
 
 
 class Kernel:
-    """Counts preemptions of this process: as many as lead to a look at the core, when told to."""
+    """Counts preemptions of this process; on request, as many as cause a check of the core."""
 
     def __init__(self) -> None:
         self.is_busy = True
@@ -163,7 +163,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
 
 
 def serve(spinning: Spin, time: Time, count: int, *, with_ns: int, without_ns: int) -> int:
-    """Run turns that take `with_ns` while the loop spins and `without_ns` while it sleeps; return the spins."""
+    """Run turns that take `with_ns` while the loop polls and `without_ns` while it sleeps; return the polls."""
     spins = 0
     for _ in range(count):
         time.now_ns += with_ns if spinning.looking else without_ns

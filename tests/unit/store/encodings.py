@@ -1,4 +1,4 @@
-"""The encodings that a stream's segments can have, for tests that must hold in each of them."""
+"""The encodings of a stream's segments, for tests that must pass with each of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyjs.store.segment.index_file import decrypted
 
 
 class Chance:
-    """Bytes that look like chance and are the same each time."""
+    """Pseudo-random bytes that are the same each time."""
 
     def __init__(self, seed: bytes = b"") -> None:
         self._state = seed

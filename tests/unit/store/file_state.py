@@ -1,4 +1,4 @@
-"""All that a file store tells of itself, so that two of them can be compared; and disks that watch it."""
+"""The whole visible state of a file store, for comparisons; and disks that check its calls."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def subject_counts(store: StreamStore, wanted: StoreFilter) -> dict[bytes, int]:
 
 
 def state_of(store: FileStore) -> dict[str, object]:
-    """Return everything that can be asked without a change."""
+    """Return everything that can be queried without a change."""
     everything = store.make_filter(())
     seqs = range(max(1, store.first_seq - 2), store.last_seq + 3)
     names = sorted(subject_counts(store, everything))

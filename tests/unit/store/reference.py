@@ -1,4 +1,4 @@
-"""A store in a dict: slow, plain, and what the real ones are compared with."""
+"""A store in a dict: slow and simple; the real stores are compared with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Segments and their index files in plain Python, by docs/storage-format.md alone: what ours is compared with."""
+"""Segments and their index files in plain Python, written from docs/storage-format.md alone, for comparisons."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def records(segment: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 
 def segment_of(base_seq: int, *bodies: bytes, number: int = 1, incarnation: int = 7) -> bytes:
-    """Return a segment of records that lack nothing but their checks and checksums."""
+    """Return a segment of the records, whose checks and checksums are added."""
     header = struct.pack("<8sHBBIQqIIQQ", b"PYJSSEG\n", 3, 0, 1, 0, base_seq, 0, number, 0, incarnation, 0)
     data = header + struct.pack("<Q", xxhash.xxh64_intdigest(header))
     for body in bodies:
@@ -53,7 +53,7 @@ def resealed(index: bytes) -> bytes:
 
 
 def without_erasures(index: bytes) -> bytes:
-    """Return an index file without what says that messages were overwritten: they may have been later."""
+    """Return an index file without the marks of overwritten messages, which may have been overwritten later."""
     data = bytearray(index)
     for at in range(128 + 30, 128 + 40 * struct.unpack_from("<I", index, 92)[0], 40):
         data[at] &= ~4

@@ -1,4 +1,4 @@
-"""Files that nobody writes by chance: a start neither hangs nor takes all memory."""
+"""Files made by an attacker: a start neither hangs nor uses all memory."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pyjs.base.log import ListLog
 from pyjs.store.memory import MemStore
 from pyjs.store.segment.scan import last_meta, scan_segment
 
-FAST_S = 5.0  # what took minutes takes well below
+FAST_S = 5.0  # seconds; an earlier version took minutes
 
 
 def test_damage_in_front_of_bytes_that_look_like_records_is_passed_quickly() -> None:
-    # given: a damaged record whose payload, as a client chose it, looks like a long record at every 32nd byte
+    # given: a damaged record whose payload, chosen by a client, looks like a long record at every 32nd byte
     payload = struct.pack("<IBBHQqII", 4 << 20, 1, 0, 0, 2, 0, 0, 0) * (1 << 17) + bytes(4 << 20)
     messages = message_record(1, 5, b"a", b"", payload), message_record(2, 6, b"b", b"", b"x")
     data = bytearray(segment_of(1, *messages))
@@ -89,7 +89,7 @@ def test_sixty_small_segments_of_wide_gaps_are_served_in_little_memory(tmp_path:
     assert (store.msgs, store.first_seq, store.last_seq, store.examiner.losses.msgs) == (120, 1, base - 1, 0)
     assert store.catalogue.seq_at(6) == 1 + gap
     assert store.catalogue.next_match(2, store.make_filter(())) == 1 + gap
-    # when: what follows goes to a segment of its own, and a second start finds the same
+    # when: new messages go to a new segment, and a second start finds the same
     assert store.store(b"a", b"", b"z", 7) == base
     store.close()
     store = open_store(tmp_path, log)

@@ -1,4 +1,4 @@
-"""Descriptors under one limit: which file stays open, which is closed, and what a failed sync leaves."""
+"""Descriptors under one limit: which file stays open, which is closed, and the effect of a failed sync."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyjs.store.open_files import OpenFiles
 
 
 class CountingDisk(OsDisk):
-    """Counts opens, closes and syncs; has a limit, and files that cannot be synced."""
+    """Counts opens, closes and syncs; has a limit of open files, and files whose sync fails."""
 
     def __init__(self) -> None:
         self.paths: dict[int, str] = {}
@@ -104,7 +104,7 @@ def test_where_all_files_are_unsynced_they_are_synced_before_one_is_closed(site:
     site.write("a", "b", "c", "d")
     assert site.disk.open_now == ["b", "c", "d"]
     assert site.disk.synced == ["a", "b", "c"]
-    # only the last one is left to sync
+    # only the last file still needs a sync
     taken, failure = site.files.take([site.path(name) for name in "abcd"])
     assert ([file.path for file in taken], failure) == ([site.path("d")], None)
 

@@ -30,7 +30,7 @@ SEGMENT_SIZE = 2000  # bytes, so that a few messages fill one
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """What every store promises."""
+    """The contract of every store."""
 
     overhead, header_overhead = 16, 0
 
@@ -132,7 +132,7 @@ class FileStoreMachine(StoreMachine):
 
     def open(self) -> StreamStore:
         store = open_store(self.files, self.log, SEGMENT_SIZE, *self.encoding)
-        store.many = 2  # so that a purge of three messages is one of many
+        store.many = 2  # so that three messages already count as many
         return store
 
     @property
@@ -141,7 +141,7 @@ class FileStoreMachine(StoreMachine):
 
     @rule()
     def upkeep(self) -> None:
-        """Have segments compressed, encrypted and rewritten."""
+        """Compress, encrypt and rewrite segments."""
         self.store.flush()
         assert isinstance(self.store, FileStore)
         self.store.sync_now()
@@ -176,7 +176,7 @@ class FileStoreMachine(StoreMachine):
 
     @rule(stop=st.booleans(), harm=st.randoms(use_true_random=False))
     def start_with_harmed_index_files(self, stop: bool, harm: Random) -> None:
-        """Whatever became of the index files, the result is that of a start without any."""
+        """A start gives the same result with damaged index files as without any."""
         self.store.flush()
         if stop:
             self.store.close()

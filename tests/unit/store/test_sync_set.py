@@ -1,4 +1,4 @@
-"""What a batch wrote becomes durable together, with few calls, and no error is missed."""
+"""The files of a batch become durable together, with few calls, and no error is lost."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pyjs.store.sync_set import OPEN_MAX, TOGETHER_MIN, SyncSet
 
 
 class CountingDisk(OsDisk):
-    """Writes down what is synced; syncs of the file system end with `error`."""
+    """Records syncs; those of the file system fail with `error`."""
 
     def __init__(self, error: int = 0) -> None:
         self.error = error
         self.synced: list[str] = []
         self.paths: dict[int, str] = {}
-        self.elsewhere = ""  # what this is part of is on another file system
+        self.elsewhere = ""  # paths that contain this are on another file system
 
     @property
     def open_count(self) -> int:

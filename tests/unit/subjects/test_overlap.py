@@ -106,7 +106,7 @@ def test_a_subject_of_its_own_overlaps_with_none_and_is_not_walked_however_long(
 
 
 def branches() -> int:
-    """Return how many branches all trees have."""
+    """Return the number of branches of all trees."""
     return sum(type(each).__name__ == "_Branch" for each in gc.get_objects())
 
 

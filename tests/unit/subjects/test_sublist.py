@@ -21,7 +21,7 @@ ONE_SEGMENT = 140_000  # bytes: each trim takes the only segment apart
 
 
 class Listener:
-    """An account with handlers that note who got what."""
+    """An account with handlers that record their calls."""
 
     def __init__(self, routes: RouteCache | None = None) -> None:
         self.turn = Turn()
@@ -33,7 +33,7 @@ class Listener:
         self.subs.append((self.account.subscribe(subject, sink, queue), subject))
 
     def note(self, request: Request) -> None:
-        """Stand as the handler; the requests themselves are looked at."""
+        """Replaces the handler; the tests look at the recorded requests."""
 
     def unsubscribe(self, at: int) -> None:
         sub, _ = self.subs.pop(at)
@@ -188,7 +188,7 @@ def test_subjects_that_are_published_to_once_cost_no_memory() -> None:
     listener.subscribe(b">")
     for number in range(50_000):
         listener.receivers(b"once.%d" % number)
-    assert listener.account.subs.num_cached() < 500  # two of them in 65,536 look the same
+    assert listener.account.subs.num_cached() < 500  # two in 65,536 have equal hashes
     assert listener.account.subs.cache.size < 1_000_000
 
 
@@ -273,7 +273,7 @@ def test_routes_to_thousands_go_soon_after_the_client_that_subscribed() -> None:
     assert cache.size < large / 2
     misses = quiet.account.subs.misses
     assert quiet.receivers(b"quiet") == 1
-    assert quiet.account.subs.misses == misses  # what is in use was kept
+    assert quiet.account.subs.misses == misses  # routes in use were kept
 
 
 def test_routes_of_a_list_that_is_gone_go_with_their_segment() -> None:
@@ -344,7 +344,8 @@ def test_removing_costs_the_same_however_many_share_a_subject() -> None:
     began = time.process_time()
     for sub in many:
         subs.remove(sub)
-    assert time.process_time() - began < 5  # it was a walk along all that stayed: minutes
+    # an earlier version walked over all remaining entries, which took minutes
+    assert time.process_time() - began < 5
     assert len(subs) == 0
 
 
@@ -372,7 +373,7 @@ def test_subjects_of_very_many_tokens_come_and_go() -> None:
     assert found == [deep[1], deep[0]]
     assert all(subs.remove(sub) for sub in deep[:2])
     assert subs.match(b".".join([b"a"] * tokens)) == []
-    assert subs.match(deep[2].subject) == [deep[2]]  # what is left goes with the list
+    assert subs.match(deep[2].subject) == [deep[2]]  # the remaining one is removed together with the list
 
 
 def test_a_subject_that_shares_no_token_is_one_node() -> None:

@@ -1,4 +1,4 @@
-"""Subject transforms: what mapping functions make of subjects, and what is refused in which words."""
+"""Subject transforms: the results of mapping functions, and errors with their texts."""
 
 from __future__ import annotations
 

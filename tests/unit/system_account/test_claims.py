@@ -20,7 +20,7 @@ OPERATOR, SYSTEM, A, B = (
     Key(kind, bytes([at]) * 32) for at, kind in enumerate(["operator"] + ["account"] * 3)
 )
 ADMIN, USER, STRANGER = Key("user", b"d" * 32), Key("user", b"u" * 32), Key("operator", b"s" * 32)
-START_S = 1_700_000_000  # of the virtual clock
+START_S = 1_700_000_000  # the start of the virtual clock
 UPDATE, DELETE = "$SYS.REQ.CLAIMS.UPDATE", "$SYS.REQ.CLAIMS.DELETE"
 
 

@@ -1,4 +1,4 @@
-"""Events of a node on a virtual clock: nobody listens, many clients at once, and statistics over time."""
+"""Events of a node on a virtual clock: no subscriber, many clients in one turn, and statistics over time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""System requests of a node on a virtual clock: hostile bodies, faults, and accounts that come with a reload."""
+"""System requests of a node on a virtual clock: hostile bodies, faults, and accounts added by a reload."""
 
 from __future__ import annotations
 

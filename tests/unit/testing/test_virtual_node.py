@@ -1,4 +1,4 @@
-"""A node on a virtual clock, as other programs' tests use it."""
+"""A node on a virtual clock, as tests of other programs use it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STREAM = b'{"name":"S","subjects":["s"],"max_age":60000000000}'
 
 
 def last(client: RawClient) -> bytes:
-    """Return what the API says of the first message."""
+    """Return the API's answer about the first message."""
     return client.request(b"$JS.API.STREAM.MSG.GET.S", b'{"seq":1}').payload
 
 

@@ -1,4 +1,4 @@
-"""Public keys and signatures are taken when each bit is right, and in no other case."""
+"""Public keys and signatures are accepted if each bit is right, and only then."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.support.nkeys import ACCOUNT, Nkey
 from pyjs.base.rng import SeededRng
 from pyjs.wire.nkeys import USER, is_signed, make_nonce, public_key
 
-# Of a key pair made with the nk command of nats-io/nkeys.
+# A public key that the nk command of nats-io/nkeys made.
 KNOWN = "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4"
 
 

@@ -14,7 +14,7 @@ from pyjs.wire.proxy_header import (
 )
 
 V1 = b"PROXY TCP4 192.0.2.1 192.0.2.2 12345 4222\r\n"
-# Typed by hand from the specification: PROXY over TCP and IPv4, 12 bytes of addresses.
+# Composed by hand from the specification: PROXY over TCP and IPv4, 12 bytes of addresses.
 V2 = SIGNATURE_V2 + b"\x21\x11\x00\x0c" + b"\xc0\x00\x02\x01\xc0\x00\x02\x02\x30\x39\x10\x7e"
 
 

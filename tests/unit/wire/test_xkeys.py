@@ -1,4 +1,4 @@
-"""What one key sealed for another, only these two can open, and only unchanged."""
+"""Data that one key sealed for another can be opened only with one of these two keys, and only unchanged."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""From records of a stream and their entries to columns, compiled; entries.py is the same in plain Python.
+"""Decodes records of a stream and their entries to columns; compiled. entries.py is the same in plain Python.
 
-Two passes over the entries of a piece: the first finds out how many fit, are in order, lie in the data and, if asked,
-check out; the second copies, into columns that have room for all of them. Compiled because that costs as much as the
-copying of the bytes and little more (benchmarks/spark_bulk.py).
+There are two passes over the entries of a piece. The first determines how many fit, are in order, lie within the data
+and, if requested, pass their checks; the second copies them into columns with enough room for all. Compiled, the cost
+is little more than that of copying the bytes (benchmarks/spark_bulk.py).
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -62,10 +62,10 @@ def xxh64(data, uint64_t seed):
 
 
 def walk(data, Py_ssize_t at, uint64_t chain, uint64_t next_seq, uint64_t gaps_max):
-    """Take message after message from `at` on, as long as nothing is unusual.
+    """Read messages from offset `at` on, up to the first record that is not an ordinary message.
 
-    Returns where that ended, the checksum in front of it, and the entries of the messages. `next_seq` is the least
-    sequence that may follow; up to `gaps_max` are left out between all of them.
+    Return the offset of the end, the checksum before it, and the entries of the messages. `next_seq` is the lowest
+    permitted sequence; at most `gaps_max` sequences may be skipped in total.
     """
     cdef View view = View(data)
     cdef const char* p = view.data()
@@ -101,7 +101,7 @@ def walk(data, Py_ssize_t at, uint64_t chain, uint64_t next_seq, uint64_t gaps_m
 
 
 cdef enum:
-    EXTENDED_FLAG = 1  # of a record
+    EXTENDED_FLAG = 1  # flag of a record: it has a term and an index
     UNFINISHED_FLAG = 4  # the next record belongs to the same atomic batch
 
 
@@ -117,7 +117,7 @@ cdef bint is_whole(const char* p, Py_ssize_t length, uint64_t before) noexcept n
 
 
 cdef bint is_sendable(const char* subject, Py_ssize_t size) noexcept nogil:
-    """Whether a subject can stand in a line of the protocol; the server believes no record of another one."""
+    """Whether a subject fits in a line of the protocol; any other subject means that the record is damaged."""
     cdef Py_ssize_t at
     for at in range(size):
         if subject[at] == c' ' or subject[at] == c'\t' or subject[at] == c'\r' or subject[at] == c'\n':
@@ -134,7 +134,7 @@ cdef bint fits_check(const char* p, Py_ssize_t length) noexcept nogil:
 
 
 cdef bint is_of(const char* p, Entry* entry, Py_ssize_t length, int check) noexcept nogil:
-    """Whether the record at `p` is the one that the entry tells of, and whole."""
+    """Whether the record at `p` belongs to the entry and, if `check`, is undamaged."""
     cdef Head head
     cdef uint64_t before = 0
     memcpy(&head, p, HEAD_SIZE)
@@ -183,7 +183,7 @@ cdef class Decoder(Columns):
 
     cdef Py_ssize_t _fitting(self, const char* first, Py_ssize_t count, const char* records, Py_ssize_t size,
                              int64_t base, int check, bint has_data) noexcept nogil:
-        """Return how many of `count` entries become rows; `state` says why no more."""
+        """Return how many of `count` entries become rows; `state` is the reason for the end."""
         cdef Entry entry
         cdef Py_ssize_t at, total = self.size, length
         cdef int64_t last_seq = self.last_seq, place, behind = base + (CHECKSUM_SIZE if check == CHAINED else 0)
@@ -253,7 +253,7 @@ cdef class Decoder(Columns):
         return 0
 
     cdef inline int _cells(self, Entry* entry, const char* record) except -1 nogil:
-        """Add what the record says; there is room for it."""
+        """Add the cells of a record; there must be room for them."""
         cdef const char* subject = record + HEAD_SIZE + (16 if entry.flags & EXTENDED else 0)
         cdef const char* body = subject + entry.subject_len
         if self._wants_subject:

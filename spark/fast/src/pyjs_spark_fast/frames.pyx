@@ -1,8 +1,8 @@
-"""From columns to publishes and from acknowledgements to rows, compiled; frames.py is the same in plain Python and
-has the theory.
+"""Encodes columns as publishes and decodes acknowledgements to rows; compiled. frames.py is the same in plain Python,
+and describes the formats.
 
-Sizes are added up first, then one block of memory is filled; no Python object is made for a row. Compiled because
-the loop over rows is what a sink costs (benchmarks/spark_sink.py).
+Sizes are added up first, then one block of memory is filled; no Python object is made per row. Compiled because the
+loop over rows is the main cost of a sink (benchmarks/spark_sink.py).
 """
 from cpython.array cimport array, clone
 from cpython.bytearray cimport PyByteArray_AS_STRING
@@ -50,7 +50,7 @@ cdef struct Rows:
     Cells values
     const int32_t* entry_at  # NULL: no headers
     const int32_t* list_at
-    const char* own  # NULL: no row has an id of its own
+    const char* own  # NULL: no row has its own id
     const char* skip  # NULL: none is left out
     Text inbox
     Text one_subject
@@ -58,7 +58,7 @@ cdef struct Rows:
     Text fixed
 
 cdef struct Sizes:
-    Py_ssize_t lines  # of headers, without NATS/1.0 and the empty line; 0: a PUB
+    Py_ssize_t lines  # lines of headers, without NATS/1.0 and the empty line; 0: a PUB
     Py_ssize_t frame
 
 
@@ -70,7 +70,7 @@ cdef Text text(bytes value):
 
 
 cdef Cells cells(object pair, list held):
-    """Return pointers into a column; `held` keeps its memory."""
+    """Return pointers into a column; its memory is kept alive by `held`."""
     cdef Cells made
     cdef View at, values
     made.at = NULL
@@ -289,7 +289,7 @@ cdef class Acks:
         self.need = 1
 
     def listen(self, int64_t sid):
-        """Acknowledgements come to this subscription from now on."""
+        """From now on, acknowledgements arrive at this subscription."""
         self.sid = sid
         self._tail = b" %d " % sid
 
@@ -309,7 +309,7 @@ cdef class Acks:
         self.waiting += len(numbers)
 
     def is_waiting(self, int64_t number):
-        """Say whether a row is not acknowledged yet."""
+        """Return whether a row is not acknowledged yet."""
         return 0 <= number - self._first < len(self._flags) and self._flags[number - self._first] == 1
 
     def settle(self, int64_t number, int64_t seq, bint is_duplicate):
@@ -321,7 +321,7 @@ cdef class Acks:
             self.last_seq = max(self.last_seq, seq)
 
     def forget_before(self, int64_t number):
-        """Drop what is known of rows before this one; none of them waits."""
+        """Remove the state of rows before this one; all of them are acknowledged."""
         cdef int64_t count = min(number - self._first, <int64_t>len(self._flags))
         if count > 0:
             del self._flags[:count]
@@ -385,7 +385,7 @@ cdef class Acks:
 
 
 cdef inline const char* after(const char* at, const char* end, bytes wanted) noexcept:
-    """Return what is behind `wanted`, NULL if it is not at `at`."""
+    """Return the position after `wanted`, or NULL if `wanted` is not at `at`."""
     cdef Py_ssize_t size = len(wanted)
     if end - at < size or memcmp(at, PyBytes_AS_STRING(wanted), size) != 0:
         return NULL
@@ -404,7 +404,7 @@ cdef inline const char* duplicate(const char* at, const char* end) noexcept:
 
 
 cdef inline const char* read_number(const char* at, const char* end, int64_t* value) noexcept nogil:
-    """Read up to DIGITS_MAX digits; return what is after them, NULL if there are none or more."""
+    """Read up to DIGITS_MAX digits; return the position after them, or NULL if there are none or too many."""
     cdef const char* start = at
     cdef int64_t number = 0
     while at < end and b"0" <= at[0] <= b"9" and at - start < DIGITS_MAX:

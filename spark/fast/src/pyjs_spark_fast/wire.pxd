@@ -1,4 +1,4 @@
-"""Columns of a decoder in memory of their own, for the compiled decoders."""
+"""Columns of the compiled decoders, in memory that they own."""
 from libc.stdint cimport int32_t, int64_t
 
 cdef enum Kind:
@@ -12,7 +12,7 @@ cdef struct Span:
 
 
 cdef class View:
-    """The memory of one object, held as long as this lives."""
+    """The memory of one object, held as long as this object exists."""
     cdef Py_buffer buffer
     cdef bint is_held
     cdef const char* data(self) noexcept

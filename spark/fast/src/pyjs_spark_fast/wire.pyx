@@ -37,8 +37,8 @@ cdef struct Frame:
     int64_t ts_ns
     int64_t pending
     Py_ssize_t head_size
-    Py_ssize_t size  # of headers and payload
-    Py_ssize_t line_size  # with its CRLF
+    Py_ssize_t size  # size of headers and payload
+    Py_ssize_t line_size  # size of the line with its CRLF
 
 cdef struct Line:
     Span name
@@ -59,7 +59,7 @@ cdef class View:
 
 
 cdef class Block:
-    """Memory of one column. It lives as long as anything that was given it as a buffer."""
+    """Memory of one column. It exists as long as an object that uses it as a buffer."""
     def __cinit__(self, Py_ssize_t room):
         self.data = <char*>malloc(max(room, 64))
         if self.data == NULL:
@@ -130,7 +130,7 @@ cdef class Block:
 
 
 cdef Block begun(Block before):
-    """Return an empty block with room for as much as `before` held."""
+    """Return an empty block with room for as many bytes as `before` had."""
     return Block(before.size + before.size // 8 if before is not None else 4096)
 
 
@@ -240,7 +240,7 @@ cdef class Columns:
             return 0
         for one in range(count):
             if lines[one].name.size == 0:
-                continue  # its values went to an earlier line of that name
+                continue  # an earlier line of that name has its values
             self._names.add(lines[one].name.start, lines[one].name.size)
             self._name_at.add_int32(<int32_t>self._names.size)
             self._value(&lines[one].value)
@@ -280,10 +280,10 @@ cdef class Decoder(Columns):
     cdef readonly int64_t delivered
     cdef readonly int64_t pending
     cdef int64_t _high, _enough
-    cdef bytes _sid_text  # with a space after it
-    cdef bytes _prefix  # of the reply subjects, up to its dot; b"" until a delivery came
-    cdef const char* _sid_chars  # of _sid_text, and alive as long as that is
-    cdef const char* _prefix_chars  # of _prefix
+    cdef bytes _sid_text  # followed by a space
+    cdef bytes _prefix  # prefix of the reply subjects, up to its dot; b"" before the first delivery
+    cdef const char* _sid_chars  # points into _sid_text, which keeps it valid
+    cdef const char* _prefix_chars  # points into _prefix
     cdef Py_ssize_t _sid_size, _prefix_size
 
     def __cinit__(self, object columns, str headers, Py_ssize_t rows_max, Py_ssize_t size_max):
@@ -400,14 +400,14 @@ cdef class Decoder(Columns):
         at += self._sid_size
         if memcmp(at, self._prefix_chars, self._prefix_size) != 0:
             return False
-        # how often it was delivered comes first: once, since nothing is acknowledged
+        # the delivery count comes first: always 1, since nothing is acknowledged
         at = digits(at + self._prefix_size, end, 18, &number)
         if at == NULL or at == end or at[0] != b".":
             return False
         return self._numbers(at + 1, end, frame)
 
     cdef bint _numbers(self, const char* at, const char* end, Frame* frame) noexcept nogil:
-        """Take the rest apart: seq.consumer_seq.time.pending[.random] [headers-size] size."""
+        """Parse the rest: seq.consumer_seq.time.pending[.random] [headers-size] size."""
         cdef const char* start = at
         cdef int64_t number = 0
         frame.seq = 0
@@ -441,7 +441,7 @@ cdef class Decoder(Columns):
         return at == end
 
     cdef int _row(self, Frame* frame, const char* body) except -1 nogil:
-        """Add one row to every wanted column."""
+        """Add one row to every requested column."""
         self.last_seq = <int64_t>frame.seq
         if self._wants_seq:
             self._seqs.add_int64(self.last_seq)
@@ -478,7 +478,7 @@ cdef inline Py_ssize_t line_size(const char* at, Py_ssize_t size) noexcept nogil
 
 
 cdef inline const char* digits(const char* at, const char* end, int count_max, int64_t* value) noexcept nogil:
-    """Read up to `count_max` digits; return what is after them, NULL if there are none or too many."""
+    """Read up to `count_max` digits; return the position after them, or NULL if there are none or too many."""
     cdef const char* start = at
     cdef int64_t number = 0
     while at < end and b"0" <= at[0] <= b"9" and at - start < count_max:
@@ -491,7 +491,7 @@ cdef inline const char* digits(const char* at, const char* end, int count_max, i
 
 
 cdef int header_lines(const char* block, Py_ssize_t size, Line* lines) noexcept nogil:
-    """Take a block apart; return its lines that have a name, -1 if they are too many."""
+    """Parse a block; return the number of lines with a name, or -1 if there are too many."""
     cdef const char* end = block + size
     cdef const char* at = block + line_size(block, size)
     cdef const char* colon
@@ -501,7 +501,7 @@ cdef int header_lines(const char* block, Py_ssize_t size, Line* lines) noexcept 
         return 0
     while at < end:
         length = line_size(at, end - at)
-        length = length - 2 if length else end - at  # the last line may have no end
+        length = length - 2 if length else end - at  # the last line may lack its CRLF
         colon = <const char*>memchr(at, b":", length)
         if colon != NULL and colon > at:
             if count == LINES_MAX:

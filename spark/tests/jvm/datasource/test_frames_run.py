@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def test_jobs_are_plans_over_what_is_read(spark: SparkSession, server: ServerProcess, filler: Filler) -> None:
     letters = Filler(server.port, filler.name + "L")
     letters.raw.close()
-    letters.raw = filler.raw  # two of them would hear each other's answers
+    letters.raw = filler.raw  # two connections would receive each other's answers
 
     def read(name: str) -> DataFrame:
         options = {"servers": f"nats://127.0.0.1:{server.port}", "stream": name}

@@ -91,7 +91,7 @@ def test_a_query_is_seen_in_metrics_log_and_bar(
     assert (found["batches_total"], found["running"], found["failures_total"]) == (3, 0, 0)
     assert (found["next_sequence"], found["lost_sequences_total"]) == (151, 20)
     assert found["batch_seconds_count"] == 3
-    assert "lag_sequences" not in found  # of an ended query
+    assert "lag_sequences" not in found  # it is removed when the query ends
     lines = [
         line.split(" in ")[0] + line[line.rindex(" s; ") :] for line in caplog.messages if " rows" in line
     ]

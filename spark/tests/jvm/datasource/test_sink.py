@@ -1,4 +1,4 @@
-"""Writes of a real Spark, against both servers: batches, streaming queries, and batches that come again."""
+"""Writes of a real Spark to both servers: batches, streaming queries, and repeated batches."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Copy:
         return frame.write.format("jetstream").options(**said).mode("append")
 
     def run(self, cuts: str = "150", **options: str) -> StreamingQuery:
-        """Copy what there is, then end; `cuts` is the option maxRecordsPerPartition."""
+        """Copy all existing messages, then end; `cuts` is the option maxRecordsPerPartition."""
         reader = self.spark.readStream.format("jetstream").option("servers", self.servers)
         reader = reader.options(
             startingOffsets="earliest", maxRowsPerTrigger="400", maxRecordsPerPartition=cuts
@@ -66,14 +66,14 @@ def copy(spark: SparkSession, server: ServerProcess, filler: Filler, tmp_path: P
     filler.create()
     target = Filler(server.port, filler.name + "T")
     target.raw.close()
-    target.raw = filler.raw  # two of them would hear each other's answers
+    target.raw = filler.raw  # two connections would receive each other's answers
     target.create(duplicate_window=100_000_000)
     yield Copy(spark, server.port, filler, target, tmp_path)
     target.raw.try_api(f"STREAM.DELETE.{target.name}")
 
 
 def failure(act: Callable[[], Any]) -> str:
-    """Return what Spark says when `act` fails."""
+    """Return Spark's error text when `act` fails."""
     from pyspark.errors import PySparkException
 
     with pytest.raises(PySparkException) as caught:

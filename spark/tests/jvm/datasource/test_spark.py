@@ -1,4 +1,4 @@
-"""The data source in a real Spark, against both servers: what users do, and what happens when messages are gone."""
+"""The data source in a real Spark, with both servers: typical uses, and missing messages."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Pipe:
         self.options = {"servers": servers, "stream": stream, "startingOffsets": "earliest"}
 
     def run(self, **options: str) -> StreamingQuery:
-        """Read what there is, then end; return the ended query."""
+        """Read all existing messages, then end; return the ended query."""
         source = self.spark.readStream.format("jetstream").options(**{**self.options, **options}).load()
         writer = source.writeStream.format("parquet").option(
             "checkpointLocation", str(self.folder / "checkpoint")
@@ -72,7 +72,7 @@ def pipe(spark: SparkSession, server: ServerProcess, filler: Filler, tmp_path: P
 
 
 def failure(act: Callable[[], Any]) -> str:
-    """Return what Spark says when `act` fails."""
+    """Return Spark's error text when `act` fails."""
     from pyspark.errors import PySparkException
 
     with pytest.raises(PySparkException) as caught:
@@ -228,7 +228,7 @@ def test_a_bad_option_fails_before_any_job(read: Read) -> None:
     said = failure(lambda: read(maxRowPerTriger="5"))
 
     assert "option maxrowpertriger is unknown; did you mean maxRowsPerTrigger?" in said  # Spark lowers names
-    # With a schema of its user Spark makes the data source when it plans the query.
+    # If the user gives a schema, Spark creates the data source when it plans the query.
     assert "option readMode=bulky is not allowed" in failure(read("seq long", readMode="bulky").count)
 
 

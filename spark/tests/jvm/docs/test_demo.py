@@ -1,4 +1,4 @@
-"""The demo of `make spark-demo`, short: every number is reconciled, and a wrong one is told."""
+"""The demo of `make spark-demo`, in a short form: every number is checked, and a wrong one is reported."""
 
 from __future__ import annotations
 

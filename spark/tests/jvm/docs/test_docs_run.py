@@ -48,13 +48,13 @@ def tables(orders: Filler) -> Iterator[Filler]:
 
 @pytest.fixture
 def here(server: ServerProcess, tmp_path: Path) -> dict[str, str]:
-    """What stands in the documents, and what it is in this test."""
+    """Return texts in the documents, and their replacements in this test."""
     return {"127.0.0.1:4222": f"127.0.0.1:{server.port}", "/data/": f"{tmp_path}/"}
 
 
 @pytest.fixture(autouse=True)
 def same_settings(spark: SparkSession) -> Iterator[None]:
-    """Keep what `session()` sets in the session of all tests within this test."""
+    """Undo the settings that `session()` changes in the shared session."""
     before = spark.conf.get("spark.sql.shuffle.partitions")
     yield
     spark.conf.set("spark.sql.shuffle.partitions", str(before))

@@ -42,7 +42,7 @@ class Streams:
         self.raw.api(f"STREAM.CREATE.{name}", name=name, subjects=list(subjects), storage="memory", **config)
 
     def publish(self, subject: str, *payloads: object) -> None:
-        """Publish bytes as they are, anything else as JSON."""
+        """Publish bytes unchanged, anything else as JSON."""
         for payload in payloads:
             data = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
             assert b'"seq"' in self.raw.request(subject.encode(), data)
@@ -153,7 +153,7 @@ def test_a_merge_into_a_delta_table(
     streams.publish("accounts.c", {"balance": 9})
     run.names["run"]()  # type: ignore[attr-defined]
     for path in (tmp_path / "merge/checkpoint/commits").glob("*1*"):
-        path.unlink()  # as after a crash between the commit of the table and Spark's
+        path.unlink()  # as after a crash between the commit of the table and Spark's commit
     run.names["run"]()  # type: ignore[attr-defined]
 
     from deltalake import DeltaTable

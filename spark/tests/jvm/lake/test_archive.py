@@ -1,4 +1,4 @@
-"""`pyjs-pipeline archive` in the Spark of all tests: to tables of a lake, and what a worker finds missing."""
+"""`pyjs-pipeline archive` in the shared Spark: tables of a lake, and requirements that a worker lacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The archive as a streaming query: AvailableNow, at an interval, and batches that come again."""
+"""The archive as a streaming query: AvailableNow, at an interval, and repeated batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compaction: the same rows in fewer files, whatever a kill leaves behind; and snapshots of the last messages."""
+"""Compaction: the same rows in fewer files, also after kills; and snapshots of the last messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.conformance.harness.process import ServerProcess
 
 arrow_or_skip()
 
-import pyarrow as pa  # only where it is installed
+import pyarrow as pa  # needs pyarrow
 import pyarrow.parquet as pq
 
 from pyjs_spark.errors import OptionError, SparkError, StreamMissing
@@ -75,7 +75,7 @@ class Main:
 
 @pytest.fixture
 def main(command: Callable[..., tuple[int, str, str]]) -> Main:
-    """Run a command; what it says stays."""
+    """Run a command and return its exit code; its output is in `out` and `err`."""
     return Main(command)
 
 
@@ -166,7 +166,7 @@ def test_an_archive_goes_on_behind_a_compaction(
     assert (said["files"], said["next"], said["lag"], said["lost"]) == (1, 16, 0, [])
 
 
-# Compacts one folder after another, each in a process of its own that ends at its n-th step.
+# Compacts one folder after another, each in its own process that ends at its n-th step.
 KILLED = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
@@ -225,7 +225,7 @@ def test_a_kill_at_any_point_loses_and_doubles_nothing(
         assert seqs(root) == [1, 2, 3, 4, 6, 8, 9, 10, 11, 12]
         assert names(root) == ["seq=001-006.parquet", "seq=008-009.parquet", "seq=010-012.parquet"]
         assert not list((root / "stream=S" / "_tmp").iterdir())
-    assert codes.count("9") > 20  # between any two steps
+    assert codes.count("9") > 20  # killed between any two steps
     assert codes[-1] == "0"  # and after the last one
 
 

@@ -13,7 +13,7 @@ from tests.conformance.harness.process import ServerProcess
 
 arrow_or_skip()
 
-import pyarrow.parquet as pq  # only where it is installed
+import pyarrow.parquet as pq  # needs pyarrow
 
 from pyjs_spark.cli.main import main
 
@@ -21,7 +21,7 @@ Say = Callable[..., tuple[int, dict[str, Any], str]]
 
 
 class Letters:
-    """A stream whose consumers give messages up, and a stream of the advisories about that."""
+    """A stream with consumers that give up messages, and a stream of the advisories about them."""
 
     def __init__(self, filler: Filler) -> None:
         self.filler = filler
@@ -43,7 +43,7 @@ class Letters:
         )
 
     def pull(self, consumer: str, answers: list[bytes]) -> None:
-        """Get one message after another and answer each; then ask for more, which tells what was tried too often."""
+        """Pull messages one at a time and answer each; then pull again, which reports exhausted deliveries."""
         inbox = f"_P.{consumer}".encode()
         self.raw.send(b"SUB %b %b\r\n" % (inbox, b"8" if consumer == "tries" else b"9"))
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self.filler.name}.{consumer}".encode()
@@ -57,7 +57,7 @@ class Letters:
         self.raw.send(request)
 
     def wait(self, count: int) -> None:
-        """Wait until so many advisories are stored."""
+        """Wait until `count` advisories are stored."""
         assert wait_for(self.raw, self.name, count) == count
 
     def delete(self) -> None:
@@ -73,7 +73,7 @@ def letters(filler: Filler) -> Iterator[Letters]:
 
 @pytest.fixture
 def say(server: ServerProcess, letters: Letters, command: Callable[..., tuple[int, str, str]]) -> Say:
-    """Report the test's dead letters; return the exit code, the report, and what stood on stderr."""
+    """Report the test's dead letters; return the exit code, the report, and the stderr."""
 
     def run(*argv: str) -> tuple[int, dict[str, Any], str]:
         told = ["dlq-report", letters.name, *argv, "-s", f"nats://127.0.0.1:{server.port}", "--json"]
@@ -160,7 +160,7 @@ def test_a_stream_without_direct_get_is_joined_too(say: Say, letters: Letters) -
     _, said, _ = say()
 
     found = {(each["kind"], each["subject"] is None): each["count"] for each in said["groups"]}
-    assert found[("terminated", True)] == 1  # a work queue drops what is terminated
+    assert found[("terminated", True)] == 1  # a work queue removes terminated messages
     assert sum(each["count"] for each in said["groups"]) == 3
     assert said["gone"] == 1
 
@@ -192,7 +192,7 @@ def test_a_stream_of_something_else_is_refused_and_leaves_no_file(
     letters.filler.fill(3)
 
     code, _, err = say(str(tmp_path / "dead.parquet"))
-    assert (code, (tmp_path / "dead.parquet").exists()) == (0, True)  # no advisories yet
+    assert (code, (tmp_path / "dead.parquet").exists()) == (0, True)  # there are no advisories yet
     letters.name = letters.filler.name
     code, _, err = say(str(tmp_path / "other.parquet"))
 

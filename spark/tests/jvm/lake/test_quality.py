@@ -1,4 +1,4 @@
-"""`pyjs-pipeline quality`: what it finds in streams and archives of both servers, and how it ends."""
+"""`pyjs-pipeline quality`: its findings in streams and archives of both servers, and its exit codes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.conformance.harness.process import ServerProcess
 
 arrow_or_skip()
 
-import pyarrow as pa  # only where it is installed
+import pyarrow as pa  # needs pyarrow
 import pyarrow.parquet as pq
 
 from pyjs_spark.cli.main import main
@@ -33,7 +33,7 @@ NS = 10**9
 
 @pytest.fixture
 def say(server: ServerProcess, filler: Filler, command: Callable[..., tuple[int, str, str]]) -> Say:
-    """Check the test's stream; return the exit code, what was found in it, and what stood on stderr."""
+    """Check the test's stream; return the exit code, the findings, and the stderr."""
 
     def run(*argv: str) -> tuple[int, dict[str, Any], str]:
         address = f"nats://127.0.0.1:{server.port}"
@@ -255,7 +255,7 @@ def test_other_messages_under_the_same_sequences_are_a_loss(
     filler.fill(12)
     lake = archived()
     filler.api(f"STREAM.DELETE.{filler.name}")
-    created = filler.create()  # as one is that was restored from a backup, and went on
+    created = filler.create()  # as a stream that was restored from a backup and then continued
     filler.fill(14)
     (path,) = lake.rglob("_archive.json")
     path.write_text(json.dumps({**json.loads(path.read_text()), "created": created}))

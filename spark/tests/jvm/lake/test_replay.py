@@ -1,4 +1,4 @@
-"""`replay` in a real Spark, into both servers: every message once, in order, wherever it was killed before."""
+"""`replay` in a real Spark, into both servers: every message once, in order, also after kills."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_a_batch_whose_end_was_not_noted_is_done_again_and_adds_nothing(
         run(to)
     monkeypatch.undo()
     filler.fill(3)
-    lake()  # the archive grows meanwhile; the batch stays what it was
+    lake()  # the archive grows meanwhile; the batch does not change
     done = run(to)
 
     assert [(each.low, each.high, each.rows) for each in done] == [(1, 13, 12), (13, 16, 3)]

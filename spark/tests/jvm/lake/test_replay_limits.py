@@ -1,4 +1,4 @@
-"""What of an archive a target cannot take is found before the first message is written."""
+"""Messages of an archive that a target cannot take are found before the first message is written."""
 
 from __future__ import annotations
 

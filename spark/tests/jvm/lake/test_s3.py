@@ -1,6 +1,6 @@
 """S3 as a target: Spark's own s3a:// for files and checkpoint, and the archives of the command, on a real S3 server.
 
-Each test has a JVM of its own, which needs jars or variables at its start: `make spark-matrix` runs them.
+Each test needs its own JVM, with jars or variables set at its start: `make spark-matrix` runs them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ pytestmark = [
     pytest.mark.timeout(600),
     pytest.mark.skipif(not IS_MATRIX, reason="a JVM of its own: make spark-matrix runs it"),
 ]
-# Two runs of one query, with its files and its checkpoint on S3; the second one finds what came meanwhile.
+# Two runs of one query, with its files and its checkpoint on S3; the second one finds messages that arrived between
+# them.
 S3A = """
 import json, sys
 import pyjs_spark

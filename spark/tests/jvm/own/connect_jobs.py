@@ -1,4 +1,4 @@
-"""Jobs over Spark Connect, in a process of its own: `python connect_jobs.py ADDRESS STREAM FOLDER SETTINGS`."""
+"""Jobs over Spark Connect, in a separate process: `python connect_jobs.py ADDRESS STREAM FOLDER SETTINGS`."""
 
 import json
 import os

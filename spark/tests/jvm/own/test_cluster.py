@@ -1,7 +1,7 @@
-"""A standalone cluster of a master and two workers: what `submit-args` prints runs there.
+"""A standalone cluster of a master and two workers runs the line that `submit-args` prints.
 
-Six small JVMs: master, two workers, driver, two executors; four where only the archive runs, which uses one
-executor. Where memory is short it is skipped with that reason. In `make spark-matrix` an executor and a worker are
+It has six small JVMs: master, two workers, driver, two executors; four if only the archive runs, which uses one
+executor. Without enough memory it is skipped with that reason. In `make spark-matrix` an executor and a worker are
 killed while a query runs.
 """
 
@@ -33,10 +33,10 @@ SMALL = {
     "spark.driver.extraJavaOptions": QUICK_JAVA,
     "spark.executor.memory": "480m",
     "spark.executor.extraJavaOptions": QUICK_JAVA,
-    "spark.python.authenticate.socketTimeout": "120s",  # of a first connection: machines are busy
+    "spark.python.authenticate.socketTimeout": "120s",  # for a first connection: machines are busy
     "spark.ui.enabled": "false",
 }
-# A read in the workers, which have nothing of this package but the zip.
+# A read in the workers, which have only the zip of this package.
 READ = """
 import sys
 import pyjs_spark
@@ -83,7 +83,7 @@ class Cluster:
         self.address = ""
 
     def start(self) -> None:
-        """Start the master and two workers, and wait until they have found each other; one where one is used."""
+        """Start the master and two workers, or one if only one is used; wait until they are connected."""
         self.address = self._start("master.Master", r"Starting Spark master at (spark://\S+)", "--port", "0")
         for number in "12" if IS_MATRIX else "1":
             size = ("--cores", "1", "--memory", "512m", "--work-dir", str(self._folder / f"work{number}"))
@@ -114,7 +114,7 @@ class Cluster:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_HOME": str(self._home),
             "PYSPARK_PYTHON": sys.executable,
-            "JAVA_TOOL_OPTIONS": QUICK_JAVA,  # of the programs that start the others, too
+            "JAVA_TOOL_OPTIONS": QUICK_JAVA,  # also for programs that start other programs
         }
 
     def executors(self, worker: int) -> list[int]:
@@ -125,7 +125,7 @@ class Cluster:
             try:
                 command, cwd = (path / "cmdline").read_bytes(), (path / "cwd").readlink()
             except OSError:
-                continue  # it ended meanwhile, or is not ours
+                continue  # it has ended meanwhile, or is not ours
             if b"CoarseGrainedExecutorBackend" in command and cwd.is_relative_to(work):
                 found.append(int(path.name))
         return found
@@ -175,7 +175,7 @@ def settings(cores: int) -> str:
 def submitted(
     cluster: Cluster, folder: Path, *argv: str, more: str = "", cores: int = 2
 ) -> subprocess.CompletedProcess[str]:
-    """Run what submit-args prints, as it stands there, from a folder that has nothing of this tree."""
+    """Run the line that submit-args prints, unchanged, from a folder outside this tree."""
     return run(cluster, folder, line_of(cluster, folder, *argv, more=more, cores=cores))
 
 
@@ -233,7 +233,7 @@ def test_an_archive_is_written_by_the_workers(
         filler.api(f"STREAM.PURGE.{filler.name}", seq=15)
         lost = submitted(cluster, tmp_path, "-c", str(file), cores=1)
         assert lost.returncode == 3
-        # spark-submit shows what its application says on stderr as its own stdout.
+        # spark-submit prints its application's stderr to its own stdout.
         assert "messages 13 to 14 were removed before they were archived" in lost.stdout
 
 
@@ -306,7 +306,7 @@ def test_the_command_of_the_kubernetes_job_runs_without_kubernetes(
 def test_a_query_goes_on_when_an_executor_and_a_worker_are_killed(
     server: ServerProcess, filler: Filler, tmp_path: Path
 ) -> None:
-    raw, target = filler.raw, f"{filler.name}COPY"  # one connection: all of them have the same inbox
+    raw, target = filler.raw, f"{filler.name}COPY"  # one connection, since all of them have the same inbox
     filler.create(subjects=[f"{filler.name.lower()}.>"])
     config = {"subjects": [f"{target.lower()}.>"], "duplicate_window": 100_000_000, "allow_direct": True}
     raw.api(f"STREAM.CREATE.{target}", name=target, **config)
@@ -324,7 +324,7 @@ def test_a_query_goes_on_when_an_executor_and_a_worker_are_killed(
             assert query is not None
             assert query.poll() is None, log.read_text()
             assert time.monotonic() < deadline_s, log.read_text()
-            time.sleep(0.05)  # between two looks at the target: there is no event to wait for
+            time.sleep(0.05)  # polling: no event signals progress of the target
 
     log, query = tmp_path / "query.log", None
     try:

@@ -1,4 +1,4 @@
-"""The jobs over Spark Connect, where there is no SparkContext: a server in a process of its own."""
+"""The jobs over Spark Connect, without a SparkContext: the server is a separate process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--continuous` as a service runs it: what comes meanwhile is taken in, SIGTERM ends it, nothing is half done."""
+"""`--continuous` as a service runs it: new messages are archived, SIGTERM ends it, and no file is incomplete."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def until(is_so: Callable[[], bool], command: Command) -> None:
     while not is_so():
         command.check_runs()
         assert time.monotonic() < deadline_s, command.log()
-        time.sleep(0.05)  # between two looks at what it wrote: there is no event to wait for
+        time.sleep(0.05)  # polling: no event signals its output
 
 
 def test_an_archive_that_a_file_describes_goes_on_until_sigterm(
@@ -85,7 +85,7 @@ def test_snapshots_are_made_again_and_again_until_sigterm(
     )  # fmt: skip
 
     def seqs() -> list[int]:
-        data = BytesIO(path.read_bytes())  # in one piece: the file is replaced again and again
+        data = BytesIO(path.read_bytes())  # in one piece, since the file is replaced repeatedly
         return sorted(pq.read_table(data)["seq"].to_pylist())
 
     try:

@@ -17,7 +17,7 @@ from tests.conformance.harness.process import ServerProcess
 
 
 def pipeline(*argv: str) -> subprocess.CompletedProcess[str]:
-    """Run the command in a process of its own, with a Spark of its own."""
+    """Run the command in a separate process, with its own Spark."""
     env = {**os.environ, "PYTHONPATH": PYTHONPATH}
     command = [sys.executable, "-m", "pyjs_spark.cli", *argv]
     return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, env=env)

@@ -1,4 +1,4 @@
-"""A query stopped with 2 cores continues with 4, and with another minPartitions; the story is in restarts.py."""
+"""A query stopped with 2 cores continues with 4, and with another minPartitions; restarts.py describes the trial."""
 
 from __future__ import annotations
 

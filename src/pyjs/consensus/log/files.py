@@ -33,11 +33,12 @@ GUARD_SIZE = 512  # bytes between records and seal, so that no sector contains b
 LOG, SPARE, FRESH, TEMPORARY = ".log", ".spare", "fresh.spare", "fresh.tmp"
 UNKNOWN_MACHINE = 1  # used for the start of a machine that cannot be identified; never equal to another start
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
-DIRECTORY = ".raft"  # in the store directory; no account's directory: dots in account names are escaped
+# in the store directory; never the name of an account's directory, where dots are escaped
+DIRECTORY = ".raft"
 
 
 class UnknownLog(PyjsError):
-    """The log has another format than this server can read."""
+    """The log has a format that this server cannot read."""
 
     def __init__(self, path: str, version: int, needs: str) -> None:
         super().__init__(
@@ -66,7 +67,7 @@ class Header(NamedTuple):
 
 
 class Seal(NamedTuple):
-    """The end of a file; written when it is durable that the next file exists, or when the log is closed."""
+    """The end of a file; written once the next file is durable, or when the log is closed."""
 
     last: int  # number of the last record
     end: int  # offset after the last record
@@ -91,8 +92,8 @@ class LogFile:
         self.size = header.size
         self.end = header.size - TAIL_SIZE - GUARD_SIZE  # end of the space for records
         self.fd = -1
-        self.groups: set[int] = set()  # groups that may have needed records in this file
-        self.crowded: set[int] = set()  # groups that have too many records here to copy them
+        self.groups: set[int] = set()  # groups that may still need records in this file
+        self.crowded: set[int] = set()  # groups with so many records here that they are compacted, not copied
         self.written = 0  # offset after the last written record
         # when the record with this number is durable, the file becomes free; 0: the file is needed
         self.free_at = 0

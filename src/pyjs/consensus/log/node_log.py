@@ -130,7 +130,7 @@ class NodeLog:
         self._files_max = FILES_FEW
         # groups whose commit index is newer than the one in their last record
         self._late_commits: set[int] = set()
-        self._counted_at = 0  # number of the newest file when this was computed
+        self._counted_at = 0  # number of the newest file when `_files_max` was computed
         self._written = 0
         self._job: SyncJob | None = None
 
@@ -483,7 +483,7 @@ class NodeLog:
         return self._shelf.fresh_job()
 
     def finish_fresh_file(self, job: FreshFileJob, error: Exception | None) -> None:
-        """Add the created file. A failed sync ends the log; after another error it continues without the file."""
+        """Add the created file. After a failed sync the log accepts no more writes; it ignores other errors."""
         self._shelf.made(job, error)
         if error is None or self.error is not None:
             return
@@ -587,11 +587,14 @@ class NodeLog:
     # -- reuse of files ------------------------------------------------------------------------------------
 
     def crowding(self) -> list[int]:
-        """Return the groups that have too many records in the oldest file to copy them; they must be compacted."""
+        """Return the groups with so many records in the oldest file that they must be compacted, not copied."""
         return sorted(self._shelf.oldest.crowded) if self._has_many_files() else []
 
     def _has_many_files(self) -> bool:
-        """Return whether more than half of the log is unneeded, so that no more bytes are copied than written."""
+        """Return whether more than half of the log is unneeded.
+
+        Only then are records copied, so the log never copies more bytes than it writes.
+        """
         files = self._shelf.files
         if len(files) <= FILES_FEW:
             return False

@@ -128,7 +128,7 @@ class Membership(NamedTuple):
 
     @classmethod
     def of(cls, members: Members) -> Membership:
-        """Return a membership as a Membership."""
+        """Return the engine's membership in stored form."""
         return cls(
             tuple(members.voters),
             tuple(members.learners),

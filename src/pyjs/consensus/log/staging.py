@@ -100,7 +100,7 @@ class Staging:
         self._stage_census(body, DAMAGED_FLAG if self.is_in_doubt else 0)
 
     def end_doubt(self) -> None:
-        """Stage a census that lists all groups, so no other group exists."""
+        """Stage a census that lists all groups: it proves that no other group exists."""
         self.is_in_doubt = False
         size = RECORD_SIZE_MIN + CHECK.size + PAIR.size * len(self._groups)
         if self.at + size > self._shelf.newest.end:
@@ -115,7 +115,7 @@ class Staging:
     def stage_census(self) -> None:
         """Stage a list of the groups with records since the last census.
 
-        Its record has the last durable number too.
+        Like every record, it also has the number of the last durable record.
         """
         size = RECORD_SIZE_MIN + CHECK.size + PAIR.size * len(self._touched)
         if self.at + size > self._shelf.newest.end:

@@ -132,9 +132,9 @@ class Endpoint:
     response: str = ""
     counted: Counted = Counted.ALL
     changes: bool = True  # whether the handler has exclusive access to the stream, also between two steps
-    # The handler checks whether other consumers of the stream have changed between two steps.
+    # True: the handler has no exclusive access to the stream; it must check for changes of other consumers itself.
     beside: bool = False
-    # As `beside`, but with exclusive access to the consumer named by the second argument.
+    # As `beside`, but the handler has exclusive access to the consumer named by the second argument.
     of_consumer: bool = False
     # In a cluster: how the server of the client answers if the stream has no leader, from the views of its servers
     # (why/leaderless.py). None: the request is refused, or not answered, as on nats-server.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 DOMAIN_DEPTH = 3  # number of tokens in "$JS.<domain>.API"
 ROUTER = "pyjs.jetstream.api.router"
 ELSEWHERE = (b"CONSUMER.MSG.NEXT.", b"DIRECT.GET.")  # answered by consumers and streams
-# All subjects that the router answers: other servers cannot call `ApiSink.accepts`.
+# All subjects that the router answers; announced to other servers, which cannot call `ApiSink.accepts`.
 ANSWERED = (
     b"INFO",
     b"STREAM.>",
@@ -57,7 +57,7 @@ class ApiSink(PySink):
 
     def __init__(self, turn: object, handler: object) -> None:
         self.skipped: tuple[bytes, ...] = ()
-        self.told_as: tuple[bytes, ...] = ()  # the subjects that other servers know
+        self.told_as: tuple[bytes, ...] = ()  # the subjects that were announced to other servers
 
     def accepts(self, subject: bytes, queue: bytes) -> bool:
         """Return whether the router answers `subject`."""

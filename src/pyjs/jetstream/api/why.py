@@ -40,7 +40,7 @@ def leaderless(call: ApiCall, views: list[JsonDict]) -> JsonDict:
 
 
 def _is_own(call: ApiCall) -> bool:
-    """Return whether a client of the stream's account asks, not one of another account through an import."""
+    """Return whether the client is of the stream's account, and does not use an import of another account."""
     asks, account = call.request.session, call.js.account
     if isinstance(asks, ClientSession):
         return asks.account is account

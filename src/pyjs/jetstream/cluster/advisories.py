@@ -13,7 +13,7 @@ from pyjs.base.nuid import short_hash
 if TYPE_CHECKING:
     from typing import Any
 
-Rows: TypeAlias = "list[dict[str, Any]]"  # of reports.replica_rows
+Rows: TypeAlias = "list[dict[str, Any]]"  # as returned by reports.replica_rows
 
 PREFIX = "$JS.EVENT.ADVISORY"
 KIND = "advisory.v1"

@@ -44,7 +44,7 @@ class Replica(NamedTuple):
 class StoredConfig:
     """A stored configuration, with the options that this server knows."""
 
-    values: dict[str, Any]  # must not be changed
+    values: dict[str, Any]  # shared, so it must not be modified
     config: StreamConfig = field(compare=False)  # the options that this server knows
     # the reason why this server cannot serve the stream; "": it can
     offline: str = field(compare=False, default="")
@@ -63,14 +63,14 @@ class Assignment:
     replicas: tuple[Replica, ...]  # the first one should become the first leader
     newest: int  # the highest incarnation that any replica of the stream has had
     stored: StoredConfig
-    # The former group, of which the only replica was the only member; the stream keeps its messages. 0: none.
+    # The former group, whose only member was the only replica; the stream keeps its messages. 0: none.
     ended: int = 0
     # The server of the first replica has built the stream from an archive, but has not opened it yet.
     is_built: bool = False
-    # The server to which a stream with one replica moves; until the copy is complete, the stream has two replicas. 0:
-    # it does not move.
+    # The server to which a stream with one replica moves; until the copy is complete, the stream has two replicas.
+    # 0: the stream does not move.
     target: int = 0
-    # While the stream moves: its placement before that, as stored, for a move that is cancelled.
+    # While the stream moves: its placement before the move, as stored; a cancelled move restores it.
     placed: Mapping[str, Any] | None = None
 
     @property
@@ -126,7 +126,7 @@ class Assignment:
         return self.updated(nodes, with_replicas(self.stored, len(nodes)), target)
 
     def updated(self, nodes: tuple[int, ...], stored: StoredConfig, target: int) -> Assignment:
-        """Return the assignment with another configuration; with a `target`, a single replica moves there."""
+        """Return the assignment with another configuration; with a `target`, the only replica moves there."""
         placed = self.placed if self.target else self.stored.values.get("placement")
         new = replace(self.regrouped(nodes), stored=stored, target=target)
         return replace(new, placed=placed if target else None)
@@ -137,11 +137,11 @@ class Assignment:
 
     @property
     def origin(self) -> int:
-        """The server whose only replica moves to `target`."""
+        """The server from which the only replica moves to `target`."""
         return next(node for node in self.nodes if node != self.target)
 
     def stayed(self) -> Assignment:
-        """Return the assignment after a cancelled move: the only replica is where it was, with its placement."""
+        """Return the assignment after a cancelled move: the only replica stays, under its former placement."""
         single = with_replicas(self.stored, 1)
         placement = None if self.placed is None else from_json(Placement, self.placed)
         values, config = (

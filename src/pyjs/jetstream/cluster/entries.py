@@ -76,7 +76,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class ServerDescribed:
-    """A server joins, or changes its description."""
+    """A server joins the cluster, or its description changes."""
 
     server: Server
 
@@ -228,8 +228,8 @@ class StreamUpdated:
 class StreamMoved:
     """A stream is assigned to other servers.
 
-    With a `target`, the only replica begins to move there. The end of that move names the target as the only server,
-    a cancelled one the server from which it moves.
+    With a `target`, the only replica begins to move to that server. At the end of the move, `nodes` has only the
+    target; if the move is cancelled, it has only the server that the replica would have left.
     """
 
     account: str

@@ -50,7 +50,7 @@ class Members:
     learners: frozenset[Peer]
     leader: Peer
     current: Collection[Peer]  # peers that are online and have all entries, including the leader
-    kept: frozenset[Peer] = frozenset()  # peers of removed servers that stay as learners for now
+    kept: frozenset[Peer] = frozenset()  # peers of removed servers that stay learners for now
 
 
 def voters_wanted(servers: int) -> int:

@@ -47,7 +47,7 @@ class Field:
         return place(servers, config, self.cluster, self.load, self.rules, kept, avoided)
 
     def is_full(self, node: int) -> bool:
-        """Return whether a server has the maximum number of replicated streams already."""
+        """Return whether a server already has the maximum number of replicated streams."""
         return self.rules.is_full(self.load.get(node, Load()))
 
 
@@ -107,9 +107,9 @@ def moves(field: Field, streams: Iterable[Assignment] | None = None) -> Iterator
 
     If no other server fits, a replicated stream loses the replica, as on nats-server, and gets a new one when a
     server fits. At least two replicas remain. A single replica on an evacuated server is first copied to another
-    server, up to SINGLES_MAX at the same time; it stays if its server is away or no server fits. If the server of a
-    single replica was removed and another server fits, the stream begins there without messages. The load in `field`
-    includes the moves so far, so that not all streams go to one server.
+    server, up to SINGLES_MAX at the same time; it stays if its server is offline or no other server fits. If the
+    server of a single replica was removed and another one fits, the stream begins there without messages. The load in
+    `field` includes the moves so far, so that not all streams go to one server.
     """
     state = field.state
     going, singles = _going(state), len(state.moving)

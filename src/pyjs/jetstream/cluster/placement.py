@@ -94,7 +94,7 @@ def place(
     `cluster` is used if the configuration names none. `load` must be the current load of all streams or more.
 
     Raises:
-        ApiError: 10005, too few servers fit; the text has the reasons.
+        ApiError: 10005, too few servers fit; the text lists the reasons.
     """
     wanted = config.num_replicas
     if len(kept) >= wanted:
@@ -142,7 +142,7 @@ def successor(
 
 
 def wrong_tag(tags: Iterable[str], server: Server) -> str | None:
-    """Return the first tag in `tags`, wanted or unwanted, that rules a server out, or None if the server fits all."""
+    """Return the first requested or unwanted tag in `tags` that excludes a server; None if none does."""
     for tag in tags:
         if (tag.removeprefix(NOT).lower() in server.tags) == tag.startswith(NOT):
             return tag
@@ -157,7 +157,7 @@ def fitting(
     rules: Rules,
     nodes: Collection[int],
 ) -> tuple[int, ...]:
-    """Return the servers in `nodes` that `place` would keep for a stream that is on them."""
+    """Return the servers in `nodes` that still fit a stream with a replica on each of them."""
     search = _Search(replace(config, max_bytes=-1), cluster, load, replace(rules, max_ha_assets=0), [])
     known = {server.node: server for server in servers}
     stay = [known[node] for node in nodes if node in known and search.fits(known[node])]

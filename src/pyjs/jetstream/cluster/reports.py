@@ -43,7 +43,7 @@ class GroupStatus:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """The work of the metadata group that this server has still to do."""
+    """The work of the metadata group that this server still has to do."""
 
     voters: int
     requests: int = 0  # number of proposals that are not applied yet
@@ -62,7 +62,7 @@ class ConsumerName(NamedTuple):
 def stream_cluster(
     state: MetaState, cluster: str, stream: Assignment, status: GroupStatus, account: str
 ) -> dict[str, Any]:
-    """Return the field `cluster` of a stream's info; `account` carries the traffic of its group."""
+    """Return the field `cluster` of a stream's info; `account` is the account that carries its group's traffic."""
     group = stream.raft_group if len(stream.replicas) > 1 else ""
     return _group(state, cluster, group, status, account)
 
@@ -102,7 +102,7 @@ def _group(state: MetaState, cluster: str, group: str, status: GroupStatus, acco
 
 
 def away_cluster(state: MetaState, cluster: str, stream: Assignment) -> dict[str, Any]:
-    """Return the field `cluster` for a stream in a list whose servers are all away."""
+    """Return the field `cluster` of a listed stream whose servers are all offline."""
     peers = [PeerStatus(node, False, 0, is_offline=True) for node in stream.nodes]
     return {"name": cluster, "raft_group": stream.raft_group, "replicas": replica_rows(state, peers)}
 
@@ -136,7 +136,7 @@ def meta_cluster(state: MetaState, cluster: str, status: GroupStatus, backlog: B
         "quorum_needed": backlog.voters // 2 + 1,
         "pending": backlog.requests,
         "pending_requests": backlog.requests,
-        "pending_infos": 0,  # requests for infos are answered as soon as they are read
+        "pending_infos": 0,  # always 0: requests for infos are answered as soon as they are read
         "snapshot": {
             "pending_entries": backlog.entries,
             "pending_size": backlog.size,

@@ -33,7 +33,7 @@ class Server:
     max_memory: int  # bytes for memory streams; -1: no limit
     max_storage: int  # bytes for file streams; -1: no limit
     # Set by the metadata, not by the server:
-    incarnation: int = 1  # of its peer in the metadata group; each new store has a higher one
+    incarnation: int = 1  # incarnation of its peer in the metadata group; higher with each new store
     evacuating: bool = False  # the server gets no more streams, and its streams move away
 
     def to_row(self) -> list[Any]:

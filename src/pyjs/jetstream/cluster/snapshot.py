@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 VERSION = 2
 OLD_VERSION = 1  # a version whose streams may lack `ended`, or `is_built` too
 STEP = 64  # number of streams between two yields: a few milliseconds
-SNAPSHOT_SIZE_MAX = 1 << 30  # bytes
+SNAPSHOT_SIZE_MAX = 1 << 30  # maximum bytes
 ROWS_MAX = SNAPSHOT_SIZE_MAX  # maximum number of streams and of removed servers: each takes more than a byte
 
 
@@ -54,7 +54,7 @@ def decode_snapshot(data: bytes) -> MetaState:
 
 
 def decoding(data: bytes) -> Generator[None, None, MetaState]:
-    """Return the state in `data`, in steps: to decode ten thousand streams takes most of a second.
+    """Return the state in `data`, in steps: decoding ten thousand streams takes almost a second.
 
     Raises:
         UnknownSnapshot: a newer server wrote `data`.

@@ -88,7 +88,7 @@ class MetaState:
         self.index = 0  # index of the last applied entry
         self.next_group = 1  # higher than the group number of any stream so far
         self.servers: dict[int, Server] = {}
-        self.removed: dict[int, Removed] = {}  # none of them is in `servers` too
+        self.removed: dict[int, Removed] = {}  # removed servers; none of them is also in `servers`
         self.accounts: dict[str, AccountStreams] = {}  # only accounts that have streams
         # by server: the load of all its streams; only servers that hold a stream
         self.load: dict[int, Load] = {}
@@ -275,7 +275,7 @@ class MetaState:
         return self._without_group(old, nodes[0])
 
     def _without_group(self, old: Assignment, node: int) -> Assignment:
-        """Return the assignment of a stream with one replica and no group, with a number for a later group."""
+        """Return the assignment of a stream with one replica and no group; it gets the number of a later group."""
         group, self.next_group = self.next_group, self.next_group + 1
         return replace(old, group=group, replicas=(Replica(node, 1),), newest=1, ended=0, is_built=False)
 
@@ -286,7 +286,7 @@ class MetaState:
         return Applied(Outcome.DONE, (self._put_or_drop(new, old),), stream=new)
 
     def _put_or_drop(self, new: Assignment, old: Assignment) -> StreamChange:
-        """Replace a stream; if it was built on a server that does not keep it, remove it."""
+        """Replace a stream; remove it if it was built from an archive on a server that `new` does not include."""
         is_lost = old.is_built and not (new.is_built and new.incarnation_on(old.first_node) == 1)
         return self._drop(old) if is_lost else self.put(new, old)
 
@@ -313,7 +313,7 @@ class MetaState:
         return found if is_same else None
 
     def _are_there(self, nodes: tuple[int, ...], old: Assignment | None = None) -> bool:
-        """Return whether all servers in `nodes` are known; replicas of `old` may stay on removed servers."""
+        """Return whether each server in `nodes` is known, or is a removed one that holds a replica of `old`."""
         stay = old.nodes if old is not None else ()
         return all(node in self.servers or node in stay for node in nodes)
 

@@ -18,7 +18,7 @@ from pyjs.store.store cimport Record, StreamStore
 from pyjs.wire.ops cimport Msg
 
 cdef enum Life:
-    LIVE                        # from its creation on
+    LIVE                        # from its creation until `close`
     CLOSED                      # does no more work; `stop` must follow
     STOPPED                     # has no subscriptions and no timer
 

@@ -51,7 +51,7 @@ class ListFile:
     def __init__(self, directory: str, key: StreamKey | None) -> None:
         self.directory = directory  # directory of the stream
         self.live: dict[str, int] = {}  # name -> ident of each consumer in the list
-        self.missing = 0  # number of consumers that may exist, although their entries cannot be read
+        self.missing = 0  # number of consumers that may exist although their entries are unreadable
         self.unusable = False  # the files are unreadable, and must not be rewritten
         self.closed = False  # the stream is deleted
         self._key = key

@@ -1,4 +1,4 @@
-"""The life of a stream's consumers: create, update, delete, recover.
+"""Creates, updates, deletes and recovers the consumers of a stream.
 
 Applies the rules of the stream and the limits of its account, gives a new consumer its resources and its file, and
 publishes advisories. Knows nothing of API subjects and JSON (api/consumers.py).
@@ -105,7 +105,7 @@ def reset(consumer: Consumer, wanted: int) -> int:
 
 
 def keep_reset(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[Step, None, None]:
-    """Wait until the state of a reset consumer is durable; an interest stream then removes messages it can.
+    """Wait until the state of a reset consumer is durable; then let an interest stream remove unneeded messages.
 
     Raises:
         ApiError: 10204, the state could not be written; a later write may still succeed.

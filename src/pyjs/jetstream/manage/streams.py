@@ -1,4 +1,4 @@
-"""The life of an account's streams: create, update, delete, recover.
+"""Creates, updates, deletes and recovers the streams of an account.
 
 Applies the rules, and the limits of the account and its server, gives a new stream its store and its subjects, and
 calls the observer. Knows nothing of API subjects and JSON (api/streams.py). Long because all these operations begin
@@ -539,7 +539,7 @@ def _end_purge(js: JetStream, stream: Stream) -> Iterator[None]:
 
 
 def _check_kept(js: JetStream, config: StreamConfig) -> None:
-    """Refuse to open a stored configuration that no request could have created."""
+    """Raise ApiError if no request could have created this stored configuration, so that it is not opened."""
     if config.mirror or config.sources:
         source_rules.check_kept(config, js.config_of)
 

@@ -68,7 +68,7 @@ class Announcer:
             self._tell_consumer_leader(stream, name)
 
     def leads_consumer(self, stream: Stream, name: str, config: ConsumerConfig) -> None:
-        """Announce that this server leads a new consumer of a stream whose leader it is."""
+        """Send the advisory that this server leads a new consumer, since it leads the stream of the consumer."""
         if config.num_replicas != 1:
             self._tell_consumer_leader(stream, name)
 
@@ -77,7 +77,7 @@ class Announcer:
         self._tell(stream, lambda rows, of: consumer_leader(stream.name, name, leader, rows, of))
 
     def lost_stream(self, stream: Stream) -> None:
-        """Announce that a stream has no majority, if this server lost its leadership for that reason."""
+        """Send the advisory that a stream has lost its quorum, if that is why this server lost its leadership."""
         machine = None if self._member.replicated is None else self._member.replicated.machine_of(stream)
         if machine is None or machine.leader:
             return
@@ -96,7 +96,7 @@ class Announcer:
         self._send(self._host.system_account, removed)
 
     def _with_me(self, rows: Rows) -> Rows:
-        """Return the rows of all members: `rows` for the others, and a row for this server."""
+        """Return `rows`, which are those of the other members, with a row for this server."""
         name = self._host.server_name
         mine = [{"name": name, "current": True, "active": 0, "peer": short_hash(name)}]
         return sorted([*rows, *([] if any(row["name"] == name for row in rows) else mine)], key=_name_in)

@@ -70,12 +70,12 @@ META = frozenset(
 REPEATABLE = frozenset(
     ("CONSUMER.CREATE", "CONSUMER.DURABLE.CREATE", "CONSUMER.DELETE", "CONSUMER.PAUSE", "CONSUMER.UNPIN")
 )
-# Requests that the next leader answers, though the lost one may have done so: they undo nothing.
+# Requests that the next leader answers although the lost one may have carried them out: repeating them does no harm.
 AGAIN = frozenset(("INFO", "STREAM.CREATE", "CONSUMER.CREATE", "CONSUMER.DURABLE.CREATE"))
 HOLD_NS = 4 * NS_PER_S
-FIRST_NS = 10 * NS_PER_S  # as on nats-server: the other servers may be about to start
-HELD_MAX = 1000  # requests that one server holds; more are not held
-HELD_SIZE = 32 << 20  # bytes of them
+FIRST_NS = 10 * NS_PER_S  # as on nats-server, since the other servers may be about to start
+HELD_MAX = 1000  # maximum number of requests that one server holds
+HELD_SIZE = 32 << 20  # maximum bytes of held requests
 TOO_MANY = "too many requests wait for a leader"
 LEFT_NS = NS_PER_S  # for which a request is remembered that is left to a leader: longer than its silence is unnoticed
 LEFT_MAX = 1000  # such requests
@@ -101,7 +101,7 @@ class Left:
     """A request that another server answers."""
 
     at_ns: int
-    node: int  # that server
+    node: int  # number of the server that should answer
     router: Router
     request: Request
     endpoint: Endpoint
@@ -178,7 +178,7 @@ class Desk:
         return nodes - {0, self._node}
 
     def _forward(self, router: Router, request: Request, nodes: set[int]) -> None:
-        """Send a request to servers that may have to answer it and have not got it."""
+        """Send a request to servers that may have to answer it and have not received it."""
         subject = request.subject.decode("utf-8", "replace")
         for node in nodes:
             parts = subject, request.reply, request.headers or b"", request.payload
@@ -187,7 +187,7 @@ class Desk:
     def _forward_steps(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...], reached: set[int]
     ) -> Generator[Step, None, None]:
-        """Send a request to the servers that may have to answer it, except those that got it, as they connect."""
+        """Send a request to the servers that may have to answer it and have not received it, as they connect."""
         is_ready = lambda: self._machine.leader and self._keeper.is_caught_up  # noqa: E731
         yield from self._waiters.until(is_ready, FIRST_NS)
         left, deadline_ns = self._lacking(router, endpoint, args) - reached, self._turn.now + OFFLINE_NS
@@ -201,7 +201,7 @@ class Desk:
             )
 
     def forwarded(self, router: Router, note: Forwarded) -> Generator[Step, None, None]:
-        """Handle a request that the server of its client has forwarded; it has not come as a message."""
+        """Handle a request that the server of its client has forwarded; it may also arrive as a message."""
         tokens = tuple(note.subject.split("."))
         found = router.find(tokens[tokens.index("API") + 1 :]) if "API" in tokens else None
         request = Request(_nothing, note.subject.encode(), note.reply, note.headers, note.payload)
@@ -237,7 +237,7 @@ class Desk:
         return 0 if opened is None or replicated is None else replicated.leader_of(opened)
 
     def lost(self, node: int, quiet_ns: int) -> None:
-        """Handle what was left to a server that does not answer any more, and has been silent for so long."""
+        """Handle the requests left to a server that does not answer any more; its last message is `quiet_ns` old."""
         since_ns = self._turn.now - max(quiet_ns, BEAT_NS)
         lost = [left for left in self._left if left.node == node and left.at_ns >= since_ns]
         last = {left.args[:1]: left for left in lost if left.endpoint.changes}
@@ -247,11 +247,11 @@ class Desk:
         self._left_size = sum(left.size for left in self._left)
 
     def _again(self, left: Left, *, is_last: bool) -> Generator[Step, None, None]:
-        """Answer a request once another leader is known than the lost one, if it is this server.
+        """Answer a request that was left to a lost leader, if this server is the next leader.
 
-        Other changes than a creation are refused by the server of the client, and a creation with a later change of
-        the same stream (`is_last` is false), too: the lost leader may have made them all, and the same change again
-        would undo the later ones.
+        The server of the client refuses changes other than creations. It also refuses a creation if a later change of
+        the same stream is known (`is_last` is false): the lost leader may have made both changes, and repeating the
+        creation would undo the later one.
         """
         router, request, endpoint, args = left.router, left.request, left.endpoint, left.args
 
@@ -333,7 +333,7 @@ class Desk:
     def _work(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Iterator[Step] | None:
-        """Return the steps that answer a request, or None if it has come from another server, too."""
+        """Return the steps that answer a request, or None if the request was also received from another server."""
         if self._passed.remove(request):
             return None
         self._taken.add(request)
@@ -393,7 +393,11 @@ class Desk:
         args: tuple[str, ...],
         error: LeaderChanged,
     ) -> Generator[Step, None, bool]:
-        """Make the leader of a stream answer; return False if no leader appears in time, or it must not answer."""
+        """Pass a request on to the leader of a stream.
+
+        Return False if no leader appears in time, or if the request may have taken effect already and must not be
+        repeated.
+        """
         if router.js is None or (endpoint.changes and error.is_unknown and endpoint.words not in REPEATABLE):
             return False
         if endpoint.leaderless is not None:
@@ -411,7 +415,7 @@ class Desk:
 
     @property
     def is_passing(self) -> bool:
-        """Whether requests wait to be passed on to another leader."""
+        """Whether any request is waiting to be passed on to another leader."""
         return bool(self._passing)
 
     def _pass_on(
@@ -420,7 +424,7 @@ class Desk:
         place = partial(self._place, router, endpoint, args)
         yield from self._waiters.until(
             lambda: False, PAUSE_NS
-        )  # the consumers of a leader may not be open yet
+        )  # the new leader may not have opened its consumers yet
         if not (yield from self._hold(request, lambda: place() is not Place.UNKNOWN)):
             return False
         if place() is not Place.HERE:
@@ -438,7 +442,7 @@ class Desk:
         if stream is None or not (leader or others):
             return False
         for known in (self._taken, self._passed):
-            known.remove(request)  # it may come back
+            known.remove(request)  # the request may be passed back to this server
         hops, subject = self._passing[request][1] + 1, request.subject.decode("utf-8", "replace")
         place = stream.account, endpoint.words, stream.name, stream.group, hops, stream.config.num_replicas
         self._tell(leader or others[0], Order(*place, subject, request.reply, request.payload))
@@ -474,7 +478,7 @@ class Desk:
         return (yield from self._questions.is_taken(stream.account, others, request))
 
     def _has_room(self, request: Request) -> bool:
-        """Return whether a request can be held beside the others."""
+        """Return whether a further request can be held."""
         return self._held < HELD_MAX and self._held_size + _size_of(request) <= HELD_SIZE
 
     def _hold(
@@ -506,7 +510,7 @@ class Desk:
         if stream is None or self._is_away(stream):
             return self._of_leader()
         opened, replicated = router.js.streams.get(args[0]), router.js.shared.replicated
-        if self._node not in stream.nodes:  # it leads until the servers that replace it have all messages
+        if self._node not in stream.nodes:  # this server leads until its replacements have all messages
             leads = opened is not None and replicated is not None and replicated.leads(opened)
             return Place.HERE if leads else Place.ELSEWHERE
         if stream.stored.offline:

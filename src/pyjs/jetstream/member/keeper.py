@@ -88,7 +88,7 @@ class Keeper:
         self.failures: dict[Key, ApiError] = {}
 
     def begin(self) -> None:
-        """Start to work. All entries committed before the start of the server must be applied."""
+        """Start working. All entries committed before the start of the server must have been applied."""
         for account, js in self.accounts.items():
             for name in js.streams:
                 stream = self._machine.state.stream(account, name)
@@ -272,7 +272,7 @@ class Keeper:
         if group:
             is_stale = group != wanted.group and (group != wanted.ended or is_copy)
             return replace(old, group=group) if is_stale else None
-        # a stream without a group is as wanted, unless its messages come from other servers
+        # a stream without a group needs no change, unless its messages come from other servers
         if old.name in js.streams:
             return old if is_copy else None
         is_known = old.group in (wanted.group, wanted.ended) and not (is_copy and old.group != wanted.group)

@@ -88,7 +88,7 @@ class Losses:
         return {**self._found, **self._ended, **self._opened}
 
     def _is_news(self, told: dict[int, Assignment | Opened]) -> bool:
-        """Return whether any report is not in `told`, or no reports are left."""
+        """Return whether there is a report that `told` does not include, or no report is left."""
         now = self._all
         return not now or any(told.get(group) != each for group, each in now.items())
 

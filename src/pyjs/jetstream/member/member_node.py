@@ -277,7 +277,7 @@ class MemberNode:
                 break
         yield from self.waiters.until(
             lambda: False, LOOK_NS
-        )  # requests notice that this server leads no more
+        )  # so that waiting requests notice that this server no longer leads
         yield from self.waiters.until(lambda: not self.desk.is_passing, FLUSH_NS)
 
     def _move_metadata(self) -> None:
@@ -288,7 +288,7 @@ class MemberNode:
                 self.hand_over(self.meta_group, min(heirs, key=lambda each: each.lag or 0).node)
 
     def _is_awaited(self, account: str, subject: bytes) -> bool:
-        """Return whether a stream that may have a leader soon, or a consumer of one, takes messages of a subject."""
+        """Return whether a stream that may get a leader soon takes messages of a subject, or one of its consumers."""
         text = subject.decode("utf-8", "surrogateescape")
         streams = self.machine.state.accounts.get(account)
         if streams is None:
@@ -303,7 +303,7 @@ class MemberNode:
         return not (found.config.subjects and self._has_interest(account, found.config.subjects[0]))
 
     def _may_come(self, stream: Assignment) -> bool:
-        """Return whether a stream without a leader may have one soon; a single replica may be being moved."""
+        """Return whether a stream without a leader may get one soon; a single replica may be moving."""
         return stream.config.num_replicas > 1 or not self.are_away(stream.nodes)
 
     def _has_interest(self, account: str, subject: str) -> bool:
@@ -391,9 +391,10 @@ class MemberNode:
         return proposal.applied
 
     def meet(self) -> Generator[Step, None, None]:
-        """Wait until all members of the metadata group are online and described, up to MEET_NS after the election.
+        """Wait until all members of the metadata group are online and have described themselves, up to MEET_NS.
 
-        So a stream that is created right after the start of all servers is not refused for too few servers.
+        The time begins with the election. Without this, a stream that is created right after the start of all servers
+        could be refused for too few servers.
         """
         wait_ns = self.machine.leads_since_ns + MEET_NS - self._turn.now
         if wait_ns > 0:
@@ -411,7 +412,7 @@ class MemberNode:
             self.consensus.transfer(group, node)
 
     def missing(self, group: int) -> str:
-        """Return the servers whose replicas a group in doubt waits for; "": it waits for none."""
+        """Return the names of the servers for whose answer a group in doubt waits; "": it does not wait."""
         nodes = [] if self.consensus is None else self.consensus.doubts.missing(group, self._turn.now)
         return ", ".join(map(self._told_missing, nodes))
 
@@ -452,7 +453,7 @@ class MemberNode:
         self._turn.go_on(self.propose(entry))
 
     def _tell_restored(self, note: notes.Restored) -> None:
-        """Report a stream that was built to the leader of the metadata, which may be this server."""
+        """Report to the leader of the metadata, which may be this server, that a stream was built from an archive."""
         if self.machine.leads:
             self.restores.take(note)
         else:
@@ -540,11 +541,11 @@ class MemberNode:
     # -- reports -----------------------------------------------------------------------------------------------
 
     def are_away(self, nodes: tuple[int, ...]) -> bool:
-        """Return whether none of some servers answers."""
+        """Return whether none of these servers answers."""
         return self.node not in nodes and self.questions.are_away(nodes)
 
     def report_of(self, stream: Assignment, node: int) -> Generator[Step, None, dict[str, Any]]:
-        """Return what a server reports about a stream; nothing if it does not answer in time."""
+        """Return the report of a server about a stream; {} if it does not answer in time."""
         js = self.accounts.get(stream.account)
         if node == self.node and js is not None:
             found = [(yield from streams_report(js, (stream.name,)))]

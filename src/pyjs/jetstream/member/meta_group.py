@@ -44,7 +44,7 @@ NAME = "META"
 SPEAK_NS = 250 * NS_PER_MS
 DESCRIBE_NS = NS_PER_S
 CHANGE_NS = NS_PER_S
-KEEP_NS = 10 * NS_PER_S  # for which a removed server may take to get the last entries about its streams
+KEEP_NS = 10 * NS_PER_S  # time that a removed server has to receive the last entries about its streams
 LAG_MAX = 100  # entries that a replica may lack and still count as current
 _CHANGES = {
     Move.ADD_LEARNER: int(Change.ADD_LEARNER),
@@ -120,7 +120,7 @@ class MetaGroup:
             yield from self.found_steps()
 
     def _become_another(self, stored: StoredGroup | None, rng: Rng) -> None:
-        """Forget the group, of which this server no longer knows its votes; it joins again as another member."""
+        """Drop the log of the group, which may have lost votes; this server joins again under a new incarnation."""
         self._identity.renew(rng)
         self._server = replace(self._server, store=self._identity.store)
         self._bootstrap = Bootstrap(
@@ -259,7 +259,7 @@ class MetaGroup:
                 yield from self._waiters.until(lambda: not self._machine.leads, CHANGE_NS)
                 continue
             change = self._next_change()
-            if change is None:  # nothing tells here what a removed server has got
+            if change is None:  # it is not known here which entries a removed server has received
                 yield from self._waiters.until(
                     lambda: not self._machine.leads or self._next_change() is not None, CHANGE_NS
                 )
@@ -296,9 +296,9 @@ class MetaGroup:
         return next_change(members, self._described_servers(voters))
 
     def _kept(self) -> frozenset[Peer]:
-        """Return the removed servers that are online, and may not know yet that their streams were moved.
+        """Return the removed servers that are online and may not know yet that their streams were moved.
 
-        Without the entries about that they would serve their streams for ever.
+        Without the entries about these moves, they would continue to serve their streams.
         """
         state, now_ns = self._machine.state, self._waiters.now_ns
         kept: set[Peer] = set()
@@ -317,7 +317,7 @@ class MetaGroup:
         return frozenset(kept)
 
     def _described_servers(self, voters: frozenset[Peer]) -> Mapping[int, Server]:
-        """Return the servers of the metadata, and voters that have not described themselves yet."""
+        """Return the servers of the metadata, and voters that have not sent their descriptions yet."""
         state = self._machine.state
         unknown = {
             peer.node: replace(self._server, node=peer.node, incarnation=peer.incarnation)

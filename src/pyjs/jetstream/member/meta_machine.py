@@ -41,7 +41,7 @@ class MetaMachine:
         self.changes: list[
             Change
         ] = []  # not yet carried out on this server; drained by the keeper of streams
-        self.owes = False  # the keeper has not removed all streams that entries have removed
+        self.owes = False  # some streams that entries have removed still exist on this server
         self.leads = False  # this server leads, and has applied all entries of earlier terms
         self.leads_since_ns = 0  # time when this server last became the leader
         self.leader = 0  # number of the server that leads, 0: none is known

@@ -47,13 +47,13 @@ if TYPE_CHECKING:
     from pyjs.jetstream.manage.engine import JetStream
     from pyjs.jetstream.member.member_node import MemberNode
 
-LEAVE_NS = 4 * NS_PER_S  # for a replica to leave before its server gets another one
+LEAVE_NS = 4 * NS_PER_S  # time to wait until a server has removed its old replica, before it gets a new one
 PASSED_ON = ("STREAM.CREATE", "STREAM.UPDATE", "STREAM.DELETE", "STREAM.RESTORE", "STREAM.CANCEL_MOVE")
 SUMMED = ("memory", "storage", "reserved_memory", "reserved_storage", "consumers")
 
 
 class _Changed(Exception):
-    """A stream has changed since its group was looked at."""
+    """A stream has changed since its group was examined."""
 
 
 class MetaRequests:
@@ -112,7 +112,7 @@ class MetaRequests:
         return self._pass_on(call, "STREAM.CREATE", applied)
 
     def _update(self, call: ApiCall) -> MaybeSteps:
-        """Update the configuration of a stream, and move it if its new placement wants other servers."""
+        """Update the configuration of a stream, and move the stream if its new placement requires other servers."""
         js, account = call.js, call.js.account.name
         request = stream_requests.read_stream(call.body, js.options.strict)
         config = request.config.with_required_level()
@@ -157,13 +157,13 @@ class MetaRequests:
         return nodes, 0
 
     def _until_left(self, js: JetStream, decide: Callable[[], StreamUpdated]) -> Generator[Step, None, int]:
-        """Wait until the servers that an update adds to a stream have left its group, if they were in it before.
+        """Wait until servers that an update adds to a stream have left its group, if they were in it before.
 
-        A server gives its old replica up for the new one, and of two replicas both must agree to a removal. Return
-        the revision of the stream that was looked at.
+        Such a server replaces its old replica by a new one, and a group of two replicas removes a member only if both
+        agree. Return the revision of the stream that the update is based on.
 
         Raises:
-            ApiError: they have not left in time, or the update is refused.
+            ApiError: the servers have not left in time, or the update is refused.
         """
         member = self._member
         for _ in range(LEAVE_NS // LOOK_NS + 1):
@@ -311,7 +311,7 @@ class MetaRequests:
                 raise applied.error
 
     def _pass_on(self, call: ApiCall, words: str, applied: Applied | None) -> JsonDict | None:
-        """Make the servers of the stream answer, and return None; answer for them if none of them is online."""
+        """Make the servers of the stream answer, and return None; if none of them is online, return the answer."""
         if applied is None or applied.stream is None:
             return None
         member, stream = self._member, applied.stream
@@ -421,5 +421,5 @@ def bounds_of(js: JetStream, config: StreamConfig) -> Bounds:
 
 
 def _check_tier(js: JetStream, config: StreamConfig) -> None:
-    """Refuse a number of replicas for which the account has no tier. Raises ApiError."""
+    """Raise ApiError if the account has no tier for this number of replicas."""
     errcodes.NO_LIMITS.raise_if(bool(js.limits.tiers) and f"R{config.num_replicas}" not in js.limits.tiers)

@@ -119,7 +119,7 @@ class Operators:
         return answer
 
     def moves_already(self, stream: Assignment) -> ApiError:
-        """Return the refusal of a change of a stream whose only replica moves, with what may be done about it."""
+        """Return the refusal of a change of a stream whose only replica is moving; its text suggests remedies."""
         member, servers = self._member, self._member.machine.state.servers
         name = servers[stream.origin].name if stream.origin in servers else f"number {stream.origin}"
         if stream.origin in member.online | {member.node}:
@@ -225,7 +225,7 @@ class Operators:
         return f"{name} and {len(others)} other group{'s' if len(others) > 1 else ''} are"
 
     def _named(self, body: bytes, request: Struct) -> int:
-        """Return the server that a request names, or whose peer id it has. Raises ApiError."""
+        """Return the server whose name or peer id is in the request. Raises ApiError."""
         errcodes.BAD_REQUEST.raise_if(not body)
         given = stream_requests.read(body, request, True)
         name, peer_id = given.get("peer", ""), given.get("peer_id", "")  # the id takes precedence
@@ -273,7 +273,7 @@ class Operators:
         return False
 
     def _moves_from(self, seen: object) -> bool:
-        """Return whether the situation differs from `seen`, so that further streams may have to move."""
+        """Return whether the situation has changed since `seen`, so that further streams may have to move."""
         machine = self._member.machine
         return machine.leads and self._situation() != seen and may_move(machine.state)
 

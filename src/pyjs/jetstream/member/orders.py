@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from pyjs.jetstream.member.waiters import Waiters
 
 WAIT_NS = 8 * NS_PER_S  # maximum wait for the stream; after that, no client waits for the answer
-OTHERS_NS = NS_PER_S  # maximum wait for the other servers of a stream that cannot be opened on this server
+# maximum time to wait for the other servers of a stream that cannot be opened on this server
+OTHERS_NS = NS_PER_S
 EARLY_MAX = 256  # maximum number of answers that become known before their orders arrive
 
 
@@ -141,7 +142,7 @@ class Orders:
         if stream is None:
             return False
         if not replicated.is_replica(stream):
-            return key in self._keeper.failures  # the only replica could not add the other replicas
+            return key in self._keeper.failures  # the only replica could not add the others to its group
         return True if replicated.leads(stream) else None
 
     def _is_applied(self, js: JetStream, order: Order) -> bool:
@@ -163,7 +164,7 @@ class Orders:
         return not any(order.stream in report for report in reports)
 
     def _others(self, order: Order) -> list[int]:
-        """Return the other servers that have the same order."""
+        """Return the other servers that received the same order."""
         stream = self._machine.state.stream(order.account, order.stream)
         if stream is None or order.replicas == 1 or order.words == "STREAM.DELETE":
             return []

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from pyjs.jetstream.member.waiters import Waiters
 
 ANSWER_NS = 2 * NS_PER_S
-# in place of a stream's name: a question whether the server answers the client's request that follows
+# in place of a stream's name: asks whether the server answers the client request that follows
 TAKEN = "?"
 TAKEN_NS = 200 * NS_PER_MS
-# in place of a stream's name: a question for the servers in the group of the stream that follows
+# in place of a stream's name: asks for the servers in the group of the stream that follows
 MEMBERS = "#"
 # in place of a stream's name: a question how the server sees the stream that follows
 VIEW = "!"
@@ -53,7 +53,7 @@ class Recent:
         self._until_ns: dict[tuple[bytes, bytes], int] = {}
 
     def add(self, request: Request) -> None:
-        """Remember a request that wants an answer."""
+        """Store a request to which an answer is due."""
         if request.reply:
             key, known = (request.subject, request.reply), self._until_ns
             known.pop(key, None)
@@ -62,7 +62,7 @@ class Recent:
                 del known[next(iter(known))]
 
     def remove(self, request: Request) -> bool:
-        """Forget a request; return whether it was remembered."""
+        """Remove a request; return whether it was stored."""
         return self._until_ns.pop((request.subject, request.reply), 0) > self._turn.now
 
     def has(self, subject: bytes, reply: bytes) -> bool:
@@ -114,7 +114,7 @@ class Questions:
         return [each for each in ({} if js is None else view_of(js, name), *found) if each]
 
     def are_away(self, nodes: Iterable[int]) -> bool:
-        """Return whether none of the servers `nodes`, which do not include this one, answers."""
+        """Return whether none of the servers `nodes` answers; this server must not be among them."""
         return self._online.isdisjoint(nodes)
 
     def gather(

@@ -79,7 +79,7 @@ class Reports:
         )
 
     def away(self, stream: Assignment, now_ns: int) -> dict[str, Any]:
-        """Return the info of a stream none of whose servers answers; `now_ns` is the wall clock."""
+        """Return the info of a stream whose servers are all offline; `now_ns` is the wall clock."""
         from pyjs.jetstream.manage.stream_info import away_info  # imported with the first stream
 
         member = self._member

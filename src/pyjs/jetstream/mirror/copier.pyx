@@ -135,7 +135,7 @@ cdef class Copier(StreamConsumer):
             self.durable(generation, seq, None)
 
     def drop(self) -> None:
-        """Make no copies until the position is set again, since proposed copies may be lost."""
+        """Stop copying until the position is set again, since proposed copies may be lost."""
         self.generation += 1
         self.noted, self.blocked = 0, True
         self.wake(0)
@@ -278,7 +278,8 @@ cdef class Copier(StreamConsumer):
         if self.target.replica is None:
             if self.target.limits.features & (DISCARD_NEW | DISCARD_NEW_PER_SUBJECT) \
                     and self.target.limits_refused(m, False):
-                return REFUSED      # before the gap is applied: the message may be gone when there is space again
+                # before the gap is applied: the message may no longer exist when there is space again
+                return REFUSED
             if self.target.store.skip_to(r.seq - 1) != 0:
                 return REFUSED
         if r.header_len:

@@ -5,9 +5,9 @@ origin is missing, the copier waits for it. An origin that was deleted and creat
 time: a source then begins as configured, a mirror continues after its own last message. The position of a mirror is
 its last sequence; the positions of sources are stored (positions.py).
 
-In a cluster, a consumer (origin_link.py) reads the origin on any server; in several workers, one reads an origin in
-another worker. If the copying stream has several replicas,
-their leader copies; it proposes the new positions together with the copies.
+In a cluster, a consumer (origin_link.py) reads the origin on any server; with several workers, it reads an origin in
+another worker. If the copying stream has several replicas, their leader copies; it proposes the new positions
+together with the copies.
 
 The first stream that copies imports this module. An origin with an API prefix is found only if this is the prefix of
 the server's own domain, since a single server has no other.
@@ -171,7 +171,7 @@ class Inflow:
         self._loaded = False
         self._recreated: set[bytes] = (
             set()
-        )  # sources whose origin is not the stream in which their position counts
+        )  # sources whose positions belong to another stream than their origin
         self._search: SourceSearch | None = None  # a search for positions; None: none is running
         # Number of times that copies were made or lost, and its value when the last time nothing was in flight.
         # Proposals of the former leader count as in flight too.
@@ -240,7 +240,7 @@ class Inflow:
         return is_elsewhere and self._is_here(source)
 
     def origin_moved(self, name: str) -> None:
-        """Read an origin that another worker now has, or has no more, from its new place."""
+        """Read an origin from its new place, since it was moved to or from another worker."""
         for key, copy in list(self._copies.items()):
             feed = copy.copier.feed
             if copy.source.name != name or copy.source.consumer is not None:
@@ -521,7 +521,7 @@ class Inflow:
             self._positions.save(self._stream.store.last_seq, moved)
 
     def lost(self) -> None:
-        """Copy messages again, once there is space, that could not be stored or whose proposal was lost."""
+        """Copy again the messages that could not be stored for lack of space, or whose proposal was lost."""
         self._copied += 1
         if self._replica is not None:
             self._moved = []

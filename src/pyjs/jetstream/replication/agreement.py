@@ -2,15 +2,15 @@
 
 With a sync interval, a power failure can destroy the end of the log, while the store keeps the effects of the lost
 entries, since both are synced at different times. Or only this server still has entries that the other servers have
-lost. In both cases, the group continues with other entries under the same numbers. The store has the index and the
+lost. In both cases, the group continues with other entries under the same indexes. The store has the index and the
 term of the last entry that it has applied. If the committed log has this entry, the store has exactly the effects of
-that log. Until this is known, the replica is unsure: it serves no copies, its log is not cut, and
+that log. Until this is known, the replica is *unsure*: it serves no copies, its log is not cut, and
 
 - if a committed entry contradicts the store, the replica copies from another replica. If the last messages of both
-  differ, the copying replica drops its own first (catch_up.py).
+  differ, the copying replica first drops all its messages (catch_up.py).
 - if it is elected, no voter has the lost entries any more, although their effects were acknowledged. The replica then
-  proposes a note with the last entry of its store. From this note on, the state of its store is that of the group,
-  and the other replicas copy this state.
+  proposes a *note*: an entry with the index and term of the last entry of its store. From this note on, the state of
+  its store is that of the group, and the other replicas copy this state.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Agreement:
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether the store was dropped, and is not complete again: it then has applied no entry of any log."""
+        """Whether the store was dropped and the copy is not complete yet. Its last entry then has term 0."""
         replica = self._machine.replica
         return replica.index > 0 and replica.term == 0
 
@@ -65,7 +65,8 @@ class Agreement:
         if replica.index == 0 or stored.is_damaged:
             return replica.index > 0 and in_doubt
         if replica.index < stored.start:
-            return False  # behind: the log began later, when its beginning was safe on a majority
+            # behind, but not unsure: entries before the start of the log were durable on a majority
+            return False
         is_safe = not in_doubt or replica.index == stored.start
         return not is_safe or stored.term_at(replica.index) != replica.term
 
@@ -81,18 +82,18 @@ class Agreement:
         return self._has_entry()
 
     def _has_entry(self) -> bool:
-        """Return whether the log has the last entry of the store; if it has, the replica is sure."""
+        """Return whether the log has the last entry of the store; if so, the replica is no longer unsure."""
         replica = self._machine.replica
         is_there = self._machine.term_at(replica.index) == replica.term
         self.is_unsure = self.is_incomplete or not is_there
         return not self.is_unsure
 
     def role_changed(self) -> None:
-        """Allow another note, since the proposed one may be lost."""
+        """Allow another note after a change of leader, since the proposed one may be lost."""
         self._has_proposed = False
 
     def may_lead(self) -> bool:
-        """Return whether an elected replica may lead now; otherwise propose the note.
+        """Return whether an elected replica may lead now; otherwise propose the note, once.
 
         When this is called, all committed entries are applied, and none of them has contradicted the store.
         """

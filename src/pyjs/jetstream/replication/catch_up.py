@@ -4,13 +4,14 @@ Its stream is closed during the copy. Committed entries are held, up to HELD_MAX
 and the copy continues until it contains them. Then the stream is opened as at a start, and the held entries are
 applied.
 
-A replica may have messages that the group has lost (agreement.py), and may have forgotten it in a restart. It first
-compares its last messages with those of another replica (comparing.py). If the other one has other messages, it drops
-all of its own and copies everything, but only if the other replica is undamaged: its messages may be damaged there.
-Until then the others may read those that are the same (`common`).
-A replica that has lost messages (`heals`) does the same, and puts back what it lacks in the middle (restoring.py).
-Its store is never dropped, since it may have messages that are damaged elsewhere. If it is elected and no other
-replica can serve for GIVE_UP_NS, it leads without the lost messages, as a stream with one replica would go on.
+A replica may have messages that the group has lost (agreement.py), and does not know this after a restart. So it
+first compares its last messages with those of another replica (comparing.py). If they differ, it drops all its
+messages and copies everything. It does so only if the other replica is undamaged, since a damaged one may still need
+messages from here. Until then, other replicas may read the messages that are the same in both (`common`).
+A replica that has lost messages (`heals`) copies in the same way, and also fills the gaps between its messages
+(restoring.py). Its store is dropped only when an undamaged replica has everything, since some of its messages may be
+damaged elsewhere. If it is elected and no other replica can serve for GIVE_UP_NS, it leads without the lost messages,
+as a stream with one replica would continue without them.
 """
 
 from __future__ import annotations
@@ -63,13 +64,15 @@ if TYPE_CHECKING:
 
     Steps: TypeAlias = Generator[Step, None, None]
 
-HELD_MAX = 32 << 20  # bytes of entries
-RETRY_NS = 5 * NS_PER_S  # after a failure of the disk
+HELD_MAX = 32 << 20  # maximum bytes of held entries
+RETRY_NS = 5 * NS_PER_S  # pause after a failure of the disk
 GIVE_UP_NS = 10 * NS_PER_S
-UNREPAIRED_NS = 60 * NS_PER_S  # for the others to read what they have lost, before a store is dropped
-OTHERS_MAX = 2  # copies without a match, before the store of a replica with lost messages is dropped
-ITEM_SIZE_MIN = 12  # bytes of a message in an entry, at least
-ENTRY_COST = 256  # bytes of memory of an entry beside its payload
+# time for the others to copy their lost messages from a store before it is dropped
+UNREPAIRED_NS = 60 * NS_PER_S
+# copies that do not match, after which the store of a replica with lost messages may be dropped
+OTHERS_MAX = 2
+ITEM_SIZE_MIN = 12  # minimum bytes of a message in an entry
+ENTRY_COST = 256  # bytes of memory of an entry, in addition to its payload
 
 
 class Behind(Protocol):
@@ -96,7 +99,7 @@ class Behind(Protocol):
         """Begin to sync the store."""
 
     def lead_damaged(self) -> None:
-        """Open the stream without the lost messages, and lead if the group wants it."""
+        """Open the stream without the lost messages, and lead if this replica is elected."""
 
     def sources(self) -> Sequence[int]:
         """Return the nodes to copy from, the best one first."""
@@ -145,18 +148,19 @@ class CatchUp:
         self._name = machine.assignment.name
         self.answer = Answer(machine.stream.turn, machine.js.shared.timers, 3)
         self.last = index  # index of the last received entry
-        self._let_go = index  # the copy must have this entry
+        self._let_go = index  # the copy must contain the effects of entries up to this index
         self.held: list[tuple[int, int, int, bytes]] = []  # index, term, time, payload
         self._held_size = 0
         self._asked = 0
         self._behind: set[int] = set()  # nodes that answered "behind" since this one was elected
-        self._last_seq = last_seq  # no message had a higher sequence
-        self.is_dropped = False  # the store was removed, and there is no other one yet
-        self.common = 0  # if the store is suspect: up to this sequence its messages are those of the group
+        self._last_seq = last_seq  # upper bound of the sequences that the group has used
+        self.is_dropped = False  # the store was removed, and no new one was created yet
+        # while the replica is unsure: up to this sequence, its messages are those of the group
+        self.common = 0
         self._needed: dict[
             int, bool
-        ] = {}  # by node: whether the replica there has lost a message that is here
-        self._others = 0  # copies that did not match, although this replica has put lost messages back
+        ] = {}  # by node: whether its replica has lost a message that this one has
+        self._others = 0  # number of copies by a replica with lost messages that did not match
         self._steps = self._run()
 
     def begin(self) -> None:
@@ -219,7 +223,7 @@ class CatchUp:
                 )
                 continue
             except PutBack:
-                self._put_back += 1  # a pause that grows, in case that it does not help
+                self._put_back += 1  # each further round waits longer
                 yield from self.answer.pause(min(self._put_back, 50) * PAUSE_NS)
                 continue
             except NoSource:
@@ -272,7 +276,7 @@ class CatchUp:
         return stream, state.consumers
 
     def _healing_steps(self, store: StreamStore, *, begins: bool) -> Steps:
-        """Note durably that the copy of a replica with lost messages begins, or that it is complete and durable."""
+        """Mark the store on disk as incomplete before lost messages are copied; remove the mark after the copy."""
         if not isinstance(store, FileStore):
             return
         turn = self._machine.stream.turn
@@ -300,7 +304,7 @@ class CatchUp:
             raise StoreFailed(js.files.directory_of(self._name), "it cannot be read")
         config, created_ns, group = assignment.config, assignment.created_ns, assignment.group
         found = yield from streams.new_replica(js, config, created_ns, group)
-        if self.is_dropped:  # no log has an entry of term 0: a start finds that the copy is not complete
+        if self.is_dropped:  # term 0 marks the copy as incomplete: no log has such an entry
             found.store.begin_copied_entry()
             found.store.end_copied_entry(self._let_go, 0, 1, 0, b"")
         self.is_dropped = False
@@ -318,17 +322,20 @@ class CatchUp:
             yield from files.remove_hidden(files.hide(self._name), self._js.shared.metadata)
 
     def _is_useless(self) -> Generator[Step, None, bool]:
-        """Return whether a store that does not match may be dropped: with lost messages only if others have all."""
+        """Return whether a store that does not match may be dropped.
+
+        The store of a replica with lost messages may be dropped only if another replica is undamaged.
+        """
         if not self._heals:
             return True
         self._others += 1
         return self._others >= OTHERS_MAX and (yield from self._ask(WHOLE)) is not None
 
     def _check_steps(self, store: StreamStore) -> Steps:
-        """Compare the store with that of another replica, which has the effects of all entries that are dropped here.
+        """Compare the store with those of other replicas until all its messages are known to be those of the group.
 
         Raises:
-            LostMessages: the other one has other messages, and this store has none that it lacks.
+            LostMessages: another replica has different messages, and needs none from this store.
         """
         since_ns, turn = -1, self._machine.stream.turn
         while isinstance(store, FileStore) and store.last_seq:
@@ -342,14 +349,14 @@ class CatchUp:
                 is_late = turn.now - since_ns > UNREPAIRED_NS
                 if (yield from self._is_common(store, node, is_late=is_late)):
                     return
-                self._asked += 1  # another one may be undamaged
+                self._asked += 1  # ask the next replica, which may be undamaged
             yield from self.answer.pause(PAUSE_NS)
 
     def _is_common(self, store: FileStore, node: int, *, is_late: bool) -> Generator[Step, None, bool]:
-        """Return whether all messages here are those of the group; False: it is not known.
+        """Return whether all messages in the store are those of the group; False: this is not known yet.
 
         Raises:
-            LostMessages: some are not, and the store may be dropped.
+            LostMessages: some are not those of the group, and the store may be dropped.
         """
         agreement = self._machine.agreement
         common = yield from common_steps(self._machine, store, node, self.answer)
@@ -358,7 +365,8 @@ class CatchUp:
         end = yield from self._end_before(store)
         is_short = end is not None and end.last_seq < store.last_seq
         if not agreement.is_unsure or agreement.is_incomplete:
-            return not is_short  # it may have copied from one that has applied more
+            # if short, this replica may have copied from one that had applied more entries
+            return not is_short
         if end is not None and end.index < self._let_go and not common.differs:
             return False
         if common.is_everything and not is_short:
@@ -372,10 +380,10 @@ class CatchUp:
         return True
 
     def _end_before(self, store: StreamStore) -> Generator[Step, None, State | None]:
-        """Return the state of another replica; None: it has messages after the last one here, or does not answer."""
+        """Return the state of another replica; None: it has later messages than this store, or does not answer."""
         have = store.last_seq
         found = yield from self._ask(have)
-        if found is not None and found[0] is Kind.PART and found[1] == have:  # it has fewer messages
+        if found is not None and found[0] is Kind.PART and found[1] == have:  # the other store ends earlier
             have = self.common
             while found is not None and found[0] is Kind.PART and have < store.last_seq:
                 found = yield from self._ask(have)
@@ -416,7 +424,7 @@ class CatchUp:
             store.flush()
             have = max(have, upto)
             if state is not None and self._heals and lacks_lost(store, state):
-                # It may not take them for removed: it waits for an undamaged replica.
+                # Neither replica has these messages, but they were not removed: wait for an undamaged replica.
                 self._asked += 1
                 self._check_waiting()
                 yield from self.answer.pause(PAUSE_NS)

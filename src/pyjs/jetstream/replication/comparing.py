@@ -1,8 +1,8 @@
-"""Compares a store that may have messages which the group has lost with the store of another replica.
+"""Comparison of two stores of a stream, of which one may have messages that the group has lost.
 
-Both stores have applied the same entries up to some point. So if both have the same message with a sequence, all
-earlier messages are the same too. If they have different messages with a sequence, all later ones are different. A
-message that only one of them has proves nothing: it may have been removed.
+Both stores have applied the same entries up to some point. So if both have the same message under a sequence, all
+earlier messages are the same too. If they have different messages under a sequence, all later ones are different. A
+message that only one store has proves nothing, since it may have been removed from the other one.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The consumers in the snapshot with which the log of a group begins.
 
 After a restart, consumers are restored from the snapshot and the entries after it. They must not be ahead of the
-store, since an interest stream stores messages for the consumers that it has at that moment. A cut log begins after
-the last entry whose effects are durable in the store, so a restart needs the consumers as of that entry. A replica
-that is behind needs the consumers as of the last applied entry. The snapshot has both. `load` uses the later of the
-two that the store has reached.
+store, since an interest stream stores only the messages that its consumers at that moment need. A cut log begins
+after the last entry whose effects are durable in the store, so a restart needs the consumers as of that entry. A
+replica that is behind needs the consumers as of the last applied entry. The snapshot has both. `load` uses the later
+of the two that the store has reached.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class ConsumerSnapshots:
-    """The consumers of one replica as of the last entry that is durable with all entries before it."""
+    """The consumers of one replica, as of the last entry whose effects are durable in the store."""
 
     def __init__(self) -> None:
-        self.index = 0  # index of that entry
+        self.index = 0  # index of the last durable entry
         self._dump = b""
-        self._coming = (0, b"")  # index and consumers for the running sync
+        self._coming = (0, b"")  # index and consumers at the beginning of the running sync
 
     def take(self, replica: Replica) -> None:
         """Store the consumers as of now, because every applied entry is durable."""

@@ -15,15 +15,15 @@ A batch begins like those of the consensus (consensus/batch.py), with other kind
 | 17 part, 18 end | place u32, count u32, upto u64, checksum u64, data |
 | 19 not now, 20 gone, 21 behind | |
 | 22 ask these | seq u64, for each message that the asking replica has damaged; ascending |
-| 23 ask ids | the same, for removed messages whose ids count |
+| 23 ask ids | the same, for removed messages whose ids still count as duplicates |
 
-The answer to kinds 22 and 23 is a `part` with the requested messages that exist and are undamaged, or with the ids,
-in messages without anything else. The answer is complete up to `upto`.
+The answer to kind 22 is a `part` with the requested messages that exist and are undamaged. The answer to kind 23 is a
+`part` with messages that have no payload, and only the id in their headers. Both are complete up to `upto`.
 
 An answer has `count` pieces of one kind, each with its place; it contains the messages up to the sequence `upto`. The
 checksum is XXH3 (64 bits) of everything before it and of the data. The data of all pieces of a `part` is a list of
-records; that of an `end` is the size of a state (u32), the state, and the last records. An `end` shows one moment:
-with it, the copy equals a replica that has applied the entry `index` of the state.
+records; that of an `end` is the size of a state (u32), the state, and the last records. An `end` is consistent: with
+it, the copy equals a replica that has just applied the entry `index` of the state.
 
     record = size u32  0 u16  subject_len u16  header_len u32  seq u64  ts i64  subject  headers  payload
 
@@ -59,9 +59,9 @@ _HEAD_SIZE = _HEADER.size + _PLACE.size
 _RECORD = Struct("<IHHIQq")
 _SIZE = Struct("<I")
 _SEQ_MAX = (1 << 64) - 2
-# "I have everything": answered by a part without records, if the other replica has its messages.
+# "I have everything": a replica that is neither behind nor copying answers with a part without records.
 ALL = _SEQ_MAX
-# "Are you undamaged?": answered by a part without records, or by `behind`.
+# "Are you undamaged?": an undamaged replica answers with a part without records, any other one with `behind`.
 WHOLE = _SEQ_MAX - 1
 
 
@@ -79,7 +79,7 @@ class Kind(IntEnum):
 
 
 class BadCopy(ValueError):
-    """A batch is damaged, and was refused as a whole; the text has the name of the field."""
+    """A batch is damaged, and was refused as a whole; the text names the invalid field."""
 
 
 class Ask(NamedTuple):
@@ -127,7 +127,7 @@ class State:
     config: dict[str, Any]
     deleted: bytes  # sequences between the first and the last one without a message, u64 each
     kept: bytes  # sequences of removed messages whose ids still count, u64 each, ascending
-    # sequences of damaged messages that no replica had undamaged, u64 each; the copying replica keeps its own
+    # sequences of messages that the answering replica has lost, u64 each; the copying replica does not remove them
     lost: bytes
     ids: bytes  # of a memory stream: a dump of its message ids, see Dedupe.dump
     ids_count: int

@@ -1,16 +1,17 @@
 """The copy of a stream from another replica, for a replica that is new or lacks entries that the log no longer has.
 
-The receiver requests the messages after its last sequence, one part after the other, and so sets the pace: up to RATE
-bytes a second. Stored messages never change, so the copied ones stay valid while the other replica continues. Once
-the rest is small, the answer is the end: the remaining messages, and the state of the other replica at that moment.
+The receiver requests the messages after its last sequence, one part after another, so it determines the rate: up to
+RATE bytes a second. Stored messages never change, so the copied ones stay valid while the other replica continues.
+Once few messages remain, the answer is the end: these messages, and the state of the other replica at that moment.
 The receiver removes every message that is not in this state, and its store records the last entry in the state.
-Entries that arrive during the copy are held if they are few; the copy already contains those up to that entry.
+Entries that arrive during the copy are held if they are few; those up to the recorded entry have no effect.
 
 Until the end, the store records the entry from before the copy, and the log begins after it. So if the process ends
 early, the next start finds the replica behind and continues the copy.
 
-The id of a removed message still counts during the duplicate window, and a start reads ids from message headers. So
-the copy includes these messages, with nothing but their ids, and removes them at its end.
+The id of a removed message still counts as a duplicate during the duplicate window, and a start reads ids from
+message headers. So the copy includes a message with only the id for each of them, and removes these messages at its
+end.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ if TYPE_CHECKING:
 
 PART_SIZE = 128 << 10  # approximate bytes of records in one answer
 PART_MSGS = 200
-RATE = 64 << 20  # bytes in a second
+RATE = 64 << 20  # maximum bytes per second of one copy
 ANSWER_NS = NS_PER_S  # wait for an answer, before the next replica is asked
 PAUSE_NS = 100 * NS_PER_MS  # pause before another question to a replica that could not serve
-STEP = 2000  # messages removed in one step
-LACKING_MAX = 50_000  # messages that are put back in one round, and the others of the last one's segment
+STEP = 2000  # maximum number of messages removed in one step
+LACKING_MAX = 50_000  # number of messages put back in one round; the segment of the last one is completed too
 _ID = Struct("<QqII")
 
 
@@ -73,7 +74,10 @@ def serve(stream: Stream | None, question: Ask, applied: tuple[int, int]) -> lis
 
 
 def serve_these(store: StreamStore | None, stream: Stream | None, question: AskThese) -> list[list[bytes]]:
-    """Return the batches that answer a question for some messages; what is None cannot serve now."""
+    """Return the batches that answer a question for some messages, or for the ids of removed ones.
+
+    `store` is None if no messages can be read now; `stream` is None if the ids are not known.
+    """
     group, number = question.group, question.number
     if stream is not None and question.ids:
         ids = [encode_record(each) for seq in question.seqs for each in removed_in(stream, seq, seq)]
@@ -102,12 +106,12 @@ def readable(store: StreamStore, seq: int) -> StoredMessage | None:
 
 
 def removed_in(stream: Stream, first: int, last: int) -> list[StoredMessage]:
-    """Return a message with only an id for each id of messages first..last that still counts."""
+    """Return a message with only the id for each id of messages `first`..`last` that still counts as a duplicate."""
     return _removed(stream, first - 1, last)
 
 
 def _records(stream: Stream, have: int) -> tuple[bytes, int] | None:
-    """Return the records after `have`, and the sequence up to which they are complete; None: one cannot be read."""
+    """Return the records after `have`, and the sequence up to which they are complete; None: a read failed."""
     store = stream.store
     everything = store.make_filter(())
     found: list[StoredMessage] = []
@@ -131,7 +135,7 @@ def _records(stream: Stream, have: int) -> tuple[bytes, int] | None:
 
 
 def _removed(stream: Stream, after: int, upto: int) -> list[StoredMessage]:
-    """Return a message with only an id for each id that still counts, whether its message is removed or not."""
+    """Return a message with only the id for each id that still counts, whether or not its message was removed."""
     dedupe = stream.dedupe
     first, end = _place_of(stream, after + 1), _place_of(stream, upto + 1)
     dump = dedupe.dump(first, end - first)
@@ -158,7 +162,7 @@ def _place_of(stream: Stream, seq: int) -> int:
 
 
 def _kept_ids(stream: Stream, deleted: array[int]) -> bytes:
-    """Return the sequences of removed messages whose ids still count."""
+    """Return the sequences of removed messages whose ids still count as duplicates."""
     dedupe, first_seq = stream.dedupe, stream.store.first_seq
     heads = memoryview(dedupe.dump(0, len(dedupe))[: _ID.size * len(dedupe)]).cast("Q")
     counting = [seq for seq, size in zip(heads[::3], heads[2::3], strict=True) if size]
@@ -195,14 +199,14 @@ def _state_of(stream: Stream, applied: tuple[int, int]) -> State:
 
 
 class OtherStore(PyjsError):
-    """After the copy the store does not match the state; the copy starts again with an empty store."""
+    """The store does not match the state after the copy; the caller decides whether to drop the store."""
 
 
 def put(store: StreamStore, message: StoredMessage) -> None:
     """Add a message to a copy.
 
     Raises:
-        StoreFailed: it is not stored.
+        StoreFailed: the message was not stored.
     """
     store.skip_seqs_to(message.seq - 1)
     if store.store(message.subject, message.headers, message.payload, message.ts) != message.seq:
@@ -212,8 +216,8 @@ def put(store: StreamStore, message: StoredMessage) -> None:
 def end_steps(store: StreamStore, state: State, deleted: memoryview[int], *, erases: bool = False) -> Steps:
     """Make the copy equal to `state`: remove the messages that are not in it, in one change.
 
-    Messages that the other replica has lost stay if they are here. With `erases`, removed ones between the others are
-    overwritten: they may have come back after they were erased.
+    Messages that the other replica has lost stay if the copy has them. With `erases`, removed messages that are not
+    at the front are also overwritten in the file: they may have been erased before and put back by a repair.
 
     Raises:
         OtherStore: the copy does not match the state.
@@ -238,7 +242,7 @@ def end_steps(store: StreamStore, state: State, deleted: memoryview[int], *, era
 
 
 def _check(store: StreamStore, state: State, first_seq: int, more: int) -> None:
-    """Raise OtherStore unless the store has the messages of `state`, and `more`."""
+    """Raise OtherStore unless the store has the messages of `state` and `more` further ones."""
     size = state.size if not more else store.bytes
     if (store.msgs, store.bytes, store.first_seq, store.last_seq) != (
         state.msgs + more,
@@ -257,12 +261,12 @@ def is_there(store: StreamStore, seq: int) -> bool:
 
 
 def lacks_lost(store: StreamStore, state: State) -> bool:
-    """Return whether messages that the other replica has lost are not here either."""
+    """Return whether this store also lacks a message that the other replica has lost."""
     return any(not is_there(store, seq) for seq in sequences(state.lost))
 
 
 def _absent(store: StreamStore, first: int) -> Iterator[int]:
-    """Yield the sequences from `first` on, inside of a store, that have no message."""
+    """Yield the sequences without a message between `first` and the last message of a store."""
     while part := store.catalogue.deleted(STEP, first - 1):
         yield from part
         first = part[-1] + 1
@@ -273,7 +277,7 @@ def lacking_steps(
 ) -> Generator[Step, None, list[int]]:
     """Return the sequences of the messages in `state` that a copy does not have, ascending.
 
-    If they are many, these are the first LACKING_MAX and the other ones of the same segment.
+    If there are many, only the first LACKING_MAX are returned, and the rest of the last one's segment.
     """
     last_seq, end = min(store.last_seq, state.last_seq), 0
     front = range(state.first_seq, min(store.first_seq, last_seq + 1))
@@ -296,7 +300,7 @@ def lacking_ids_steps(
 ) -> Generator[Step, None, tuple[list[int], dict[int, StoredMessage]]]:
     """Compare the removed messages whose ids count in `state` with a copy.
 
-    Return the sequences of those that it lacks, and the others, each as a message with nothing but its headers.
+    Return the sequences of those that the copy lacks, and the others, each as a message with only its headers.
     """
     kept = sequences(state.kept)
     if not kept:
@@ -311,7 +315,7 @@ def _erase_steps(
 ) -> Steps:
     """Erase removed messages whose ids no longer count: a start would read the ids from their headers.
 
-    With `erases`, also those without an id that are not at the front.
+    With `erases`, also erase removed messages without an id that are not at the front.
     """
     kept, everything = lost | set(sequences(state.kept)), store.make_filter(())
     front = []
@@ -330,9 +334,9 @@ def _erase_steps(
 
 
 class Answer:
-    """The answer to one question: its pieces arrive in any order, and a chore waits for them.
+    """The answer to the current question: its pieces arrive in any order, and a chore waits for them.
 
-    `asker`, 1 to 3, distinguishes the questions of a group's askers.
+    `asker` (0 to 3) is a part of each question's number: it distinguishes the askers of one group.
     """
 
     def __init__(self, turn: Turn, timers: Timers, asker: int) -> None:
@@ -344,7 +348,7 @@ class Answer:
         self._deadline_ns = 0
 
     def continue_after(self, other: Answer) -> None:
-        """Number the questions after those of `other`, whose late answers then fit none of them."""
+        """Continue the numbers of `other`, so that a late answer to its questions is not taken for a new one."""
         self._number = other._number
 
     def steps(self, send: Callable[[int], object]) -> Generator[Step, None, tuple[Kind, int, bytes] | None]:

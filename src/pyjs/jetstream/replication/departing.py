@@ -2,7 +2,8 @@
 
 First, the other servers stop sending messages for its streams, and make their publishers wait (cluster.awaited). Then
 this server stores and answers the messages that it has received. Then it transfers the leaderships. So no message is
-lost in transit. The clients of this server wait too: their input is not read, or they wait as those of others do.
+lost in transit. The clients of this server wait too: if it stops, their input is not read; otherwise their publishes
+wait like those on other servers.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ if TYPE_CHECKING:
     Key: TypeAlias = tuple[bytes, bytes]  # subject and queue group
 
 FENCE_NS = 500 * NS_PER_MS
-LOOK_NS = 2 * NS_PER_MS  # between two looks at what another server has yet to do
-TRANSFER_NS = 500 * NS_PER_MS  # for an election
+LOOK_NS = 2 * NS_PER_MS  # time between two checks of a condition that another server must fulfil
+TRANSFER_NS = 500 * NS_PER_MS  # time to wait for the election of another leader
 FLUSH_NS = 1_000 * NS_PER_MS
 
 
 class Interests(Protocol):
-    """The interest of this server, as others know it: cluster.replication.Replication."""
+    """The interest of this server, as announced to the other servers: cluster.replication.Replication."""
 
     def withdraw(self, account: Account, keys: Iterable[Key]) -> None:
         """Make the other servers stop sending messages for these subscriptions."""
@@ -51,7 +52,7 @@ class Interests(Protocol):
 
 
 class Departure:
-    """Moves the leaderships of one server."""
+    """Transfers all leaderships of this server."""
 
     def __init__(
         self, streams: ReplicatedStreams, waiters: Waiters, turn: Turn, interests: Interests
@@ -61,7 +62,7 @@ class Departure:
         self._turn = turn
         self._interests = interests
         self._led = [machine for machine in streams.machines() if machine.leads]
-        self._flushing = 0  # streams
+        self._flushing = 0  # number of streams whose accepted messages are not all answered yet
 
     @property
     def leads(self) -> bool:
@@ -69,7 +70,7 @@ class Departure:
         return any(machine.leads for machine in self._led)
 
     def begin_steps(self, pause: Callable[[], None]) -> Steps:
-        """Stop messages from other servers, and from own clients by `pause`; answer those that have arrived."""
+        """Stop messages from other servers, and by `pause` those from own clients; answer the received ones."""
         for machine in self._streams.machines():
             stream, keys = machine.stream, [*direct_keys_of(machine.js, machine.stream)]
             keys += keys_of(stream) if machine.leads else ()
@@ -104,7 +105,7 @@ class Departure:
 
 
 class Resignation:
-    """Ends the work of a server for one stream, or interrupts it, while clients of all servers work."""
+    """Ends or interrupts the leadership of this server for one stream, while clients of all servers continue."""
 
     def __init__(self, js: JetStream, stream: Stream, interests: Interests) -> None:
         self._js = js
@@ -113,7 +114,7 @@ class Resignation:
         self._pause = Answer(stream.turn, js.shared.timers, 0)
 
     def transfer_steps(self, machine: StreamMachine, transfer: Callable[[], None]) -> Steps:
-        """Call `transfer` once no message for the leader is on the way; if it still leads later, go on as before."""
+        """Call `transfer` once no message for the leader is in transit; lead again if the transfer fails."""
         yield from self.silence_steps()
         with suppress(ApiError):  # this server no longer leads the stream
             yield from machine.replica.operate(operations.nothing())
@@ -124,17 +125,17 @@ class Resignation:
             machine.lead_again()
 
     def silence_steps(self) -> Steps:
-        """Make all publishers wait, and handle the messages and acknowledgements that are on the way here."""
+        """Make all publishers wait, and handle the messages and acknowledgements that are in transit."""
         yield from self.withdraw_steps(keys_of(self._stream))
         streams.listen(self._js, self._stream, on=False)
         for consumer in self._stream.consumers.values():
             if isinstance(consumer, Consumer):
                 for subscription in consumer.subscriptions:
                     self._js.account.unsubscribe(subscription)
-        yield None  # what has come in this turn is stored or proposed at its end
+        yield None  # messages received in this turn are stored or proposed at its end
 
     def withdraw_steps(self, keys: Iterable[Key]) -> Steps:
-        """Make the other servers stop sending messages for these subscriptions, and wait for those on the way."""
+        """Make the other servers stop sending messages for these subscriptions; wait for messages in transit."""
         passed: list[bool] = []
         self._interests.withdraw(self._js.account, keys)
         self._interests.fence(lambda: passed.append(True))
@@ -148,7 +149,7 @@ class Resignation:
 
 
 def direct_keys_of(js: JetStream, stream: Stream) -> Iterator[Key]:
-    """Yield the subscriptions of a replica to direct gets, as other servers know them."""
+    """Yield the subscriptions of a replica to direct gets, as announced to other servers."""
     domain = js.options.domain
     for api in ("$JS.API", f"$JS.{domain}.API") if domain else ("$JS.API",):
         yield f"{api}.DIRECT.GET.{stream.name}".encode(), DIRECT_QUEUE

@@ -1,18 +1,18 @@
-"""A replica with damaged messages: it repairs them from the others, and another one leads until that is done.
+"""A replica with damaged messages: it repairs them from other replicas; until then, another replica leads.
 
-A start, a read or the scrub finds the damage. As leader the replica could not serve these messages, and if they are
-lost, conditions of later publishes could have another result than on the other replicas. So it asks the others until
-an undamaged one answers, and makes that one lead.
+A start, a read or the scrub finds the damage. As leader the replica could not serve these messages. If they are lost,
+conditions of later publishes could also have other results than on the other replicas. So it asks the others until
+an undamaged one answers, and transfers the leadership to it.
 
-There are two cases. If the catalogue still has everything that is known of the damaged messages, which is so unless
-a start without index files finds the damage, their contents are fetched from the others while the stream goes on
-(repairing.py). Otherwise the stream is closed, and the replica compares itself with an undamaged one (catch_up.py,
+There are two cases. If the catalogue still lists the damaged messages, their contents are fetched from other replicas
+while the stream stays open (repairing.py). The catalogue lists them unless a start without index files finds the
+damage. Otherwise the stream is closed, and the replica compares itself with an undamaged one (catch_up.py,
 restoring.py).
 
-If this one should lead, and no other replica is undamaged or has the messages for GIVE_UP_NS, it leads without
-them, and the search goes on. Others that copy from it then keep what it has lost. It refuses whatever the lost
-messages may decide (stream/replicated/gaps.pyx). So an undamaged replica that returns has the same messages in the
-end, unless an operator has accepted the loss.
+If this replica is elected, and for GIVE_UP_NS no other one is undamaged or has the messages, it leads without them
+and continues to ask. Replicas that copy from it do not remove the messages that it has lost. It refuses each publish
+whose outcome may depend on the lost messages (stream/replicated/gaps.pyx). So when an undamaged replica returns, both
+have the same messages in the end, unless an operator has accepted the loss.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
     Steps: TypeAlias = Generator[Step, None, None]
 
-RETRY_NS = NS_PER_S  # between two questions
-PAUSE_MAX_NS = 60 * NS_PER_S  # between two attempts to write a segment
+RETRY_NS = NS_PER_S  # pause between two questions
+PAUSE_MAX_NS = 60 * NS_PER_S  # maximum pause between two attempts to write a segment
 GIVE_UP_NS = 10 * NS_PER_S
-TRANSFER_NS = 500 * NS_PER_MS  # for an election
+TRANSFER_NS = 500 * NS_PER_MS  # time to wait for the election of another leader
 
 
 class Damage(Enum):
@@ -48,7 +48,7 @@ class Damage(Enum):
 
     NONE = 0  # no damage
     FOLLOWS = 1  # another replica should lead
-    LAST_RESORT = 2  # leads if it is elected, since no undamaged replica answers
+    LAST_RESORT = 2  # this replica leads if it is elected, since no undamaged replica has answered
 
 
 class Damaged(Lacking, Protocol):
@@ -61,13 +61,13 @@ class Damaged(Lacking, Protocol):
         """Transfer the leadership to the replica on another node."""
 
     def healed(self) -> None:
-        """Lead again if the group wants it."""
+        """Lead again if this replica is elected."""
 
     def copy_lost(self) -> object:
         """Copy the lost messages from the others; the stream is closed meanwhile."""
 
     def lead_damaged(self) -> None:
-        """Open the stream without the damaged messages, and lead if the group wants it."""
+        """Open the stream without the damaged messages, and lead if this replica is elected."""
 
 
 def is_refused(stream: Stream, question: Ask) -> bool:
@@ -84,7 +84,7 @@ def is_damaged(stream: Stream) -> bool:
 
 
 def note_gaps(stream: Stream, replica: Replica) -> None:
-    """Let a replica that leads as the last resort know which messages it may lack."""
+    """Inform a replica that leads as the last resort which messages it may lack."""
     store = stream.store
     assert isinstance(store, FileStore)
     ranges = {number: last for number, _, last in store.ranges()}
@@ -93,7 +93,7 @@ def note_gaps(stream: Stream, replica: Replica) -> None:
 
 
 def heal_steps(machine: Damaged) -> Steps:
-    """Repair the damaged messages; until then make an undamaged replica lead whenever this one should."""
+    """Repair the damaged messages; until then, transfer the leadership to an undamaged replica at each election."""
     stream, at, since_ns = machine.stream, 0, -1
     machine.js.shared.log.error(
         f"The replica of {stream} has damaged messages: another one leads, if there is an undamaged one"
@@ -136,7 +136,7 @@ class Repairs:
         self._next_ns = 0
 
     def steps(self) -> Generator[Step, None, bool]:
-        """Repair the segments whose messages the other replicas have; return whether there was one."""
+        """Repair the damaged segments whose messages other replicas have; return whether any was repaired."""
         turn, damaged, is_done, has_failed = (
             self._machine.stream.turn,
             self._store.examiner.damaged,

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     Changes: TypeAlias = list[tuple[int, int]]
 
 PAUSE_NS = 50 * NS_PER_MS
-WARN_NS = 5 * NS_PER_S  # after which a change that waits is reported
-LAG_MAX = 4  # entries that a new voter may lack; publishers then wait until it has them
+WARN_NS = 5 * NS_PER_S  # time after which a waiting change is reported
+LAG_MAX = 4  # maximum number of entries that a new voter may lack; publishers wait until it has them
 
 
 class Machine(Protocol):
@@ -117,7 +117,7 @@ def _wanted(assignment: Assignment) -> set[int]:
 def _next_changes(
     machine: Machine, found: GroupStatus, node: int, silent: Container[int]
 ) -> Generator[Step, None, Changes | None]:
-    """Return the next changes, [] to wait, or None if the group matches the metadata."""
+    """Return the next changes; [] means to wait, None that the group matches the metadata."""
     if is_settled(machine.assignment, found):
         return None
     wanted = _wanted(machine.assignment)
@@ -162,7 +162,7 @@ def _ask(machine: Machine, node: int, number: int) -> None:
 
 
 def _heir(assignment: Assignment, found: GroupStatus, node: int, silent: Container[int]) -> int:
-    """Return the next leader in place of this node, which must be removed; 0: no other voter answers."""
+    """Return the node that should lead in place of this one, which must be removed; 0: no other voter answers."""
     wanted = _wanted(assignment)
     heirs = [
         (each.lag or 0, each.node)

@@ -1,13 +1,13 @@
-"""The repair of damaged messages from other replicas, while the stream goes on.
+"""The repair of damaged messages from other replicas, while the stream stays open.
 
-The catalogue of a replica keeps its damaged messages (store/file/examiner), so it knows exactly which ones to ask
-for: the damaged ones that are still in the stream. A message never changes, so a replica that is ahead or behind may
-answer as well; one that has removed the message has nothing to send, and once this replica has applied the removal
-too, it asks no more. What comes must have the time, the size and the subject in the catalogue.
+The catalogue of a replica still lists its damaged messages (store/file/examiner), so the replica requests exactly
+those that are still in the stream. A message never changes, so a replica that is ahead or behind may also answer. A
+replica that has removed the message sends nothing; once this replica has applied the removal too, it no longer
+requests the message. A received message must have the time, size and subject that the catalogue has.
 
-When all messages of a segment are there, the segment is written again with them, as in a compaction: a new file
-beside it, synced, renamed over the old one. A kill leaves either file. Counts, consumers and the applied entry do not
-change.
+When all messages of a segment have arrived, the segment is rewritten with them, as in a compaction: a new file is
+written next to the old one, synced, and renamed over it. A crash leaves one of the two files. Counts, consumers and
+the applied entry do not change.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     Steps: TypeAlias = Generator[Step, None, None]
     Found: TypeAlias = dict[int, StoredMessage]
 
-WRITTEN_NS = 50 * NS_PER_MS  # between two looks whether a segment was written
+WRITTEN_NS = 50 * NS_PER_MS  # time between two checks whether a segment was written
 
 
 class Lacking(Protocol):
@@ -64,7 +64,7 @@ class Lacking(Protocol):
 
 
 def told(senders: Mapping[str, int]) -> str:
-    """Return a text about the messages that came from each server."""
+    """Return a text with the number of messages that each server sent."""
     counts = (f"{count} message{'' if count == 1 else 's'} from {name}" for name, count in senders.items())
     return ", ".join(counts) or "no message was lost"
 
@@ -98,9 +98,9 @@ def repair_steps(machine: Lacking, number: int) -> Generator[Step, None, bool]:
 
 
 def _ids_steps(machine: Lacking, store: FileStore, number: int) -> Generator[Step, None, Found]:
-    """Return the ids of removed messages of a segment that the others have and that still count.
+    """Return the ids of a segment's removed messages that still count as duplicates, from the other replicas.
 
-    A start that has found the damage may not know them.
+    A start that found the damage may not have read them.
     """
     found: Found = {}
     base, last = store.range_of(number)
@@ -114,12 +114,13 @@ def _ids_steps(machine: Lacking, store: FileStore, number: int) -> Generator[Ste
 
 
 def _written_steps(machine: Lacking, store: FileStore, number: int, found: Found, ids: Found) -> Steps:
-    """Write a segment again with the messages that came, and wait until that is done or has failed."""
+    """Rewrite a segment with the received messages, and wait until that is done or has failed."""
     stream = machine.stream
     base, last = store.range_of(number)
     records = {seq: record_of(message) for seq, message in ids.items() if not is_there(store, seq)}
     records |= {each.seq: record_of(each) for each in removed_in(stream, base, last)}
-    wanted = set(store.examiner.wanted(number))  # what was removed since it was asked for must not come back
+    # without messages that were removed since they were requested
+    wanted = set(store.examiner.wanted(number))
     records |= {seq: record_of(message) for seq, message in found.items() if seq in wanted}
     store.compactor.repair(number, records)
     while not stream.closed and store.compactor.is_repairing(number):
@@ -139,9 +140,9 @@ def fetch_steps(
     size_max: int = 1 << 62,
     ids: bool = False,
 ) -> Generator[Step, None, Found]:
-    """Return those of some messages that the replica on a node has undamaged, or the `ids` of removed ones.
+    """Return those messages in `seqs` that the replica on `node` has undamaged and that are `is_right`.
 
-    The search ends when `size_max` bytes have come.
+    With `ids`, return the ids of removed messages instead. Requests end once `size_max` bytes have arrived.
     """
     found: Found = {}
     at, size = 0, 0

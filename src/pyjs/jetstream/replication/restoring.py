@@ -1,8 +1,8 @@
-"""The return of lost messages to a store whose stream is closed, as a part of a copy (catch_up.py).
+"""Restores lost messages to the store of a closed stream, as a part of a copy (catch_up.py).
 
-A start has counted messages as lost, and may not even know which: a file is missing, or what was overwritten recorded
-removals too. So the copy compares the store with the state of an undamaged replica. The messages that are in the
-state and not in the store come from any replica that has them. Each segment that lacks some is written again with
+A start has counted messages as lost. It may not know which ones, for example if a file is missing, or if the damaged
+bytes also recorded removals. So the copy compares the store with the state of an undamaged replica. Messages that are
+in the state but not in the store are requested from all replicas. Each segment that lacks some is rewritten with
 them, as in a compaction, and a missing segment is created. Then the store is opened again.
 
 The file `.healing` in the directory of the messages is there from before the first change until the copy is complete
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     Steps: TypeAlias = Generator[Step, None, None]
 
 SEQ_MAX = (1 << 64) - 2
-NUMBERS_MAX = 1000  # of segments
-WRITTEN_MAX = 16 << 20  # bytes of messages that are put back at once, at least those of one segment
+NUMBERS_MAX = 1000  # maximum number of segment numbers tried for a missing segment
+WRITTEN_MAX = 16 << 20  # bytes of messages after which a round ends; it always completes a segment
 
 
 class PutBack(PyjsError):
@@ -66,15 +66,15 @@ def put_back_steps(
     here: Mapping[int, StoredMessage],
     answer: Answer,
 ) -> Steps:
-    """Put messages back that the store lacks, and write its damaged segments again; close the store.
+    """Put back messages that the store lacks, rewrite its damaged segments, and close the store.
 
-    A segment is left as it is as long as the others do not have all of its messages. `ids` are removed messages whose
-    ids count and are not in the store: they are put back with nothing else, and the end of the copy removes them.
-    If the others have none of these ids, nothing happens. `here` are those that are in the store: segments that are
-    written again keep them.
+    A segment does not change unless the other replicas have all its missing messages. `ids` are the sequences of
+    removed messages whose ids still count but are not in the store. They are put back as messages with only an id,
+    which the end of the copy removes. `here` are the ids of removed messages that the store has: rewritten segments
+    keep them. Return without closing the store if no segment lacks messages and no other replica has any of `ids`.
 
     Raises:
-        PutBack: some segments are written again.
+        PutBack: segments were rewritten, so the store must be opened again.
         StoreFailed: no other replica has the messages of any segment now, or they cannot be written.
     """
     yield from cleared_steps(machine.stream.turn, store)
@@ -114,9 +114,9 @@ def put_back_steps(
 def _found_steps(
     machine: Lacking, wanted: Sequence[int], answer: Answer, size_max: int, *, ids: bool = False
 ) -> Generator[Step, None, tuple[list[StoredMessage], Counter[str]]]:
-    """Return those of some messages (or `ids`) that the other replicas have, and how many came from each.
+    """Return the `wanted` messages (or their `ids`) that other replicas have, and how many each server sent.
 
-    The search ends when `size_max` bytes have come. What is returned has no gap: it ends before what did not come.
+    Requests end once `size_max` bytes have arrived. Messages are returned up to the first one that did not arrive.
     """
     found: dict[int, StoredMessage] = {}
     names: Counter[str] = Counter()
@@ -136,15 +136,16 @@ def _found_steps(
 def places_steps(
     store: FileStore, damaged: Sequence[int], seqs: Sequence[int]
 ) -> Generator[Step, None, list[tuple[int, list[int]]]]:
-    """Return the numbers of the segments to which messages belong, and the messages of each.
+    """Return the numbers of the segments to which the messages `seqs` belong, and the messages of each.
 
-    These are the damaged segments as well. A missing segment gets a number between those of its neighbours; if there
-    is none, the messages are the lost end of the segment before, or belong nowhere.
+    The `damaged` segments are always included. A missing segment gets a number between those of its neighbours. If
+    there is no free number, its messages are the lost end of the preceding segment; without one, they are left out.
     """
     ranges = store.ranges()
     bases = [base for _, base, _ in ranges]
     found: dict[int, list[int]] = {number: [] for number in damaged}
-    gaps: dict[int, int] = {}  # place of the segment before a gap -> number for the gap
+    # position in `ranges` of the segment before a gap -> segment number for the gap
+    gaps: dict[int, int] = {}
     for count, seq in enumerate(seqs):
         if count % STEP == STEP - 1:
             yield None
@@ -155,7 +156,7 @@ def places_steps(
             if at not in gaps:
                 before = ranges[at][0] if at >= 0 else 0
                 behind = ranges[at + 1][0] if at + 1 < len(ranges) else before + 2
-                gaps[at] = _free_number(store, before + 1, behind) or before  # the end of that one is missing
+                gaps[at] = _free_number(store, before + 1, behind) or before  # else it has lost its end
             number = gaps[at]
         if number:
             found.setdefault(number, []).append(seq)
@@ -163,9 +164,9 @@ def places_steps(
 
 
 def _span(store: FileStore, number: int, seq: int) -> tuple[int, int]:
-    """Return the first and the last sequence of a segment, or of the place of a new one with a message `seq`.
+    """Return the first and the last sequence of a segment, or of the gap in which a new one with `seq` is created.
 
-    A new one may replace a file that has only ids of removed messages.
+    The new segment may replace a file that has only ids of removed messages.
     """
     path = store.files.path_of(number)
     if store.range_of(number)[1] or not store.files.disk.exists(kept_path(path)):
@@ -177,7 +178,8 @@ def _span(store: FileStore, number: int, seq: int) -> tuple[int, int]:
 def _free_number(store: FileStore, low: int, end: int) -> int:
     """Return the number of a missing segment: the first one in low .. end - 1 that no other file uses; 0: none.
 
-    If all are used, it is the last one of a file with ids only, which the new segment will have too.
+    If all are used, return the number of the last file that has only ids of removed messages: the new segment
+    replaces that file and includes its ids.
     """
     kept = 0
     for number in range(max(low, end - NUMBERS_MAX), end):
@@ -188,7 +190,7 @@ def _free_number(store: FileStore, low: int, end: int) -> int:
 
 
 def write(disk: Disk, log: Log, directory: str, jobs: Sequence[SegmentRewrite]) -> None:
-    """Write segments and replace the old files, in any thread; a kill leaves the old file of each, or the new one.
+    """Write segments and replace the old files, in any thread; after a crash, each file is either old or new.
 
     Raises:
         Exception: one of them cannot be written.
@@ -274,7 +276,7 @@ class FileWork(Job):
         self._outcome = outcome
 
     def run(self) -> None:
-        """Do it, in a thread."""
+        """Do the work, in a thread."""
         self._work()
 
     def finish(self, failure: Exception | None) -> None:
@@ -283,7 +285,7 @@ class FileWork(Job):
 
 
 def synced_steps(turn: Turn, store: FileStore, job: SyncJob) -> Steps:
-    """Make everything in a store durable that its sync job covers.
+    """Run a sync job of a store in a thread, and wait until everything that it covers is durable.
 
     Raises:
         OSError: the sync failed.
@@ -296,7 +298,7 @@ def synced_steps(turn: Turn, store: FileStore, job: SyncJob) -> Steps:
 
 
 def removed_steps(turn: Turn, store: FileStore) -> Steps:
-    """Remove the files that are not needed any more: a start would find their damage again."""
+    """Remove the files that are no longer needed: a start would find their damage again."""
     errors: list[OSError | None] = [None]
     while errors[-1] is None and (removal := store.begin_removal()) is not None:
         yield from work_steps(turn, partial(_keep_error, removal, errors))
@@ -304,7 +306,7 @@ def removed_steps(turn: Turn, store: FileStore) -> Steps:
 
 
 def cleared_steps(turn: Turn, store: FileStore) -> Steps:
-    """Remove the files that are not needed: they could say of messages that are put back that they were removed."""
+    """Sync the store, then remove unneeded files: their records could remove messages that are put back later."""
     job = store.begin_sync()
     if job is not None:
         yield from synced_steps(turn, store, job)
@@ -316,10 +318,10 @@ def _keep_error(removal: Callable[[], OSError | None], errors: list[OSError | No
 
 
 def work_steps(turn: Turn, work: Callable[[], object]) -> Steps:
-    """Do work on files in a thread, and wait for its end.
+    """Call `work` in a thread, and wait for its end.
 
     Raises:
-        Exception: what it has raised.
+        Exception: any error that `work` raised.
     """
     outcome = Outcome(turn)
     turn.jobs.append(FileWork(work, outcome))

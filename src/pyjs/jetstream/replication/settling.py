@@ -52,7 +52,7 @@ class Settling:
         self._waiting: deque[Chore] = deque()
         self._continuing = 0  # number of requests that may continue, but have not run yet
         self._questions = 0
-        self._asked = 0  # number of the question without an answer yet; 0: none
+        self._asked = 0  # number of the question that has no answer yet; 0: none
         self._covered = 0  # number of requests that were waiting when the question was sent
         self._timer: Timer | None = None
 

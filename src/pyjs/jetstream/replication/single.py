@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 PAUSE_NS = 20 * NS_PER_MS
 LOST = "the log of its group is lost or damaged, and no other replica has its last messages"
-LEAD_NS = 5 * NS_PER_S  # for the election of the only member
+LEAD_NS = 5 * NS_PER_S  # time to wait for the election of the only member
 
 
 class Machine(Protocol):
@@ -56,11 +56,11 @@ class Machine(Protocol):
         """Stop leading, and do not lead again."""
 
     def lead_again(self) -> None:
-        """Lead if the group wants it."""
+        """Lead if this replica is elected."""
 
 
 def finish_steps(machine: Machine, conclude: Callable[[], bool], silence: Callable[[], Steps]) -> Steps:
-    """Stop accepting messages by `silence`, and apply all entries in the log of the group.
+    """Stop accepting messages with `silence`, then apply all entries in the log of the group.
 
     The group has no other member, so its whole log is valid. If the replica is not elected, for example because the
     log has lost the removal of the other members, `conclude` applies the log without an election; it returns whether
@@ -85,7 +85,7 @@ def finish_steps(machine: Machine, conclude: Callable[[], bool], silence: Callab
 
 
 def _applied_steps(machine: Machine, is_applied: Callable[[], bool]) -> Steps:
-    """Wait until the whole log of the group is applied. Raises StoreFailed: the replica has failed."""
+    """Wait until the whole log of the group is applied. Raises StoreFailed if the replica has failed."""
     pause = Answer(machine.stream.turn, machine.js.shared.timers, 0)
     try:
         while not is_applied() or machine.replica.is_working:
@@ -127,7 +127,7 @@ def _store_steps(machine: Machine) -> Generator[Step, None, list[StoredConsumer]
         raise stream.store.error or StoreFailed(str(stream), "it has failed")
     if stream.config.storage == FILE:
         for _ in js.files.recover_consumers(stream.name):
-            yield None  # an attempt also stores the consumers that an earlier one has stored
+            yield None  # consumers that an earlier attempt has stored are stored again
     memory = yield from _keep_steps(machine)
     positions = machine.replica.consumers.positions
     if stream.config.storage == FILE and positions:

@@ -6,9 +6,10 @@ opened again (streams.py).
 The log of the group may begin after any entry whose effects are durable in the store. Its snapshot is a marker of a
 few bytes and the consumers (consumer_snapshots.py): the messages are in the store. A replica whose store has applied
 fewer entries than the marker requires is behind: it copies the messages of another replica (catch_up.py), and does
-not lead before it has them. After a power failure, the store may have effects that the log has not (agreement.py).
+not lead before it has them. After a power failure, the store may have effects of entries that the log has lost
+(agreement.py).
 
-Long because each state of a replica (open, behind, damaged, leading) ends in another one here.
+Long because it has all transitions between the states of a replica: open, behind, damaged, leading.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 
     Steps: TypeAlias = Generator[Step, None, None]
 
-ASK_NS = NS_PER_S  # between two questions whose answer may be lost
+ASK_NS = NS_PER_S  # time after which a question without an answer is repeated
 CONFIRMED = -1
 _MARKER = Struct("<BQ")  # version, last sequence
 _VERSION = 1
@@ -78,14 +79,14 @@ class Owner(Protocol):
     led: list[Stream]
     lost: list[Stream]
 
-    resigned: set[int]  # groups whose replica here has lost messages, and leads without them
-    accepted: set[int]  # groups of which an operator has accepted the loss
+    resigned: set[int]  # groups whose replica on this node leads without its lost messages
+    accepted: set[int]  # groups for which an operator has accepted the loss of messages
 
     def mend_steps(self, machine: StreamMachine, *, failed: bool = True) -> Steps:
         """Open a failed or repaired replica again."""
 
     def hand_over(self, machine: StreamMachine, node: int = 0) -> None:
-        """Transfer the leadership to the replica on `node`, or (0) to the one that has most of the log."""
+        """Transfer the leadership to the replica on `node`, or (0) to the one with the most complete log."""
 
     def regroup(self, machine: StreamMachine) -> None:
         """Adapt the members of the group to the metadata."""
@@ -116,7 +117,7 @@ class StreamMachine:
         self.waits = ""  # the reason why a change of the members waits
         self.memory: list[StoredConsumer] = []  # consumers without files, of a former single replica
         self.is_adopting = (
-            False  # consumers of a stream that had no other replicas are being brought into the group
+            False  # the consumers of a stream that had one replica are being proposed to the group
         )
         self.catch_up: CatchUp | None = None  # None: the replica is not behind
         self.leader = 0  # number of the leading node; 0: unknown
@@ -131,7 +132,7 @@ class StreamMachine:
         self.damage = Damage.NONE
         self.agreement = Agreement(self)
         self._last_copy: Answer | None = None
-        self._has_healed = False  # it has copied lost messages since it was opened
+        self._has_healed = False  # this replica has copied lost messages since it was opened
         self._ask_at_ns = 0  # time of the next question of `is_confirmed`, or CONFIRMED
         self._consumers = ConsumerSnapshots()
 
@@ -158,19 +159,20 @@ class StreamMachine:
             self._catch_up(0, self.stream.store.last_seq)
 
     def _look(self) -> None:
-        """Heal a replica in whose files a start has found damage."""
+        """Begin to repair this replica if a start has found damage in its files."""
         store = self.stream.store
         if not isinstance(store, FileStore):
             return
         has_lost_ids = False
         for number in sorted(store.files.suspects):
-            has_lost_ids |= store.range_of(number)[1] == 0  # it has only ids of removed messages
-            with suppress(OSError):  # a read or the scrub finds it again
+            has_lost_ids |= store.range_of(number)[1] == 0  # this file has only ids of removed messages
+            with suppress(OSError):  # a read or the scrub will find the damage again
                 store.examiner.confirm(number)
         store.files.suspects.clear()
-        # Damage that costs no message may have cost ids of removed messages, which only the others know.
+        # Even if no message is lost, ids of removed messages may be lost, which only the other replicas know.
         is_lossy = store.lost is not None or store.healing or bool(store.damaged_numbers(0))
-        is_lossy |= has_lost_ids and not self._has_healed  # otherwise the others do not have them either
+        # after a copy: the others do not have these ids either
+        is_lossy |= has_lost_ids and not self._has_healed
         if not is_lossy:
             self._owner.resigned.discard(self.group)
             self._owner.accepted.discard(self.group)
@@ -195,11 +197,12 @@ class StreamMachine:
         """Copy the lost messages from the others; the stream is closed meanwhile."""
         self._owner.resigned.discard(self.group)
         again, self._has_healed = self._has_healed, True
-        index = 0 if self.agreement.is_unsure else self.replica.index  # which may be lost
+        # the last entry of an unsure store may be lost
+        index = 0 if self.agreement.is_unsure else self.replica.index
         return self._catch_up(index, self.stream.store.last_seq, heals=True, again=again)
 
     def lead_damaged(self) -> None:
-        """Open the stream without the lost messages, and lead if the group wants it: no other replica has them."""
+        """Open the stream without the lost messages, which no other replica has; lead if this replica is elected."""
         self._owner.resigned.add(self.group)
         is_closed = self.stream.closed
         self.replica.stop(StoreFailed(str(self.stream), "no other replica has its damaged messages now"))
@@ -212,13 +215,13 @@ class StreamMachine:
         return self.is_elected and self.replica.gaps is not None
 
     def accept_loss(self) -> None:
-        """Decide everything without the lost messages, from now on or when the replica is opened again."""
+        """Treat the lost messages as removed in all decisions, from now on or when the replica is opened again."""
         self._owner.accepted.add(self.group)
         self.replica.accept_gaps()
 
     def healed(self) -> None:
-        """Lead again if the group wants it; learn again what a start has learned without the damaged messages."""
-        if self._was_damaged:  # it does not know all ids before
+        """Lead again if this replica is elected. If a start found the damage, first open the replica again."""
+        if self._was_damaged:  # the start could not read all ids of messages
             self.stream.turn.go_on(self._owner.mend_steps(self, failed=False))
         else:
             self.damage = Damage.NONE
@@ -234,7 +237,7 @@ class StreamMachine:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether it has damaged messages that are not repaired."""
+        """Whether this replica has damaged messages that are not repaired yet."""
         return self.damage is not Damage.NONE
 
     @property
@@ -274,7 +277,7 @@ class StreamMachine:
             raise self.replica.stopped
 
     def _wait_for_lost(self, index: int) -> CatchUp:
-        """Close the stream until its lost messages are there, because they may decide the next entry."""
+        """Close the stream until its lost messages are restored, since the outcome of entry `index` may need them."""
         self.js.shared.log.error(
             f"The replica of {self.stream} cannot apply entry {index} without its lost messages:"
             " start a server that has them, or accept the loss with SERVER.ACCEPT_LOSS (docs/cluster.md)"
@@ -318,16 +321,16 @@ class StreamMachine:
         self._owner.regroup(self)
 
     def _listen_steps(self) -> Steps:
-        """Accept messages, after `replica.lead` has opened the consumers, or many of them.
+        """Subscribe the stream to its subjects, after the first step in which `replica.lead` opens consumers.
 
-        Other servers take a stream that is subscribed to its subjects for one that has all its consumers.
+        Other servers assume that a stream that is subscribed to its subjects has all its consumers.
         """
         yield from ()
         if self.leads:
             streams.listen(self.js, self.stream, on=True)
 
     def lead_again(self) -> None:
-        """Lead if the group wants it."""
+        """Lead if this replica is elected."""
         if self.is_elected:
             self._lead()
 
@@ -354,11 +357,11 @@ class StreamMachine:
         self.replica.dropped(proposal)
 
     def durable(self) -> int:
-        """Return the last entry whose effects are all durable; begin to sync later ones."""
+        """Return the index up to which all effects of entries are durable; begin to sync those of later entries."""
         if self.agreement.is_unsure:
             return 0
         if self.catch_up is not None:
-            return self.replica.index  # held entries are in no store yet
+            return self.replica.index  # held entries are not applied yet
         store = self.stream.store
         if not isinstance(store, FileStore) or store.synced_index == self.replica.index:
             if self._consumers.index != self.replica.index:
@@ -411,13 +414,13 @@ class StreamMachine:
             load(self.replica, data[_MARKER.size :])
 
     def renewed(self) -> None:
-        """Open the replica again, whose log was dropped: it returns as a new member of the group."""
+        """Open the replica again after its log was dropped: it returns as a new member of the group."""
         error = StoreFailed(str(self.stream), "its log was dropped")
         self.stream.turn.go_on(self._owner.mend_steps(self, failed=self.replica.stopped is None))
         self.replica.stop(error)
 
     def _catch_up(self, index: int, last_seq: int, *, heals: bool = False, again: bool = False) -> CatchUp:
-        """Begin to copy, at least up to entry `index`; no message had a higher sequence than `last_seq`.
+        """Begin to copy, at least up to entry `index`; `last_seq` is the highest sequence that any message has had.
 
         With `heals`, the replica has lost messages; with `again`, it has copied lost ones before.
         """
@@ -453,7 +456,7 @@ class StreamMachine:
             self.stream.turn.go_on(self._sync_steps())
 
     def readable_upto(self) -> int:
-        """Return the last sequence that other replicas may read: in an unsure store those of the group."""
+        """Return the sequence up to which other replicas may read: if this one is unsure, that of `common_steps`."""
         if not self.agreement.is_unsure:
             return ALL
         return 0 if self.catch_up is None else self.catch_up.common
@@ -482,7 +485,7 @@ class StreamMachine:
         self._look()
         self.replica.consumers.load(consumers)
         for index, term, time_ns, payload in held:
-            if self.catch_up is not None:  # it was damaged again meanwhile
+            if self.catch_up is not None:  # damage was found again meanwhile
                 self.catch_up.hold(index, term, time_ns, payload)
             else:
                 self.replica.apply(index, term, time_ns, payload)
@@ -497,7 +500,7 @@ class StreamMachine:
         self._consensus.propose(self.group, _NOTE.pack(_AFRESH, last_seq))
 
     def _take_note(self, index: int, term: int, time_ns: int, payload: bytes) -> None:
-        """Apply an entry about the group: the sequence with which its log begins, or a new empty beginning.
+        """Apply an entry about the group: the last sequence before its log began, a note, or an empty restart.
 
         Raises:
             BadMarker: the entry has an unknown kind.
@@ -516,7 +519,7 @@ class StreamMachine:
             raise BadMarker(f"{self}: entry {index} is of no kind that is known")
 
     def _take_base(self, index: int, term: int, time_ns: int, payload: bytes) -> None:
-        """Continue with the state that the leader's store has, whose last entries are in no log."""
+        """Continue with the state of the leader's store, although the log has lost the last entries of this state."""
         _, last_seq, *base = agreement.NOTE.unpack(payload)
         if self.catch_up is not None:
             self.catch_up.installed(index, last_seq)
@@ -530,7 +533,7 @@ class StreamMachine:
         return self._owner.term_at(self.group, index)
 
     def propose_note(self, payload: bytes) -> None:
-        """Propose an entry that is not the replica's."""
+        """Propose a note of `agreement`."""
         self.js.shared.log.warn(
             f"{self.stream} continues with messages that are in no log after a power failure"
         )
@@ -572,13 +575,13 @@ class StreamMachine:
     # -- configuration -----------------------------------------------------------------------------------------
 
     def keep_steps(self, config: StreamConfig) -> Steps:
-        """Make a configuration durable before the stream applies it; everything before it is durable."""
+        """Make a configuration durable before the stream applies it; earlier entries must already be durable."""
         js, stream = self.js, self.stream
         if config.storage == FILE and config != stream.config:
             yield from js.files.change(config, stream.created_ns, stream.store, js.shared.metadata)
 
     def configured(self, old: StreamConfig) -> None:
-        """Apply the parts of a new configuration that are outside of the replica."""
+        """Apply a new configuration to the parts outside the replica, such as subscriptions."""
         if self.stream.config != old:
             streams.reconfigured(self.js, self.stream, old, leads=self.leads)
 
@@ -595,7 +598,7 @@ class StreamMachine:
 
     @property
     def _config(self) -> StreamConfig:
-        """The configuration of the metadata; as long as the stream has a group it has several replicas."""
+        """The configuration in the metadata, but with at least two replicas while the stream has a group."""
         config = self.assignment.config
         if config.num_replicas > 1:
             return config
@@ -617,7 +620,7 @@ class StreamMachine:
         """Wait until every entry committed before the call is applied here.
 
         Raises:
-            ApiError: this node does not lead, or may not do so any more.
+            ApiError: this node does not lead, or can no longer prove that it does.
         """
         outcome = Outcome(self.stream.turn)
         if not self.leads or not self._consensus.read_index(self.group, lambda: outcome.settle(None)):
@@ -637,13 +640,13 @@ class StreamMachine:
         return self._consensus.has_tail(self.group)
 
     def ask(self, done: Callable[[], None]) -> bool:
-        """Call `done` when all entries committed by now are applied; return False if no leader is known."""
+        """Call `done` when all entries committed before the call are applied; return False if no leader is known."""
         return self._consensus.read_index(self.group, done)
 
     def is_confirmed(self) -> bool:
         """Return whether this replica has had all committed entries at some time since it was opened.
 
-        As long as it is not known, this asks the leader. A restarted replica may lack entries for a second or two.
+        Until this is known, each call may ask the leader. A restarted replica may lack entries for a second or two.
         """
         now_ns = self.stream.turn.now
         if self.leads:

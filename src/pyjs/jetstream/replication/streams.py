@@ -4,9 +4,9 @@ The metadata of the cluster assigns them to this node. The keeper calls `open_st
 one at a time for each stream, with exclusive access to it. Until then a stored replica is in `JetStream.parked`; it
 belongs to the assigned stream if both have the same creation time.
 
-A replica that fails, such as on a full disk, transfers its leadership, and is opened again from its files later.
+A replica that fails, for example on a full disk, transfers its leadership, and is opened again from its files later.
 
-Long because it is the owner of all machines: assignments, events of the consensus and batches arrive here.
+Long because it owns all machines: it handles assignments, events of the consensus, and batches.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ if TYPE_CHECKING:
 
     Steps: TypeAlias = Generator[Step, None, None]
 
-RETRY_NS = 5 * NS_PER_S  # before a replica that has failed is opened again
-COPYING_NS = NS_PER_S  # after its last question a replica copies no more
-ENDING_NS = 200 * NS_PER_MS  # after the answer that ends its copy
-# Before the first replica of a new stream stands for election: the others open it too.
+RETRY_NS = 5 * NS_PER_S  # pause before a failed replica is opened again
+COPYING_NS = NS_PER_S  # a replica that has asked nothing for this time no longer counts as copying
+ENDING_NS = 200 * NS_PER_MS  # the same, after the answer that ends its copy
+# Pause before the first replica of a new stream becomes a candidate, so that the other servers can open theirs.
 STAND_NS = 30 * NS_PER_MS
-STANDS = 4  # attempts
+STANDS = 4  # maximum number of attempts to be elected
 
 
 class Metadata(Protocol):
@@ -86,8 +86,9 @@ class ReplicatedStreams:
         peers: Carrier,
         metadata: Metadata,
     ) -> None:
-        self.led: list[Stream] = []  # streams that this node leads since their owner last looked
-        self.lost: list[Stream] = []  # streams of which this node lost the leadership
+        # streams whose leadership this node gained since the owner emptied the list
+        self.led: list[Stream] = []
+        self.lost: list[Stream] = []  # streams whose leadership this node lost since then
         # To report to the metadata: replicas whose log may have lost votes or entries, and streams whose only replica
         # is the only member of its group.
         self.lost_replicas: list[Assignment] = []
@@ -101,12 +102,12 @@ class ReplicatedStreams:
         self._metadata = metadata
         self._machines: dict[tuple[str, str], StreamMachine] = {}  # by account and stream
         self._regrouping: set[int] = set()  # groups whose members are being changed
-        self._silent: dict[int, int] = {}  # nodes that do not answer, since when
-        self.resigned: set[int] = set()  # groups whose replica here has lost messages, and leads without them
+        self._silent: dict[int, int] = {}  # nodes that do not answer, and the time since when
+        self.resigned: set[int] = set()  # groups whose replica on this node leads without its lost messages
         self.accepted: set[int] = (
             set()
-        )  # those of which an operator has accepted the loss, until this server ends
-        # Replicas on other nodes that copy from here, by group and node: when one asked last, and what it had then.
+        )  # groups for which an operator has accepted the loss of messages; forgotten when this server stops
+        # Replicas on other nodes that copy from here, by group and node: time and sequence of the last question.
         self._copying: dict[tuple[int, int], tuple[int, int]] = {}
         # Replicas that are not open after a failure: account and stream -> creation time; 0: no stored files.
         self._shut: dict[tuple[str, str], int] = {}
@@ -165,7 +166,7 @@ class ReplicatedStreams:
         return machine if machine is not None and machine.stream is stream else None
 
     def accept_loss(self, group: int) -> bool:
-        """Let the leader of a stream decide everything without its lost messages; return whether it lacks any."""
+        """Make the leader of a stream treat its lost messages as removed; return whether it lacks any."""
         for machine in self._machines.values():
             if machine.group == group and machine.lacks_messages:
                 self._shared.log.warn(
@@ -206,7 +207,7 @@ class ReplicatedStreams:
         """Handle a batch from another node: of a copy, or for the consensus.
 
         Raises:
-            ValueError: it is damaged.
+            ValueError: the batch is damaged.
         """
         if not copy_batch.is_copying(data):
             self._consensus.receive(node, data)
@@ -231,7 +232,7 @@ class ReplicatedStreams:
             self._peers.send(node, copy_batch.refusal(Kind.BEHIND, question.group, question.number))
             return
         if machine is not None:
-            with suppress(KeyError, RaftError):  # it was closed because of damage
+            with suppress(KeyError, RaftError):  # the group was closed because of damage
                 index = self._consensus.status(machine.group).applied
                 applied = index, machine.term_at(index)
                 stream = machine.stream
@@ -297,7 +298,7 @@ class ReplicatedStreams:
         """
         key = js.account.name, assignment.name
         before = self._machines.get(key)
-        if before is not None:  # the replica was about to leave the group, or returns as another one
+        if before is not None:  # the replica was leaving the group, or returns under a new incarnation
             yield from self._let_go_steps(before)
             if before.group != assignment.group:
                 self.forget_group(js, before.group)
@@ -341,7 +342,7 @@ class ReplicatedStreams:
         try:
             stream = yield from streams.open_replica(js, parked, recovered=not is_new, offered=offered)
         except BaseException:
-            if parked.config.storage != FILE:  # files are read again
+            if parked.config.storage != FILE:  # a file store is read again, below
                 js.parked[name] = parked
             raise
         del self._shut[key]
@@ -423,7 +424,7 @@ class ReplicatedStreams:
             yield from regroup_steps(machine, self._consensus, self._node, self._silent, resign)
         finally:
             self._regrouping.discard(machine.group)
-        with suppress(KeyError, RaftError):  # it is closed
+        with suppress(KeyError, RaftError):  # the group is closed
             found = self._consensus.status(machine.group)
             if (
                 machine.leads
@@ -444,7 +445,7 @@ class ReplicatedStreams:
         used = [machine.group for machine in self._machines.values()]
         used += [parked.store.group for parked in js.parked.values()]
         if group in self._log.groups and group not in used:
-            self._log.remove(group)  # the next write of the consensus has it
+            self._log.remove(group)  # the next write of the consensus includes the removal
 
     def has_group(self, js: JetStream, assignment: Assignment) -> bool:
         """Return whether a replica of the stream's group is or was on this server."""
@@ -496,7 +497,7 @@ class ReplicatedStreams:
         self._consensus.remove(machine.group)
 
     def _has_ended(self, js: JetStream, assignment: Assignment) -> bool:
-        """Return whether this server has the last replica of a stream's former group, not yet without that group."""
+        """Return whether this server has the last replica of a stream's former group and has not converted it yet."""
         if not assignment.ended or assignment.incarnation_on(self._node) != 1:
             return False  # this server got its replica later
         key = js.account.name, assignment.name
@@ -510,7 +511,7 @@ class ReplicatedStreams:
         return is_shut and assignment.ended in self._log.groups
 
     def drop_steps(self, js: JetStream, assignment: Assignment) -> Steps:
-        """Remove the replica of a stream and its files from this node: now, or once its group has removed it."""
+        """Remove the replica of a stream and its files from this node, now or when the group has removed it."""
         machine = self._machines.get((js.account.name, assignment.name))
         wanted = self._metadata.state.stream(js.account.name, assignment.name)
         if wanted is None or wanted.group != assignment.group:
@@ -615,7 +616,7 @@ class ReplicatedStreams:
             yield from self.open_steps(js, machine.assignment)
 
     def _let_go_steps(self, machine: StreamMachine) -> Steps:
-        """Close a replica; if it leads, another one leads first: idle followers would not miss their leader."""
+        """Close a replica; if it leads, first transfer the leadership: idle followers would not notice the loss."""
         if machine.leads:
             yield from self.resign_steps(machine, 0)
         self._close(machine)
@@ -635,7 +636,7 @@ class ReplicatedStreams:
         js.held.let_go(stream.name)
 
     def hand_over(self, machine: StreamMachine, node: int = 0) -> None:
-        """Transfer the leadership to the replica on `node`, or (0) to the one that has most of the log."""
+        """Transfer the leadership to the replica on `node`, or (0) to the one with the most complete log."""
         with suppress(KeyError, RaftError):
             found = self._consensus.status(machine.group)
             heirs = [each for each in found.replicas if each.is_voter and each.node != self._node]
@@ -644,7 +645,7 @@ class ReplicatedStreams:
                 self._consensus.transfer(machine.group, node or heirs[0].node)
 
     def resign_steps(self, machine: StreamMachine, node: int) -> Steps:
-        """Transfer the leadership while clients work: to the replica on `node`, or (0) as `hand_over` does."""
+        """Transfer the leadership as `hand_over` does, but without losing messages in transit."""
         transfer = partial(self.hand_over, machine, node)
         yield from self._resignation(machine.js, machine.stream).transfer_steps(machine, transfer)
 

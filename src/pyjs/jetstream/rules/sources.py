@@ -67,7 +67,7 @@ def check_filters(config: StreamConfig) -> None:
 
 
 def check_kept(config: StreamConfig, find: Find) -> None:
-    """Refuse a stored configuration whose mirror or sources no request could have set.
+    """Raise ApiError if no request could have set the mirror or sources of this stored configuration.
 
     Other streams may have changed since, so of the rules about other streams only the one about cycles is checked.
 

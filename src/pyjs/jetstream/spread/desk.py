@@ -1,13 +1,13 @@
 """The choice of the worker that answers an API request: every worker receives it, and exactly one answers.
 
-- The worker that holds a stream answers requests about it.
-- The first worker answers requests about unknown streams and about all streams of an account. Requests that create,
-  change or delete a stream wait until the earlier one of their account is done; then it answers them itself, or
-  passes them on to the worker that has the stream, or gets it.
-- While such a request is under way, whether a worker holds the stream depends on the moment. Other requests about the
-  stream wait at the first worker. Then it asks the others whether one of them has answered; from then on none does,
-  and the first worker has the request answered.
-- A request whose worker is away is refused with status 503, as without workers a request to a server that is away.
+- The worker that has a stream answers requests about it.
+- The first worker answers requests about unknown streams and about all streams of an account. A request that creates,
+  changes or deletes a stream waits until the previous one of its account is done. Then the first worker answers it,
+  or passes it on to the worker that has the stream or gets it.
+- While such a request is being carried out, it depends on timing which worker has the stream. Other requests about
+  the stream wait at the first worker. Then it asks the other workers whether one of them has answered. From then on,
+  none of them answers, and the first worker has the request answered.
+- A request whose worker is not running is refused with status 503, like a request to a server that is not running.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from pyjs.jetstream.spread.spread_node import SpreadNode
 
 CHANGES = frozenset(("STREAM.CREATE", "STREAM.UPDATE", "STREAM.DELETE", "STREAM.RESTORE"))
-WHOLE_NS = 10 * NS_PER_S  # for the other workers to tell their streams, after a start of the first one
-CLAIM_NS = 2 * NS_PER_S  # for the answers to a claim
+WHOLE_NS = 10 * NS_PER_S  # time for the other workers to report their streams, after a start of the first one
+CLAIM_NS = 2 * NS_PER_S  # time to wait for the answers to a claim
 RESTORES_MAX = 1000  # restores that the first worker remembers
 CHANGE_NS = 60 * NS_PER_S  # for one change in another worker
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class Desk:
         self._spread = spread
         self._turn = spread.turn
         self._waiters = spread.waiters
-        # Requests that were answered here, claimed by the first worker before they came, or left to other workers.
+        # Requests that were answered here, claimed by the first worker before they arrived, or left to other workers.
         self._taken = Recent(self._turn)
         self._claimed = Recent(self._turn)
         self._left = Recent(self._turn)
@@ -116,7 +116,7 @@ class Desk:
         return 0 if found is None else found.worker
 
     def _is_unknown(self, js: JetStream, name: str) -> bool:
-        """Return whether a worker that has not told its streams yet may hold a stream."""
+        """Return whether a stream may be in a worker that has not reported its streams yet."""
         return not (self._spread.is_complete or self._worker_of(js, name))
 
     def _later(
@@ -124,7 +124,8 @@ class Desk:
     ) -> Generator[Step, None, None]:
         """Answer a request once its stream is not being changed, unless another worker has done so."""
         key = js.account.name, args[0]
-        # At once, while the others remember what they answered; from then on, none of them answers by itself.
+        # Ask at once, while the others remember which requests they answered; after this, none of them answers by
+        # itself.
         is_taken = bool(request.reply) and (yield from self._is_taken(request))
         if is_taken:
             return
@@ -140,7 +141,7 @@ class Desk:
             self._pass_on(worker, router, request)
 
     def _is_taken(self, request: Request) -> Generator[Step, None, bool]:
-        """Return whether another worker has answered a request; if not, none of them will by itself."""
+        """Return whether another worker has answered a request; if not, none of them will do so by itself."""
         self._orders += 1
         number, asked = self._orders, set(self._spread.online)
         answers = self._claims[number] = {}

@@ -43,7 +43,7 @@ class Directory:
         self._accounts = accounts  # of this worker
         self._log = log
         self._streams: dict[str, dict[str, Found]] = {}  # by account, by name
-        self.reported: set[int] = set()  # workers that have told all their streams
+        self.reported: set[int] = set()  # workers that have reported all their streams
         self.changed: list[tuple[str, str]] = []  # account and name of streams; drained by the owner
 
     def find(self, account: str, name: str) -> Found | None:
@@ -63,7 +63,7 @@ class Directory:
         return counts
 
     def take(self, note: Holdings) -> None:
-        """Apply what a worker tells of its streams."""
+        """Apply the report of a worker about its streams."""
         if note.is_whole:
             self.reported.add(note.worker)
             told = {(each.account, each.stored.config.name) for each in note.streams}
@@ -81,12 +81,12 @@ class Directory:
         return Holdings(worker, True, streams=tuple(found))
 
     def account_opened(self, js: JetStream) -> None:
-        """Reserve what the other workers hold in an account whose JetStream was started."""
+        """Reserve names, subjects and bytes of other workers' streams in an account whose JetStream has started."""
         for each in self.streams(js.account.name).values():
             _tie(js, each, 1)
 
     def account_closed(self, js: JetStream) -> None:
-        """Release what the streams of other workers reserve in an account whose JetStream ends."""
+        """Release the reservations for other workers' streams in an account whose JetStream ends."""
         for each in self.streams(js.account.name).values():
             _tie(js, each, -1)
 

@@ -67,7 +67,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """A worker's streams: all of them (`is_whole`), or those that are new, changed or gone."""
+    """The streams of a worker: all of them (`is_whole`), or those that are new, changed or removed."""
 
     worker: int
     is_whole: bool
@@ -90,7 +90,7 @@ class Holdings:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A request of a client that the first worker passes on; if it has a `number`, it gets `Settled` afterwards."""
+    """A client request that the first worker passes on; with a `number`, the answer must be followed by `Settled`."""
 
     number: int
     account: str
@@ -98,7 +98,7 @@ class Passed:
     reply: bytes
     headers: bytes
     payload: bytes
-    client: dict[str, Any]  # as in advisories; empty: the server itself
+    client: dict[str, Any]  # fields for advisories; empty: the server itself
 
     def fields(self) -> list[Any]:
         """Return the values to pack."""
@@ -160,7 +160,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The first worker asks whether another one has answered a request; if not, the other one will not answer it."""
+    """The first worker asks whether another one has answered a request; if not, the other one must not answer it."""
 
     number: int
     subject: bytes

@@ -1,8 +1,8 @@
 """One worker's part in a server whose workers share the streams.
 
-Owns the directory of the other workers' streams and the desk for requests. The first worker hears of every change and
-tells the others, on the connections on which it passes requests on; so a worker that gets a new stream knows all
-earlier ones.
+Owns the directory of the other workers' streams and the desk for requests. Workers report every change to the first
+worker, which informs the others, on the same connections on which it passes requests on. So a worker that gets a new
+stream knows all earlier ones.
 
 Knows connections only by the seam `Carrier`.
 """
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from pyjs.jetstream.spread.reports import Reports
     from pyjs.jetstream.stream.stream import Stream
 
-EMPTY_NS = 10 * NS_PER_S  # for other workers to delete their streams of an account
-COMPLETE_NS = 5 * NS_PER_S  # for workers that have not told their streams yet
+EMPTY_NS = 10 * NS_PER_S  # time to wait until other workers have deleted their streams of an account
+COMPLETE_NS = 5 * NS_PER_S  # time to wait for workers that have not reported their streams yet
 
 
 class Carrier(Protocol):
@@ -67,7 +67,7 @@ class Carrier(Protocol):
 
 
 class SpreadNode:
-    """Owns what one worker knows of the others, and what it tells them."""
+    """Owns the knowledge of one worker about the others, and its reports to them."""
 
     def __init__(self, host: Host, server_name: str, worker: Worker, carrier: Carrier) -> None:
         """Begin without connections; the workers' names are `server_name` and their numbers."""
@@ -78,7 +78,8 @@ class SpreadNode:
         self.breaks: dict[
             int, int
         ] = {}  # by worker: number of times that a connection to it has ended or begun
-        self.closed: set[int] = set()  # other workers that have closed their streams for good
+        # other workers that have closed their streams and will not open them again
+        self.closed: set[int] = set()
         self._workers = range(1, worker.count + 1)
         self._nodes = {each: number_of(f"{server_name}-{each}") for each in self._workers}
         self._numbers = {node: each for each, node in self._nodes.items()}
@@ -94,7 +95,10 @@ class SpreadNode:
         self._reports: Reports | None = None
 
     def begin(self, shared: Shared, accounts: dict[str, JetStream]) -> None:
-        """Begin to know the others; called before the streams are opened, and again after JetStream was off."""
+        """Begin to collect reports of other workers.
+
+        Called before the streams are opened, and again after JetStream was off.
+        """
         self.shared, self.accounts = shared, accounts
         self.directory = Directory(accounts, self._host.log)
         self.questions = Questions(accounts, self.waiters, self.turn, self._ask, self.online)
@@ -115,7 +119,7 @@ class SpreadNode:
                 self.tell(worker, Did(Streams.OPENED))
 
     def end_turn(self) -> None:
-        """Report the bytes that the streams here use, if they have changed much since the last report."""
+        """Report the bytes that the streams of this worker use, if they have changed much since the last report."""
         used = self.usage.news()
         for worker in sorted(self.online) if used is not None else ():
             assert used is not None
@@ -148,16 +152,16 @@ class SpreadNode:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every other worker has told its streams."""
+        """Whether every other worker has reported its streams."""
         return len(self.directory.reported) == len(self._workers) - 1
 
     @property
     def has_met(self) -> bool:
-        """Whether this worker knows all streams: the first one tells the others."""
+        """Whether this worker knows all streams, since the first one has reported them."""
         return self.is_complete if self.number == DIRECTOR else DIRECTOR in self.directory.reported
 
     def complete_steps(self) -> Generator[Step, None, None]:
-        """Wait until every other worker has told its streams, up to COMPLETE_NS."""
+        """Wait until every other worker has reported its streams, up to COMPLETE_NS."""
         yield from self.waiters.until(lambda: self.is_complete, COMPLETE_NS)
 
     def emptied_steps(self, account: str) -> Generator[Step, None, bool]:
@@ -222,13 +226,13 @@ class SpreadNode:
         return Holdings(self.number, True, streams=tuple(found))
 
     def _tell_all(self, note: Holdings) -> None:
-        """Tell the first worker, or the first worker tells all others."""
+        """Send a note to the first worker or, from the first worker, to all others."""
         for worker in sorted(self.online) if self.number == DIRECTOR else [DIRECTOR]:
             if worker != note.worker:
                 self.tell(worker, note)
 
     def closed_all(self) -> None:
-        """Tell the others that this worker has closed its streams, and sends nothing more of them."""
+        """Report to the others that this worker has closed its streams and sends no more messages from them."""
         for worker in sorted(self.online):
             self.tell(worker, Did(Streams.CLOSED))
 
@@ -298,7 +302,7 @@ class SpreadNode:
             self.tell(DIRECTOR, self._whole())
 
     def _move_origins(self) -> None:
-        """Make copies here read origins of other workers from their places."""
+        """Make mirrors and sources in this worker read their origins from the workers that have them now."""
         changed, self.directory.changed = self.directory.changed, []
         for account, name in changed:
             js = self.accounts.get(account)
@@ -315,7 +319,7 @@ class SpreadNode:
         self.turn.go_on(self.desk.passed(Router(js.account, self.shared, js), note))
 
     def node_heard(self, node: int) -> None:
-        """Tell a worker that answers again what it may have missed."""
+        """Report to a worker that answers again the changes that it may have missed."""
         worker = self._numbers.get(node)
         if worker is None:
             return
@@ -326,7 +330,10 @@ class SpreadNode:
         self.waiters.notify()
 
     def _introduce(self, worker: int) -> None:
-        """Tell a worker what it may not know: the first worker tells all streams, and gets those of the worker."""
+        """Send a worker what it may not know.
+
+        The first worker also sends its own streams and those that other workers have reported to it.
+        """
         self.tell(worker, self.usage.own())
         if self.number == DIRECTOR:
             self.tell(worker, self._whole())

@@ -1,7 +1,7 @@
 """The bytes that the streams of all workers use, as one worker knows them.
 
-The limits `max_mem` and `max_file` of the server hold for all workers together. Each worker counts the bytes of the
-others as used, and tells its own after each change by GRAIN, or by a share of the limit if that is less.
+The limits `max_mem` and `max_file` of the server apply to all workers together. Each worker counts the bytes of the
+others as used. It reports its own bytes after each change by GRAIN, or by a share of the limit if that is less.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.stream.limits import Usage
 
 GRAIN = 1 << 20  # bytes
-SHARE = 128  # of the limit
+SHARE = 128  # a change by 1 / SHARE of the limit is reported
 
 
 class SharedUsage:
@@ -43,7 +43,7 @@ class SharedUsage:
         self._elsewhere = Used(elsewhere.memory + more.memory, elsewhere.storage + more.storage)
 
     def news(self) -> Used | None:
-        """Return the bytes of this worker's streams if the others must be told; None: they know them."""
+        """Return the bytes of this worker's streams if they must be reported to the others; otherwise None."""
         own, told = self.own(), self._told
         is_near = abs(own.memory - told.memory) < self._grain(MEMORY) and abs(
             own.storage - told.storage

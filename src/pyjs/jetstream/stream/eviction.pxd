@@ -10,7 +10,7 @@ cdef class Evictions:
     cdef object turn                    # core.sink.Turn
     cdef uint64_t* seqs                 # sequences of messages that may have raised their subjects above the limit
     cdef size_t n, room
-    cdef readonly list purges           # filters of purges that consumers must be told of; b"": all messages
+    cdef readonly list purges           # filters of purges that must be reported to consumers; b"": all messages
     cdef list rollups                   # (sequence, subject that is rolled up, or b"" for all subjects)
     cdef bint has_rollups               # `rollups` is not empty; can be read without the GIL
     cdef uint64_t rolled_up_before      # sequence of the newest queued roll-up of all subjects; 0: there is none

@@ -98,7 +98,7 @@ cdef class Interest:
         return 0
 
     cdef void tell_drops(self) noexcept:
-        """Report the removals since the last call to those consumers whose filters match."""
+        """Report the removals since the last call to the consumers whose filters match."""
         cdef StreamStore store = self.store
         cdef size_t at = 0
         cdef uint64_t seq = 0

@@ -65,7 +65,7 @@ class BlockFiles:
         self._number = -1  # number of the current block
         self._bytes = BlockBytes()
         self._reader = BlockReader(stream, 0)
-        self._skips_rest = False  # the rest of the current block is ignored, because of damage
+        self._skips_rest = False  # ignore the rest of the current block, because of damage
         self._index = b""  # index of the current block
         self._before = 0  # the last sequence before the current block
         self._checks: dict[int, bytes] = {}  # number of each block -> check of its last record

@@ -1,9 +1,8 @@
 """Finds out why a consumer delivers nothing.
 
-The reasons are those that end a pump (consumer.pyx: `deliver_some`), and those for which no message is left to
-deliver. An operator should act on the first reason; the others would stop the consumer after it. Without a reason
-that stops deliveries, the consumer delivers.
-
+The reasons are the conditions that end a pump (consumer.pyx: `deliver_some`), and those under which no message is
+left to deliver. An operator should fix the first reason; once it is fixed, the next one stops the consumer. Without a
+reason that stops deliveries, the consumer delivers.
 This module reads the state of the consumer, and changes nothing. It has no cost until a client requests the reasons.
 """
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.consumer.consumer import Consumer
 
 LOOK_STEP = 10_000  # subjects compared with a filter between two yields: about a millisecond
-NEVER_NS = 100 * 365 * 86_400 * NS_PER_S  # a redelivery later than this is none: ack policy flow_control
+NEVER_NS = 100 * 365 * 86_400 * NS_PER_S  # a later redelivery never happens: ack policy flow_control
 
 
 def why_consumer(
@@ -43,7 +42,7 @@ def why_consumer(
     found = (
         _paused(consumer, moment),
         _state(consumer),
-        given_up if idle else None,  # what is left was given up
+        given_up if idle else None,  # the remaining messages have reached max_deliver
         nothing,
         demand_reason(consumer, moment),
         None if idle else _ack_pending(consumer, moment),
@@ -131,7 +130,7 @@ def _has_more_subjects(consumer: Consumer) -> bool:
 
 
 def _awaiting(consumer: Consumer, moment: Moment) -> Reason:
-    """Return the reason for a consumer all of whose deliveries wait for an acknowledgement or for a redelivery."""
+    """Return the reason for a consumer whose remaining messages all wait for an acknowledgement or a redelivery."""
     pending = consumer.acks.pending
     oldest, due_ns = _oldest(consumer, moment), _next_due(consumer, moment)
     count = counted(pending.count, "delivery waits", "deliveries wait")

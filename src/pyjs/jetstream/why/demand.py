@@ -1,4 +1,4 @@
-"""Why no client can get a message of a consumer now: nobody asks, or nobody who asks may be served."""
+"""Finds out why no client can get a message of a consumer now: no request is waiting, or none can be served."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyjs.jetstream.consumer.consumer import Consumer
     from pyjs.jetstream.why.reasons import Moment
 
-SLOW_SIZE = 1 << 20  # bytes that wait for a client, from which it is called slow
+SLOW_SIZE = 1 << 20  # a client with at least this many pending bytes is reported as slow
 
 
 def demand_reason(consumer: Consumer, moment: Moment) -> Reason | None:
@@ -24,7 +24,7 @@ def demand_reason(consumer: Consumer, moment: Moment) -> Reason | None:
 
 
 def slow_reason(consumer: Consumer, moment: Moment) -> Reason | None:
-    """Return a reason if much output waits for each client that receives."""
+    """Return a reason if every receiving client has at least SLOW_SIZE pending bytes."""
     clients = holders_of(consumer, is_shown=moment.shows_clients)
     slow = [session for session in clients.sessions if session.pending_size() >= SLOW_SIZE]
     if not slow or clients.elsewhere or len(slow) < len(clients.sessions):

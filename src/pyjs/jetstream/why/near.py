@@ -1,4 +1,4 @@
-"""Finds the stored subjects that are most similar to a filter without a match, which usually has a typing error."""
+"""Finds the stored subjects that are most similar to a filter that matches none, usually due to a typing error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SUBJECTS_MAX = 2_000  # maximum number of subjects that are compared
 STEP = 250  # subjects compared between two yields, in about half a millisecond
 CLOSE = 16  # maximum number of subjects compared letter by letter
 SHOWN = 3
-LENGTH_MAX = 256  # maximum bytes of a subject that are compared and shown
+LENGTH_MAX = 256  # maximum bytes of each subject that are compared and shown
 
 
 def nearest(store: StreamStore, wanted: bytes) -> Generator[None, None, list[str]]:

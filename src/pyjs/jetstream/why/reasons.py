@@ -71,10 +71,10 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The present, and what the one who asks may see."""
+    """The time of a report, and whether its reader may see clients."""
 
-    now_ns: int  # of the monotonic clock
-    skew_ns: int  # added to it, it gives the wall clock
+    now_ns: int  # on the monotonic clock
+    skew_ns: int  # wall clock minus monotonic clock
     shows_clients: bool
 
     def ago(self, at_ns: int) -> str:

@@ -1,6 +1,7 @@
 """The clients that receive the messages of a consumer: subscribers of its deliver subject or of waiting requests.
 
-A client of another account may ask about a stream through an import. It gets no clients: they are not its own.
+A client of another account may ask about a stream through an import. The report does not show it any clients, since
+they belong to another account.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from pyjs.jetstream.consumer.consumer import Consumer
     from pyjs.subjects.sublist import Subscription
 
-RECEIVERS_MAX = 16  # clients that a reason names
-REQUESTS_MAX = 64  # waiting requests whose clients are looked for
+RECEIVERS_MAX = 16  # maximum number of clients that a reason names
+REQUESTS_MAX = 64  # maximum number of waiting requests whose clients are looked up
 
 
 class Receivers(NamedTuple):
@@ -30,7 +31,7 @@ class Receivers(NamedTuple):
     is_shown: bool
 
     def fields(self, name: str) -> dict[str, Any]:
-        """Return the clients as a field of a reason, identified as in /connz, with the bytes that wait for each."""
+        """Return the clients as a field of a reason, identified as in /connz, with the pending bytes of each."""
         if not self.is_shown:
             return {}
         return {
@@ -61,7 +62,10 @@ def _named(session: ClientSession) -> str:
 
 
 def receivers(account: Account, subjects: Iterable[bytes], *, is_shown: bool) -> Receivers:
-    """Return the clients whose subscriptions match one of `subjects` most closely; a `>` beside them only listens."""
+    """Return the clients whose subscriptions match one of `subjects` most closely.
+
+    A subscription to `>`, for example of a monitor, does not count if a more specific one exists.
+    """
     found: dict[int, ClientSession] = {}
     elsewhere = 0
     for subject in subjects:

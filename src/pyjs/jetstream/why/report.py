@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
     Fields = dict[str, Any]
 
-CONSUMERS_MAX = 256  # consumers in the report of a stream
-CONSUMERS_STEP = 16  # consumers looked at between two yields: about half a millisecond
+CONSUMERS_MAX = 256  # maximum number of consumers in the report of a stream
+CONSUMERS_STEP = 16  # consumers examined between two yields, in about half a millisecond
 MANY_REQUESTS = 256
-# Nothing is wrong with a consumer that is stopped for one of these reasons.
+# A consumer that delivers nothing for one of these reasons has no problem.
 QUIET = frozenset((Kind.UP_TO_DATE, Kind.STREAM_EMPTY))
 
 
 def stream_report(
     js: JetStream, stream: Stream, *, shows_clients: bool = True
 ) -> Generator[None, None, Fields]:
-    """Return whether a stream takes publishes, why not, and its consumers that deliver nothing, in steps."""
+    """Return whether a stream accepts publishes, why not, and its consumers that deliver nothing, in steps."""
     reasons, store = why_stream(js, stream), stream.store
     silent: list[dict[str, Any]] = []
     for at, consumer in enumerate(list(stream.consumers.values())):
         if at % CONSUMERS_STEP == CONSUMERS_STEP - 1 or is_busy(consumer):
             yield
         if not isinstance(consumer, Consumer) or len(silent) == CONSUMERS_MAX:
-            continue  # only the leader has it open
+            continue  # the report is full, or only the leader on another server has the consumer open
         found = yield from why_consumer(consumer, js.account.turn.now, shows_clients=shows_clients)
         if found and stops(found) and found[0].kind not in QUIET:
             silent.append({"consumer": consumer.name, "kind": found[0].kind.value, "text": found[0].text})
@@ -76,7 +76,7 @@ def consumer_report(
 
 
 def is_busy(consumer: object) -> bool:
-    """Return whether a consumer has so many waiting requests that a look at them takes noticeable time."""
+    """Return whether a consumer has so many waiting requests that examining them takes noticeable time."""
     requests = consumer.requests if isinstance(consumer, Consumer) else None
     return requests is not None and requests.queue.count >= MANY_REQUESTS
 

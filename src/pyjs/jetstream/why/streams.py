@@ -1,6 +1,6 @@
-"""Finds out why a stream refuses publishes because of its state.
+"""Finds out why a stream refuses all publishes because of its state.
 
-An error explains the refusal of a single message.
+The refusal of a single message needs no report: the error that the publisher gets explains it.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _store(stream: Stream) -> Reason | None:
     store = stream.store
     if not store.failed:
         return None
-    cause = store_error(store.error).description  # without paths, which clients must not see
+    cause = store_error(store.error).description  # it has no paths, which clients must not see
     text = f"Its store cannot write: {cause}."
     comes_back = isinstance(store, FileStore) and store.resumable
     if comes_back:
@@ -113,7 +113,7 @@ def _replicas(js: JetStream, stream: Stream) -> Reason | None:
 
 
 def _limits(stream: Stream) -> list[Reason]:
-    """Return the limits because of which the stream refuses messages; none if it discards old messages instead."""
+    """Return the limits because of which the stream refuses messages; none if it removes old messages instead."""
     config, store = stream.config, stream.store
     if config.discard != "new":
         return []
@@ -154,18 +154,18 @@ def _usage(js: JetStream, stream: Stream) -> list[Reason]:
         found.append(
             Reason(Kind.ACCOUNT_LIMIT, text, {"bytes": account.used, "max_bytes": account.max}, stops)
         )
-    if 0 <= server.max < server.used:  # without figures: they are those of all accounts
+    if 0 <= server.max < server.used:  # without numbers, which would reveal the usage of other accounts
         found.append(Reason(Kind.SERVER_LIMIT, f"The {kind} of the server is used up. {fix}"))
     return found
 
 
 def _usual_size(stream: Stream) -> int:
-    """Return the mean size of the stored messages in bytes, or the least size if there are none."""
+    """Return the mean size of the stored messages in bytes, or the minimum size if there are none."""
     return stream.store.bytes // stream.store.msgs if stream.store.msgs else _least_size(stream)
 
 
 def _least_size(stream: Stream) -> int:
-    """Return the bytes that an empty message with a subject of one byte needs."""
+    """Return the stored size in bytes of an empty message whose subject has one byte."""
     return stream.store.catalogue.overhead + 1
 
 
@@ -177,7 +177,7 @@ def _no_consumers(stream: Stream) -> Reason | None:
 
 
 def _origins(js: JetStream, stream: Stream) -> list[Reason]:
-    """Return the origins of a mirror or of sources that were never heard, or that refuse."""
+    """Return the origins of a mirror or of sources that have never answered, or that refuse."""
     found = []
     report = inflow_report(js, stream)
     for row in [report["mirror"]] if "mirror" in report else report.get("sources", ()):

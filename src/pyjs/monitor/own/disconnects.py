@@ -37,5 +37,5 @@ MEANINGS = {
 
 
 def meaning(reason: str) -> str:
-    """Return a sentence about a reason in /connz; "" if there is none."""
+    """Return a sentence that explains a reason in /connz; "" if there is no explanation."""
     return MEANINGS.get(reason, "")

@@ -31,7 +31,7 @@ def labels(**values: str) -> str:
 
 
 def extended(of: str, **values: str) -> str:
-    """Return the labels `of` with further labels appended."""
+    """Return the formatted labels `of` with further labels appended."""
     return of[:-1] + "," + labels(**values)[1:]
 
 
@@ -54,9 +54,10 @@ class Page:
         self.rows((family,)).append((labels, (value,)))
 
     def rows(self, families: tuple[Family, ...]) -> list[tuple[str, tuple[float, ...]]]:
-        """Return the list of a group of families, to which the caller appends rows: labels, a value for each family.
+        """Return the list of rows for a group of families; the caller appends rows to it.
 
-        A family may be in one group only, since its samples must be together.
+        A row has labels, and one value for each family. A family may be in only one group, since the format requires
+        all its samples to be consecutive.
         """
         found = self._groups.get(families)
         if found is None:
@@ -70,7 +71,7 @@ class Page:
         return made
 
     def pieces(self) -> Generator[None, None, list[bytes]]:
-        """Return, in steps, the text in pieces."""
+        """Return the text as a list of pieces, in steps."""
         pieces, written = [], 0
         for piece, weight in self._texts():
             pieces.append(piece)

@@ -1,7 +1,7 @@
 """The JetStream metrics of the official exporter, and additional metrics of this server's streams and consumers.
 
 Source: prometheus-nats-exporter, collector/jsz.go: names and labels; tests/unit/monitor/own/exporter_names.txt has
-those that the exporter made of nats-server's pages.
+those that the exporter created from nats-server's pages.
 """
 
 from __future__ import annotations
@@ -256,8 +256,8 @@ class JetStreamMetrics:
 def _merged(kind: str, rows: Iterable[dict[str, Any]]) -> list[tuple[dict[str, str], tuple[int, int]]]:
     """Return the labels and values of mirrors or sources.
 
-    Two sources may have the same labels, since these do not have their filters: the larger lag counts, and the time
-    since either was heard.
+    Two sources may have the same labels, since labels do not include filters. Then the larger lag counts, and the
+    time since either of them was last active.
     """
     merged: dict[tuple[str, str, str], tuple[int, int]] = {}
     for row in rows:

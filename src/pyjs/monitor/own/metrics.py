@@ -33,7 +33,7 @@ PREFIX = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}")
 SESSIONS_STEP = 256  # connections read between two yields
 DETAILS_MAX = 1024  # maximum number of connections with separate samples, as on a page of /connz
 FLOW = ("pending_bytes", "subscriptions", "in_bytes", "out_bytes", "in_msgs", "out_msgs")
-TIMES = ("start", "last_activity", "rtt", "uptime", "idle")  # in ms, rtt in us; of single connections
+TIMES = ("start", "last_activity", "rtt", "uptime", "idle")  # of single connections; in ms, except rtt in us
 ACCOUNT = (
     *("current_connections", "total_connections", "subscriptions", "leaf_nodes", "slow_consumers"),
     *("received_messages", "received_bytes", "sent_messages", "sent_bytes"),
@@ -81,7 +81,7 @@ def summed(prefix: str) -> frozenset[str]:
 
 
 def metrics(monitored: Monitored, arguments: Arguments, now_ns: int) -> Steps:
-    """Return, in steps, the text in pieces.
+    """Return the text as a list of pieces, in steps.
 
     Raises:
         BadArgument: an argument is invalid.
@@ -193,7 +193,7 @@ def _times(session: ClientSession, now_ns: int) -> tuple[float, ...]:
 def _accounts(monitored: Monitored, page: Page, core: str, of_server: str) -> Generator[None, None, None]:
     """Add the counters of /accstatz for all accounts, with one pass over the connections."""
     node = monitored.node
-    before = node.closed_counters()  # a connection that closes from here on is counted among the open ones
+    before = node.closed_counters()  # a connection that closes after this line is counted as open
     sessions = list(node.sessions.values())
     sums: dict[Account, tuple[int, list[int]]] = {}
     for at, session in enumerate(sessions):

@@ -1,7 +1,7 @@
 """/whyz: streams that refuse publishes, consumers that deliver nothing, and disconnected clients, with the reasons.
 
-`acc`, `stream` and `consumer` select; with `all=true`, the answer also has streams and consumers that work. The API
-gives the same answer about one stream or consumer (jetstream/api/why.py).
+The arguments `acc`, `stream` and `consumer` restrict the report. With `all=true` it also includes streams and
+consumers without a problem. The API gives the same answer about one stream or consumer (jetstream/api/why.py).
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ STEP = 8  # streams examined between two yields
 
 
 class Wanted(NamedTuple):
-    """The selection of a request; if empty, all streams and consumers that do not work."""
+    """The selection of a request; if empty, all streams and consumers with a problem."""
 
     account: str
     stream: str
     consumer: str
-    all: bool  # also streams and consumers that work
+    all: bool  # include streams and consumers without a problem
     offset: int
     limit: int
 
@@ -61,7 +61,7 @@ def wanted_by(arguments: Arguments) -> Wanted:
 
 
 def whyz(monitored: Monitored, wanted: Wanted, now_ns: int) -> Steps:
-    """Return, in steps, the answer.
+    """Return the answer, in steps.
 
     Raises:
         BadArgument: an account, stream or consumer in the selection does not exist.
@@ -95,7 +95,7 @@ def _check_account(monitored: Monitored, jetstream: JetStreamServer, wanted: Wan
 
 
 def _one(chosen: list[JetStream], wanted: Wanted) -> Steps:
-    """Return, in steps, the report about one stream or consumer."""
+    """Return the report about one stream or consumer, in steps."""
     for js in chosen:
         stream = js.streams.get(wanted.stream)
         if stream is None:
@@ -129,7 +129,7 @@ def _away_report(js: JetStream, name: str) -> Fields:
 
 
 def _streams(chosen: list[JetStream], wanted: Wanted) -> Generator[None, None, tuple[list[Any], int]]:
-    """Return, in steps, a page of the streams that have a problem, and the number of all such streams."""
+    """Return a page of the streams that have a problem, and the total number of such streams, in steps."""
     found: list[dict[str, Any]] = []
     total = 0
     for js in chosen:
@@ -146,7 +146,7 @@ def _streams(chosen: list[JetStream], wanted: Wanted) -> Generator[None, None, t
 
 
 def _clients(monitored: Monitored, wanted: Wanted) -> Generator[None, None, list[Any]]:
-    """Return the clients that were disconnected last and did not disconnect themselves, newest first."""
+    """Return the most recent clients that the server disconnected, newest first, in steps."""
     newest: deque[ClosedSession] = deque(maxlen=CLIENTS_MAX)
     for part in monitored.node.closed.parts():
         newest.extend(

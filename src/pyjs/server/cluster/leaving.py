@@ -1,10 +1,10 @@
 """The departure of this server from a JetStream cluster, without an error for clients that reconnect.
 
-Leaderships are moved to other servers first, while the clients of this server wait. Then each client gets the rest of
-its output and an end of file, and connects to another server. Its last input to this server is handled once its
-subscriptions are known at the other server, so that answers reach it; what comes to its inboxes here follows it.
-Before that, the other servers stop choosing it as a member of queue groups. So no request is lost between two
-connections.
+Leaderships are transferred to other servers first, while the clients of this server wait. Then the other servers stop
+choosing these clients as members of queue groups. Each client gets the rest of its output and an end of file, and
+connects to another server. Its last input to this server is handled once its subscriptions are known at the other
+server, so that answers reach it. Messages that arrive here for its inboxes are forwarded to the other server. So no
+request is lost between two connections.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Leaving:
         return bool(cluster.routes)
 
     def begin_lame_duck(self, then: Callable[[], None]) -> None:
-        """Transfer all leaderships, let clients continue for now, and call `then`."""
+        """Transfer all leaderships, let the clients continue until they are closed one by one, and call `then`."""
         if self._is_needed:
             task = self._driver.loop.create_task(self._begin_lame_duck(then))
             self._tasks.add(task)
@@ -83,7 +83,7 @@ class Leaving:
             session.close("Server Shutdown")
 
     async def let_all_go(self) -> None:
-        """Transfer all leaderships, unless that is done, and end all connections; a fault only ends this work."""
+        """Transfer all leaderships, if not done yet, and end all connections; log a fault instead of raising it."""
         try:
             await self._let_all_go()
         except Exception as error:
@@ -137,7 +137,7 @@ class Leaving:
         task.add_done_callback(self._tasks.discard)
 
     async def _let_go(self, connection: Connection) -> None:
-        """Send the remaining output and an end of file; handle the client's last input once it has another server."""
+        """Send the remaining output and an end of file; handle the last input when another server has the client."""
         session = getattr(connection, "session", None)  # None: the transport is closed
         if not isinstance(session, ClientSession) or session.closed_reason or connection.has_hung_up:
             return
@@ -214,8 +214,8 @@ class Leaving:
     async def _withdraw_queues(self, connections: Iterable[Connection]) -> None:
         """Make other servers stop choosing the members of queue groups that leave with `connections`.
 
-        A group with further members here keeps its interest: they get its messages. Those may leave during the wait,
-        so this is repeated until nothing is left to withdraw.
+        A group with further members on this server keeps its interest, and they get its messages. These members may
+        leave during the wait, so this is repeated until nothing is left to withdraw.
         """
         is_done = False
         while not is_done:
@@ -228,7 +228,7 @@ class Leaving:
             is_done = not any([await self._withdraw(*each) for each in keys.items()])
 
     async def _withdraw(self, account: Account, keys: list[tuple[bytes, bytes]]) -> bool:
-        """Make other servers send no more messages for these subscriptions, and wait for those on the way.
+        """Make the other servers stop sending messages for these subscriptions, and wait for messages in transit.
 
         Return whether there was anything to do.
         """
@@ -259,7 +259,7 @@ class Leaving:
 
 
 def _has_only_inboxes(connection: Connection) -> bool:
-    """Return whether all that a client waits for can follow it to another server."""
+    """Return whether all messages that a client waits for can be forwarded to it at another server."""
     session = getattr(connection, "session", None)
     if not isinstance(session, ClientSession):
         return False

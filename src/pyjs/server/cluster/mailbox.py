@@ -1,10 +1,10 @@
-"""Answers to clients between two servers: they are held here until another server has the client.
+"""Answers to clients that are reconnecting: they are held here until another server has the client.
 
-Holds only what is published to inboxes. Such a message may come twice, here and at the other server, and clients
-ignore the second answer to a request. A held message is sent to the servers that have the subscription now, once to
-each, and to nobody here: not to mailboxes of other clients, nor to subscribers that have had it already. Other
-messages are lost meanwhile, as always in core NATS; those of a consumer, which have the subjects of their stream, are
-delivered again.
+A mailbox holds only messages to inboxes. A client may get such a message twice, from this server and from the other
+one, but clients ignore the second answer to a request. A held message is sent once to each server that has the
+subscription now. It is sent to no receiver on this server: neither to mailboxes of other clients, nor to subscribers
+that have already received it. Other messages are lost meanwhile, as always in core NATS; those of a consumer, which
+have the subjects of their stream, are delivered again.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pyjs.subjects.sublist import Subscription
 
 INBOX = b"_INBOX."
-SIZE_MAX = 32 << 20  # bytes of all messages held at this server; more are lost
-OVERHEAD = 400  # bytes of memory for a held message, beside its content
+SIZE_MAX = 32 << 20  # maximum bytes of all held messages; further messages are lost
+OVERHEAD = 400  # bytes of memory for a held message, in addition to its content
 
 
 class _Held:
@@ -32,7 +32,7 @@ class _Held:
         self.request = request
         self.size = OVERHEAD + len(request.subject) + len(request.headers) + len(request.payload)
         self.boxes = 0
-        self.told: set[str] = set()  # ids of the servers that it was sent to
+        self.told: set[str] = set()  # ids of the servers to which the message was sent
 
 
 class Mailbox:
@@ -50,7 +50,7 @@ class Mailbox:
         self._mailboxes.take(self, request)
 
     def close_steps(self) -> Iterator[Step]:
-        """Send everything on, and hold no more; in a turn."""
+        """Forward the held messages and close the mailbox; each step runs in a turn."""
         self._mailboxes.remove(self)
         self.account.unsubscribe(self.subscription)
         for held in self.held:
@@ -69,7 +69,7 @@ class Mailboxes:
         self._open: dict[Subscription, Mailbox] = {}
 
     def open(self, account: Account, subjects: Iterable[bytes]) -> list[Mailbox]:
-        """Take what comes to `subjects`, as far as they are inboxes, until `leave`."""
+        """Open a mailbox for each inbox in `subjects`, or share an open one, until `leave`; return them."""
         boxes = []
         for subject in subjects:
             if subject.startswith(INBOX):
@@ -82,7 +82,7 @@ class Mailboxes:
         return boxes
 
     def leave(self, boxes: Iterable[Mailbox]) -> list[Mailbox]:
-        """Note that one client needs `boxes` no more; return those that no other client needs, which are to close."""
+        """Record that a client no longer needs `boxes`; return those that no client needs, which must be closed."""
         ended = []
         for box in boxes:
             box.users -= 1
@@ -92,10 +92,10 @@ class Mailboxes:
         return ended
 
     def take(self, box: Mailbox, request: Request) -> None:
-        """Hold a message that has come to `box`, once for all boxes that it comes to."""
+        """Hold a message that `box` has received; a message to several mailboxes is held only once."""
         found = box.account.subs.match(request.subject)
         boxes = [self._open[each] for each in found if each in self._open]
-        if not boxes:  # it has come during the last turn of the box
+        if not boxes:  # the message arrived while the mailbox was being closed
             self._send(box, _Held(request))
         elif boxes[0] is box:
             held = _Held(request)
@@ -110,7 +110,7 @@ class Mailboxes:
         del self._open[box.subscription]
 
     def send_on(self, box: Mailbox, held: _Held) -> None:
-        """Send a message of a box to the servers that have its subscription."""
+        """Send a message of a mailbox to the servers that have its subscription."""
         self._send(box, held)
         held.boxes -= 1
         if not held.boxes:
@@ -129,7 +129,7 @@ class Mailboxes:
 
 
 def _send_only(account: Account, request: Request, targets: set[Subscription]) -> None:
-    """Send a message to `targets` and to no other subscription that matches; the others are closed meanwhile."""
+    """Send a message to `targets` and to no other matching subscription, by marking the others closed meanwhile."""
     found = account.subs.match(request.subject)
     others = [each for each in found if not each.closed and each not in targets]
     for each in others:

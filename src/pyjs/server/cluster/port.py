@@ -148,13 +148,13 @@ class RoutePort:
                 await self._wait(self.cluster.is_settled)
 
     async def wait_met(self, count: int, spread: SpreadNode | None) -> None:
-        """Wait until this worker knows the subscriptions of `count` others, and of `spread` their streams."""
+        """Wait until this worker knows the subscriptions of `count` others, and with `spread` their streams."""
         await self._wait(lambda: sum(route.synced for route in self.cluster.routes.values()) >= count)
         if spread is not None:
             await self._wait(lambda: spread.has_met)
 
     async def wait_streams(self, worker: Worker | None, spread: SpreadNode | None) -> None:
-        """Wait until the other workers have closed their streams; without `spread` only the first one has some."""
+        """Wait until the other workers have closed their streams; without `spread` only the first worker has some."""
         if spread is not None:
             spread.closed_all()
             await self._wait(spread.have_all_closed)

@@ -1,4 +1,4 @@
-"""`pyjs-server doctor [-c FILE] [--json]` prints a line for each check; exit code 1 if the server would not run."""
+"""`pyjs-server doctor [-c FILE] [--json]` prints a line for each check; exits with 1 if the server would not run."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ MB = 1 << 20
 
 
 def check_store(options: Options) -> Iterator[Finding]:
-    """Check the store directory of the effective options `options`."""
+    """Check the store directory in `options`, which must be the effective options."""
     directory = options.jetstream.store_dir
     existing = nearest(directory)
     if os.path.lexists(existing) and not os.path.isdir(existing):

@@ -54,7 +54,7 @@ def _check_secret(subject: str, path: str, is_secret: bool) -> Iterator[Finding]
     try:
         mode = os.stat(path).st_mode
     except OSError:
-        return  # the file was readable a moment ago
+        return  # removed meanwhile: the file was readable a moment ago
     if is_secret and mode & (stat.S_IROTH | stat.S_IWOTH):
         yield warn(
             subject, f"{path} can be read by every user ({stat.filemode(mode)})", f"chmod o-rwx {path}"

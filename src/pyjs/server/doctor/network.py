@@ -45,7 +45,8 @@ def ports_of(options: Options) -> list[Port]:
 
 def check_network(options: Options) -> Iterator[Finding]:
     """Check ports and routes."""
-    with ExitStack() as held:  # a port is held, so that the next one cannot be the same
+    # ports stay open during the check, so that two keys with the same port are noticed
+    with ExitStack() as held:
         seen: dict[int, str] = {}
         for port in ports_of(options):
             yield _check_port(port, held, seen)

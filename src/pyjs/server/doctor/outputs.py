@@ -1,4 +1,4 @@
-"""Checks of the files that the server writes beside its store: the log, the pid file and the ports file."""
+"""Checks of the files that the server writes outside its store: the log, the pid file and the ports file."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def secret_files(options: Options, texts: Mapping[str, str]) -> set[str]:
     """Return the configuration files that have secrets; `texts` are the files that were read, by path.
 
-    A secret that is in none of them, in the environment or on the command line counts for the first file, since it
-    may be written there with escapes.
+    If a secret is found in none of them, nor in the environment or on the command line, it is assumed to be in the
+    first file, since it may be written there with escapes.
     """
     found: set[str] = set()
     known = {*os.environ.values(), *map(str, options.flags.values())}

@@ -24,7 +24,7 @@ START_COUNT = 200_000  # new objects; starting a server without streams creates 
 
 
 def collect_seldom() -> None:
-    """Configure the collector for the start of this process. Only for the command, like all of this module."""
+    """Configure the collector for the start of this process. Only the command uses this module."""
     gc.set_threshold(START_COUNT)
 
 

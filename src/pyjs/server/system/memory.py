@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyjs.server.threads.io_thread import IoThread
 
 LOOK_S = 1.0  # seconds between two checks while there are turns
-IDLE_SHARE = 0.25  # of one core since the last check; below it, the server counts as idle
+IDLE_SHARE = 0.25  # share of one core since the last check below which the server counts as idle
 WORK_S = 0.05  # seconds of processor time since the last trim that justify another one
 BUSY_S = 30.0  # seconds between two trims of a server that is never idle
 VAIN_S_MAX = 60.0  # seconds: the longest wait after useless trims

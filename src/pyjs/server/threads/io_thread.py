@@ -38,7 +38,7 @@ class IoThread:
         self._most = most
         self._jobs: SimpleQueue[tuple[Job, Done] | None]  # created with the first thread
         self._threads: list[threading.Thread] = []
-        self._emptied: asyncio.Event | None = None  # set when no job is pending; None: nobody waits for that
+        self._emptied: asyncio.Event | None = None  # set when no job is pending; None: no task waits for this
         self.pending = 0  # number of submitted jobs whose `done` has not run yet
 
     def submit(self, job: Job, done: Done) -> None:

@@ -58,8 +58,8 @@ class Syncer:
         self.group_min = GROUP_MIN_ALWAYS if self._always else GROUP_MIN
         self._due: deque[Syncing] = deque()  # streams that have not returned their job yet
         self._works: list[Work] = []  # the jobs returned so far
-        self._later: list[Syncing] = []  # with `always`: streams whose PubAcks do not wait for the sync,
-        self._late: deque[Syncing] = deque()  # and those of them whose interval is over
+        self._later: list[Syncing] = []  # with `always`: streams whose PubAcks do not wait for a sync
+        self._late: deque[Syncing] = deque()  # streams of `_later` whose interval is over
         self._has_late_job = False  # a stream of `_late` is being synced
         self._timer: asyncio.TimerHandle | None = None
         self._drained: Callable[[], None] | None = None  # called when everything is synced; None: no drain

@@ -26,7 +26,7 @@ RECORD_MAX = 16_384 + 256 + 5
 IDLE_MAX = 2 * RECORD_MAX
 # bytes of records allowed per byte of data, on average; a record with one byte of data has 23 to 85
 SEALED_MAX = 64
-HEAD_SIZE = 5  # of a record: type, version, size
+HEAD_SIZE = 5  # bytes of a record's head: type, version, size
 APPLICATION_RECORD = 0x17  # the type of every encrypted record of TLS 1.3
 
 

@@ -36,7 +36,7 @@ NOT_ENCRYPTED = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to
 class Phase(enum.Enum):
     """The state of the encryption."""
 
-    WAITING = enum.auto()  # for the first bytes of the client
+    WAITING = enum.auto()  # until the first bytes of the client arrive
     SHAKING = enum.auto()
     OPEN = enum.auto()
     CLOSED = enum.auto()

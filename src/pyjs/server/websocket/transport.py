@@ -2,8 +2,8 @@
 
 A protocol for the transport below, and a transport for the Connection above. The Connection is created after
 the upgrade, so HTTP never reaches it; it sees only the payloads of frames. The work per iteration of the loop is
-bounded: frames that take extra work (control frames, compressed messages) are handled in turn with those of other
-connections.
+bounded: frames that take extra work (control frames, compressed messages) are handled in alternation with those of
+other connections.
 
     REQUEST -> OPEN -> ENDING -> CLOSED      OPEN -> CLOSED      REQUEST -> CLOSED (the request was refused)
 

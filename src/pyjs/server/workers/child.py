@@ -145,7 +145,8 @@ async def work(fd: int) -> int:
     except (ConfigError, OSError) as error:
         print(f"the configuration cannot be used any more: {error}", file=sys.stderr)
         return 1
-    options.warnings = replace(options.warnings, repeated=())  # the server has already logged them
+    # the server process has already logged these warnings
+    options.warnings = replace(options.warnings, repeated=())
     command = Command(options, configured_logger(options))
     command.prepare()
     loop = asyncio.get_running_loop()

@@ -26,10 +26,10 @@ BACKOFF_MAX_S = 30.0
 # seconds for which a worker must have been ready, so that the wait after its next crash is BACKOFF_S
 LASTING_S = 60.0
 PAGE_S = 5.0  # seconds within which a worker must answer a request for a page
-LAST_WORDS_S = 1.0  # seconds in which the channel must end after its process has ended
+LAST_WORDS_S = 1.0  # seconds to wait for the end of the channel after its process has ended
 CHUNK = 65536
 MODULE = "pyjs.server.workers.child"
-FORMATTED = re.compile(  # the begin of a line that a log has written, and the pid in it
+FORMATTED = re.compile(  # the beginning of a line that a log has written, with its pid
     rb'\[(\d+)\] |\{(?:"time":"[^"]*",)?"level":"[a-z]+","pid":(\d+),.*\}\Z', re.DOTALL
 )
 
@@ -79,9 +79,10 @@ class WorkerProcess:
     def __str__(self) -> str:
         return f"worker {self.worker.number}"
 
-    # -- life ----------------------------------------------------------------------------------------------------
+    # -- life cycle
+    # ----------------------------------------------------------------------------------------------------
     async def run(self, may_start_again: Callable[[], bool]) -> None:
-        """Run processes until `stop`. If one exits before `may_start_again` returns True, start no other."""
+        """Run processes until `stop`. A process that exits while `may_start_again` returns False is not replaced."""
         backoff_s = BACKOFF_S
         loop = asyncio.get_running_loop()
         try:

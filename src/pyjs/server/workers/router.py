@@ -93,7 +93,7 @@ class WorkersRouter:
         return _json(head | {"now": now, "num_routes": 0, "routes": []})
 
     def _healthz(self, path: str, query: str) -> Steps:
-        """Answer with the first problem of any worker; about one account or stream, as the workers that know it."""
+        """Answer with the first problem of any worker; about one account or stream, use only workers that have it."""
         supervisor = self._supervisor
         pages = yield from self._ask(f"{path}?{query}")
         found = list(zip(supervisor.workers, pages, strict=True))
@@ -252,7 +252,10 @@ class WorkersRouter:
 
 
 def _closeness(page: Page | None) -> int:
-    """Return how much a worker has of what its health page misses: nothing, the account, or the stream, too."""
+    """Return how close a worker's health page comes to the requested object.
+
+    The page names the first object that is missing: 2 for the consumer, 1 for the stream, 0 for the account.
+    """
     body = b"" if page is None else page.body
     return 2 * (b"JetStream consumer " in body) + (b"JetStream stream " in body)
 

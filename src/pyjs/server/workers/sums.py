@@ -1,6 +1,6 @@
-"""The pages of all workers, combined to one: counters are added, lists are merged. Pure functions of JSON.
+"""The pages of all workers, combined into one: counters are added, lists are merged. Pure functions of JSON.
 
-All other values come from the first worker, which has the streams, or directs the workers that share them.
+All other values come from the first worker, which has the streams, or assigns them to the workers that share them.
 """
 
 from __future__ import annotations

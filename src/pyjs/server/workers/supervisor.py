@@ -1,10 +1,9 @@
 """A server of several processes: starts the workers, forwards signals, and serves the pages for all of them.
 
 The process of the command has no clients. It binds the client port, so that no other program can use the port, but
-does not
-listen: each worker listens, and the kernel distributes connections over the workers. Log lines of workers are read
-from pipes and written to one log. A crashed worker is restarted; if a worker fails at its first start, the server
-exits.
+does not listen on it: each worker listens, and the kernel distributes connections over the workers. Log lines of
+workers are read from pipes and written to one log. A crashed worker is restarted; if a worker fails at its first
+start, the server exits.
 """
 
 from __future__ import annotations

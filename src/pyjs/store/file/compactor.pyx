@@ -197,7 +197,7 @@ cdef class Compactor:
         self.maps.index_maps.pop(job.number, None)
         self.retired.free_segment(self.catalogue.index.segments[at])
         self.catalogue.index.segments[at] = fresh
-        if job.is_repair():             # until now the index file told what was damaged
+        if job.is_repair():             # until now the index file recorded the damaged messages
             remove_file(self.files.disk, self.files.log, index_path(job.path))
             self.damaged.pop(job.number, None)
         self.renew_index(fresh, True, job.contents.chain)

@@ -112,10 +112,10 @@ cdef class StoreStart:
         return seqs
 
     def _finish_erasure(self):
-        """Overwrite the message that was erased last: a kill may have come after its removal was recorded.
+        """Overwrite the message that was erased last: a crash may have come after its removal was recorded.
 
-        A replica does so with all whose ids could count: a power failure may take the zeros and leave the record of
-        the removal, and the ids would count again.
+        A replica overwrites all erased messages whose ids could still count: a power failure may undo the zeros but
+        keep the record of the removal, and the ids would count again.
         """
         cdef Segment* last = index_last(&self.catalogue.index)
         cdef size_t at

@@ -361,11 +361,11 @@ cdef class FileStore(StreamStore):
             self.healing = True
 
     def end_healing(self) -> None:
-        """Note durably that with the current entry nothing is missing any more. Raises OSError.
+        """Record durably that all lost messages are restored as of the current entry. Raises OSError.
 
-        A start that finds an earlier entry, because later damage cut off its mark, repairs again: otherwise the log
-        would add the copied messages once more. Index files without a segment are removed, since they would report
-        losses that are repaired.
+        A start that finds an earlier entry, because later damage cut off this record, repairs again: otherwise the
+        log would add the copied messages a second time. Index files without a segment are removed, since they would
+        report losses that are repaired.
         """
         disk, directory = self.files.disk, self.files.directory
         if not disk.exists(f"{directory}/{HEALING}"):

@@ -1,9 +1,9 @@
-"""The stores of workers other than the first, below that of the first one, which is the server's.
+"""The store directories of workers other than the first, which are below the store of the server.
 
     <store>/.workers/N/    the store of worker N, from 2
 
-A start without a worker that has streams is refused, or the first worker takes them over: a stream is its directory,
-so a rename moves it. After an interrupted start, the next one goes on.
+A server that starts without a worker that has streams refuses to start, or the first worker takes them over: a stream
+is a directory, so a rename moves it. The next start continues an interrupted move.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def check_workers(disk: Disk, root: str, most: int) -> None:
     """Refuse a store with streams of a worker whose number is higher than `most`.
 
     Raises:
-        StoreShared: there is one.
+        StoreShared: there are such streams.
     """
     counts = {store: len(_streams(disk, store)) for store in worker_roots(disk, root, most)}
     used = [store for store, count in counts.items() if count]
@@ -50,12 +50,12 @@ def check_workers(disk: Disk, root: str, most: int) -> None:
 
 
 def take_over(disk: Disk, root: str, most: int) -> int:
-    """Move the streams of workers whose numbers are higher than `most` to the first one; return how many.
+    """Move the streams of workers whose numbers are higher than `most` to the first one; return their number.
 
     Raises:
-        StoreLocked: such a worker runs.
-        StoreShared: the first worker has a stream of the same name; nothing was moved.
-        OSError: a directory cannot be moved; the next start goes on.
+        StoreLocked: such a worker is running.
+        StoreShared: the first worker has a stream of the same name; nothing of that worker was moved.
+        OSError: a directory cannot be moved; the next start continues.
     """
     count = 0
     for store in worker_roots(disk, root, most):

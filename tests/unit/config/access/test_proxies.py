@@ -1,4 +1,4 @@
-"""The block proxies, and what it refuses."""
+"""The block `proxies` and its errors."""
 
 from __future__ import annotations
 

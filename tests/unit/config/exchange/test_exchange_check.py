@@ -1,4 +1,4 @@
-"""Who may import what, and cycles."""
+"""Permissions to import, and cycles of imports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What JetStream needs of the configuration of a server in a cluster."""
+"""Requirements of JetStream in a cluster on the configuration of a server."""
 
 from __future__ import annotations
 

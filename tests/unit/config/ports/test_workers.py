@@ -1,4 +1,4 @@
-"""The options of one worker, and what several cannot be used with."""
+"""The options of one worker, and options that cannot be combined with several workers."""
 
 from __future__ import annotations
 

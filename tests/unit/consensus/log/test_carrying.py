@@ -1,4 +1,4 @@
-"""What groups at rest have in the oldest file: how much of it a write takes along."""
+"""Records of idle groups in the oldest file: how many of them a write copies."""
 
 from __future__ import annotations
 

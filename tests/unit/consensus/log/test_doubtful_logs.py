@@ -1,4 +1,4 @@
-"""Logs of which a power cut may have taken what other nodes know of: who notices, and for how long."""
+"""Logs that may have lost entries in a power cut that other nodes know: which nodes doubt, and for how long."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyjs.consensus.log.node_log import NodeLog
 
 @pytest.fixture
 def early() -> Node:
-    """A node that tells others of what is not synced."""
+    """A node that sends messages before the data behind them is synced."""
     node = Node()
     node.machine = 6
     node.killed()

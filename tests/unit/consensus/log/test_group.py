@@ -1,4 +1,4 @@
-"""A group of the node log: entries that replace others, a start that moves, and losses."""
+"""A group of the node log: entries that replace others, a start index that moves, and losses."""
 
 from __future__ import annotations
 
@@ -80,6 +80,6 @@ def test_a_lost_group_stays_so_if_a_start_leaves_entries_that_are_gone(group: St
     group.append(6, 1, place(6), 10)
     assert group.is_damaged
 
-    group.append(4, 2, place(6), 10)  # all that was gone is replaced
+    group.append(4, 2, place(6), 10)  # all lost entries are replaced
     assert (group.is_damaged, group.start, group.last) == (False, 3, 4)
     group.check()

@@ -1,6 +1,6 @@
-"""The node log as its owner sees it: what is staged, written, durable, and read back.
+"""The node log as its owner uses it: staging, writing, syncing, and reading back.
 
-Long because all of it speaks the same vocabulary.
+Long because all tests use the same helpers.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Node:
             synced(self.log)
 
     def change(self, name: str, at: int) -> None:
-        """Change a byte of a file that nobody has open."""
+        """Change a byte of a file that is not open."""
         data = bytearray(self.disk.read_file(f"{DIRECTORY}/{name}"))
         data[at] ^= 1
         fd = self.disk.open_file(f"{DIRECTORY}/{name}")
@@ -172,7 +172,7 @@ def test_a_sync_covers_what_was_written_when_it_began(node: Node) -> None:
     written = node.log.written
     node.entry(7, 2)
     node.log.flush()
-    assert node.log.begin_sync() is None  # one is under way
+    assert node.log.begin_sync() is None  # a sync is already running
     node.log.finish_sync(job, job())
     assert node.log.synced == written < node.log.written
     synced(node.log)
@@ -381,7 +381,7 @@ def test_unsynced_pages_of_a_killed_process_are_written_again(node: Node) -> Non
     node.disk.fail_in, node.disk.failing = 0, "sync"
     job = node.log.begin_sync()
     assert job is not None
-    node.log.finish_sync(job, job())  # the disk forgets these pages, and a later sync succeeds
+    node.log.finish_sync(job, job())  # the disk loses these pages, and a later sync succeeds
     assert node.log.error is not None
 
     node.killed()
@@ -418,7 +418,7 @@ def test_damage_of_one_group_is_its_own(node: Node) -> None:
     with pytest.raises(CorruptRecord):
         node.entry(1, 3)
 
-    assert node.killed().groups[1].is_damaged  # until it comes back as another peer
+    assert node.killed().groups[1].is_damaged  # until the node returns as another peer
     node.log.create(1, "hurt", PEER + 1, CONF, 0, 0)
     synced(node.log)
     group = node.killed().groups[1]
@@ -434,7 +434,7 @@ def test_a_damaged_record_names_its_group_even_without_its_head(node: Node) -> N
     node.log.close()
     node.disk.end_process()
     name = node.log.files[0]
-    node.change(name, files_of(node.disk)[name].index(b"A" * 20) - 152 + 40)  # its group
+    node.change(name, files_of(node.disk)[name].index(b"A" * 20) - 152 + 40)  # the group in the record
 
     node.open()
     assert "1 record lost; groups that must come back as new replicas: 1 'hurt'" in node.lines[0][1]
@@ -448,7 +448,7 @@ def test_a_witness_tells_damage_from_the_end_of_a_log_that_was_killed(node: Node
     node.log.witness()
     written = node.log.written
     node.log.witness()
-    assert node.log.written == written  # it is said once
+    assert node.log.written == written  # the loss is logged once
     node.disk.end_process()
     name = node.log.files[0]
     node.change(name, files_of(node.disk)[name].index(b"A" * 20))
@@ -579,7 +579,7 @@ def test_a_damaged_group_is_carried_as_damaged(node: Node) -> None:
         node.entry(2, index, b"x" * 100)
         node.log.point(2, index, 1, CONF, b"")
         synced(node.log)
-    assert node.log.groups[1].is_damaged  # found when it was to be written again
+    assert node.log.groups[1].is_damaged  # found when the record was to be rewritten
     assert node.log.files[0] > "00000001.log"
     assert node.killed().groups[1].damage == "it lost a part of its log earlier"
 

@@ -31,7 +31,7 @@ HEADER_SIZE, HEAD_SIZE = 72, 104
 
 
 def example() -> bytes:
-    """Return the bytes of the document's example; what follows two spaces is comment."""
+    """Return the bytes of the document's example; text after two spaces is a comment."""
     text = DOCUMENT.read_text().partition("## Example\n")[2]
     lines = text.partition("```\n")[2].partition("```")[0].splitlines()
     return bytes.fromhex(" ".join(re.split("  +", line.strip())[0] for line in lines))

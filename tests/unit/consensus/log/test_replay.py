@@ -1,4 +1,4 @@
-"""The reading of a node log: where it ends, what is lost, and whose it was."""
+"""The reading of a node log: its end, its losses, and its owner."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_a_part_of_a_change_that_was_durable_is_damage() -> None:
 
 
 def rewritten(data: bytes, number: int, **fields: int) -> bytes:
-    """Return a file in which a record says something else, with a right checksum."""
+    """Return a file in which a record has other field values and a right checksum."""
     header = header_in(data, NAME)
     assert header is not None
     at, head = next((at, head) for at, head in heads(data) if head.number == number)

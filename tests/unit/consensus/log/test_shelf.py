@@ -18,7 +18,7 @@ def shelf() -> Shelf:
 
 
 def add(shelf: Shelf, number: int) -> LogFile:
-    """Add a file with some bytes, which nobody needs."""
+    """Add a file with some bytes that no group needs."""
     path = f"{DIRECTORY}/{log_name(number)}"
     file = LogFile(Header(4096, number, number, 1, number, 0), path)
     shelf.add(file, Seal(number, 100, 0, number, 1) if shelf.files else None)

@@ -1,4 +1,4 @@
-"""Jobs of the node log for other threads: they do their calls in order, and return an error."""
+"""Jobs of the node log for other threads: they make their calls in order, and return errors."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def test_account_limits_on_connections_subscriptions_and_payload() -> None:
     first, second = node.client(USER % (b"u", b"p")), node.client(USER % (b"u", b"p"))
     third = node.client(USER % (b"u", b"p"))
     first.send(b"SUB a 1\r\n")
-    second.send(b"SUB b 1\r\nSUB c 2\r\n")  # each has its own
+    second.send(b"SUB b 1\r\nSUB c 2\r\n")  # each client has its own limit
     assert first.take() == b""
     assert third.session.closed_reason == "Maximum Account Connections Exceeded"
     assert second.take() == b"-ERR 'maximum subscriptions exceeded'\r\n"

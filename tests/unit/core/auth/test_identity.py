@@ -1,4 +1,4 @@
-"""What log lines say of a client."""
+"""The names of clients in log lines."""
 
 from __future__ import annotations
 

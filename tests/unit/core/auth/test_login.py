@@ -188,7 +188,7 @@ def test_only_the_first_72_bytes_of_a_password_count() -> None:
     node = VirtualNode(options_with(UserOptions("h", hashed)))
     client = node.client(connect=None)
     client.send(LOGIN % (b"h", b"x" * 80) + b"PING\r\n")
-    assert b"PONG" in client.take()  # nats-server 2.15.1 lets it in too
+    assert b"PONG" in client.take()  # nats-server 2.15.1 accepts it too
 
 
 # -- refusals take the same work ---------------------------------------------------------------------------------
@@ -292,7 +292,7 @@ def test_a_client_without_connect_does_not_follow_into_another_account() -> None
     client = subscribed(node, None)
     options = Options(no_auth_user="u", accounts={"A": AccountOptions(users=(UserOptions("u", "p"),))})
     reload(node, options)
-    assert client.take() == b""  # nats-server says nothing to clients whose account changed
+    assert client.take() == b""  # nats-server sends nothing to clients whose account changed
     assert client.session.closed_reason == "Client Closed"
 
 

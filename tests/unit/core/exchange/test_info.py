@@ -1,4 +1,4 @@
-"""What a service of another account learns of the client that asks it."""
+"""The information that a service in another account gets about its client."""
 
 from __future__ import annotations
 

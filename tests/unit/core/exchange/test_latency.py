@@ -1,4 +1,4 @@
-"""Latency samples: which requests are measured, and what their samples say."""
+"""Latency samples: the requests that are measured, and the contents of their samples."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Scene:
         return bytes(token)
 
     def answer(self, token: bytes, text: bytes = b"ok") -> bytes:
-        """Answer a token; return what the client gets."""
+        """Answer the request of a token; return the bytes that the client gets."""
         self.service.send(b"PUB %b %d\r\n%b\r\n" % (token, len(text), text))
         return self.client.take()
 

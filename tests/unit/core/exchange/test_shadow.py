@@ -46,7 +46,7 @@ class Scene:
             self.client.send(b"SUB %b %d\r\n" % (subject, sid))
 
     def publish(self, *subjects: bytes, size: int = 0) -> list[bytes]:
-        """Publish in A; return the subjects of what the subscriber in B gets."""
+        """Publish in A; return the subjects of the messages that the subscriber in B gets."""
         for subject in subjects:
             self.origin.send(b"PUB %b %d\r\n%b\r\n" % (subject, size, b"x" * size))
         return [frame.subject for frame in self.client.frames()]
@@ -156,7 +156,7 @@ def test_the_deny_list_is_asked_for_the_local_subject(scene: Scene) -> None:
     renamed = shadow(scene, "s.*", "in.s.$1")
     assert not renamed.accepts(b"s.secret", b"")
     assert renamed.accepts(b"s.open", b"")
-    assert not renamed.accepts(b"other", b"")  # it has no subject here
+    assert not renamed.accepts(b"other", b"")  # it has no local subject
     assert not shadow(scene, local=b"in.s.secret").accepts(b"anything", b"")
     assert shadow(scene).accepts(b"s.secret", b"")
 

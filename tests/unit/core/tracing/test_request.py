@@ -1,4 +1,4 @@
-"""Headers that ask for a trace."""
+"""Headers that request a trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search for headers that ask for a trace agrees with their reader."""
+"""The fast search for headers that request a trace agrees with the full reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What another server asks for in the headers of a message that it passes on."""
+"""Trace requests in the headers of a message that another server forwards."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def server() -> SimServer:
 def traces_of(
     server: SimServer, monkeypatch: pytest.MonkeyPatch, headers: bytes
 ) -> tuple[list[Any], list[bytes]]:
-    """Return the destinations of the traces, and what a subscriber gets."""
+    """Return the destinations of the traces, and the messages that a subscriber gets."""
     traces: list[Trace] = []
     monkeypatch.setattr(server.node, "send_trace", traces.append)
     client = server.client()

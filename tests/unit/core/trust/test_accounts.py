@@ -15,7 +15,7 @@ from pyjs.testing.jwt import Key, account_token, user_token
 
 OPERATOR = Key("operator", b"o" * 32)
 A, B, USER = Key("account", b"a" * 32), Key("account", b"b" * 32), Key("user", b"u" * 32)
-START_S = 1_700_000_000  # of the virtual clock
+START_S = 1_700_000_000  # the start of the virtual clock
 
 
 def node(**claims: Any) -> VirtualNode:
@@ -205,7 +205,7 @@ def test_an_account_that_a_reload_removes_lets_nobody_in_until_its_token_is_back
 
 
 def step(fixture: VirtualNode) -> list[Job]:
-    """Run the queued jobs; what follows from their results is left to the next turn."""
+    """Run the queued jobs; the consequences of their results are left to the next turn."""
     jobs = fixture.node.turn_state.take("jobs")
     for job in jobs:
         job.run()

@@ -19,7 +19,7 @@ from pyjs.testing import RawClient, VirtualNode
 from pyjs.testing.jwt import Key, account_token, user_token
 from pyjs.wire.xkeys import CurveKeyPair
 
-INPUT_WORK = 65536  # of a turn, see core/sink.pyx
+INPUT_WORK = 65536  # limit of a turn, see core/sink.pyx
 ISSUER, OTHER = Key("account", b"i" * 32), Key("account", b"j" * 32)
 XKEY = CurveKeyPair(b"x" * 32)
 CONFIG = """
@@ -34,7 +34,7 @@ JOE = {"user": "joe", "pass": "hunter2", "verbose": False}
 
 
 class Scene:
-    """A node with a service; `ask` returns a client that waits, and the request about it."""
+    """A node with a service; `ask` returns a waiting client, and the request about it."""
 
     def __init__(self, path: Path, more: str = "", config: str = CONFIG) -> None:
         path.write_text(config % (ISSUER.public, more))
@@ -225,7 +225,8 @@ def test_the_work_of_a_request_counts_as_input_of_the_turn(scene: Scene) -> None
     while sum(asked) < 100:
         scene.node.node.turn(scene.node.clock.now_ns())
         asked.append(len(scene.service.frames()))
-    assert max(asked) <= 2 * (INPUT_WORK // ASK_WORK + 1)  # those read before the turn, and those in it
+    # requests read before the turn, and those read in it
+    assert max(asked) <= 2 * (INPUT_WORK // ASK_WORK + 1)
     assert min(asked) > 0
 
 
@@ -321,7 +322,7 @@ AUTH_USER, USER = Key("user", b"a" * 32), Key("user", b"u" * 32)
 
 
 class OperatorScene(Scene):
-    """The same, where the token of an account says which service decides."""
+    """The same, with the service chosen by the token of the account."""
 
     def __init__(self, **external: Any) -> None:
         claims = {"auth_users": [AUTH_USER.public], **external}

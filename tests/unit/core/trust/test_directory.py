@@ -1,4 +1,4 @@
-"""The directory of tokens: files are whole, damaged ones are named, and there are no more than may be."""
+"""The directory of tokens: files are written whole, damaged ones are reported, and their number is limited."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from pyjs.testing.jwt import Key, account_token, token, user_token
 
 OPERATOR = Key("operator", b"o" * 32)
 A, B, C, USER = (Key(kind, bytes([at]) * 32) for at, kind in enumerate(["account"] * 3 + ["user"]))
-START_S = 1_700_000_000  # of the virtual clock
+START_S = 1_700_000_000  # the start of the virtual clock
 STREAM = {"subject": "s.>", "type": "stream"}
 SERVICE = {"subject": "help", "type": "service"}
 
@@ -45,7 +45,7 @@ def imported(each: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def sees(fixture: VirtualNode, client: RawClient) -> bool:
-    """Return whether a client receives what account A publishes."""
+    """Return whether a client receives messages that account A publishes."""
     fixture.node.accounts[A.public].send(b"s.one", b"x")
     fixture.turn()
     return b"MSG s.one" in client.take()

@@ -1,4 +1,4 @@
-"""Logins by token: who is let in, with which permissions, and the reason for each refusal."""
+"""Logins by token: accepted users, their permissions, and the reason for each refusal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ A, B, SIGNER, USER, OTHER = (
     Key(kind, bytes([at]) * 32) for at, kind in enumerate(["account"] * 3 + ["user"] * 2)
 )
 PROXY = Key("server", b"p" * 32)
-START_S = 1_700_000_000  # of the virtual clock: 22:13:20 UTC
+START_S = 1_700_000_000  # the start of the virtual clock: 22:13:20 UTC
 NONCE = "abc"
 TOKEN = user_token(A, USER, "alice", issued_at=1)
 

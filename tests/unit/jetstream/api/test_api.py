@@ -106,7 +106,7 @@ def test_the_counters_are_those_of_the_engine(js: JetStreamFixture) -> None:
 
     js.api(
         "STREAM.MSG.GET.S", {"seq": 1}
-    )  # not counted, and a failed removal is no error: as the peer counts
+    )  # as nats-server counts: not counted, and a failed removal is no error
     js.error("STREAM.MSG.DELETE.S", {"seq": 9})
     after = js.api("INFO")["api"]
 

@@ -1,4 +1,4 @@
-"""The API is loaded by a thread, and requests that come before wait."""
+"""A thread loads the API, and requests that arrive before wait."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CREATE = b'{"name":"S","storage":"memory"}'
 
 
 def unloaded(monkeypatch: pytest.MonkeyPatch) -> JetStreamFixture:
-    """Return a node whose API is not loaded, and whose thread is busy."""
+    """Return a node whose API is not loaded because its thread is busy."""
     js = JetStreamFixture()
     monkeypatch.setitem(sys.modules, ROUTER, sys.modules[__name__])
     monkeypatch.delitem(sys.modules, ROUTER)
@@ -35,7 +35,7 @@ def test_requests_wait_for_the_thread_that_loads_the_api_and_are_answered_in_ord
     js = unloaded(monkeypatch)
     js.user.send(b"PUB $JS.API.STREAM.CREATE.S a %d\r\n%b\r\n" % (len(CREATE), CREATE))
     js.user.send(b"PUB $JS.API.STREAM.INFO.S a 0\r\n\r\nPING\r\n")
-    # then nobody else waits
+    # then no other client waits
     assert js.user.take() == b"PONG\r\n"
     assert not is_loaded()
     assert len(js.node.turn_state.jobs) == 1

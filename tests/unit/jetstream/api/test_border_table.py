@@ -1,4 +1,4 @@
-"""The list of what clients can say is complete."""
+"""The table of possible requests is complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values at the edge of what a field takes: accepted, shown and used as nats-server 2.15.1 does, or refused."""
+"""Values at the edge of a field's range: accepted, shown and used as in nats-server 2.15.1, or refused."""
 
 from __future__ import annotations
 

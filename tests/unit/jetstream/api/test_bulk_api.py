@@ -1,4 +1,4 @@
-"""$JS.API.PYJS.BULK.*: requests, refusals, sizes; tests/unit/store/file/test_bulk.py has what a chunk holds."""
+"""$JS.API.PYJS.BULK.*: requests, errors, sizes; contents of chunks: tests/unit/store/file/test_bulk.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CONSUMER.* requests: what is made of a configuration, what is refused, and in which words.
+"""CONSUMER.* requests: the configurations that result, and the texts of errors.
 
 Expected answers are those of nats-server 2.15.1.
 """

@@ -36,7 +36,7 @@ def server(node: int, **changes: object) -> Server:
 
 
 def stored(name: str = "S", *subjects: str, **options: object) -> StoredConfig:
-    """Return a configuration; its subject is its name unless others are given."""
+    """Return a configuration; the stream's name is its subject unless subjects are given."""
     config = StreamConfig(name=name, subjects=subjects or (name,))
     return stored_config(replace(config, **options))  # type: ignore[arg-type]
 
@@ -97,7 +97,7 @@ class Meta:
 
 
 def random_entry(chance: random.Random, state: MetaState) -> Entry:
-    """Return an entry about few servers and few names, which sometimes is based on what is no longer so."""
+    """Return an entry about a few servers and names, which may be based on an outdated state."""
     node = chance.randint(1, 6)
     there = sorted(state.streams(), key=lambda each: each.group)
     kind = chance.randrange(12)

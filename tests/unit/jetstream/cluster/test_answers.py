@@ -1,4 +1,4 @@
-"""What the API answers from the metadata, and whom it asks for the rest."""
+"""Answers from the metadata, and the servers that are asked for the rest."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def test_a_wiped_member_of_a_running_group_joins_it() -> None:
 
 
 def test_the_vote_of_a_lost_store_is_in_no_second_group() -> None:
-    """Server 1 adopts and loses its store; 2 believes what it heard before that, 3 what it heard later."""
+    """Server 1 adopts and loses its store; 2 has its report from before, 3 its report from after that."""
     first, second, third = Bootstrap(1, 10, 3), Bootstrap(2, 20, 3), Bootstrap(3, 30, 3)
     for server, others in ((first, (2, 3)), (second, (1, 3)), (third, (2,))):
         for node in others:
@@ -187,10 +187,10 @@ def test_nonsense_is_no_word(values: list[object]) -> None:
 
 
 class Cluster:
-    """Servers that start, speak, restart and lose stores in a random order, and vote like Raft's first terms.
+    """Servers that start, send reports, restart and lose stores in random order, and vote as in Raft's first terms.
 
-    A vote is remembered with the store. A candidate of a membership that got more than half of its voters' votes is
-    its leader; two leaders of different memberships are what must not be.
+    A vote is remembered with the store. A candidate of a membership that got votes of more than half of its voters is
+    its leader; two leaders of different memberships must never exist.
     """
 
     def __init__(self, chance: random.Random, size: int) -> None:
@@ -206,9 +206,10 @@ class Cluster:
         self.reach = self.cut()
         self.knows = chance.choice(
             [0, 0.1, 1]
-        )  # how often one that has voted says that its group has a leader
+        )  # how often a server that has voted reports that its group has a leader
         self.quiet = chance.randint(0, 40 * size)  # acts before the first store is lost
-        # How often servers speak, look, restart, lose a store, and are cut off from each other, in this run.
+        # How often servers send reports, take steps, restart, lose a store, and are cut off from each other, in this
+        # run.
         self.rates = [40, chance.choice([5, 40]), 2, chance.choice([0, 2, 10]), chance.choice([0, 2, 10])]
 
     def made(self, node: int) -> Bootstrap:
@@ -261,7 +262,7 @@ class Cluster:
             assert me not in self.durable
             self.durable[me] = found.membership
             if self.chance.random() < 0.1:
-                self.servers[node] = self.made(node)  # it ends between the write and what follows
+                self.servers[node] = self.made(node)  # it ends between the write and the next step
             else:
                 server.adopt(found.membership)
         elif found.do is Do.START:
@@ -277,7 +278,7 @@ class Cluster:
 
 
 def leaders(seed: int, size: int) -> int:
-    """Return how many memberships have elected at the end of a run."""
+    """Return how many memberships have elected a leader at the end of a run."""
     cluster = Cluster(random.Random(seed), size)
     for _ in range(60 * size):
         cluster.play()

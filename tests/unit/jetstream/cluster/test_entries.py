@@ -1,4 +1,4 @@
-"""Entries of the metadata: their bytes, and what is refused instead of being applied."""
+"""Entries of the metadata: their bytes, and entries that are refused instead of being applied."""
 
 from __future__ import annotations
 

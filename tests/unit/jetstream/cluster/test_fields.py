@@ -1,4 +1,4 @@
-"""Packed rows: what was packed comes back, and anything else is refused by name."""
+"""Packed rows: unpacking returns the packed values, and invalid bytes are refused with the field's name."""
 
 from __future__ import annotations
 

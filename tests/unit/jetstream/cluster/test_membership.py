@@ -35,7 +35,7 @@ def change(
         ((1, 2, 3), (4,), (1, 2, 3, 4), (3,), Move.DEMOTE, 3),
         ((1, 2), (3,), (1, 2), (3,), Move.REMOVE, 3),
         ((1, 2, 3), (), (1, 2), (3,), Move.REMOVE, 3),
-        ((1, 2, 3), (), (2, 3), (), None, 0),  # the leader is to go: it hands over first
+        ((1, 2, 3), (), (2, 3), (), None, 0),  # the leader must leave: it first transfers its leadership
         ((1, 2, 3), (4,), (1, 2, 3, 4), (), None, 0),
         ((1, 2, 3), (4,), (1, 2, 3, 4), (3, 4), None, 0),
         ((1, 2, 3), (), (1, 2, 3), (2,), None, 0),

@@ -1,4 +1,4 @@
-"""Other servers for streams that exist."""
+"""Moves of existing streams to other servers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ALL = Rules(online=range(10))
 
 @pytest.fixture
 def meta() -> Meta:
-    """Five servers, of which the even ones have a tag, and stream S on three of them."""
+    """Five servers, of which those with even numbers have a tag, and stream S on three of them."""
     meta = Meta()
     for node in range(1, 6):
         meta.do(ServerDescribed(server(node, tags=() if node % 2 else ("even",))))
@@ -115,7 +115,7 @@ def test_a_stream_without_another_server_has_a_replica_less_until_one_fits(meta:
     assert (moved.name, moved.nodes) == ("S", (1, 2))
     meta.do(moved)
     (moved,) = moves(field_of(meta.state, "TRIO", few))
-    assert (moved.name, moved.nodes) == ("T", (1,))  # it begins again, without messages
+    assert (moved.name, moved.nodes) == ("T", (1,))  # it starts anew, without messages
     meta.do(moved)
     assert list(moves(field_of(meta.state, "TRIO", few))) == []
     (moved,) = moves(field_of(meta.state, "TRIO", ALL))
@@ -184,13 +184,13 @@ def test_a_replicated_stream_is_not_reduced_to_one_server(meta: Meta) -> None:
 
 def test_streams_are_looked_at_only_while_one_of_them_may_move(meta: Meta) -> None:
     assert not may_move(meta.state)
-    meta.do(ServerRemoved(5))  # it has no stream
+    meta.do(ServerRemoved(5))  # server 5 has no stream
     assert not may_move(meta.state)
     meta.do(ServerEvacuating(3, True))
     assert may_move(meta.state)
     (moved,) = moves(field_of(meta.state, "TRIO", Rules(online={1, 2})))
     meta.do(moved)
-    assert may_move(meta.state)  # it lacks a replica
+    assert may_move(meta.state)  # a stream lacks a replica
     (moved,) = moves(field_of(meta.state, "TRIO", ALL))
     meta.do(moved)
     assert meta.there("S").nodes == (1, 2, 4)

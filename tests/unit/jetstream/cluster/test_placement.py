@@ -1,4 +1,4 @@
-"""Which servers a stream is placed on, and what is said when there are none."""
+"""The servers on which a stream is placed, and the error if there are none."""
 
 from __future__ import annotations
 

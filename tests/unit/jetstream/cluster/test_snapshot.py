@@ -1,4 +1,4 @@
-"""Snapshots of the metadata: their bytes, and what is refused."""
+"""Snapshots of the metadata: their bytes, and invalid ones."""
 
 from __future__ import annotations
 

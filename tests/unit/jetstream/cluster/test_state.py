@@ -1,4 +1,4 @@
-"""The metadata as a machine: who wins, who is refused, and that equal entries give equal states."""
+"""The metadata as a state machine: conflicting entries, errors, and equal states from equal entries."""
 
 from __future__ import annotations
 
@@ -460,7 +460,7 @@ def test_a_stream_that_moves_has_two_replicas_and_shows_one() -> None:
     meta = Meta(1, 2, 3)
     meta.create("S", 1, max_bytes=100)
     old = meta.there("S")
-    bounds = Bounds(max_bytes=150)  # for one replica
+    bounds = Bounds(max_bytes=150)  # room for one replica
     config = stored("S", num_replicas=2, max_bytes=100, max_msgs=5)
     moves = StreamUpdated(A, old.group, old.revision, config, (1, 2), bounds, 2)
     assert meta.do(moves).outcome is Outcome.DONE

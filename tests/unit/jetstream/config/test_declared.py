@@ -1,4 +1,4 @@
-"""Options declared once: defaults, answers, the stored form, and what the rules of updates say of them."""
+"""Declared options: defaults, answers, the stored form, and the rules of updates for them."""
 
 from __future__ import annotations
 

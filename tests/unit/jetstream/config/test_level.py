@@ -1,4 +1,4 @@
-"""The Nats-Required-Api-Level header; what a newer server stored is in tests/unit/jetstream/test_offline.py."""
+"""The Nats-Required-Api-Level header; for streams stored by a newer server: tests/unit/jetstream/test_offline.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a consumer has delivered, what of it is pending, and where the ack floor stands."""
+"""The state of a consumer: delivered messages, pending messages, and the ack floor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DELIVERED, ACKED, ACKED_ALL, PROGRESS, NAKED, DELAYED, EXHAUSTED = 1, 2, 3, 5, 6
 
 
 class AcksFixture:
-    """The state of a consumer from sequence 1 on, and what it looks like from outside."""
+    """The state of a consumer from sequence 1 on, with its visible properties."""
 
     def __init__(self, *delivered: int) -> None:
         self.acks = AckState(StateLog())
@@ -33,7 +33,7 @@ class AcksFixture:
         return [entry[0] for entry in self.acks.pending.dump()]
 
     def changes(self) -> list[tuple[int, ...]]:
-        """Return what was noted for the file since the last look."""
+        """Return the changes recorded for the file since the last call."""
         return list(decode(self.acks.changes.take()))
 
 

@@ -127,7 +127,7 @@ def test_ack_all_settles_everything_before(js: ConsumerFixture) -> None:
 
 
 def test_ack_all_of_a_first_delivery_counts_after_that_of_a_redelivery(js: ConsumerFixture) -> None:
-    # given: the consumer floor is that of the redelivery, which came after the others
+    # given: the consumer's ack floor is that of the redelivery, which came after the other deliveries
     js.fill(4)
     js.consumer(ack_policy="all")
     messages = js.pull(batch=4)
@@ -522,7 +522,7 @@ def test_a_stream_drops_what_one_ack_settles_over_some_turns() -> None:
     js.request(batch=MANY)
     js.inbox.take()
     left = []
-    # when all but three are acknowledged
+    # when: all but three are acknowledged
     last = MANY - 3
     js.user.session.receive_data(b"PUB $JS.ACK.S.c.1.%d.%d.0.0 4\r\n+ACK\r\n" % (last, last))
     js.node.turn(js.clock.now_ns())
@@ -541,7 +541,7 @@ def test_a_consumer_that_is_deleted_leaves_nothing_that_it_settled() -> None:
     js.consumer()
     js.fill(2)
     first, _ = js.pull(batch=2)
-    # when both come in one turn
+    # when: both arrive in one turn
     ack = b"PUB %b 4\r\n+ACK\r\n" % first.reply
     js.user.send(ack + b"PUB $JS.API.CONSUMER.DELETE.S.c in.1 0\r\n\r\n")
     # then
@@ -554,7 +554,7 @@ def test_an_answer_that_is_an_ack_itself_settles_once_more(js: ConsumerFixture) 
     js.consumer("d")
     one, two, three, four = js.pull("c", batch=4)
     other = js.pull("d", batch=1)[0]
-    send = js.core().account.send  # no client may use such a reply
+    send = js.core().account.send  # clients may not use such a reply
 
     send(one.reply, b"", b"", one.reply)
     send(two.reply, b"", b"", three.reply)

@@ -1,4 +1,4 @@
-"""Consumers are made, changed and removed in batches beside each other, and answered when that is durable."""
+"""Consumers are created, changed and deleted in concurrent batches; each request is answered when it is durable."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pyjs.store.state.consumer_list import MARK, drop_values, encode_entry, list
 
 
 class CountingDisk(OsDisk):
-    """Counts what waits for the medium; syncs fail while `failing`."""
+    """Counts operations that wait for the medium; syncs fail while `failing`."""
 
     def __init__(self) -> None:
         self.syncs = 0
@@ -44,7 +44,7 @@ class CountingDisk(OsDisk):
 
 
 class Pipelined(JetStreamFixture):
-    """A client that sends requests without waiting, and a thread that runs when the test says so."""
+    """A client that sends requests without waiting, and a thread that the test runs."""
 
     def __init__(self, directory: Path, **config: Any) -> None:
         self.files = CountingDisk()
@@ -78,7 +78,7 @@ class Pipelined(JetStreamFixture):
         return out
 
     def batch(self) -> list[str]:
-        """Let the thread do what it was given, and return the answers."""
+        """Run the thread's jobs, and return the answers."""
         self.hold_jobs = False
         self.run_jobs()
         self.hold_jobs = True
@@ -86,7 +86,7 @@ class Pipelined(JetStreamFixture):
         return self.answers()
 
     def batches(self) -> list[str]:
-        """Let the thread do everything, and return the answers in order."""
+        """Run all jobs, also those that they lead to; return the answers in order."""
         out = self.answers()
         while self.node.turn_state.jobs:
             out += self.batch()

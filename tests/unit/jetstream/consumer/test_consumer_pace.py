@@ -18,7 +18,7 @@ class PaceFixture(ConsumerFixture):
 
 
 def spaced(*gaps_ms: int) -> PaceFixture:
-    """Return a stream of messages m1, m2, ... that were stored as far apart as told."""
+    """Return a stream of messages m1, m2, ... that were stored with the given gaps."""
     js = PaceFixture()
     js.fill(1)
     for gap in gaps_ms:
@@ -29,7 +29,7 @@ def spaced(*gaps_ms: int) -> PaceFixture:
 
 
 def seqs(js: PaceFixture) -> list[int]:
-    """Return the sequences that came since the last look."""
+    """Return the sequences received since the last call."""
     return [message.seq for message in js.deliveries()]
 
 

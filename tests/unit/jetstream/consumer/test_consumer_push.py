@@ -19,7 +19,7 @@ def listen(js: ConsumerFixture, subject: bytes = b"push.a", queue: bytes = b"") 
 
 
 def pushed(js: ConsumerFixture) -> list[int]:
-    """Return the sequences that came to the subscription of `listen`."""
+    """Return the sequences that the subscription of `listen` has received."""
     frames = [
         frame for frame in js.inbox.frames() if frame.sid == b"p" and frame.reply.startswith(b"$JS.ACK.")
     ]
@@ -213,18 +213,18 @@ def test_a_message_to_a_queue_group_reaches_one_member(js: ConsumerFixture) -> N
 
 
 def test_redeliveries_wait_for_a_receiver_that_has_much_queued(js: ConsumerFixture) -> None:
-    # given a receiver that has not read what it got before, and ten messages more
+    # given a receiver that has not read its earlier messages, and ten more messages
     for _ in range(10):
         js.user.send(b"PUB s.a 100000\r\n%b\r\n" % (b"x" * 100_000))
     js.consumer(deliver_subject="push.a", ack_wait=NS)
     js.inbox.link.unsent = 16 * MIB
     js.inbox.session.output_paused()
     listen(js)
-    # when their time is over, few go out again
+    # when their ack wait is over, only a few are redelivered
     js.advance(milliseconds=1020)
     assert js.info()["num_ack_pending"] == 10
     assert 1 <= js.info()["num_redelivered"] <= 3
-    # and when it has read, all do
+    # and when it has read, all are
     js.inbox.link.unsent = 0
     js.inbox.session.output_resumed()
     js.advance(milliseconds=20)

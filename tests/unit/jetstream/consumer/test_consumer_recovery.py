@@ -1,4 +1,4 @@
-"""What a consumer remembers over a restart, and over a kill in the middle of a write."""
+"""The state of a consumer after a restart, and after a kill during a write."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Restarting(ConsumerFixture):
 
 
 def comparable(info: dict[str, Any]) -> dict[str, Any]:
-    """Return what of CONSUMER.INFO survives a restart."""
+    """Return the part of CONSUMER.INFO that survives a restart."""
     positions = {
         key: {k: v for k, v in info[key].items() if k != "last_active"} for key in ("delivered", "ack_floor")
     }
@@ -164,12 +164,12 @@ def test_any_history_survives_a_restart(tmp_path: Path, policy: str, seed: int) 
     js = js.restart()
     # then
     assert comparable(js.info()) == before
-    js.advance(milliseconds=1)  # what was overdue is so by the first timer
+    js.advance(milliseconds=1)  # deliveries that were overdue are due at the first timer
     assert sorted(js.core().acks.pending.queued()) == sorted(queued)
 
 
 def act(js: Restarting, chance: random.Random, held: list[Delivery]) -> list[Delivery]:
-    """Do one random thing; return what it delivered."""
+    """Do one random operation; return its deliveries."""
     choice = chance.randrange(7)
     if choice == 0:
         js.fill(chance.randrange(1, 5), chance.choice(["s.a", "s.b", "s.c"]))
@@ -213,7 +213,7 @@ def test_a_message_that_was_acked_before_a_kill_and_not_dropped_yet_goes_at_the_
     kept = [seq for seq in range(1, 5) if store.get(seq) is not None]
     assert kept == (
         [2, 4] if retention == "workqueue" else [4]
-    )  # s.b was never wanted: interest did not take it
+    )  # s.b was never wanted: the stream's interest retention did not store it
 
 
 def test_nothing_is_dropped_at_the_start_while_a_consumer_is_missing(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_sequences_that_a_power_cut_took_from_the_stream_are_delivered_when_they
     for message in js.pull(batch=5):
         js.ack(message)
     lose_the_end(js, records=3)
-    # when: another start comes before anything is delivered
+    # when: another start comes before any delivery
     js = Restarting(js.store, js.clock)
     js.fill(2)
     js = js.restart()
@@ -295,7 +295,7 @@ def test_a_start_in_the_future_stays_there(js: Restarting) -> None:
 
 
 class NoDescriptors(OsDisk):
-    """Opens no segment to be read while `none` is set: clients have all descriptors."""
+    """Opens no segment for reading while `none` is set: clients use all descriptors."""
 
     none = False
 
@@ -306,7 +306,7 @@ class NoDescriptors(OsDisk):
 
 
 class Crowded(ConsumerFixture):
-    """A server whose disk runs out of descriptors, with messages in several segments."""
+    """A server with an exhausted limit of descriptors, and messages in several segments."""
 
     def __init__(self) -> None:
         self.disk = NoDescriptors()

@@ -36,17 +36,17 @@ class CursorFixture:
         return seq
 
     def take_all(self) -> list[int]:
-        """Deliver what there is."""
+        """Deliver all available messages; return their sequences."""
         return list(iter(self.take, 0))
 
     def remove(self, seq: int, *, told: bool = True) -> None:
-        """Remove a message; the cursor is told at once, or not yet."""
+        """Remove a message, and notify the cursor now if `told`."""
         self.store.drop_seq(seq)
         if told:
             self.tell()
 
     def tell(self) -> None:
-        """Tell the cursor of the removals that match."""
+        """Notify the cursor of removals that match its filter."""
         for seq, subject in self.store.catalogue.drops.take():
             if subject == b"a":
                 self.cursor.dropped(seq)

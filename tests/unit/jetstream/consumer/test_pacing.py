@@ -9,12 +9,12 @@ from pyjs.jetstream.consumer.delivery.pacing import Pacing
 MS = 1_000_000
 SECOND = 1000 * MS
 NOW = 1000 * SECOND
-STORED = 5 * SECOND  # when the first message of a replay was stored
+STORED = 5 * SECOND  # time at which the first message of a replay was stored
 
 
 @pytest.fixture
 def replay() -> Pacing:
-    """Return the pace of a replay whose first message, stored at STORED, went out at NOW."""
+    """Return the pacing of a replay whose first message, stored at STORED, was delivered at NOW."""
     pacing = Pacing(1000)
     assert not pacing.is_early(STORED, NOW)
     pacing.note_replayed(STORED, NOW)

@@ -1,4 +1,4 @@
-"""PendingAcks against a plain model: a dict of entries, sorted when asked."""
+"""PendingAcks compared with a simple model: a dict of entries, sorted on demand."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_entries_expire_in_sequence_order_not_in_delivery_order() -> None:
     pending.deliver_again(20)
     # when both are due
     pending.expire_due(500)
-    # then they come by sequence
+    # then they are queued by sequence
     assert pending.queued() == [1, 2]
 
 
@@ -210,7 +210,7 @@ def test_delays_that_fall_are_put_in_order_without_a_walk_past_all_others() -> N
         pending.nak(seq, 1_000_000 - seq)
     # then each took at most as many steps as the heap is deep
     assert pending.heap_steps <= count * count.bit_length()
-    # and they are due in the order of their times
+    # and they are due in the order of their deadlines
     assert pending.next_due() == 1_000_000 - count
     pending.expire_due(1_000_000 - count + 1)
     assert pending.queued() == [count - 1, count]

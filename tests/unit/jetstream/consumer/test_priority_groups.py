@@ -32,7 +32,7 @@ class GroupFixture(ConsumerFixture):
         self.request("c", reply, batch=batch, expires=expires, group="A", **fields)
 
     def events(self) -> list[tuple[str, str]]:
-        """Return kind and reason or pin of every advisory since the last look."""
+        """Return the kind and the reason or pin id of every advisory since the last call."""
         found = [json.loads(payload) for payload in self.pins.payloads()]
         kinds = [event["type"].rpartition("_")[2] for event in found]
         return [
@@ -42,13 +42,13 @@ class GroupFixture(ConsumerFixture):
 
 
 def got(client: RawClient) -> list[int | str]:
-    """Return what came for a client: sequences, and the status codes among them."""
+    """Return the sequences and status codes that a client received."""
     frames = client.frames()
     return [delivery(frame).seq if frame.reply else frame.headers[9:12].decode() for frame in frames]
 
 
 def pin_of(client: RawClient) -> str:
-    """Return the pin in the only message that came."""
+    """Return the pin id in the only message that arrived."""
     (frame,) = client.frames()
     name, _, value = frame.headers.split(b"\r\n")[-3].partition(b": ")
     assert name == b"Nats-Pin-Id"
@@ -64,7 +64,7 @@ def test_an_overflow_request_waits_until_enough_is_pending() -> None:
     js.want("one", batch=5, min_pending=3)
     assert got(js.one) == []
     js.fill(1)
-    assert got(js.one) == [1]  # two are left behind it, which is not enough
+    assert got(js.one) == [1]  # two are pending after it, which is too few
     js.fill(1)
     assert got(js.one) == [2]
 

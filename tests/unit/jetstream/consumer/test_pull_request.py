@@ -13,7 +13,7 @@ NS = 1_000_000_000
 
 
 def asked(batch: int, expires_ns: int = 0, group: str = "", **more: Any) -> PullRequest:
-    """Return a request that came as JSON."""
+    """Return the request decoded from JSON."""
     return PullRequest(batch, expires_ns, group=group, **{"priority": 0, **more})
 
 

@@ -1,4 +1,4 @@
-"""Resets of consumers: what survives a restart, what waits for the state, and failed writes.
+"""Resets of consumers: state after a restart, operations that wait for the state, and failed writes.
 
 Answers and texts are in tests/conformance/scenarios/consumer/reset.txt.
 """
@@ -15,7 +15,7 @@ from pyjs.base.disk import OsDisk
 
 
 class FailingDisk(OsDisk):
-    """A disk whose files can not be synced while `failing`."""
+    """A disk whose files cannot be synced while `failing`."""
 
     failing = False
 

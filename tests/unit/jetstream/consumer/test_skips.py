@@ -29,12 +29,12 @@ def test_a_state_of_none_is_an_empty_list() -> None:
     "packed",
     [
         b"\x00",  # sequence 0
-        b"\x05\x00",  # the same again
+        b"\x05\x00",  # the same once more
         b"\x80",  # a number that does not end
-        b"\x80" * 20 + b"\x01",  # nor is so long
+        b"\x80" * 20 + b"\x01",  # nor is one of this length
         b"\xff" * 9 + b"\x02",  # 2^64
         b"\xff" * 9 + b"\x01",  # 2^64 - 1
-        pack([2**64 - 2]) + b"\x01",  # and one more
+        pack([2**64 - 2]) + b"\x01",  # with one more
     ],
     ids=bytes.hex,
 )

@@ -1,4 +1,4 @@
-"""The whole state of a consumer is written by a thread; the consumer waits for it, and nobody else does."""
+"""A thread writes the whole state of a consumer; the consumer waits for it, and nothing else does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyjs.jetstream.consumer.consumer import Consumer
 
 @pytest.fixture
 def js(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipelined:
-    """Return a stream of twenty messages with a consumer whose state is rewritten with each change."""
+    """Return a stream of twenty messages with a consumer that rewrites its state at each change."""
     monkeypatch.setattr(consumer_record, "DELTAS_SIZE_MIN", 0)
     monkeypatch.setattr(consumer_record, "DELTAS_PER_SNAPSHOT", 0)
     made = Pipelined(tmp_path)
@@ -27,7 +27,7 @@ def js(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipelined:
 
 
 def pull(js: Pipelined, count: int = 1) -> list[bytes]:
-    """Ask for messages; returns the replies of those that come."""
+    """Send a pull request; return the reply subjects of the messages that arrive."""
     js.user.take()
     js.user.send(
         b'PUB $JS.API.CONSUMER.MSG.NEXT.S.c out %d\r\n{"batch":%d}\r\n'
@@ -37,7 +37,7 @@ def pull(js: Pipelined, count: int = 1) -> list[bytes]:
 
 
 def grow(js: Pipelined) -> list[bytes]:
-    """Deliver until a whole state is being written; returns the replies of what was delivered."""
+    """Deliver until a whole state is being written; return the reply subjects of the deliveries."""
     js.hold_jobs = True
     replies: list[bytes] = []
     while not js.node.turn_state.jobs:
@@ -91,7 +91,8 @@ def test_the_name_of_a_directory_made_with_the_first_deltas_is_synced_with_it(
     synced: list[str] = []
     monkeypatch.setattr(js.files, "sync_dir", synced.append)
     grow(js)
-    assert str(js.root) not in synced  # the log is replaced before its sync, which would have seen to it
+    # the log is replaced before its sync, which would have covered the directory
+    assert str(js.root) not in synced
 
     run(js)
 

@@ -39,7 +39,7 @@ class Noting(Change):
 
 
 class Batches:
-    """A writer, its thread, and what was told."""
+    """A writer, its thread, and the outcomes of its changes."""
 
     def __init__(self, directory: Path, disk: Disk | None = None) -> None:
         self.directory = directory
@@ -48,7 +48,7 @@ class Batches:
         self.told: list[str] = []
 
     def request(self, name: str, change: Change | None = None) -> None:
-        """Do what a handler does that changes something."""
+        """Make a request that changes something, as its handler would."""
 
         def steps() -> Iterator[Step]:
             try:
@@ -61,12 +61,12 @@ class Batches:
         self.go_on()
 
     def go_on(self) -> None:
-        """Let the chores do what they can."""
+        """Continue all chores that can continue."""
         while chores := self.turn.take("chores"):
             self.turn.chores.extend(chore for chore in chores if chore.go_on())
 
     def thread(self) -> int:
-        """Run the jobs that were handed out; return how many there were."""
+        """Run the queued jobs; return their number."""
         jobs = self.turn.take("jobs")
         for job in jobs:
             failure = None

@@ -1,4 +1,4 @@
-"""Removal of directories and memory by jobs: how much each does, and what happens when it fails."""
+"""Removal of directories and memory by jobs: the amount of work per job, and failures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyjs.store.memory import MemStore
 
 
 class Fixture:
-    """Removals whose jobs are run one by one."""
+    """Removals whose jobs the test runs individually."""
 
     def __init__(self, disk: OsDisk | None = None) -> None:
         self.log = ListLog()
@@ -26,7 +26,7 @@ class Fixture:
         self.removals = Removals(disk or OsDisk(), self.log, self.turn)
 
     def run_job(self) -> bool:
-        """Run the one job that is queued; tell whether there was one."""
+        """Run the one queued job; return whether there was one."""
         jobs = self.turn.take("jobs")
         assert len(jobs) <= 1
         for job in jobs:
@@ -99,7 +99,7 @@ def test_a_store_that_is_emptied_hands_its_memory_over() -> None:
     assert store.purge(store.make_filter(())) == 20_000
     assert (store.msgs, store.catalogue.num_subjects(), store.first_seq) == (0, 0, 20_001)
     remains = store.catalogue.take_remains()
-    assert len(remains) == 2  # its subjects, its messages
+    assert len(remains) == 2  # its subjects and its messages
     assert store.catalogue.take_remains() == []
     for each in remains:
         MemoryRelease(each).run()

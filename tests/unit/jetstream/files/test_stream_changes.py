@@ -1,4 +1,4 @@
-"""Streams made, changed and deleted by the metadata writer: what others see meanwhile, and what a kill leaves."""
+"""Streams created, changed and deleted by the metadata writer: their visibility meanwhile, and files after a kill."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_requests_at_once_share_a_batch_of_syncs(js: StoredFixture, monkeypatch:
     found = answers(js, *((f"STREAM.CREATE.s{n}", config(f"s{n}")) for n in range(50)))
     assert all(each["did_create"] for each in found)
     assert len([name for name in syncs if name != "sync_dir"]) <= 4
-    assert len(syncs) <= 60  # one of each new store's names, later
+    assert len(syncs) <= 60  # one per new store for its directory entry, later
 
 
 def test_a_stream_is_answered_and_there_when_it_is_durable(js: StoredFixture) -> None:

@@ -1,4 +1,4 @@
-"""Index files of many streams in one file: a start finds what it finds with a file for each."""
+"""Index files of many streams in one file: a start finds the same as with one file per stream."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_they_bear_witness_as_index_files_do(tmp_path: Path, damage: Damage, key
         js = start(each, key)
         first = state_of(js)
         killed(js)
-        js = start(each, key)  # it tells again, or has it in the files
+        js = start(each, key)  # a second start reports the loss again, or the files record it
         second = state_of(js)
         js.publish("s.1.x", b"new")
         lives.append((first, second, state_of(js)))

@@ -22,7 +22,7 @@ class Calls:
         self.count += 1
 
     def run(self, now_ns: int) -> int:
-        """Fire what is due; return the number of calls so far."""
+        """Fire all due timers; return the number of calls so far."""
         while self.timers.due(now_ns) is not None:
             self.timers.pop()()
         return self.count

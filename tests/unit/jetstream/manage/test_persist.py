@@ -32,11 +32,11 @@ from pyjs.store.store import StreamStore
 CONFIG = StreamConfig(name="S", subjects=("s.>",), max_msgs=1000)
 CONSUMER = ConsumerConfig(durable_name="c", ack_policy="explicit")
 DELTAS = (b"first", b"second")
-STRIDE = 19  # not every byte is damaged here: the formats' own tests do that
+STRIDE = 19  # not every byte is damaged here: the tests of the formats do that
 
 
 class Files:
-    """The files of one account below a directory, and what its log says."""
+    """The files of one account below a directory, and its log."""
 
     def __init__(self, root: Path, disk: OsDisk | None = None) -> None:
         self.root = root
@@ -50,7 +50,7 @@ class Files:
         return create_stream(self.files, self.writer, config, created_ns)
 
     def change(self, config: StreamConfig, created_ns: int, store: StreamStore) -> None:
-        """Keep a changed configuration."""
+        """Store a changed configuration."""
         change_stream(self.files, self.writer, config, created_ns, store)
 
     def on(self, disk: OsDisk) -> Files:
@@ -228,7 +228,7 @@ def test_a_stream_that_nothing_tells_the_configuration_of_is_set_aside_whole(
     assert line.startswith(
         f"  Stream in {directory} cannot be read and is set aside as {aside}: {directory}/meta.a at 0"
     )
-    # and nothing is lost
+    # and no file is lost
     (aside / "meta.a").write_bytes(whole)
     (aside / "msgs/00000001.seg").write_bytes(segment_whole)
     aside.rename(directory)
@@ -519,7 +519,7 @@ def test_a_consumer_that_lost_its_state_skips_nothing(tmp_path: Path) -> None:
     assert [m.seq for m in js.pull(batch=9, no_wait=True)] == [1, 2, 3, 4, 5]
     (line,) = [text for level, text in js.log.lines if level == "ERR"]
     assert line.startswith("JetStream consumer '$G > S > c' lost its state and begins again at sequence 1,")
-    # and it is over
+    # and a further start reports nothing
     js = js.restart()
     assert js.position()[0] == (5, 5)
     assert [text for level, text in js.log.lines if level in ("ERR", "WRN")] == []

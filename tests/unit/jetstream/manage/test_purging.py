@@ -45,7 +45,7 @@ def filled(js: StoredFixture) -> StoredFixture:
 
 
 def begin(js: StoredFixture, endpoint: str, body: object) -> None:
-    """Send a request, and take some turns, with the jobs they ask for."""
+    """Send a request, and run some turns with their jobs."""
     asker = js.asker()
     js.ask_later(asker, API + endpoint, body)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Stored files checked while the server runs: what is found, at what pace, and what it does not disturb."""
+"""Checks of stored files while the server runs: their findings, their pace, and their effect on other work."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DAY_S = PASS_EVERY_NS // 1_000_000_000
 
 
 class Scrubbing(JetStreamFixture):
-    """A server whose upkeep runs between two turns, as if in a thread that is always in time."""
+    """A server whose upkeep runs between two turns, as if its thread always finished in time."""
 
     def turn(self) -> None:
         super().turn()
@@ -71,7 +71,7 @@ def js() -> Iterator[Scrubbing]:
 
 @pytest.fixture(params=["s2", "chacha", "aes", "s2 and chacha"])
 def formed(request: pytest.FixtureRequest) -> Iterator[Scrubbing]:
-    """A stream whose sealed segments are compressed, encrypted, or both."""
+    """A stream with sealed segments that are compressed, encrypted, or both."""
     options = Options()
     options.jetstream = JetStreamOptions(enabled=True, scrub_rate=RATE)
     if request.param != "s2":
@@ -148,7 +148,7 @@ def test_a_page_that_cannot_be_read_is_damage_and_the_pass_goes_on(
 def flip(path: Path, at: int) -> None:
     data = bytearray(path.read_bytes())
     data[at] ^= 1
-    with path.open("r+b") as file:  # in place: the server has it open and mapped
+    with path.open("r+b") as file:  # in place: the server has the file open and mapped
         file.write(data)
 
 
@@ -250,7 +250,7 @@ def test_both_copies_come_from_what_the_server_knows(js: Scrubbing) -> None:
 
 
 def consumers_of(js: JetStreamFixture) -> list[dict[str, Any]]:
-    """Return what /jsz and the API tell of the consumers of S, as far as it is stored."""
+    """Return what /jsz and the API report about the consumers of S, limited to stored fields."""
     infos = [js.api(f"CONSUMER.INFO.S.{name}") for name in sorted(js.stream("S").consumers)]
     for info in infos:
         info["delivered"].pop("last_active", None)

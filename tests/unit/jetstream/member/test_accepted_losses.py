@@ -1,4 +1,4 @@
-"""A group in doubt waits for lost replicas until an operator accepts the loss, and says for which."""
+"""A group that lost replicas in a doubtful state waits until an operator accepts the loss of named servers."""
 
 from __future__ import annotations
 

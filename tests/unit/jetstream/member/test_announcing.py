@@ -40,7 +40,7 @@ def heard(client: RawClient, *words: str) -> dict[str, Any]:
     }
     found = {subject: event for subject, event in found.items() if any(word in subject for word in words)}
     for event in found.values():
-        parse_advisory(json.dumps(event))  # it is valid by its model
+        parse_advisory(json.dumps(event))  # the model accepts it
     return found
 
 

@@ -159,7 +159,7 @@ def test_a_restored_stream_is_there_after_new_starts(net: JetNet) -> None:
 
 
 def broken(_: StreamBuild) -> Iterator[None]:
-    """Stand for a server that cannot open a stream that it has built."""
+    """Replaces the opening of a built stream by a failure."""
     yield None
     raise StoreFailed("R", "it cannot be opened")
 

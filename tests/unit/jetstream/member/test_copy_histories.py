@@ -1,8 +1,7 @@
-"""Random histories of mirrors and sources on three servers: in the end each copy has what its origin has, once.
+"""Random histories of mirrors and sources on three servers: at the end each copy has its origin's messages once.
 
 Origins have deletes, purges and roll-ups, or are work queues; sources have filters and transforms; messages of the
-copies are deleted.
-Meanwhile leaders change and servers end, also in the middle of a write.
+copies are deleted. Meanwhile leaders change and servers end, also during a write.
 
 `python -m tests.unit.jetstream.member.test_copy_histories FIRST LAST` plays more of them.
 """
@@ -39,7 +38,7 @@ Copied = tuple[str, int]  # origin and sequence
 
 
 class MortalServer(JetServer):
-    """A server whose process ends where its disk dies."""
+    """A server whose process ends when its disk fails."""
 
     def wake(self) -> None:
         """Run turns, perhaps the last ones."""
@@ -71,8 +70,8 @@ class History:
         self.net.trio()
         self.sent = 0
         self.deaths = 0
-        self.gone: set[Copied] = set()  # copies of S that were deleted, and must not come again
-        self.doubtful: set[Copied] = set()  # perhaps
+        self.gone: set[Copied] = set()  # copies of S that were deleted and must not reappear
+        self.doubtful: set[Copied] = set()  # copies of S that may have been deleted
         rng = self.rng
         self.create("A", subjects=["a.>"], num_replicas=rng.choice((1, 3)))
         self.create("B", subjects=["b.>"], num_replicas=3, allow_rollup_hdrs=True)
@@ -171,7 +170,7 @@ class History:
                 self.net.begin(name)
 
     def rest(self) -> None:
-        """Let all servers run until nothing is missing and nothing comes any more."""
+        """Run all servers until no message is missing and none arrives any more."""
         self.begin_one()
         for server in self.net.living():
             assert isinstance(server.node.disk, DyingDisk)
@@ -184,7 +183,7 @@ class History:
         self.net.run(3000 * NS_PER_MS)
 
     def is_whole(self) -> bool:
-        """Return whether all replicas of all copies have everything."""
+        """Return whether all replicas of all copies have all messages."""
         origins = {name: self.messages(name)[0] for name in "AB"}
         wanted = {(name, each.seq) for name in "AB" for each in origins[name] if is_sourced(each)}
         there = [{source_of(each.headers) for each in found} for found in self.messages("S")]
@@ -212,7 +211,7 @@ class History:
         return found
 
     def check(self) -> None:
-        """Check that each copy has what its origin has, once, in order, and that replicas are equal."""
+        """Check that each copy has each message of its origin once, in order, and that its replicas are equal."""
         assert self.is_whole()
         for name in "ABSM":
             texts = [[shown(each) for each in found] for found in self.messages(name)]
@@ -245,7 +244,7 @@ def shown(message: StoredMessage) -> tuple[int, int, bytes, bytes, bytes]:
 
 
 def is_sourced(message: StoredMessage) -> bool:
-    """Return whether the sources want a message of an origin."""
+    """Return whether the sources take a message of an origin."""
     return message.subject != b"b.0" and message.subject != b"b.2"
 
 

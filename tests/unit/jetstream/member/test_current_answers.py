@@ -1,4 +1,4 @@
-"""Reports about consumers are current: a leader that has been replaced does not tell of the past."""
+"""Reports about consumers are current: a leader that has been replaced does not report an old state."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CONSUMER: dict[str, object] = {"stream_name": "R", "config": {"durable_name": "D
 
 
 def led(net: JetNet) -> tuple[JetServer, list[JetServer]]:
-    """Create a stream; return the server that leads it, and the others."""
+    """Create a stream; return its leader's server, and the other servers."""
     servers = net.trio()
     body: dict[str, object] = {"name": "R", "subjects": ["r"], "num_replicas": 3}
     net.answers(servers[0].client(), "STREAM.CREATE.R", body, wait_ms=2000)
@@ -81,7 +81,7 @@ def test_a_request_during_a_step_down_has_one_answer(net: JetNet, subject: str) 
 
 
 def cut_off(net: JetNet, server: JetServer) -> None:
-    """Let nothing get from a server to the others, or to it."""
+    """Cut all connections between a server and the others."""
     for other in net.living():
         if other is not server:
             net.cut(server.name, other.name)
@@ -159,7 +159,8 @@ def test_requests_that_a_lost_leader_has_answered_are_not_answered_again(net: Je
 def test_a_deletion_that_a_lost_leader_has_made_is_not_made_again(
     net: JetNet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answering, "BEAT_NS", 600 * NS_PER_MS)  # all that follows may have got lost
+    # everything after the last heartbeat may be lost
+    monkeypatch.setattr(answering, "BEAT_NS", 600 * NS_PER_MS)
     net.trio()
     leader = net.leader()
     asker = next(each for each in net.living() if each is not leader)

@@ -1,4 +1,4 @@
-"""Random histories of three servers: streams come and go, servers crash; in the end all agree on what there is."""
+"""Random histories of three servers that crash: streams are created and deleted, and finally all servers agree."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class History:
         self.ask(name, f"STREAM.DELETE.{name}", None, created=False)
 
     def ask(self, name: str, subject: str, body: object, *, created: bool) -> None:
-        """Ask a server that runs; note what is known after the answer."""
+        """Send a request to a running server, and record the result of its answer."""
         client = self.rng.choice(self.net.living()).client()
         answers = self.net.answers(client, subject, body, wait_ms=self.rng.choice((50, 1000)))
         assert len(answers) <= 1
@@ -64,7 +64,7 @@ class History:
             self.created.pop(name, None)
 
     def end(self) -> None:
-        """Let all servers run, and wait until they are at rest."""
+        """Run all servers, and wait until they are idle."""
         for name in TRIO:
             if name not in self.net.servers:
                 self.net.begin(name)
@@ -72,7 +72,7 @@ class History:
         self.net.run(3000 * NS_PER_MS)
 
     def check(self) -> None:
-        """Check that each server has the streams that the metadata puts there, and no other."""
+        """Check that each server has exactly the streams that the metadata assigns to it."""
         servers = self.net.living()
         states = [server.member.machine.state for server in servers]
         known = {each.name: each for each in states[0].streams()}

@@ -50,7 +50,7 @@ def test_creating_goes_on_after_the_leader_is_lost(net: JetNet) -> None:
     net.trio()
     lost = net.leader().name
     net.kill(lost)
-    net.run(LONG_NS)  # until the others notice
+    net.run(LONG_NS)  # until the others notice the failure
     client = net.living()[0].client()
     answers = net.answers(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["s"]}, wait_ms=2000)
     assert [answer.get("did_create") for answer in answers] == [True]
@@ -192,7 +192,8 @@ def test_a_leader_without_followers_refuses_too(net: JetNet) -> None:
             net.kill(name).node.stop()
     net.run(LONG_NS)
     client = leader.client()
-    for wait_ms in (2000, 4000, 200):  # it stands down; it waits for another one; nobody has led for long
+    # steps down; waits for another leader; there has been no leader for long
+    for wait_ms in (2000, 4000, 200):
         answers = net.answers(client, "STREAM.NAMES", wait_ms=wait_ms)
         assert [answer["error"]["err_code"] for answer in answers] == [10008]
 
@@ -559,7 +560,7 @@ def test_a_server_whose_metadata_log_is_dropped_joins_again_at_once(net: JetNet,
 def test_a_server_whose_metadata_log_is_dropped_hands_over_the_streams_that_it_leads(net: JetNet) -> None:
     servers = net.trio()
     client = servers[0].client()
-    for number in range(3):  # each server leads one
+    for number in range(3):  # one per server
         net.create(client, f"S{number}", num_replicas=3)
     old = next(each for each in net.living() if not each.member.machine.leads)
     led = [each.stream.name for each in old.member.replicated.machines() if each.leads]

@@ -24,13 +24,13 @@ def create(net: JetNet, name: str, **options: Any) -> None:
 
 
 def info(net: JetNet, name: str) -> dict[str, Any]:
-    """Return the info of a stream; while it has no leader it has no messages."""
+    """Return the info of a stream; without a leader it shows no messages."""
     found = net.answers(net.living()[0].client(), f"STREAM.INFO.{name}")
     return found[0] if found and "state" in found[0] else {"state": {"messages": -1, "last_seq": 0}}
 
 
 def until_messages(net: JetNet, name: str, count: int, seconds: int = 30) -> dict[str, Any]:
-    """Wait until a stream has so many messages; return its info."""
+    """Wait until a stream has `count` messages; return its info."""
     for _ in range(10 * seconds):
         found = info(net, name)
         if found["state"]["messages"] == count:
@@ -91,7 +91,7 @@ def server_with(net: JetNet, *names: str) -> JetServer:
 def test_a_mirror_has_what_its_origin_has(net: JetNet, origin: int, copy: int) -> None:
     servers = net.trio()
     create(net, "O", subjects=["o.>"], num_replicas=origin)
-    create(net, "OTHER", subjects=["x"])  # so that streams of one replica are on different servers
+    create(net, "OTHER", subjects=["x"])  # so that streams with one replica are on different servers
     net.publish(servers[0], "o.a")
     assert net.ask(servers[0].client(), "STREAM.MSG.DELETE.O", {"seq": 3})["success"]
     create(net, "M", num_replicas=copy, mirror={"name": "O"})
@@ -263,7 +263,8 @@ def test_a_full_stream_goes_on_when_it_has_room(net: JetNet) -> None:
     assert origins(net, "S") == [("A", 4), ("A", 5)]
 
 
-FULL: list[tuple[dict[str, Any], int, int]] = [  # limits, how many copies they let in, and how many later
+# limits, the number of copies that fit at first, and the number that fit later
+FULL: list[tuple[dict[str, Any], int, int]] = [
     ({"max_msgs_per_subject": 1, "discard_new_per_subject": True}, 4, 1),
     ({"max_msgs_per_subject": 2, "discard_new_per_subject": True, "max_msgs": 7}, 7, 2),
     ({"max_msgs_per_subject": 5, "max_msgs": 6}, 6, 2),
@@ -521,7 +522,7 @@ def test_a_new_leader_searches_positions_that_are_not_committed_in_steps(
     net.publish(net.living()[0], "a.x", 2)
     net.publish(net.living()[0], "s", 12)
     until_messages(net, "S", 14)
-    for server in net.living():  # as of a stream that had no other replicas before
+    for server in net.living():  # as in a stream that had no other replicas before
         assert server.node.jetstream is not None
         replica = server.node.jetstream.accounts["$G"].streams["S"].replica
         assert replica is not None

@@ -1,4 +1,4 @@
-"""A server of a JetStream cluster without the consensus engine does not start, and says how to get it."""
+"""A server of a JetStream cluster without the consensus engine does not start, and explains how to install it."""
 
 from __future__ import annotations
 

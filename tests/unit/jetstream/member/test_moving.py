@@ -130,7 +130,7 @@ def test_a_stream_on_a_server_that_is_away_waits_for_it_before_it_moves(net: Jet
 
 
 def operated(net: JetNet, steps: Callable[[Operators], Any]) -> Any:
-    """Return what a request of an operator to the leader of the metadata returns."""
+    """Return the result of an operator's request to the leader of the metadata."""
     leader, told = net.leader().member, []
 
     def ask() -> Any:
@@ -164,7 +164,7 @@ def test_a_move_is_cancelled_while_both_servers_are_there(net: JetNet, wait_ms: 
 
 
 def stuck(net: JetNet, place: str, wait_ms: int) -> None:
-    """Let the stream move to server b, and lose the server from which it moves."""
+    """Begin to move the stream to server b, and kill the server from which it moves."""
     made(net, place)
     (old,) = holders(net)
     assert "error" not in net.ask(net.jet("b").client(), "STREAM.UPDATE.R", body("odd"))

@@ -1,4 +1,4 @@
-"""Random histories of a stream that moves and is scaled while servers crash: what was acknowledged is there."""
+"""Random histories of a stream that moves and is scaled while servers crash: acknowledged messages are not lost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pyjs.base.clock import NS_PER_MS
 from pyjs.jetstream.member.member_node import MemberNode
 
 STEPS = 20
-PATIENCE = 300  # looks, 100 ms apart
+PATIENCE = 300  # polls, 100 ms apart
 
 
 class History:
@@ -74,7 +74,7 @@ class History:
                 self.acked[json.loads(frame.payload)["seq"]] = sent[frame.subject.decode()]
 
     def end(self) -> None:
-        """Let all servers run, and wait until the stream is at rest."""
+        """Run all servers, and wait until the stream is idle."""
         for name in TRIO:
             if name not in self.net.servers:
                 self.net.begin(name)

@@ -1,4 +1,4 @@
-"""Notes between servers: each kind as bytes and back, and what is no note."""
+"""Notes between servers: encoding and decoding of each kind, and invalid notes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers to requests by the servers that have a stream."""
+"""Answers to requests from servers that have a stream's replicas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests to streams whose servers are all away, or that a newer server has created."""
+"""Requests to streams whose servers are all offline, or that a newer server has created."""
 
 from __future__ import annotations
 

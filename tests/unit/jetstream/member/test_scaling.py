@@ -1,4 +1,4 @@
-"""Streams that are reduced to one replica, and get others again, on three servers."""
+"""Streams that are reduced to one replica and increased again, on three servers."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _body() -> Any:
 
 @pytest.mark.parametrize("times", [1, 2])
 def test_everything_is_there_after_new_starts(net: JetNet, times: int) -> None:
-    """A group has marks of its own: those of an earlier one do not cut what came after it."""
+    """Marks of applied entries belong to a group: those of an earlier group must not cut later messages."""
     servers = made(net)
     net.publish(servers[0], "r.x")
     for _ in range(times):
@@ -250,7 +250,7 @@ def test_a_kill_at_any_moment_loses_nothing(net: JetNet, after_ms: int) -> None:
 
 
 def led_by(net: JetNet, name: str) -> None:
-    """Let a server lead the stream."""
+    """Make a server the leader of the stream."""
     client = net.living()[0].client()
     net.ask(client, "STREAM.LEADER.STEPDOWN.R", {"placement": {"preferred": name}})
     net.run(1000 * NS_PER_MS)
@@ -258,7 +258,7 @@ def led_by(net: JetNet, name: str) -> None:
 
 
 def on_later(net: JetNet) -> str:
-    """Let a replica lead that the stream got later than the others; return the name of its server."""
+    """Make a replica that was added later the leader; return the name of its server."""
     servers = made(net)
     net.publish(servers[0], "r.x")
     acknowledged(net, 2)
@@ -272,13 +272,13 @@ def on_later(net: JetNet) -> str:
 
 
 def reduce(net: JetNet, replicas: int = 1) -> None:
-    """Ask for another number of replicas, and wait for nothing."""
+    """Request another number of replicas, without waiting."""
     body = json.dumps({**BODY, "num_replicas": replicas}).encode()
     net.living()[0].client().send(b"PUB $JS.API.STREAM.UPDATE.R %d\r\n%b\r\n" % (len(body), body))
 
 
 def unable(*_: object) -> Iterator[None]:
-    """Stand for a server that cannot write its files."""
+    """Stand in for a server that cannot write its files."""
     raise StoreFailed("R", "no files")
     yield
 
@@ -372,7 +372,7 @@ def test_an_update_that_waits_too_long_for_a_server_to_leave_is_refused(
         net.ask(client, "STREAM.LEADER.STEPDOWN.R")
         net.run(1000 * NS_PER_MS)
         follower = net.ask(client, "STREAM.INFO.R")["cluster"]["replicas"][0]["name"]
-    net.pause(follower)  # it cannot agree to its removal, and the others do not know yet
+    net.pause(follower)  # it cannot agree to its removal, and the others do not know yet that it was removed
     net.answers(client, "STREAM.UPDATE.R", {**BODY, "num_replicas": 1}, wait_ms=20)
     answers = net.answers(client, "STREAM.UPDATE.R", {**BODY, "num_replicas": 2}, wait_ms=100)
     assert [answer["error"]["err_code"] for answer in answers] == [10226]

@@ -1,4 +1,4 @@
-"""A leader steps down while clients work: what was on the way to it is answered, by it or by the next one."""
+"""A leader steps down while clients work: it or the next leader answers requests that were in transit to it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyjs.base.clock import NS_PER_MS
 from pyjs.jetstream.member.notes import Forwarded
 from pyjs.testing import RawClient
 
-BETWEEN_NS = NS_PER_MS // 5  # between two messages of one client; what the network takes
+BETWEEN_NS = NS_PER_MS // 5  # between two messages of one client; the network has the same delay
 COUNT = 60
 CONSUMER: dict[str, object] = {"stream_name": "R", "config": {"durable_name": "C", "ack_policy": "explicit"}}
 
@@ -36,7 +36,7 @@ def leader(net: JetNet) -> str:
 
 
 def begin(net: JetNet, replicas: int, old: str) -> None:
-    """Make another server lead: all three have a replica, or the leader's replica moves to the third one."""
+    """Make another server the leader: all three have a replica, or the leader's replica moves to the third one."""
     words, body = (
         ("LEADER.STEPDOWN", b"") if replicas == 3 else ("PEER.REMOVE", b'{"peer":"%b"}' % old.encode())
     )
@@ -49,7 +49,7 @@ def begin(net: JetNet, replicas: int, old: str) -> None:
 
 
 def wait(net: JetNet, replicas: int, old: str) -> None:
-    """Wait until another server leads and, if the replica of the old leader moves, it is gone."""
+    """Wait until another server leads and, if the replica of the old leader moves, that replica is removed."""
     net.run_until(lambda: replicas == 3 or net.jet(old).streams == [])
     assert leader(net) != old
 
@@ -132,7 +132,7 @@ def test_a_change_that_is_forwarded_to_the_next_leader_is_not_made_again(net: Je
     net.publish(sender, "r.x", 3)
     net.ask(sender.client(), "STREAM.LEADER.STEPDOWN.R", {"placement": {"preferred": new.name}})
     net.run_until(lambda: leads(new))
-    # as if the server of the client had not known that the next leader got the request
+    # as if the client's server did not know that the next leader got the request
     sender.member.tell(new.member.node, Forwarded("$G", purge, b"in.p", b"", b""))
     net.run(1000 * NS_PER_MS)
     assert answers(client, b"in.p") == []

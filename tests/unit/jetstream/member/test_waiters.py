@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class World:
-    """A turn whose time the test moves."""
+    """A turn whose time the test advances."""
 
     def __init__(self) -> None:
         self.turn, self.timers = Turn(), Timers()
         self.waiters = Waiters(self.turn, self.timers)
         self.found: list[bool] = []
         self.holds = False
-        self.looks = 0  # how often waiters have looked
+        self.looks = 0  # how many times waiters have checked their condition
 
     def wait(self, wait_ns: int = 0) -> None:
         def look() -> bool:

@@ -1,4 +1,4 @@
-"""Mirrors and sources with a consumer that was made for them: what they take, acknowledge, and take again."""
+"""Mirrors and sources with their own consumer: the messages that they take, acknowledge, and take again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyjs.config.options import JetStreamOptions, Options
 from pyjs.testing import RawClient
 
 COPIES = ("mirror", "source")
-BUSY = 16  # other streams
+BUSY = 16  # the number of other streams
 CONSUMER = {"name": "c", "deliver_subject": "d.c"}
 
 
@@ -200,8 +200,8 @@ def test_a_message_that_is_no_delivery_is_ignored(reply: bytes) -> None:
     js = JetStreamFixture()
     origin(js)
     copy(js, "mirror")
-    # when
-    js.engine.account.send(b"d.c", b"forged", b"", reply)  # a client may not send such a reply subject
+    # clients may not send such a reply subject
+    js.engine.account.send(b"d.c", b"forged", b"", reply)  # clients may not send such a reply subject
     settle(js)
     fill(js, 1)
     # then
@@ -364,7 +364,7 @@ def test_a_sequence_that_no_message_can_have_is_reported_and_asked_again(kind: s
 
 
 class Remote:
-    """A stream that copies O of another server, which is played here: API and deliveries."""
+    """A stream that copies O of another server; the test plays that server's API and deliveries."""
 
     def __init__(self) -> None:
         self.js = js = JetStreamFixture()
@@ -380,7 +380,7 @@ class Remote:
         settle(js, 3)
 
     def be_busy(self) -> None:
-        """Have the commits of other streams take several turns."""
+        """Make the commits of other streams take several turns."""
         for number in range(BUSY):
             self.js.engine.account.send(b"b.%d" % number, bytes(512 * KIB))
 

@@ -1,4 +1,4 @@
-"""Streams that copy from others: what they take, where they go on, and what that costs their origins.
+"""Streams that copy from others: the messages that they take, their positions, and the cost for their origins.
 
 Long because mirrors and sources share their scenarios.
 """

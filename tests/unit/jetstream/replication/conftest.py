@@ -1,4 +1,4 @@
-"""These tests run where the consensus engine is compiled; raft/tests has the line that says so."""
+"""These tests are only collected if the consensus engine is compiled; raft/tests reports its absence."""
 
 from __future__ import annotations
 

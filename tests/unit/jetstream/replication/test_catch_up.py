@@ -1,4 +1,4 @@
-"""A replica whose log begins too late: it copies the messages of another one, and is equal afterwards."""
+"""A replica that lacks entries older than the leader's log copies messages from another replica and becomes equal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def away_for_long(cluster: Cluster) -> ReplicaNode:
-    """Let a node miss more than the logs of the others have; return it."""
+    """Stop a node until the logs of the others no longer have its next entry; return it."""
     cluster.publish(10)
     away = cluster.followers()[0]
     cluster.kill(away.number)
@@ -205,7 +205,7 @@ def test_a_copy_takes_the_time_that_its_rate_allows(tmp_path: Path, monkeypatch:
     cluster.start(away.number)
     cluster.same()
 
-    size = 390 * (28 + 3 + 40)  # of the records
+    size = 390 * (28 + 3 + 40)  # bytes of the records
     assert (cluster.now - before) * STEP_MS >= size * 1000 // 20_000 * 9 // 10
 
 

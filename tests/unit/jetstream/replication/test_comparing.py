@@ -1,4 +1,4 @@
-"""What the stores of two replicas have in common."""
+"""The common part of the stores of two replicas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consumers of a replicated stream on three nodes: they live through dead leaders, restarts, cut logs and copies."""
+"""Consumers of a replicated stream on three nodes: they survive failed leaders, restarts, cut logs and copies."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_consumers_of_a_stream_that_gets_replicas_go_on(tmp_path: Path) -> None:
     assert [m.seq for m in pull(cluster, 2)] == [3, 4]
     leader = cluster.leader()
     cluster.until(lambda: [each.is_voter for each in leader.consensus.status(1).replicas] == [True] * 3)
-    # In the joint membership the first server still decides; its end is the last entry.
+    # In the joint membership the first server still decides; the end of its log is the last entry.
     last = leader.consensus.status(1).last
     cluster.until(lambda: all(each.consensus.status(1).applied >= last for each in cluster.up()))
     same(cluster)

@@ -1,4 +1,4 @@
-"""A replica that dies at any call of the disk during a copy starts over, and is equal afterwards."""
+"""A replica whose process ends at any call of the disk during a copy starts over, and is finally equal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHORT = Tuning(log_size_max=2000)
 
 
 class Behind:
-    """The files of three nodes, of which the replica of one is behind."""
+    """The files of three nodes; the replica of one of them is behind."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -41,7 +41,7 @@ class Behind:
             cluster.stop(node.number)
 
     def begin(self, name: str) -> Cluster:
-        """Start the two others on a copy of the files."""
+        """Start the two other nodes on a copy of the files."""
         directory = self.directory / name
         shutil.copytree(self.directory / "kept", directory)
         cluster = Cluster(directory, tuning=SHORT, assignment=self.assignment, without=self.away)
@@ -54,7 +54,7 @@ def has_caught_up(node: ReplicaNode) -> bool:
 
 
 def copies(cluster: Cluster, number: int, at: int = -1) -> DyingDisk:
-    """Start a node that dies at a call of the disk after its start; return the disk when it has copied or died."""
+    """Start a node whose disk fails at a call after its start; return the disk when the node has copied or failed."""
     disk = DyingDisk()
     cluster.disks[number] = disk
     node = cluster.start(number)

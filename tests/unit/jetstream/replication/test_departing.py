@@ -1,4 +1,4 @@
-"""A server that leaves hands its streams over: nothing that clients have sent is lost, and no status 503 comes."""
+"""A server that leaves transfers its leaderships: no sent message is lost, and no client gets a status 503."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def leader(net: JetNet) -> JetServer:
 
 
 def leave(server: JetServer) -> list[str]:
-    """Let a server hand over its leaderships; return what it has done so far."""
+    """Let a server transfer its leaderships; return its actions so far."""
     done: list[str] = []
 
     def steps() -> Iterator[object]:
@@ -57,7 +57,7 @@ def publish(client: RawClient, numbers: range) -> None:
 
 
 def answers(client: RawClient) -> dict[bytes, bytes]:
-    """Return what came, by inbox: the payload, or the status."""
+    """Return the answers that arrived, by inbox: the payload, or the status."""
     return {
         frame.subject: frame.payload or frame.headers[:12]
         for frame in client.frames()
@@ -123,7 +123,7 @@ def test_a_message_for_a_stream_without_a_majority_gets_the_status_after_two_sec
     assert answers(client) == {}
     net.run(1500 * NS_PER_MS)
     assert answers(client) == {b"in.0": b"NATS/1.0 503"}
-    publish(client, range(1, 2))  # nobody has come meanwhile
+    publish(client, range(1, 2))  # no other server is up
     net.run(10 * NS_PER_MS)
     assert answers(client) == {b"in.1": b"NATS/1.0 503"}
 

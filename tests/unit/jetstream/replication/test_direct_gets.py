@@ -1,4 +1,4 @@
-"""Direct gets at a follower: what was acknowledged before, in the order of the requests, within bounded time."""
+"""Direct gets at a follower: they see all earlier acknowledged messages, in order, within bounded time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A replica whose store fails: it hands the lead over, and comes back when the disk works again."""
+"""A replica whose store fails transfers its leadership, and recovers when the disk works again."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def filled(directory: Path, **options: Any) -> Cluster:
-    """Return three nodes that have stored messages in several segments."""
+    """Return three nodes with messages in several segments."""
     cluster = Cluster(directory, **options)
     cluster.create()
     publish(cluster, COUNT)
@@ -56,7 +56,7 @@ def segments_of(cluster: Cluster, number: int) -> list[Path]:
 
 
 def damage(cluster: Cluster, number: int, *payloads: bytes, at: int = 5) -> None:
-    """Change a byte of the stored messages that have these payloads, on one node."""
+    """On one node, change a byte of the stored messages that have these payloads."""
     for payload in payloads:
         for path in segments_of(cluster, number):
             data = path.read_bytes()
@@ -103,12 +103,12 @@ def healed(cluster: Cluster, steps: int = 1500) -> dict[str, Any]:
 
 
 def told(node: ReplicaNode) -> list[str]:
-    """Return what a node has logged about repairs."""
+    """Return the log lines of a node about repairs."""
     return [text for _, text in node.log.lines if "has repaired" in text]
 
 
 def leads_with_everything(cluster: Cluster, node: ReplicaNode, seqs: range = range(1, COUNT + 1)) -> None:
-    """Let a node lead, and read all messages from it."""
+    """Make a node the leader, and read all messages from it."""
     cluster.leader().consensus.transfer(1, node.number)
     cluster.until(lambda: node.leads)
     for seq in seqs:
@@ -396,7 +396,7 @@ def test_a_lost_file_is_written_anew(
         leader.ask("$JS.API.STREAM.MSG.DELETE.S", {"seq": seq})
     wanted = cluster.same()
     follower = cluster.followers()[0]
-    store_of(follower).sync_now()  # as each second: it writes the index files of sealed segments
+    store_of(follower).sync_now()  # as in every second: this writes the index files of sealed segments
     (cluster.stop if end == "stop" else cluster.kill)(follower.number)
     harm(segments_of(cluster, follower.number)[which])
     again = cluster.start(follower.number)
@@ -478,7 +478,7 @@ def test_a_damaged_message_of_the_open_segment_is_neither_served_nor_sent(tmp_pa
     cluster = filled(tmp_path)
     for node in cluster.up():
         damage(cluster, node.number, message(28))
-    assert copying.readable(cluster.leader().stream.store, 29) is None  # before anyone has noticed
+    assert copying.readable(cluster.leader().stream.store, 29) is None  # before the damage is detected
     for node in cluster.up():
         with suppress(AssertionError):  # the read of the leader has noticed it
             notice(node, store_of(node).ranges()[-1][0])
@@ -606,7 +606,7 @@ def test_the_questions_of_a_second_copy_have_other_numbers(
     ask = copy_batch.ask
 
     def note(group: int, number: int, have: int) -> Any:
-        if number % 4 == 3:  # a copy asks it
+        if number % 4 == 3:  # a copy requests the message
             asked.append(number)
         return ask(group, number, have)
 
@@ -626,7 +626,7 @@ def test_the_questions_of_a_second_copy_have_other_numbers(
 
 
 class Damaged:
-    """The files of three nodes, of which two have lost different messages."""
+    """The files of three nodes; two of them have lost different messages."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -643,7 +643,7 @@ class Damaged:
         damage(cluster, self.hurt, message(3), message(12), message(14))
 
     def begin(self, name: str) -> Cluster:
-        """Start the two others on a copy of the files."""
+        """Start the two other nodes on a copy of the files."""
         directory = self.directory / name
         shutil.copytree(self.directory / "kept", directory)
         cluster = Cluster(directory, assignment=self.assignment, without=self.hurt)
@@ -652,7 +652,7 @@ class Damaged:
 
 
 def heals(cluster: Cluster, number: int, at: int = -1) -> DyingDisk:
-    """Start a node that dies at a call of the disk after its start; return the disk when it is healed or dead."""
+    """Start a node whose disk fails at a call after its start; return the disk when the node is repaired or dead."""
     disk = DyingDisk()
     cluster.disks[number] = disk
     node = cluster.start(number)

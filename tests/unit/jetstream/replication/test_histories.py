@@ -1,7 +1,7 @@
-"""Random histories of three nodes with short logs: kills, power cuts, cuts of the network, messages and operations.
+"""Random histories of three nodes with short logs: crashes, power cuts, partitions, messages and operations.
 
-In some of them, the segments of one node are damaged whenever it was killed. At the end all replicas are equal, and
-everything that was acknowledged is there, unless a request removed it. PYJS_HISTORIES=200 plays more of them.
+In some of them, the segments of one node are damaged at each of its crashes. At the end all replicas are equal, and
+all acknowledged messages are present unless a request removed them. PYJS_HISTORIES=200 plays more of them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class History:
         self.victim = self.damages.choice(self.cluster.numbers) if seed % 3 == 2 else 0
         self.sent = 0
         self.acked: dict[int, bytes] = {}  # by sequence
-        self.removed: set[int] = set()  # sequences that may be gone
+        self.removed: set[int] = set()  # sequences of messages that may be missing
         self.clients: list[tuple[ReplicaNode, RawClient]] = []
 
     def act(self) -> None:
@@ -96,7 +96,7 @@ class History:
         self.clients.append((leader, client))
 
     def hear(self) -> None:
-        """Take the answers that came."""
+        """Process the answers that have arrived."""
         for node, client in self.clients:
             if not node.is_up:
                 continue
@@ -107,7 +107,7 @@ class History:
                     self.acked[ack["seq"]] = frame.subject.rpartition(b".")[2]
 
     def operate(self) -> None:
-        """Send a request that removes messages; it may never be done."""
+        """Send a request that removes messages; it may never take effect."""
         leader = self.leader()
         if leader is None:
             return
@@ -154,7 +154,7 @@ class History:
             self.cluster.start(self.rng.choice(down))
 
     def finish(self) -> None:
-        """Let everything work again, and check what is there."""
+        """End all faults, and check the final messages."""
         cluster = self.cluster
         cluster.net.cuts = set()
         for number in cluster.numbers:

@@ -1,4 +1,4 @@
-"""A replica that leads without lost messages accepts nothing that an undamaged one would decide otherwise.
+"""A leader that has lost messages accepts nothing for which an undamaged replica would have another result.
 
 PYJS_HISTORIES=200 plays more of the random histories.
 """
@@ -32,7 +32,7 @@ def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Lossy:
-    """A cluster in which two replicas have lost a message and one of them leads; the third one is away."""
+    """A cluster in which two replicas have lost a message and one of them leads; the third one is down."""
 
     def __init__(self, directory: Path, *lost: bytes, **options: Any) -> None:
         self.cluster = Cluster(directory, **{"duplicate_window_ns": WINDOW_NS, **options})
@@ -94,7 +94,7 @@ class Lossy:
         return answer["seq"]
 
     def heal(self) -> dict[int, bytes]:
-        """Start the undamaged replica; return what all have at the end, after a look at what was acknowledged."""
+        """Start the undamaged replica; return the final messages, which must be the acknowledged ones."""
         self.cluster.start(self.whole)
         state = healed(self.cluster, 6000)
         stored = {seq: payload for seq, _, _, _, payload in state["messages"]}
@@ -213,11 +213,11 @@ def test_a_leader_that_resigns_places_no_markers_for_what_may_be_newer(tmp_path:
     old.do(lambda: old.replicated.resign_steps(machine, heir))
     lossy.cluster.until(lambda: lossy.leader is not None, 8000)
 
-    assert lossy.publish(b"s.new") == COUNT + 1  # no marker has got this sequence
+    assert lossy.publish(b"s.new") == COUNT + 1  # no marker has taken this sequence
 
 
 class History(Lossy):
-    """One seed: publishes with and without conditions, while replicas come and go."""
+    """The history of one seed: publishes with and without conditions, while replicas stop and start."""
 
     def __init__(self, directory: Path, seed: int) -> None:
         self.rng = rng = Random(seed)

@@ -1,4 +1,4 @@
-"""Ids of removed messages that still count come back after damage, like messages."""
+"""After damage, ids of removed messages that still count are restored, like messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other replicas for a stream: added, moved, taken away, while messages come and are there."""
+"""Changes of a stream's replicas: they are added, moved and removed while messages are published."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def members(cluster: Cluster) -> list[tuple[int, bool]]:
 
 
 def settled(cluster: Cluster, *nodes: int) -> None:
-    """Wait until these nodes are the voters of the group, and no others have the stream."""
+    """Wait until exactly these nodes are the voters of the group and have the stream."""
     cluster.until(lambda: members(cluster) == [(node, True) for node in nodes], 1500)
     others = [node for node in cluster.up() if node.number not in nodes]
     cluster.until(lambda: not any(node.js.streams or node.node_log.groups for node in others), 1500)

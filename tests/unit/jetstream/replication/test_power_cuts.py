@@ -1,4 +1,4 @@
-"""Power cuts of all nodes with a sync interval: logs and stores lose different ends, the replicas are equal again.
+"""Power cuts of all nodes with a sync interval: logs and stores lose different ends, and replicas are equal again.
 
 PYJS_HISTORIES=200 plays more random histories.
 """
@@ -19,7 +19,7 @@ from pyjs.consensus.consensus import Tuning
 from pyjs.consensus.engine import RaftError
 from pyjs.jetstream.replication import copying
 
-NEVER_NS = 10**15  # nothing but votes is synced, unless a test does it
+NEVER_NS = 10**15  # only votes are synced, unless a test syncs
 INTERVAL_STEPS = 30
 SEEDS = range(int(os.environ.get("PYJS_HISTORIES", "4")))
 ACTIONS = 60
@@ -27,7 +27,7 @@ ACTIONS = 60
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Cluster:
-    """Return three nodes whose machines may lose their power, with ten messages that are safe."""
+    """Return three nodes whose machines may lose power, with ten messages that are durable."""
     cluster = Cluster(tmp_path, tuning=Tuning(sync_interval_ns=NEVER_NS))
     for number in cluster.numbers:
         cluster.disks[number] = LossyDisk()
@@ -49,7 +49,7 @@ def sync_log(node: ReplicaNode) -> None:
 
 
 def cut_power(cluster: Cluster) -> None:
-    """End all nodes, and lose what is not synced."""
+    """End all nodes, and lose unsynced data."""
     for number in cluster.numbers:
         if cluster.nodes[number].is_up:
             cluster.kill(number)
@@ -58,7 +58,7 @@ def cut_power(cluster: Cluster) -> None:
 
 
 def lose_power(cluster: Cluster, number: int) -> None:
-    """Lose what a node that was ended has not synced."""
+    """Lose the unsynced data of a node that was ended."""
     cluster.machines[number] += 1
     disk = cluster.disks[number]
     assert isinstance(disk, LossyDisk)
@@ -79,7 +79,7 @@ def copies(node: ReplicaNode) -> list[str]:
 
 
 def with_lost_messages(cluster: Cluster) -> int:
-    """Cut the power, and start all nodes but one; return that one, whose last five messages the others have lost."""
+    """Cut the power, and start all nodes but one; return that one, which alone has the last five messages."""
     odd = cluster.followers()[0].number
     cluster.publish(5, first=100)
     cluster.same()
@@ -108,7 +108,7 @@ def stands(node: ReplicaNode) -> bool:
     """Let a node stand for election; return whether it could."""
     try:
         node.consensus.campaign(1)
-    except RaftError:  # its log may have lost entries that it has answered for
+    except RaftError:  # its log may have lost entries that it had acknowledged
         return False
     return True
 
@@ -272,7 +272,7 @@ class History:
         )
 
     def publish(self, count: int) -> None:
-        """Publish where the stream is led, and take the answers that come at once."""
+        """Publish at the leader, and process the answers that arrive at once."""
         cluster = self.cluster
         leader = next((node for node in cluster.up() if node.leads), None)
         if leader is None:
@@ -306,7 +306,7 @@ class History:
         lose_power(self.cluster, number)
 
     def cut_all(self) -> None:
-        """Cut the power of all; what is older than the interval and a sync stays, if all nodes were up and sound."""
+        """Cut the power of all; entries older than an interval and a sync survive if no node was down or damaged."""
         cluster = self.cluster
         safe = cluster.now - 2 * INTERVAL_STEPS if self.is_sound() else -1
         self.acked = {seq: ack for seq, ack in self.acked.items() if ack[1] <= safe}
@@ -316,7 +316,7 @@ class History:
             cluster.step(self.rng.choice((0, 1, 30)))
 
     def finish(self) -> None:
-        """Start everything, and check what is there."""
+        """Start all nodes, and check the final messages."""
         cluster = self.cluster
         for number in cluster.numbers:
             if not cluster.nodes[number].is_up:

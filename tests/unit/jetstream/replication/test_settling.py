@@ -14,7 +14,7 @@ from pyjs.jetstream.replication.settling import WAIT_NS, Settling
 
 
 class Queue:
-    """A settling with a log that is asked, and the requests that it has let through."""
+    """A settling with a log that records queries, and the requests that it has permitted."""
 
     def __init__(self) -> None:
         self.has_tail = True

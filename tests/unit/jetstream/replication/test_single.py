@@ -1,4 +1,4 @@
-"""The last replica of a stream goes on without its group, whatever its log knows of the others."""
+"""The last replica of a stream continues without its group, whatever its log contains about the others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pyjs.server.threads.io_thread import result_of
 
 
 def left_alone(cluster: Cluster, old: Assignment) -> tuple[ReplicaNode, Assignment]:
-    """Kill all nodes, whose logs do not have the removal of the others; start the one that led, which is kept."""
+    """Kill all nodes, whose logs lack the removal of the other replicas; start the former leader, which remains."""
     kept = cluster.leader().number
     for number in cluster.numbers:
         cluster.kill(number)
@@ -146,7 +146,7 @@ def test_an_ack_on_its_way_when_the_group_ends_counts_if_it_is_confirmed(
 
 
 class Late:
-    """Holds the syncs of a node's log until they are let go, or nothing else happens."""
+    """Holds all syncs of a node's log back, until they are released."""
 
     def __init__(self, node: ReplicaNode) -> None:
         self._node = node
@@ -168,7 +168,7 @@ class Late:
         return bool(found)
 
     def let_go(self) -> None:
-        """Let the syncs happen."""
+        """Perform the held syncs."""
         if self._held is not None:
             self._node.node.turn_state.jobs.extend(self._held)
             self._held = None

@@ -1,4 +1,4 @@
-"""Stream configurations: what is refused, in which words, and what is filled in."""
+"""Stream configurations: errors, their texts, and default values."""
 
 from __future__ import annotations
 

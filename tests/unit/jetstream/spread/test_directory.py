@@ -1,4 +1,4 @@
-"""The streams of other workers: what they reserve here, changes, and stores that contradict each other."""
+"""The streams of other workers: their reservations here, their changes, and conflicting stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notes between workers: each kind as bytes and back, and what is no note."""
+"""Notes between workers: encoding and decoding of each kind, and invalid notes."""
 
 from __future__ import annotations
 

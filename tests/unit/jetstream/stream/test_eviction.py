@@ -1,4 +1,4 @@
-"""What a message replaces goes when the message is in the file, and stays when the disk refuses it."""
+"""Messages replaced by a new one are removed when it is in the file, and kept when the disk refuses it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROLLUPS = [{"Nats_Rollup": "all"}, {"Nats_Rollup": "sub"}]
 
 
 class Disk(OsDisk):
-    """Has no room while `full`; `before_write` is called in front of every write."""
+    """Has no room while `full`; `before_write` is called before every write."""
 
     full = False
 
@@ -261,7 +261,7 @@ def test_a_replacement_is_measured_by_what_it_really_replaces() -> None:
     js, _ = started(max_bytes=200, max_msgs_per_subject=1, discard="new")
     js.api("STREAM.PURGE.A")
     js.publish("a.y", bytes(27))
-    js.publish("a.x", bytes(97))  # as many as there is room for: each message counts 33 bytes more
+    js.publish("a.x", bytes(97))  # exactly fits: each message counts 33 additional bytes
 
     answers = publish_all(js, ("a.x", b"x"), ("a.x", bytes(87)), ("a.x", bytes(70)))
 
@@ -298,7 +298,7 @@ def test_what_is_kept_of_a_failed_turn_is_synced() -> None:
 
 
 def test_a_consumer_counts_what_is_stored_while_the_disk_is_full() -> None:
-    """The first messages of the turn are written and replace others, before the disk refuses the last ones."""
+    """The first messages of the turn are written and replace others before the disk refuses the last ones."""
     js, disk = started(max_msgs=2)
     config = {"durable_name": "c", "ack_policy": "explicit"}
     assert "error" not in js.api("CONSUMER.CREATE.A.c", {"stream_name": "A", "config": config})

@@ -1,7 +1,6 @@
-"""Many consumers of one stream against a model: each gets every match once, in order, with the right count after it.
+"""Many consumers of one stream compared with a model: each gets every match once, in order, with the right counts.
 
-Publishes, deletes, purges, limits and requests come at random; no figure may depend on which
-consumers were woken and which were not.
+Publishes, deletes, purges, limits and requests are random; no result may depend on which consumers were woken.
 """
 
 from __future__ import annotations
@@ -19,20 +18,20 @@ STEPS = 300
 
 
 class Reader:
-    """What one consumer must have got."""
+    """The messages that one consumer must have received."""
 
     def __init__(self, name: str, subject_filter: str) -> None:
         self.name = name
         self.filter = subject_filter
         self.inbox = f"_I.{name}".encode()
         self.next_seq = 1
-        self.wanted = 0  # messages asked for and not delivered yet
-        self.expected: list[tuple[int, int]] = []  # sequence, left behind it
+        self.wanted = 0  # number of messages requested and not delivered yet
+        self.expected: list[tuple[int, int]] = []  # sequence, and number pending after it
         self.got: list[tuple[int, int]] = []
 
 
 class Model:
-    """The stream, its consumers, and what they must have got."""
+    """The stream and its consumers, with the messages that they must have received."""
 
     def __init__(self, seed: int, **config: object) -> None:
         self.rng = random.Random(seed)
@@ -63,7 +62,7 @@ class Model:
         return out
 
     def serve(self) -> None:
-        """Work out what must have been delivered by now."""
+        """Compute the deliveries that must have happened by now."""
         for reader in self.readers:
             matches = self.live(reader)
             for at, seq in enumerate(matches[: reader.wanted]):
@@ -94,7 +93,7 @@ class Model:
         self.serve()
 
     def collect(self) -> None:
-        """Take what was delivered."""
+        """Read the deliveries that have arrived."""
         by_sid = {reader.name.encode(): reader for reader in self.readers}
         for frame in self.client.frames():
             if frame.reply.startswith(b"$JS.ACK."):

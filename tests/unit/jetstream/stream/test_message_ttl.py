@@ -1,4 +1,4 @@
-"""Messages that say themselves how long they live."""
+"""Messages with their own TTL."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_time_to_live_is_raised_to_that_of_markers(js: JetStreamFixture) -> No
 
 
 class Unreadable(OsDisk):
-    """Opens no segment to be read once it has an error number."""
+    """Opens no segment for reading once it has an error number."""
 
     error = 0
 
@@ -125,7 +125,7 @@ MANY = 60_000  # more than one turn drops
 
 
 def all_published(js: JetStreamFixture, header: bytes) -> None:
-    """Publish MANY messages on subjects of their own."""
+    """Publish MANY messages, each on its own subject."""
     js.user.send(
         b"".join(b"HPUB s.%d %d %d\r\n%b\r\n" % (n, len(header), len(header), header) for n in range(MANY))
     )

@@ -1,4 +1,4 @@
-"""Streams that republish what they keep: when, where to, and with which headers."""
+"""Streams that republish stored messages: when, on which subjects, and with which headers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def listening(js: JetStreamFixture, subject: bytes = b"copy.>") -> JetStreamFixt
 
 
 def send(js: JetStreamFixture, data: bytes) -> list[tuple[bytes, bytes, bytes]]:
-    """Hand `data` to the server; return subject, headers and payload of what is republished."""
+    """Send `data` to the server; return subject, headers and payload of republished messages."""
     js.user.send(data)
     return [(each.subject, each.headers, each.payload) for each in js.user.frames() if each.sid == b"copies"]
 

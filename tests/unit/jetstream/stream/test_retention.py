@@ -1,4 +1,4 @@
-"""Interest and workqueue streams, and what a stream tells its consumers. The consumers here only note."""
+"""Interest and workqueue streams, and a stream's calls of its consumers, which only record them here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NS = 1_000_000_000
 
 
 class NotingConsumer(StreamConsumer):
-    """Acknowledges when told to, and notes what the stream says."""
+    """Acknowledges when told to, and records the stream's calls."""
 
     def __init__(self, stream: Stream, name: str, filters: tuple[bytes, ...] = ()) -> None:
         super().__init__(name, filters)

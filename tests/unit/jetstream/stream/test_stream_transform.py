@@ -1,4 +1,4 @@
-"""Streams with a subject transform: what is stored, changed and recovered."""
+"""Streams with a subject transform: stored subjects, changes of the configuration, and recovery."""
 
 from __future__ import annotations
 

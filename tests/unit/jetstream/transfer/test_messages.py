@@ -77,7 +77,7 @@ def test_what_was_read_is_appended_with_its_sequences() -> None:
 @pytest.mark.parametrize(
     "odd",
     [
-        encode(b"s.a", 5, 1, b"", b""),  # not after the previous one
+        encode(b"s.a", 5, 1, b"", b""),  # its sequence is not after the previous one
         encode(b"s.a", -1, 2, b"", b""),
         encode(b"s.*", 5, 2, b"", b""),
         encode(b"s..a", 5, 2, b"", b""),

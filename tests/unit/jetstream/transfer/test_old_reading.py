@@ -46,7 +46,7 @@ def files_of(name: str) -> dict[str, bytes]:
 
 
 def restore(restores: Restores, name: str, tar: bytes) -> dict[str, Any]:
-    """Restore the tar as the stream S or, for another name, under its own name."""
+    """Restore the archive as the stream S or, for another name, under that name."""
     config = json.dumps({"config": GOLDEN[name]["config"]}).encode()
     answer = json.loads(restores.client.request(f"$JS.API.STREAM.RESTORE.{name}".encode(), config).payload)
     if "error" in answer:

@@ -1,4 +1,4 @@
-"""Why a replicated stream does nothing: it has no leader, or its replicas are away."""
+"""Replicated streams that do nothing: they have no leader, or their replicas are offline."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from tests.unit.jetstream.jsfixture import JetStreamFixture
 from pyjs.testing import RawClient
 
 SECOND_NS = 1_000_000_000
-CID = 6  # of the second client
+CID = 6  # id of the second client
 
 
 class Stuck(JetStreamFixture):
@@ -31,7 +31,7 @@ class Stuck(JetStreamFixture):
         assert "error" not in answer, answer
 
     def pull(self, client: RawClient, body: dict[str, Any], name: str = "C") -> None:
-        """Send a pull request whose inbox the client has subscribed to."""
+        """Send a pull request with an inbox to which the client has subscribed."""
         text = json.dumps(body).encode()
         inbox = b"in.%d" % id(client)
         client.send(

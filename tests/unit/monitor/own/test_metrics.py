@@ -1,4 +1,4 @@
-"""/metrics: what Prometheus scrapes, with the names of the official exporter."""
+"""/metrics: the metrics for Prometheus, with the names of the official exporter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyjs.monitor.own.exposition import Family, Page, labels
 from pyjs.monitor.state import LoopStats
 
 # Made by prometheus-nats-exporter (2fdbfd7e) of nats-server 2.15.1 with a stream, a mirror, a source and a consumer:
-# each name with the names of its labels.
+# the names of metrics, each with the names of its labels.
 EXPORTER = Path(__file__).with_name("exporter_names.txt")
 # Used by the queries of the official Grafana dashboards: walkthrough/grafana-{nats,jetstream}-dash.json.
 DASHBOARDS = """
@@ -92,7 +92,7 @@ def test_every_name_and_label_of_the_official_exporter_is_there(site: Site) -> N
     wanted = {tuple(line.split(" ")) for line in EXPORTER.read_text().splitlines()}
 
     missing = sorted(name for name, given in wanted - found)
-    # They depend on what was asked before, or on fields that this server does not have.
+    # These depend on earlier requests, or on fields that this server does not have.
     assert [each for each in missing if not each.startswith("gnatsd_varz_http_req_stats")] == []
 
 

@@ -1,4 +1,4 @@
-"""/whyz: what does not work, with the reasons."""
+"""/whyz: streams and consumers that do not work, with the reasons."""
 
 from __future__ import annotations
 

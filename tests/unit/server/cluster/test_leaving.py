@@ -1,4 +1,4 @@
-"""A server of a JetStream cluster leaves: its clients come to another server, and every request has its answer."""
+"""A server of a JetStream cluster leaves: its clients reconnect to another server, and every request is answered."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pyjs.server.server import Server, State
 
 WAIT_S = 60.0
 NAMES = ("a", "b", "c")
-_numbers = count(1)  # of requests
+_numbers = count(1)  # numbers of requests
 CONNECT = b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\n'
 
 
@@ -42,7 +42,7 @@ async def servers(tmp_path: Path) -> AsyncIterator[list[Server]]:
         started.append(Server(options, ListLog()))
         await started[-1].start()
     while not all(map(is_member, started)):
-        await asyncio.sleep(0.001)  # no event tells of it
+        await asyncio.sleep(0.001)  # no event signals it
     yield started
     for server in started:
         if server.state is not State.STOPPED:
@@ -60,14 +60,14 @@ def is_member(server: Server) -> bool:
 
 
 class Client:
-    """A connection that reads one operation after the other."""
+    """A connection that reads one operation at a time."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
 
     @classmethod
     async def of(cls, server: Server, said: bytes) -> Client:
-        """Connect to a server and say something; it has handled that."""
+        """Connect to a server and send `said`; return when the server has handled it."""
         client = cls(*await asyncio.open_connection("127.0.0.1", server.client_port))
         client.writer.write(CONNECT + said)
         await client.fence()
@@ -95,7 +95,7 @@ class Client:
         """Return the answer to a request; the client is subscribed to `in.*`."""
         inbox = b"in.%d" % next(_numbers)
         self.writer.write(b"PUB %b %b %d\r\n%b\r\n" % (subject, inbox, len(body), body))
-        while True:  # a server that takes over may answer an earlier request once more
+        while True:  # a server that takes over may answer an earlier request again
             found, _, answer = await self.message()
             if found == inbox:
                 return answer
@@ -108,7 +108,7 @@ class Client:
 
 
 async def known(server: Server, subject: bytes) -> None:
-    """Wait until another server knows a subscription, of which no event tells."""
+    """Wait until another server knows a subscription, which no event signals."""
     while not server.node.accounts["$G"].has_interest(subject):
         await asyncio.sleep(0.001)
 

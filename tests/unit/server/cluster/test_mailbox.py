@@ -1,4 +1,4 @@
-"""Mailboxes of clients that leave hold a message once, within one limit, and send it only to other servers."""
+"""Mailboxes of clients that disconnect hold each message once, within one limit, for other servers only."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def route_port(server: Server) -> int:
 
 
 async def client(server: Server, said: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Return a connection that has said something and got its PONG."""
+    """Return a connection that has sent `said` and received its PONG."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.client_port)
     writer.write(b'CONNECT {"verbose":false}\r\n%bPING\r\n' % said)
     await asyncio.wait_for(reader.readuntil(b"PONG\r\n"), WAIT_S)

@@ -1,4 +1,4 @@
-"""The doctor: wrong steps of a new user, each with what to do."""
+"""The doctor: mistakes of a new user, each with the advice that it gives."""
 
 from __future__ import annotations
 

@@ -19,11 +19,12 @@ from pyjs.server.monitoring.port import MonitorPort
 
 
 class Site:
-    """A monitoring port that answers with what it was asked."""
+    """A monitoring port that answers with the requested path."""
 
     def __init__(self) -> None:
         self.log = ListLog()
-        self.steps: list[tuple[int, int]] = []  # of long answers: number, connections open then
+        # steps of long answers: number, and connections open at that time
+        self.steps: list[tuple[int, int]] = []
         self.loop = asyncio.get_running_loop()
         self.monitor = MonitorPort(self.loop, self.answer, Guard(self.loop, None, ""), self.log)
         self.connections = self.monitor.connections
@@ -49,7 +50,7 @@ class Site:
         return text_response(404 if target == "/missing" else 200, target)
 
     async def ask(self, request: bytes) -> bytes:
-        """Send `request` and return all that comes until the server closes."""
+        """Send `request` and return all bytes until the server closes the connection."""
         reader, writer = await self.connect()
         writer.write(request)
         answer = await asyncio.wait_for(reader.read(), 60)
@@ -287,7 +288,7 @@ async def test_a_connection_that_ends_leaves_nothing_for_the_collector_of_cycles
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no peer take long."""
+    """Let the server wait only briefly for slow peers."""
     monkeypatch.setattr(http, "REQUEST_S", 0.02)
     monkeypatch.setattr(http, "STALLED_S", 0.02)
     monkeypatch.setattr(monitor_port, "SWEEP_S", 0.01)
@@ -298,7 +299,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_request_that_is_never_whole_is_refused(site: Site, half: bytes) -> None:
     answer = await site.ask(half)
 
-    assert answer.endswith(b"400 Bad Request")  # after 5 s, as nats-server 2.15.1 does
+    assert answer.endswith(b"400 Bad Request")  # after 5 s, as in nats-server 2.15.1
     assert not site.connections
 
 

@@ -1,6 +1,6 @@
 """The start of a connection that may come through a proxy.
 
-Texts of refusals: tests/conformance/test_proxy_protocol.py.
+Texts of errors: tests/conformance/test_proxy_protocol.py.
 """
 
 from __future__ import annotations

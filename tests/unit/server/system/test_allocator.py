@@ -1,4 +1,4 @@
-"""Where Python's objects come from; each case in a process of its own, for nothing takes the setting back."""
+"""The allocator of Python's objects; each case needs its own process, since the setting cannot be undone."""
 
 from __future__ import annotations
 

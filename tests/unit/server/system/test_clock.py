@@ -5,11 +5,11 @@ from pyjs.server.system.clock import OsRng, SystemClock
 
 
 class SteeredClock(SystemClock):
-    """A SystemClock whose two readings the test decides."""
+    """A SystemClock with two readings that the test sets."""
 
     wall_ns = 1_000  # type: ignore[assignment]
     monotonic_ns = 0
-    interrupted_ns = 0  # between two readings
+    interrupted_ns = 0  # duration of an interruption between the two readings
 
     def _wall_ns(self) -> int:  # type: ignore[override]
         return self.wall_ns

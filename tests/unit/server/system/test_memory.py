@@ -13,7 +13,7 @@ MB = 1 << 20
 
 
 class Timer:
-    """A loop whose time stands still until it is told to move; its timers fire in order."""
+    """A loop whose time only moves when the test says so; its timers fire in order."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -46,7 +46,7 @@ class Here(IoThread):
 
 
 class Process:
-    """A process with its memory and processor time, and what trims it."""
+    """A process with its memory and processor time, and the trimmer of its memory."""
 
     def __init__(self) -> None:
         self.timer = Timer()
@@ -65,7 +65,7 @@ class Process:
         )
 
     def _collect(self) -> None:
-        assert self.collected == self.trims  # once before each trim
+        assert self.collected == self.trims  # one collection before each trim
         self.collected += 1
 
     def _trim(self) -> None:

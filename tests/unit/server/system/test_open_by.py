@@ -1,4 +1,4 @@
-"""Open files of other processes are found."""
+"""The search for processes that have a file open."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ async def test_the_loop_goes_on_while_a_thread_finishes() -> None:
     results: list[Exception | None] = []
     thread.submit(lambda: release.wait(10) and None, results.append)
 
-    loop.call_soon(release.set)  # only a loop that runs gets there before the ten seconds are over
+    loop.call_soon(release.set)  # only a running loop gets there before the ten seconds are over
     await asyncio.wait_for(thread.finish(), 60)
 
     assert results == [None]

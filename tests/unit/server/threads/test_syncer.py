@@ -25,7 +25,7 @@ S = 1_000_000_000
 
 
 class GatedDisk(OsDisk):
-    """Syncs files only while the gate is open; fails when told to."""
+    """Syncs files only while the gate is open; raises an error on request."""
 
     def __init__(self) -> None:
         self.gate = threading.Event()
@@ -74,7 +74,7 @@ class Site:
         return self.client.payloads()
 
     async def settle(self) -> None:
-        """Wait until the thread has nothing to do and its results have been seen."""
+        """Wait until the thread is idle and its results have been processed."""
         self.driver.turn_now()
         while self.io_thread.pending:
             await asyncio.sleep(0.001)
@@ -233,7 +233,7 @@ async def test_a_refusal_does_not_wait_for_a_sync_that_is_not_needed(
 
 
 class OneSyncDisk(GatedDisk):
-    """Counts syncs of the whole file system; checks of files fail when told to."""
+    """Counts syncs of the whole file system; checks of files fail on request."""
 
     wholes = 0
 
@@ -247,7 +247,7 @@ class OneSyncDisk(GatedDisk):
 
 
 def grouped(site: Site, monkeypatch: pytest.MonkeyPatch) -> OneSyncDisk:
-    """Have the streams of a site synced together, however few they are."""
+    """Make the streams of a site share a sync, however few they are."""
     disk = OneSyncDisk()
     site.driver.node.disk = disk
     monkeypatch.setattr(site.syncer, "group_min", 1)
@@ -346,7 +346,7 @@ async def test_a_result_that_a_stream_cannot_take_keeps_none_from_the_others() -
 
 
 class Asked:
-    """A stream that notes when it is asked for its job, and has one, has none, or fails."""
+    """A stream that records when its job is requested; it has one, has none, or fails."""
 
     def __init__(self, asked: list[int], number: int, job: Any) -> None:
         self._asked = asked
@@ -364,7 +364,7 @@ class Asked:
 
 
 def written(site: Site, asked: list[int], jobs: list[Any]) -> None:
-    """Have streams with these jobs ask for a sync."""
+    """Make streams with these jobs request a sync."""
     unsynced: Any = site.driver.node.turn_state.unsynced
     unsynced[:] = [Asked(asked, number, job) for number, job in enumerate(jobs, 1)]
 
@@ -442,7 +442,7 @@ async def test_a_stream_that_no_answer_waits_for_is_synced_later(tmp_path: Path,
     site = Site(tmp_path, always=True)
     opened.append(site)
     await site.settle()
-    site.stream.sync_always = False  # as that of a replica
+    site.stream.sync_always = False  # as for a replica
     before = site.disk.syncs
 
     site.publish(3)
@@ -473,7 +473,7 @@ async def test_a_stream_that_is_synced_later_is_synced_within_the_interval(
 
 
 class Later(Asked):
-    """A stream that nobody waits for; its job waits for the gate of the disk, and is noted."""
+    """A stream on which no publisher waits; its job waits for the gate of the disk, and is recorded."""
 
     sync_always = False
 

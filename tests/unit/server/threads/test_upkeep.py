@@ -1,4 +1,4 @@
-"""Upkeep in its thread, and the loop that goes on with what its end asked for."""
+"""Upkeep in its thread, and the work that its end causes in the event loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyjs.testing import VirtualNode
 
 
 class Store:
-    """Wants upkeep a number of times, and has a deadline when it is done."""
+    """Requests upkeep a number of times; has a deadline when it is done."""
 
     def __init__(self, fixture: VirtualNode, jobs: int) -> None:
         self._fixture = fixture

@@ -13,7 +13,7 @@ from pyjs.testing import VirtualNode
 
 
 class Noting(Job):
-    """Notes where it ran and what came of it; raises if it was told so."""
+    """Records where it ran and how it ended; raises on request."""
 
     def __init__(self, queue: JobQueue, raises: Exception | None = None) -> None:
         self.queue = queue

@@ -1,4 +1,4 @@
-"""A channel turns records into bytes and back, and says what is wrong with them."""
+"""A channel converts TLS records to bytes and back, and reports invalid records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Client:
         self.object = context.wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
 
     def shake_hands(self) -> bytes:
-        """Go on with the handshake; return what is to be sent."""
+        """Continue the handshake; return the bytes to send."""
         try:
             self.object.do_handshake()
         except ssl.SSLWantReadError:
@@ -256,7 +256,7 @@ def test_a_few_new_keys_are_taken(tmp_path: Path, authority: Authority) -> None:
 
 
 def take_all(channel: TlsChannel, records: bytes, size: int) -> int:
-    """Feed records in portions; return how many plain bytes come."""
+    """Feed records in portions; return the number of plain bytes."""
     got = 0
     for start in range(0, len(records), size):
         channel.feed(records[start : start + size])

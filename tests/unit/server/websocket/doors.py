@@ -1,4 +1,4 @@
-"""A server with a port for WebSocket clients in the test's own loop, and clients that send frames by hand."""
+"""A server with a port for WebSocket clients in the test's own loop, and clients that compose frames themselves."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Caller:
         self.writer.write(frame(data, first))
 
     async def until(self, mark: bytes) -> bytes:
-        """Return what comes up to `mark`."""
+        """Return all bytes up to `mark`."""
         return await asyncio.wait_for(self.reader.readuntil(mark), WAIT_S)
 
     async def next_frame(self) -> tuple[int, bytes]:

@@ -74,7 +74,7 @@ def test_small_and_long_messages_are_not_compressed(size: int) -> None:
 
 
 def kept_by(monkeypatch: pytest.MonkeyPatch) -> tuple[Packer, list[bytes], list[Callable[[], None]]]:
-    """Return a packer, what it compresses, and what it does later."""
+    """Return a packer, the list of its compressed payloads, and the list of its delayed calls."""
     seen: list[bytes] = []
     later: list[Callable[[], None]] = []
     deflate = outgoing.deflated

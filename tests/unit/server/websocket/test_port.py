@@ -134,7 +134,7 @@ async def test_a_connection_without_a_request_is_closed_in_time() -> None:
 async def test_a_complete_request_waits_for_its_answer_without_a_time_limit() -> None:
     server = await started(options_of(handshake_timeout_ns=50_000_000))
     port = port_of(server)
-    port._answering = True  # as if many others came first
+    port._answering = True  # as if many other upgrades were waiting
     caller = await Caller.of(server)
     caller.writer.write(head_of())
     async with asyncio.timeout(WAIT_S):

@@ -136,7 +136,7 @@ async def test_a_user_may_send_a_long_compressed_message(guarded: Server) -> Non
 
 async def test_a_stranger_that_is_refused_is_told_so(guarded: Server) -> None:
     caller = await Caller.upgraded(guarded)
-    caller.send(b"PUB a 1000000\r\n")  # its payload is not awaited
+    caller.send(b"PUB a 1000000\r\n")  # do not wait for its payload
     assert await caller.next_frame() == (FIN | BINARY, b"-ERR 'Authorization Violation'\r\n")
     first, payload = await caller.next_frame()
     assert (first, payload[:2]) == (FIN | CLOSE, b"\x03\xf0")

@@ -1,4 +1,4 @@
-"""Stores that are encrypted or compressed: what damage costs, and that no place of a key stream is used twice."""
+"""Stores that are encrypted or compressed: the cost of damage, and that no part of a key stream is used twice."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_nothing_plain_is_in_any_file(tmp_path: Path, name: str) -> None:
     for path in tmp_path.iterdir():
         data = path.read_bytes()
         assert b"plain-" not in data, path
-        assert not all(name in data for name in SUBJECTS), path  # one is there by chance now and then
+        assert not all(name in data for name in SUBJECTS), path  # a single name may occur by chance
         assert b"x" * 16 not in data, path
 
 
@@ -93,7 +93,7 @@ def test_nothing_plain_is_in_any_file(tmp_path: Path, name: str) -> None:
 def test_plain_segments_are_brought_into_the_form(tmp_path: Path, name: str) -> None:
     store = open_store(tmp_path, "plain")
     fill(store)
-    for seq in range(1, 160):  # most of the first one is dead
+    for seq in range(1, 160):  # most messages of the first segment are removed
         if seq % 10:
             store.drop_seq(seq)
     store.flush()
@@ -208,7 +208,7 @@ def test_a_crash_at_any_call_of_upkeep_leaves_every_message(tmp_path: Path, name
 
 
 class Watched(OsDisk):
-    """Knows of every place of an encrypted segment what was written there first; nothing else may follow."""
+    """Checks the writes to encrypted segments: a place may only be written again with the same bytes."""
 
     def __init__(self) -> None:
         self.paths: dict[int, str] = {}
@@ -231,7 +231,7 @@ class Watched(OsDisk):
             seen = self.first.setdefault(path, {})
             whole = bytes(data)
             end = len(whole) - (whole[-1:] == b"\xff")  # the mark is written over
-            if any(whole) and len(whole) > 1:  # zeros, and the flag of an erased message, tell nothing
+            if any(whole) and len(whole) > 1:  # zeros, and the flag of an erased message, reveal nothing
                 for at in range(end):
                     known = seen.setdefault(offset + at, whole[at])
                     assert known == whole[at], f"{path} at {offset + at} is encrypted twice"
@@ -339,7 +339,7 @@ def test_segments_that_starts_left_are_whole_and_are_kept_in_the_form_that_is_wa
     directory = tmp_path / "0"
     directory.mkdir()
     log = ListLog()
-    for start in range(1, 5):  # each goes on in a new segment, and is killed
+    for start in range(1, 5):  # each process continues in a new segment, and is killed
         store = open_store(directory, name, log=log)
         upkeep(store)
         fill(store, start * 20, 20)

@@ -1,4 +1,4 @@
-"""Keys: what opens what, and that a key stream is the same from wherever it is begun."""
+"""Keys: which key opens which file, and that a key stream does not depend on where it is begun."""
 
 from __future__ import annotations
 

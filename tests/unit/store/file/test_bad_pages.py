@@ -1,4 +1,4 @@
-"""A segment that is cut, or has a bad sector, while the store is at work: the rest stays, what is lost is counted."""
+"""A segment is cut, or has a bad sector, while the store is in use: other messages remain, losses are counted."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def filled(directory: Path) -> FileStore:
 
 
 def readable(store: FileStore) -> list[int]:
-    """Return the sequences that hold what was put there; none may hold anything else."""
+    """Return the sequences with the payload that was stored; no other payload may be returned."""
     messages = [store.get(seq) for seq in range(1, COUNT + 1)]
     there = [message for message in messages if message is not None]
     assert all(message.payload == payload(message.seq) for message in there)
@@ -168,7 +168,7 @@ class BadSector(OsDisk):
 
 
 def spoil(path: str, at: int) -> None:
-    """Let a map show zeros where the sector is bad, as the signal handler would have it."""
+    """Make a map read as zeros where the sector is bad, as the signal handler does."""
     with open(path, "r+b") as file:
         file.seek(at)
         file.write(bytes(PAGE))
@@ -204,7 +204,7 @@ def test_a_start_reads_around_a_bad_sector(tmp_path: Path, at: int) -> None:
 
 
 class CutOnMap(OsDisk):
-    """Has the end of a segment gone once it is mapped, as if its sectors were bad."""
+    """Makes the end of a segment unreadable once it is mapped, as if its sectors were bad."""
 
     def map_file(self, fd: int, size: int) -> FileMap:
         found = super().map_file(fd, size)

@@ -1,4 +1,4 @@
-"""Encrypted and compressed segments that cannot be read any more, in part, while the store is at work."""
+"""Encrypted and compressed segments of which a part becomes unreadable while the store is in use."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def fill(store: FileStore, first: int = 1, count: int = COUNT) -> None:
 
 
 def readable(store: FileStore) -> list[int]:
-    """Return the sequences that hold what was put there; none may hold anything else."""
+    """Return the sequences with the payload that was stored; no other payload may be returned."""
     messages = [store.get(seq) for seq in range(1, COUNT + 1)]
     there = [message for message in messages if message is not None]
     assert all(message.payload == payload(message.seq) for message in there)
@@ -95,7 +95,7 @@ def readable(store: FileStore) -> list[int]:
 
 
 def assert_lost_once(store: FileStore, log: ListLog) -> None:
-    """Read everything, twice: what is lost is counted and logged, and that only once."""
+    """Read everything twice: each loss is counted and logged exactly once."""
     left = readable(store)
     lost = sorted(set(range(1, COUNT + 1)) - set(left))
     assert lost
@@ -110,7 +110,7 @@ def assert_lost_once(store: FileStore, log: ListLog) -> None:
     assert log.lines == told
 
 
-@pytest.mark.parametrize("name", ["plain", "chacha", "aes"])  # a start reads the end of the others
+@pytest.mark.parametrize("name", ["plain", "chacha", "aes"])  # with other encodings, a start reads the end
 @pytest.mark.parametrize("failure", [(OSError, errno.EMFILE, "Too many open files"), (MemoryError,)])
 def test_damage_is_judged_when_there_are_descriptors_and_memory_for_that(
     tmp_path: Path, name: str, failure: tuple[type[Exception], *tuple[object, ...]]

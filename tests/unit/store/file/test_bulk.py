@@ -40,7 +40,7 @@ def open_store(kind: str, directory: str = "", segment_size: int = SEGMENT_SIZE)
 
 
 def settle(store: StreamStore) -> None:
-    """Give sealed segments their encoding, and compact those that are worth it."""
+    """Convert sealed segments to their encoding, and compact those that should be compacted."""
     store.flush()
     store.sync_now()
     if isinstance(store, FileStore):
@@ -57,7 +57,7 @@ def fill(store: StreamStore, count: int, seed: int = 1) -> None:
 
 
 def expected(store: StreamStore, seq: int, end: int, subjects: tuple[bytes, ...]) -> list[Message]:
-    """Return what single reads give."""
+    """Return the messages that single reads return."""
     wanted = store.make_filter(subjects)
     found, seq = [], store.catalogue.next_match(seq, wanted)
     while seq and (end == 0 or seq < end):
@@ -78,7 +78,7 @@ def read_chunks(
     entries_only: bool = False,
     unchecked: bool = False,
 ) -> list[Chunk]:
-    """Read a range as a client does: ask on at `next` until the end."""
+    """Read a range as a client does: continue at `next` until the end."""
     chunks: list[Chunk] = []
     while not chunks or not chunks[-1].is_end:
         at = chunks[-1].next if chunks else seq

@@ -33,7 +33,7 @@ def filled(directory: Path, log: ListLog | None = None) -> FileStore:
 
 
 def thin_out(store: FileStore, keep: int, first: int = 1, last: int = COUNT) -> None:
-    """Remove all messages but each `keep`-th, in a commit that is on the medium."""
+    """Remove all messages except each `keep`-th, in a durable commit."""
     for seq in range(first, last + 1):
         if seq % keep:
             store.drop_seq(seq)

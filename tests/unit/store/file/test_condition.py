@@ -1,4 +1,4 @@
-"""The one state of a file store, and what may follow what."""
+"""The condition of a file store, and its permitted changes."""
 
 from __future__ import annotations
 

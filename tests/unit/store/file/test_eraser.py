@@ -1,4 +1,4 @@
-"""Bytes of removed messages: what is overwritten, what stays, and in which order."""
+"""Bytes of removed messages: which are overwritten, which remain, and in which order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COUNT = 9
 
 
 class WritesDisk(OsDisk):
-    """Notes what is written, in the order of the writes."""
+    """Records all writes in order."""
 
     def __init__(self) -> None:
         self.written: list[bytes] = []

@@ -1,4 +1,4 @@
-"""A message whose bytes are overwritten: at every moment at which the process may end."""
+"""A message whose bytes are overwritten, with the process ending at each moment."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def fill(store: FileStore) -> None:
 
 
 def erase(directory: Path, encoding: str, seq: int, at: int) -> tuple[int, bool]:
-    """Erase one of so many messages with a process that ends at call number `at`; returns whether it came so far."""
+    """Erase a message with a process that ends at call `at`; return the messages before, and whether it ended."""
     disk = DyingDisk()
     store = open_store(directory, encoding, disk)
     fill(store)
@@ -210,14 +210,14 @@ def test_messages_are_erased_in_the_files_of_now(tmp_path: Path, encoding: str) 
     kept = [seq for seq in range(2, COUNT + 1) if store.get(seq) is not None]
     store.sync_now()
     store.close()
-    paths = sorted(tmp_path.glob("*.seg"))[1:]  # in the first one are removed messages as well
+    paths = sorted(tmp_path.glob("*.seg"))[1:]  # the first segment contains other removed messages
     images = [image_of(OsDisk(), path, ENCODINGS[encoding][0]) for path in paths]
     found = sum(image.count(b"payload") + image.count(SECRET) for image in images)
     assert found == len(kept)
 
 
 class PoorDisk(OsDisk):
-    """Has no memory for what is read while `poor`."""
+    """Has no memory for reads while `poor`."""
 
     poor = False
 

@@ -32,7 +32,7 @@ def damage(directory: Path, seq: int) -> None:
     path = next(path for path in sorted(directory.glob("*.seg")) if wanted in path.read_bytes())
     data = bytearray(path.read_bytes())
     data[data.index(wanted) + 20] ^= 1
-    with path.open("r+b") as file:  # in place: the store has it open
+    with path.open("r+b") as file:  # in place: the store has the file open
         file.write(data)
 
 

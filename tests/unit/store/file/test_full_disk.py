@@ -1,4 +1,4 @@
-"""A store that cannot begin another segment: what it holds stays readable, and it goes on later."""
+"""A store that cannot begin another segment: its messages remain readable, and it continues later."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IN_SEGMENT = 4  # messages
 
 
 class FullDisk(OsDisk):
-    """Has no room for another file, or for its first bytes, or no descriptor for either, while `full`."""
+    """While `full`, has no room for another file or its first bytes, or no descriptor for them."""
 
     def __init__(self, call: str, error: int = errno.ENOSPC) -> None:
         self.call = call
@@ -46,7 +46,7 @@ def payload(seq: int) -> bytes:
 
 
 def found(store: FileStore) -> list[int]:
-    """Return the sequences that hold what was put there."""
+    """Return the sequences with the payload that was stored."""
     messages = [store.get(seq) for seq in range(1, store.last_seq + 1)]
     return [message.seq for message in messages if message and message.payload == payload(message.seq)]
 

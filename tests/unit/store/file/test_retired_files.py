@@ -1,4 +1,4 @@
-"""Files that nothing needs any more: they go when what makes them superfluous is on the medium, not before."""
+"""Superfluous files: they are removed when the data that replaces them is durable, not before."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SEGMENT_SIZE = 500
 
 
 def two_segments(directory: Path) -> FileStore:
-    """Return a store with two segments, of which the first has no messages left."""
+    """Return a store with two segments; the first one has no messages left."""
     store = open_store(directory, segment_size=SEGMENT_SIZE)
     while len(store.segment_paths()) < 2:
         store.store(b"s", b"", b"payload", 1000)

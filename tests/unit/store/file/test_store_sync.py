@@ -1,4 +1,4 @@
-"""Which commits are safe, and what jobs that sync may believe."""
+"""Durable commits, and the bytes that sync jobs may rely on."""
 
 from __future__ import annotations
 

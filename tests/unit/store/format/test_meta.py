@@ -1,4 +1,4 @@
-"""Metadata: what was saved comes back, or its loss is named."""
+"""Metadata: loading returns the saved content, or reports its loss."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def load(directory: Path, disk: OsDisk | None = None) -> tuple[int, dict[str, ob
 
 
 def hex_block(title: str) -> bytes:
-    """Return the bytes shown under a title of docs/storage-format.md; what follows two spaces is comment."""
+    """Return the bytes shown under a title of docs/storage-format.md; text after two spaces is a comment."""
     text = DOCUMENT.read_text().partition(f"{title}\n")[2]
     lines = text.partition("```\n")[2].partition("```")[0].splitlines()
     return bytes.fromhex(" ".join(re.split("  +", line.strip())[0] for line in lines))

@@ -193,7 +193,7 @@ def test_any_one_damaged_byte_of_an_outer_header_is_put_right() -> None:
 
 # -- the open segment ------------------------------------------------------------------------------------------
 def tail(path: Path, *pieces: bytes) -> TailEncryption:
-    """Write the pieces of an image one after the other."""
+    """Write the parts of an image in sequence."""
     encryption = TailEncryption(KEY, 1, 1, 7, META)
     fd = OsDisk().open_file(str(path), create=True)
     at = 0

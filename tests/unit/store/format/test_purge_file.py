@@ -1,4 +1,4 @@
-"""The file of a purge in steps: its bytes, and what is refused."""
+"""The file of a purge in steps: its bytes, and invalid files."""
 
 from __future__ import annotations
 

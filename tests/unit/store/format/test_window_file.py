@@ -1,4 +1,4 @@
-"""The file of a duplicate window: parts, whole or not at all."""
+"""The file of a duplicate window: its parts are used completely or not at all."""
 
 from __future__ import annotations
 

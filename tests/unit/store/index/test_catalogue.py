@@ -261,7 +261,7 @@ def test_a_walk_hands_out_what_is_left_of_the_subjects_it_began_with() -> None:
     assert not walk.done
     rest = walk.take(100)
     assert walk.done
-    assert len({**first, **rest}) in (8, 9)  # b"s.0" was left out, b"s.5" has gone unless it came first
+    assert len({**first, **rest}) in (8, 9)  # b"s.0" was left out, and b"s.5" is missing unless it came first
     assert b"s.late" not in rest
     assert walk.take(5) == {}
 

@@ -1,4 +1,4 @@
-"""The last sequence of each subject and the number of matches, found in steps while the store goes on."""
+"""The last sequence of each subject and the number of matches, computed in steps while the store is used."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FILTERS = [
 
 
 class Filled:
-    """A store of many subjects, a few messages of each in random order, and what was stored by sequence."""
+    """A store of many subjects, with a few messages of each in random order, and a list of them by sequence."""
 
     def __init__(self, subjects: int, msgs: int, seed: int = 1) -> None:
         rng = random.Random(seed)
@@ -94,7 +94,7 @@ def test_a_count_during_which_a_message_was_removed_is_not_exact() -> None:
 
 @pytest.mark.parametrize("subjects", [4096, 4097, 8192, 3 * 4096 + 5])
 def test_sequences_in_falling_order_are_merged(subjects: int) -> None:
-    # given: the subject that came first has the newest message
+    # given: the subject stored first has the newest message
     store = MemStore()
     names = [b"s.%d" % number for number in range(subjects)]
     for subject in names + names[::-1]:
@@ -149,7 +149,7 @@ def test_filters_that_all_subjects_may_match_count_those_that_do(
     # then
     assert store.catalogue.count_matching(1, f) == expected
     assert before == (0 if expected == 0 else 5_000)
-    # when: the others are gone again
+    # when: the others are removed again
     for _ in others:
         store.drop_seq(store.last_seq)
     # then

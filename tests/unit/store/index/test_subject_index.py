@@ -10,7 +10,7 @@ from tests.unit.store.file_state import subject_counts
 from pyjs.store.memory import MemStore
 from pyjs.subjects.tokens import subject_matches
 
-FEW = 1000  # a store asks that many subjects one by one
+FEW = 1000  # a store looks up this number of subjects individually
 TOKENS = [b"a", b"b", b"cc", b"ccc", b"d" * 20]
 PATTERNS = [
     b"a.>",

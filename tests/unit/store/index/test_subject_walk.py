@@ -8,11 +8,11 @@ from pyjs.store.index.subject_walk import SubjectWalk
 from pyjs.store.memory import MemStore
 from pyjs.subjects.tokens import subject_matches
 
-LOOKS = 8_192  # of one pattern in the index of subjects, as in subject_walk.pyx
+LOOKS = 8_192  # lookups of one pattern in the index of subjects, as in subject_walk.pyx
 FILTERS = [
     (b"a.*",),  # broad: each subject is compared with it
     (b"a.1.*",),  # few, below one token
-    (b"*.7.*", b"a.1.*", b"a.1.7"),  # the second and third bring what the first did
+    (b"*.7.*", b"a.1.*", b"a.1.7"),  # the second and third find the same as the first
     (b"a.>", b"a.1.*", b"b.0.1"),
     (b"*.*.3", b"*.*.4"),
     (b"b.0.1", b"no.*", b"b.0.1"),

@@ -1,4 +1,4 @@
-"""The subjects of a store: their memory, which moves while they come and go."""
+"""The subjects of a store: their memory, which is moved when subjects are added and removed."""
 
 from __future__ import annotations
 

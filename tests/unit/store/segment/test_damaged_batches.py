@@ -1,4 +1,4 @@
-"""A flipped byte in acknowledged batches costs the message that has it, and the loss is told."""
+"""A flipped byte in acknowledged batches costs only the message that contains it, and the loss is reported."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyjs.store.segment.scan import scan_segment
 from pyjs.testing import RawClient, VirtualNode
 
 BATCH = 6
-EVERY = 23  # a byte of so many is flipped for a whole start
+EVERY = 23  # one byte in this many is flipped for a whole start
 SECTOR = 512
 PAGE = 4096
 SEGMENT = Path("$G/streams/S/msgs/00000001.seg")
@@ -168,7 +168,7 @@ def test_a_flipped_byte_beside_zeros_costs_no_batch_that_follows(tmp_path: Path)
 
 
 def scan_time(directory: Path, count: int) -> float:
-    """Return the CPU time of a scan of `count` batches that all have a hole."""
+    """Return the CPU time of a scan of `count` batches that all have a gap."""
     names = tuple(b"%03d" % number for number in range(count))
     store = killed_store(directory / f"{count}" / "store", names, b"s.last", (24,) * count)
     data = bytearray((store / SEGMENT).read_bytes())

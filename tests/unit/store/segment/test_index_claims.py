@@ -1,4 +1,4 @@
-"""Index files with a valid checksum that say something else than their segment: the segment is the truth."""
+"""Index files with a valid checksum that contradict their segment: the segment counts."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def messages(writer: IndexWriter) -> list[int]:
 
 
 def hide(writer: IndexWriter) -> None:
-    """Say that the message of the segment's rarest subject was never there."""
+    """State that the message of the segment's rarest subject never existed."""
     name, (_, number, _, place) = next(
         (n, r) for n, r in writer.subjects.items() if r[0] >= 1 and r[1] == r[2]
     )
@@ -94,7 +94,7 @@ def move_times(writer: IndexWriter) -> None:
 
 
 def drop_end(writer: IndexWriter) -> None:
-    """Say that the last message was never there, nor its sequence."""
+    """State that the last message never existed, nor its sequence."""
     number = len(writer.entries) - 1
     hidden = ENTRY.unpack(writer.entries.pop())
     row = next(row for row in writer.subjects.values() if row[3] == hidden[7])
@@ -104,7 +104,7 @@ def drop_end(writer: IndexWriter) -> None:
 
 
 def begin_between(writer: IndexWriter) -> None:
-    """Have a message begin in the one before, in sizes that add up."""
+    """Make a message begin inside the previous one, with sizes that add up."""
     first, second = messages(writer)[:2]
     changed(writer, first, size=field(writer, first, "size") - 3)
     changed(
@@ -116,7 +116,7 @@ def begin_between(writer: IndexWriter) -> None:
 
 
 def swap_subjects(writer: IndexWriter) -> None:
-    """Give two subjects each other's names, which have the same length."""
+    """Exchange the names of two subjects of equal length."""
     (a, first), (b, second), *rest = writer.subjects.items()
     writer.subjects = {b: first, a: second, **dict(rest)}
 
@@ -143,7 +143,7 @@ WHEN_LOADED: dict[str, tuple[int, Lie]] = {
 
 
 def tell_lie(directory: Path, number: int, lie: Lie) -> Path:
-    """Have an index file say something else than its segment; return its path."""
+    """Make an index file contradict its segment; return its path."""
     segments = sorted(directory.glob("*.seg"))
     segment = segments[number]
     writer = IndexWriter(segment.read_bytes())
@@ -187,7 +187,7 @@ def test_a_wrong_index_file_is_found_when_a_message_is_loaded_and_nothing_is_los
     log, asked = ListLog(), []
     store = open_store(directory, log, SEGMENT_SIZE)
     store.examiner.on_mistake = lambda: asked.append(1)
-    if name == "a time":  # no reader sees it
+    if name == "a time":  # no reader notices it
         step = SegmentStep(store.files.disk, store, 3)
         assert step() is None
         assert step.apply() == 1
@@ -221,7 +221,7 @@ def test_the_check_in_the_background_finds_a_wrong_index_file(directory: Path, n
 
 
 def test_an_index_file_of_another_beginning_tells_of_no_lost_end(directory: Path) -> None:
-    """It says that the segment was longer, and what it says of what is there is not true."""
+    """The index file states that the segment was longer, and is wrong about the part that exists."""
     segment = sorted(directory.glob("*.seg"))[-1]
     whole = segment.read_bytes()
     writer = IndexWriter(whole)

@@ -32,7 +32,7 @@ SEGMENT_SIZE = 1000
 
 
 def example(title: str) -> bytes:
-    """Return the bytes that the document shows under a title; what follows two spaces is comment."""
+    """Return the bytes that the document shows under a title; text after two spaces is a comment."""
     lines = DOCUMENT.read_text().partition(f"### {title}\n")[2].split("```")[1].splitlines()
     return bytes.fromhex("".join(line.partition("  ")[0] for line in lines))
 
@@ -62,7 +62,7 @@ def index_files(directory: Path) -> dict[str, bytes]:
 
 
 def without_index(directory: Path) -> dict[str, object]:
-    """Return the state of a copy that has no index files."""
+    """Return the state of a copy without index files."""
     copy = directory.with_name("bare")
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(directory, copy, ignore=shutil.ignore_patterns("*.idx"))
@@ -258,7 +258,7 @@ def test_an_index_file_that_cannot_be_removed_is_reported(directory: Path) -> No
 
 
 def half_full(directory: Path, dead: bool) -> tuple[FileStore, ListLog]:
-    """Return a store of one sealed segment, which was not synced yet; with `dead` a message of it is removed."""
+    """Return a store with one sealed, unsynced segment; with `dead` one of its messages is removed."""
     log = ListLog()
     log.debug_on = True
     store = open_store(directory, log, SEGMENT_SIZE)
@@ -440,7 +440,7 @@ def test_an_index_file_of_another_segment_or_stream_is_not_used(directory: Path)
         (80, "<Q", 1),  # message_bytes
         (100, "<I", 77),  # with_headers
         (128, "<Q", 77),  # seq of the first entry
-        (128 + 16, "<I", 3),  # its offset, in the header
+        (128 + 16, "<I", 3),  # a message's offset, inside the header
         (128 + 16, "<I", 4_000_000_000),
         (128 + 20, "<I", 1),  # its size, less than its headers
         (128 + 20, "<I", 4_000_000_000),

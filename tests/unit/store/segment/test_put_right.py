@@ -1,4 +1,4 @@
-"""A damaged byte in a record that tells of removals: nothing else says them, and its checksums tell what it was."""
+"""A damaged byte in the only record of removals: its checksums reveal the original byte."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MANY = 56  # removals that one record names at most
 
 @pytest.fixture
 def killed(tmp_path: Path) -> Path:
-    """What a kill leaves of a store: removals from a sealed segment stand in the middle of the open one."""
+    """The files of a store after a kill: the open segment records removals from a sealed one in its middle."""
     store = open_store(tmp_path / "msgs", segment_size=SEGMENT_SIZE)
     for number in range(COUNT):
         store.store(b"s.%d" % (number % 3), b"", b"payload-%d" % number, 1000 + number)
@@ -43,7 +43,7 @@ def killed(tmp_path: Path) -> Path:
 
 
 def seqs_and_log(directory: Path) -> tuple[list[int], ListLog]:
-    """Return the messages that a start finds in a copy, and what it says."""
+    """Return the messages that a start finds in a copy, and its log."""
     copy = directory.with_name("start")
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(directory, copy)
@@ -92,7 +92,7 @@ def test_a_removal_at_the_end_of_the_file_is_put_right_as_well(killed: Path) -> 
     path = killed / NAME
     data = path.read_bytes()
     start, end = list(places(data, DELETES))[-1]
-    data = data[:end]  # as if the kill had come earlier
+    data = data[:end]  # as if the kill had happened earlier
     path.write_bytes(data)
     expected, _ = seqs_and_log(killed)
     for at in range(start, end):

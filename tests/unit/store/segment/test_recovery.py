@@ -1,4 +1,4 @@
-"""Segments with damage: what a start makes of it, and what a read makes of it later, which is the same."""
+"""Segments with damage: a start and later reads treat it alike."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def flips(directory: Path, name: str, *kinds: int) -> Iterator[int]:
-    """Flip one byte of the records of a file after the other; all files are as before after each."""
+    """Flip one byte of the records of each file in turn; afterwards all files are as before."""
     path = directory / name
     data = path.read_bytes()
     indexes = {index: index.read_bytes() for index in directory.glob("*.idx")}
@@ -147,7 +147,7 @@ def test_a_segment_cut_short_is_noticed_at_the_start(directory: Path) -> None:
     log = ListLog()
     store = open_store(directory, log, SEGMENT_SIZE)
     assert expected["lost"] == (1, 40, [8])
-    expected["lost"] = (1, 140, [8])  # the index file also tells how much is missing
+    expected["lost"] = (1, 140, [8])  # the index file also proves how much is missing
     assert without_segments(state_of(store)) == without_segments(expected)
     assert log.lines
     store.close()
@@ -257,7 +257,7 @@ def test_a_length_that_changes_after_the_segment_was_examined_leads_nowhere(dire
 
 
 class UnreadableSegments(OsDisk):
-    """Gives no file as a whole."""
+    """Refuses to read a segment as a whole."""
 
     def read_file(self, path: str) -> bytes:
         if path.endswith(".seg"):
@@ -301,7 +301,7 @@ def test_what_a_start_finds_is_on_the_medium_after_its_first_sync(tmp_path: Path
 
 
 def test_a_damaged_overwritten_message_costs_no_other(tmp_path: Path) -> None:
-    # given: nothing proves the length and the sequence of a message whose payload was overwritten
+    # given: nothing proves the length and the sequence of a message with an overwritten payload
     store = open_store(tmp_path / "msgs")
     for number in range(6):
         store.store(b"s", b"", b"payload-%d" % number, 1000 + number)
@@ -384,7 +384,7 @@ def test_a_damaged_first_sector_costs_what_was_in_it(directory: Path) -> None:
 
 
 def test_an_overwritten_message_in_a_segment_without_header_keeps_its_sequence(tmp_path: Path) -> None:
-    # given: a power cut came before the header reached the medium, another one after the message was erased
+    # given: a power cut came before the header was durable, another one after the message was erased
     store = open_store(tmp_path)
     store.store(b"s", b"", b"secret", 1)
     store.drop_seq(1, erase=True)
@@ -487,7 +487,7 @@ def test_a_write_that_a_kill_cut_at_a_page_is_no_loss_whatever_it_was(tmp_path: 
 def test_a_write_that_a_kill_cut_at_a_page_after_zeros_of_its_own_is_no_loss(
     tmp_path: Path, zeros: int
 ) -> None:
-    # given: a message that crosses a page, of which the part in front of the page ends with zeros
+    # given: a message that crosses a page boundary, and whose part before it ends with zeros
     first = message_record(1, 5, b"s", b"", b"x" * 2500)
     room = 4096 - len(segment_of(1, first)) - 32 - 1
     payload = b"y" * (room - zeros) + bytes(zeros) + b"z" * 500
@@ -505,7 +505,7 @@ def test_a_write_that_a_kill_cut_at_a_page_after_zeros_of_its_own_is_no_loss(
 
 
 def written_up_to(directory: Path, end: int) -> bytes:
-    """Return a segment of two messages, whose bytes end at `end`."""
+    """Return a segment of two messages, with all bytes up to `end`."""
     store = open_store(directory, segment_size=1 << 20)
     store.store(b"s", b"", b"x" * 2500, 5)
     store.flush()
@@ -523,7 +523,7 @@ def written_up_to(directory: Path, end: int) -> bytes:
 
 @pytest.mark.parametrize("kept", range(1, 8))
 def test_a_write_that_a_kill_cut_within_its_checksum_is_no_loss(tmp_path: Path, kept: int) -> None:
-    # given: a message of which everything but a part of the checksum stands in front of a page
+    # given: a message that is complete except for the end of its checksum, which is after a page boundary
     data = written_up_to(tmp_path, 4096 + 8 - kept)
     (tmp_path / "00000001.seg").write_bytes(data[:4096] + bytes(8192))
     # when

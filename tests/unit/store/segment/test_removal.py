@@ -1,4 +1,4 @@
-"""Superfluous segments go by jobs, each when those before it are gone from the medium."""
+"""Jobs remove superfluous segments, each when the removal of the earlier ones is durable."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyjs.store.file.store import FileStore
 
 
 def two_segments(directory: Path) -> FileStore:
-    """Return a store whose first segment is full and whose second is open."""
+    """Return a store with a full first segment and an open second one."""
     store = open_store(directory, segment_size=4096)
     for _ in range(5):
         store.store(b"s", b"", bytes(900), 1)
@@ -33,7 +33,7 @@ def test_a_superfluous_segment_goes_by_a_job_after_the_sync(tmp_path: Path) -> N
     store = two_segments(tmp_path)
     store.purge(store.make_filter(()), 5)
     store.flush()
-    assert store.begin_upkeep() is None  # nothing says yet on the medium that it is superfluous
+    assert store.begin_upkeep() is None  # no durable record shows yet that it is superfluous
     sync(store)
     assert names(tmp_path) == ["00000001.seg", "00000002.seg"]
     job = store.begin_upkeep()

@@ -62,7 +62,7 @@ def flip(path: Path, seqs: Iterable[int], at: int = 30) -> None:
     data = bytearray(path.read_bytes())
     for seq in seqs:
         data[data.index(payload(seq)) + at] ^= 4
-    with path.open("r+b") as file:  # in place: the store has it open
+    with path.open("r+b") as file:  # in place: the store has the file open
         file.write(data)
 
 
@@ -98,7 +98,7 @@ def test_a_segment_of_any_encoding_is_repaired(tmp_path: Path, encoding: str) ->
     path = tmp_path / FIRST
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 4
-    with path.open("r+b") as file:  # in place: the store may have it open
+    with path.open("r+b") as file:  # in place: the store may have the file open
         file.write(data)
     assert store.examiner.confirm(1) >= 1
     lost = store.examiner.damaged[1]

@@ -1,4 +1,4 @@
-"""Segments rewritten: a store says the same before and after, and its files are as small as its messages."""
+"""Rewritten segments: the store has the same content before and after, and its files are as small as possible."""
 
 from __future__ import annotations
 
@@ -271,7 +271,7 @@ def test_a_full_disk_costs_no_more_than_the_space(tmp_path: Path) -> None:
 
 
 def test_a_segment_that_is_the_last_by_now_is_left_as_it_is(tmp_path: Path) -> None:
-    # given: the one after it is empty and given up, and the next could not be begun
+    # given: the next segment is empty and abandoned, and the one after it could not be begun
     disk = FullDisk("allocate")
     store = open_store(tmp_path, disk)
     fill(store, 290)

@@ -1,4 +1,4 @@
-"""The segment format against its document: the bytes typed there, decoded by hand here."""
+"""The segment format compared with its document: the bytes typed there, decoded by hand here."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_every_flipped_byte_costs_at_most_its_record_and_is_reported(tmp_path: P
 
 
 def test_damage_that_ends_in_a_checksum_costs_nothing_behind_it(tmp_path: Path) -> None:
-    """The record behind lacks the checksum that it is chained to; its own check tells it from damage."""
+    """The next record lacks the checksum to which it is chained; its own check proves that it is undamaged."""
     whole = tmp_path / "whole"
     store = FileStore(OsDisk(), str(whole), ListLog(), 1 << 20, 7)
     for number in range(6):

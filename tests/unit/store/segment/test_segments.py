@@ -1,4 +1,4 @@
-"""When segments begin and end, what stands in each, and a header that is damaged."""
+"""The beginnings and ends of segments, their contents, and damaged headers."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_a_segment_of_another_version_is_refused_with_what_to_do(
 
 
 def test_a_file_with_removals_stays_until_they_are_recorded_again(tmp_path: Path) -> None:
-    # given: the second segment says that message 1 is removed, and all its own messages go
+    # given: the second segment records that message 1 is removed, and all its own messages are removed
     store = open_store(tmp_path, segment_size=SEGMENT_SIZE)
     while len(store.segment_paths()) < 2:
         store.store(b"a", b"", b"x" * 30, 1000)
@@ -219,7 +219,7 @@ def test_a_file_with_removals_stays_until_they_are_recorded_again(tmp_path: Path
     store.sync_now()
     for seq in range(second, third):
         store.drop_seq(seq)
-    # when: more is staged than fits, and an interval is over, before the turn commits; then the process is killed
+    # when: more is staged than fits, and an interval ends, before the turn commits; then the process is killed
     for _ in range(30):
         store.store(b"a", b"", b"x" * 30, 1000)
     store.sync_now()

@@ -26,7 +26,7 @@ def views() -> ViewCache:
 
 
 class CountingDisk(OsDisk):
-    """Counts what is read."""
+    """Counts the bytes that are read."""
 
     def __init__(self) -> None:
         self.reads = 0

@@ -1,4 +1,4 @@
-"""Segments that are missing or were cut: their index files tell what was in them."""
+"""Segments that are missing or were cut: their index files prove which messages they had."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pyjs.store.file.store import FileStore
 
 SEGMENT_SIZE = 500
 COUNT = 24
-CHECKSUM_SIZE = 8  # of a record, and what the next one is checked with
+CHECKSUM_SIZE = 8  # the size of a record's checksum, which the next record continues
 
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """A store of three segments after a clean stop; the last one tells that 2 and 5 were removed."""
+    """A store of three segments after a clean stop; the last one records that 2 and 5 were removed."""
     store = open_store(tmp_path / "msgs", segment_size=SEGMENT_SIZE)
     for number in range(1, COUNT + 1):
         store.store(b"s.%d" % (number % 3), b"", b"payload-%d" % number, 1000 + number)

@@ -1,4 +1,4 @@
-"""The list of a stream's consumers: what damage of its copies costs, and what a kill leaves."""
+"""The list of a stream's consumers: the cost of damage to its copies, and the result of a kill."""
 
 from __future__ import annotations
 

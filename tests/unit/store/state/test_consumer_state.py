@@ -1,4 +1,4 @@
-"""A consumer's state: never ahead of what was kept, and behind it only when told so."""
+"""A consumer's state is never ahead of what was stored, and is only behind it if that is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consumer logs reach the medium in the I/O thread, and a sync that fails is told and never believed."""
+"""The I/O thread syncs consumer logs; a failed sync is reported, and its bytes never count as durable."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyjs.store.state.log_sync import JOB_LOGS_MAX, LogSync
 
 
 class Logs:
-    """The logs of some consumers, and how often a sync was asked for."""
+    """The logs of some consumers, and the number of requested syncs."""
 
     def __init__(self, directory: Path, disk: OsDisk | None = None, open_max: int = 256) -> None:
         self.directory = directory
@@ -152,7 +152,7 @@ def test_a_failed_sync_is_told_and_the_log_is_not_believed(tmp_path: Path) -> No
     for file in (bad, good):
         file.append(b"one")
         file.when_synced(logs.told.append)
-    # when
+    # the first sync of the first job
     disk.at = disk.calls + 1  # the first job's first sync
     logs.sync.sync_now()
     # then

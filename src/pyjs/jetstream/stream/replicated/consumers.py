@@ -4,8 +4,8 @@ An entry creates, configures or deletes a consumer. Other entries have the chang
 consumer's log, or a whole state where changes cannot express it: after a purge or a reset, after proposed changes
 were lost, and when the changes have become larger than a state. A replica appends these bytes without decoding them.
 So all replicas have the same bytes after the same entry, whatever their stores contain, and applying entries again
-after a restart has the same result. All consumers of the stream are here, even those with `num_replicas` 1, memory
-storage or an `inactive_threshold`.
+after a restart has the same result. This holds for all consumers of the stream, even those with `num_replicas` 1,
+memory storage or an `inactive_threshold`.
 
 On the leader, each consumer is open. As on a single server, it delivers and handles acks before they are stored, but
 it proposes its changes instead of writing a file (proposed_state.py). On followers, a `CommittedConsumer` takes its
@@ -18,10 +18,11 @@ A new leader opens each consumer with its committed state:
 
 - No message is skipped: if its delivery was not committed, it is delivered as if for the first time; if its ack
   was not committed, it is still pending.
-- Delivered again are pending messages, once their ack wait is over, with the committed number of deliveries; and
-  messages of which the old leader could not commit a delivery or ack. A double ack is answered after its commit.
-- Lost are waiting pull requests, which get 409 Leadership Change; the pin of a priority group, so that the next
-  request gets a new one; and the time of the last activity, so that the `inactive_threshold` begins again.
+- A pending message is delivered again once its ack wait is over; its number of deliveries is the committed one. A
+  message is also delivered again if the old leader could not commit its delivery or ack. A double ack is answered
+  only after its commit.
+- Waiting pull requests are lost: they get 409 Leadership Change. The pin of a priority group is lost, so the next
+  request gets a new one. The time of the last activity is lost, so the `inactive_threshold` begins again.
 
 This module also handles the positions of the stream's sources, which are committed and restored in the same way.
 
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
     from pyjs.jetstream.stream.stream import Stream
 
-VERSION = 1  # of a dump
+VERSION = 1  # version of a dump
 OPENED_PER_STEP = 16  # number of consumers opened in one step, which takes about a millisecond
 CREATED = Struct("<q")
 _CREATION = Struct("<qI")
@@ -138,7 +139,7 @@ class ReplicatedConsumers:
         self.committed: dict[str, CommittedConsumer] = {}
         # By source: (last copied sequence of the origin, identity of the origin).
         self.positions: dict[bytes, tuple[int, bytes]] = {}
-        self.open: dict[str, StreamConsumer] = {}  # empty unless this replica is the leader
+        self.open: dict[str, StreamConsumer] = {}  # open consumers; empty unless this replica leads
         self.opener: Opener | None = None  # set before the replica becomes leader
         self._stream = stream
         self._leads = False
@@ -190,7 +191,7 @@ class ReplicatedConsumers:
         self._place(CommittedConsumer(name, created_ns, config, state))
 
     def _place(self, consumer: CommittedConsumer) -> None:
-        """Add a consumer; if this replica is the leader, open it."""
+        """Add a consumer to the stream; if this replica is the leader, open it."""
         self.committed[consumer.name] = consumer
         self._stream.add_consumer(consumer)
         if self._leads:
@@ -282,8 +283,8 @@ class ReplicatedConsumers:
     def load(self, data: bytes) -> None:
         """Replace all consumers by those in a dump; the caller must then apply the entries after it.
 
-        The store may be ahead of the dump, but must not be behind it: an interest stream stores messages for the
-        consumers that it has at that time.
+        The store may be ahead of the dump, but must not be behind it: an interest stream stores only the messages
+        that its consumers at that moment need.
 
         Raises:
             ValueError: `data` is not a dump, or a newer version wrote it.

@@ -1,16 +1,15 @@
-"""What a replica that has lost messages cannot decide, although it leads as the last resort (healing.py).
+"""The entries whose outcome a leader cannot decide because it has lost messages (healing.py).
 
-Another replica may still have these messages. When it returns it applies the same entries, and if one of them had
+Another replica may still have these messages. When it returns, it applies the same entries. If one of them had
 another outcome there, acknowledged messages would get other sequences or be missing. So the outcome of every entry
 must be the same with and without the lost messages:
-
-- A condition on the last message of a subject is decided if that message is younger than all that is lost: only
-  messages up to `last` can be missing, and limits remove the oldest ones first. So it is also decided when it is
-  applied, unless an operation in flight removes this message.
-- An id is a duplicate if it is known. An unknown one is new once all that is lost is older than the window.
+- A condition on the last message of a subject can be decided if that message is younger than all lost ones: only
+  messages up to `last` can be missing, and limits remove the oldest ones first. So the condition has the same outcome
+  when the entry is applied, unless an operation in flight removes this message.
+- A known id is a duplicate. An unknown id is new if all lost messages are older than the duplicate window.
 - A counter adds to the last message of its subject.
 - A schedule that a lost message may have replaced does not fire, and no subject gets a marker when it expires.
-- `discard new` is decided if the message fits together with everything that is lost. Their bytes are unknown.
+- `discard new` can be decided if the message would fit even with all lost messages; their bytes are unknown.
 
 The leader refuses any other publish. A replica that has lost messages and finds such a publish in an entry, which
 another leader has proposed, closes itself until an undamaged replica answers (stream_machine.py).
@@ -34,7 +33,7 @@ cdef enum:
 
 cdef class Gaps:
     def __init__(self, Stream stream not None, list lost not None, uint64_t ids_upto) -> None:
-        """Begin when the stream is open without the messages `lost`; if none are named, any may be missing.
+        """Begin when the stream is open without the messages `lost`; if this list is empty, any may be missing.
 
         Ids of messages up to `ids_upto` may be missing too.
         """
@@ -87,7 +86,7 @@ cdef class Gaps:
         return True
 
     cdef bint may_lack_room(self, Msg* m, uint64_t more) noexcept nogil:
-        """Return whether `discard new` may refuse a message only where the lost ones are."""
+        """Return whether `discard new` may refuse a message only on replicas that have the lost messages."""
         if not self.stream.limits.features & (DISCARD_NEW | DISCARD_NEW_PER_SUBJECT):
             return False
         if self.stream.limits.max_bytes > 0:
@@ -103,7 +102,7 @@ cdef class Gaps:
         return more >= <uint64_t> self.stream.limits.max_msgs_per_subject
 
     cdef bint may_be_duplicate(self, PubHeaders* h, int64_t now_ns) noexcept nogil:
-        """Return whether an unknown id may be that of a lost message."""
+        """Return whether the id, if it is unknown here, may be that of a lost message."""
         if h.msg_id.n == 0 or self.stream.dedupe.window_ns == 0 \
                 or now_ns - self.stream.dedupe.window_ns > self.ids_ns:
             return False

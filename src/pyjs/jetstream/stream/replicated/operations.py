@@ -98,7 +98,7 @@ def _purge(replica: Replica, subject: bytes, body: bytes) -> Steps:
 
 
 def _end_of(replica: Replica, subject: bytes, left: int) -> Steps:
-    """Return the sequence of the first match after the `left` oldest ones."""
+    """Return the sequence of the first matching message after the `left` oldest ones."""
     catalogue = replica.stream.store.catalogue
     wanted = replica.stream.store.make_filter((subject,) if subject else ())
     seq = catalogue.next_match(0, wanted)
@@ -150,7 +150,7 @@ def _configure(replica: Replica, _subject: bytes, body: bytes) -> Steps:
 
 
 def _expire(replica: Replica, _body: bytes) -> bool:
-    # some of the expired messages; the leader proposes to remove the rest
+    # removes some of the expired messages; the leader proposes to remove the rest
     return replica.stream.expire_some()
 
 

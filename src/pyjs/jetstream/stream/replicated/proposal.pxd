@@ -11,7 +11,7 @@ cdef class Proposal:
     cdef readonly list calls    # called when the entry is applied; not if the proposal is lost
     cdef uint64_t messages      # number of messages and copies in the payload while it is in flight
     cdef list subjects          # subjects of these messages, if a limit applies to them
-    cdef bint operates          # the payload is an operation that is not begun
+    cdef bint operates          # the payload is an operation whose application has not begun
     cdef bint copies            # the payload has copies of mirrors and sources
     cdef readonly set changed   # names of the consumers whose changes are in the payload
 

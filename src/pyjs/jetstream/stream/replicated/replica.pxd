@@ -20,20 +20,20 @@ cdef class Replica(Sink):
     cdef Proposal proposal      # reply subjects of the messages in `buffer`
     cdef readonly bint leads
     cdef public bint stopping   # the node is stopping, so no more messages are accepted
-    cdef readonly uint64_t index, term  # of the entry that was applied last
+    cdef readonly uint64_t index, term  # index and term of the last applied entry
     cdef readonly object stopped        # the error that stopped this replica; None: it runs
-    cdef readonly uint64_t in_flight    # bytes that are proposed, and neither applied nor lost
+    cdef readonly uint64_t in_flight    # bytes of proposals that are neither applied nor lost
     cdef public uint64_t in_flight_max
     cdef object waiting         # deque of entries that wait until an operation in steps is complete
     cdef bint working           # steps of an operation are running
-    # this node proposed the entry that was applied last, so it republishes the entry's messages
+    # this node proposed the last applied entry, so it republishes the messages of that entry
     cdef readonly bint proposed
     cdef int64_t expiry_ns      # time of the next proposal to expire messages; INT64_MAX: one is in flight
     cdef readonly object consumers      # consumers.ReplicatedConsumers
     cdef object running         # Outcome of the running operation, if a chore of the leader waits for it; else None
     cdef list removals          # sequences of acknowledged messages to remove
     cdef InFlight taken         # messages that are collected or proposed
-    cdef readonly Gaps gaps     # None: no message is lost, or an operator has accepted that
+    cdef readonly Gaps gaps     # None: no message is lost, or an operator has accepted the loss
 
     cdef bint refused(self, Msg* m) noexcept nogil
     cdef bint depends(self, Msg* m) noexcept nogil

@@ -17,9 +17,9 @@ entry (operations.py). While an operation runs in steps, later entries wait.
 Evictions happen at the end of each entry, not of each turn, since turns differ between replicas.
 
 The time of an entry is that of its leader's clock, but never earlier than the time of the entry before it. If the
-clock of a leader was ahead, the time of entries stays constant until the clock of the next leader has reached it:
-during this time, messages expire late and ids count longer. In nats-server, each message has its leader's time, so
-times can go back.
+clock of a leader was ahead, the time of entries stays constant until the clock of the next leader has reached it.
+Until then, messages expire late and ids count longer. In nats-server, each message has its leader's time, so the time
+can go backwards.
 
 If an entry cannot be applied, or the store fails, this replica stops: it is then behind the others, but never
 different. Compiled because it handles every message of a replicated stream (benchmarks/replica.py). Long because
@@ -73,7 +73,7 @@ cdef class Replica(Sink):
     def __init__(self, Stream stream not None, group, owner=None) -> None:
         """Attach to a stream that `relearn.replica_steps` has recovered.
 
-        It continues after the entry that the store has applied last.
+        The replica continues after the last entry that the store has applied.
         """
         self.stream = stream
         self.account, self.server = stream.usage.account, stream.usage.server
@@ -200,7 +200,7 @@ cdef class Replica(Sink):
         return not self.gaps.decides(m, self.least_ns(), self.taken.messages, self.taken.operations or self.working)
 
     cdef int64_t least_ns(self) noexcept nogil:
-        """Return a time that no entry proposed from now on is before."""
+        """Return the earliest time that an entry proposed from now on can have."""
         return max(self.stream.entry_ns, self.stream.turn.now + self.stream.turn.skew)
 
     cdef bint refuse_dependent(self, Msg* m) noexcept nogil:
@@ -299,8 +299,9 @@ cdef class Replica(Sink):
         return False
 
     def dropped(self, Proposal proposal not None, error=None) -> None:
-        """Handle a proposal that was not taken, or (without `error`) a lost one, which gets no answer: its outcome is
-        unknown.
+        """Handle a proposal that was refused, or (without `error`) one that is lost.
+
+        A lost proposal gets no answer, since its outcome is unknown.
         """
         self.in_flight -= min(proposal.size, self.in_flight)
         self.taken.remove(proposal)
@@ -491,7 +492,7 @@ cdef class Replica(Sink):
             self.apply_next(index, term, time_ns, payload, proposal)
 
     def restart_at(self, uint64_t index, uint64_t term, int64_t time_ns) -> None:
-        """Declare the present state of the store to be that after the given entry, whatever was applied before."""
+        """Record that the store has the state after the given entry, whatever was applied before."""
         if self.stream.store.commit() != 0:
             self.stop(self.stream.store.error)
             return
@@ -502,7 +503,7 @@ cdef class Replica(Sink):
 
     cdef void apply_next(self, uint64_t index, uint64_t term, int64_t time_ns, bytes payload,
                          Proposal proposal) except *:
-        """Apply an entry, which is the next one."""
+        """Apply an entry, which must be the next one."""
         if self.stopped is not None or self.stream.closed or index <= self.index:
             if self.stopped is None and not self.stream.closed and payload_fault(payload) is None:
                 self.consumers.apply_again(index, payload)
@@ -651,7 +652,7 @@ cdef class Replica(Sink):
         yield from durable_steps(self.stream)
         if self.stream.store.failed:
             self.stop(self.stream.store.error)
-            yield None                      # until_stopped does not take the next step
+            yield None                      # if the replica has stopped meanwhile, until_stopped ends the steps here
         yield from self.owner.keep_steps(config)
 
     def configured(self, old) -> None:
@@ -701,7 +702,7 @@ cdef class Replica(Sink):
         yield from self.drain_steps()
 
     def until_stopped(self, steps):
-        """Run the steps of an operation; return its result. If this replica stops, so do the steps."""
+        """Run the steps of an operation and return its result; end the steps early if this replica stops."""
         while self.stopped is None:
             try:
                 step = next(steps)

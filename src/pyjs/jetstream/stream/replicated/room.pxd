@@ -9,7 +9,7 @@ from pyjs.wire.ops cimport Msg
 
 cdef class InFlight:
     cdef uint64_t messages
-    cdef uint64_t operations    # that are proposed and not begun
+    cdef uint64_t operations    # number of operations that are proposed and not begun
     cdef dict subjects          # subject -> number of these messages, if a limit per subject refuses copies
 
     cdef void add(self, Stream stream, Proposal proposal, const char* subject, size_t n) noexcept nogil

@@ -1,4 +1,4 @@
-"""Large atomic batches: committed in steps of bounded work, whole or not at all, with everything else behind them."""
+"""Large atomic batches: committed in bounded steps, all or nothing, and everything else waits for them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,9 @@ from pyjs.base.disk import OsDisk
 from pyjs.jetstream.stream.stream import Stream
 from pyjs.testing import RawClient, VirtualNode
 
-COUNT, SIZE = 96, 65_536  # of the large batch: 6 MB
+COUNT, SIZE = 96, 65_536  # messages of the large batch, and their bytes: 6 MB
 KIB = 1024
-TURN_MS = (
-    4.0  # virtual time that a turn may take: a turn has 1 ms for steps, of which the last one may be late
-)
+TURN_MS = 4.0  # virtual time per turn: a turn has 1 ms for steps, and the last one may end late
 
 
 class SlowDisk(OsDisk):
@@ -65,7 +63,7 @@ def made(storage: str) -> JetStreamFixture:
 
 
 def part(seq: int, count: int, name: bytes = b"b", more: bytes = b"", size: int = SIZE) -> bytes:
-    """Return message `seq` of a batch, whose last one commits it and asks for an answer."""
+    """Return message `seq` of a batch; the last one commits the batch and has a reply subject."""
     head = b"NATS/1.0\r\nNats-Batch-Id: %b\r\nNats-Batch-Sequence: %d\r\n%b" % (name, seq, more)
     head += b"Nats-Batch-Commit: 1\r\n\r\n" if seq == count else b"\r\n"
     body = (b"%b %d " % (name, seq)).ljust(size, b".")

@@ -1,4 +1,4 @@
-"""When a schedule fires next, and what it produces; which publishes are refused is in the scenarios schedule/."""
+"""The next firing of a schedule, and its product; refused publishes are in the scenarios schedule/."""
 
 from __future__ import annotations
 

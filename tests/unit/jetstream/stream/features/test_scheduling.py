@@ -1,4 +1,4 @@
-"""Streams with schedules: when they fire, what stops them, and what a restart knows of them."""
+"""Streams with schedules: when they fire, when they stop, and their state after a restart."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.unit.jetstream.jsfixture import JetStreamFixture
 from pyjs.jetstream.stream.features.headers import value_of
 
 S = 1_000_000_000
-START = 1_700_000_000 * S  # of the virtual clock: 2023-11-14T22:13:20Z
+START = 1_700_000_000 * S  # the start of the virtual clock: 2023-11-14T22:13:20Z
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def schedule(js: JetStreamFixture, pattern: str, at: str = "s.at", to: str = "s.
 
 
 def products(js: JetStreamFixture, name: str = "S") -> list[tuple[float, bytes, bytes]]:
-    """Return seconds since the start, subject and next time of what schedules produced, in order."""
+    """Return seconds since the start, subject and next time of the products of schedules, in order."""
     store = js.stream(name).store
     found = [store.get(seq) for seq in range(store.first_seq, store.last_seq + 1)]
     return [

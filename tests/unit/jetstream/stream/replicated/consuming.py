@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def join(member: Member) -> None:
-    """Let a member open its consumers where it leads, and answer requests about them."""
+    """Let a member open its consumers when it leads, and answer requests about them."""
     engine = member.js.engine
     engine.streams["S"] = member.stream
     opener = ConsumerOpener(engine, member.stream, resources_of(engine, member.stream))
@@ -27,7 +27,7 @@ def join(member: Member) -> None:
 
 
 class Consuming:
-    """A group of which the first member leads; what a client does, it does at the leader."""
+    """A group led by its first member; the client is connected to the leader."""
 
     def __init__(self, directory: Path | None = None, count: int = 3, **options: Any) -> None:
         options.setdefault("storage", "memory")
@@ -56,7 +56,7 @@ class Consuming:
         self.group.settle()
 
     def fail_over(self, number: int) -> None:
-        """Let another member lead; what is not committed is lost."""
+        """Make another member the leader; uncommitted entries are lost."""
         self.group.lead(self.group.members[number])
         self.settle()
 
@@ -79,7 +79,7 @@ class Consuming:
         return self.answers()
 
     def answers(self) -> list[dict[str, Any]]:
-        """Return the answers of the API that came."""
+        """Return the API answers that have arrived."""
         return [json.loads(frame.payload) for frame in self.inbox.frames() if frame.subject == b"in.api"]
 
     def api(self, endpoint: str, body: Any = b"") -> dict[str, Any]:
@@ -90,7 +90,7 @@ class Consuming:
         return answer
 
     def consumer(self, name: str = "c", **fields: Any) -> dict[str, Any]:
-        """Create or update a durable consumer, with explicit acks unless told."""
+        """Create or update a durable consumer, with explicit acks unless the fields differ."""
         given = {"durable_name": name, "ack_policy": "explicit", **fields}
         answer = self.api(f"CONSUMER.CREATE.S.{name}", {"stream_name": "S", "config": given})
         assert "config" in answer, answer
@@ -110,11 +110,11 @@ class Consuming:
         self.leader.turn()
 
     def deliveries(self) -> list[Delivery]:
-        """Return the messages that came, without statuses."""
+        """Return the messages that have arrived, without statuses."""
         return [delivery(frame) for frame in self.inbox.frames() if frame.reply.startswith(b"$JS.ACK.")]
 
     def pull(self, name: str = "c", **fields: Any) -> list[Delivery]:
-        """Send a pull request that does not wait; return what came, and commit that."""
+        """Send a pull request that does not wait; return the messages that arrive, and commit the deliveries."""
         self.inbox.take()
         self.request(name, no_wait=True, **{"batch": 100, **fields})
         found = self.deliveries()

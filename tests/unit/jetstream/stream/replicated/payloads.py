@@ -1,4 +1,4 @@
-"""Payloads of several messages, composed by hand."""
+"""Payloads of several messages, composed by the tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replicas of one stream and a loopback for consensus: what is proposed is committed in order, or lost."""
+"""Replicas of one stream and a loopback for consensus: proposals are committed in order, or lost."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class Keeper:
         """Note another configuration; nothing depends on it."""
 
     def stopped(self, error: Exception) -> None:
-        """Note the end of the replica; the tests look at the replica."""
+        """Ignore the end of the replica; the tests look at the replica itself."""
 
 
 class Member:
-    """One node with its replica, on a clock of its own."""
+    """One node with its replica and its own clock."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ def _ids(dump: bytes, count: int) -> list[tuple[int, int, bytes]]:
 
 
 class Loopback:
-    """Commits what the leader proposes, when the test says so, and applies it on every member."""
+    """Commits the leader's proposals when the test says so, and applies them on every member."""
 
     def __init__(self) -> None:
         self.members: list[Member] = []
@@ -156,7 +156,7 @@ class Loopback:
             self.mine[len(self.log)] = proposal
 
     def lose(self) -> None:
-        """Lose what was proposed and not committed."""
+        """Lose all uncommitted proposals."""
         lost, self.proposed = self.proposed, []
         for _, proposal in lost:
             self.leader.replica.dropped(proposal)
@@ -180,7 +180,7 @@ class Loopback:
                 self.apply(member)
 
     def lead(self, member: Member) -> None:
-        """Make a member the leader; what the old one has not committed is lost."""
+        """Make a member the leader; uncommitted proposals of the old leader are lost."""
         if any(each.replica.leads for each in self.members):
             self.lose()
             self.mine.clear()
@@ -215,7 +215,7 @@ def send(member: Member, subject: str, payload: bytes = b"x", **headers: str) ->
 
 
 def answers(member: Member) -> list[Any]:
-    """Return the PubAcks that came since the last call."""
+    """Return the PubAcks that have arrived since the last call."""
     return [json.loads(payload) if payload else None for payload in member.js.user.payloads()]
 
 

@@ -1,4 +1,4 @@
-"""What replicas do alike although their past differs: chance, removed messages, limits of their servers."""
+"""Equal results on replicas with different pasts: random numbers, removed messages, limits of their servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A replica with consumers that died at some call of the disk ends equal to one that never died."""
+"""A replica with consumers whose process ended at some call of the disk is finally equal to one that always ran."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Entry = tuple[int, int, int, bytes]
 
 
 def history(seed: int) -> tuple[StreamConfig, list[Entry]]:
-    """Return a stream, and what was committed while clients worked with its consumers."""
+    """Return a stream, and the entries that were committed while clients used its consumers."""
     clients = Clients(seed)
     for _ in range(120):
         clients.step()
@@ -32,7 +32,7 @@ def history(seed: int) -> tuple[StreamConfig, list[Entry]]:
 
 
 class Life:
-    """One replica over several starts; what its log would keep of the consumers is kept here."""
+    """One replica over several starts, with the consumer state that its log would have."""
 
     def __init__(self, of: StreamConfig, directory: Path, log: list[Entry], seed: int) -> None:
         self.of, self.directory, self.log = of, str(directory), log
@@ -40,7 +40,7 @@ class Life:
         self.dump = b""
 
     def live(self, disk: DyingDisk) -> dict[str, Any] | None:
-        """Start, and apply the log from the entry after the last snapshot; None: it died."""
+        """Start, and apply the log from the entry after the last snapshot; return None if the process ended."""
         try:
             member = Member(Loopback(), self.of, self.directory, disk)
             consumers = member.replica.consumers
@@ -57,7 +57,7 @@ class Life:
         return None if disk.dead else member.state() | {"consumers": consumers.dump()}
 
     def some_work(self, member: Member) -> None:
-        """Commit, sync, and take a snapshot of what is durable, by chance."""
+        """At random, commit, sync, and take a snapshot of durable state."""
         assert isinstance(member.store, FileStore)
         if self.rng.random() < 0.4:
             member.stream.commit()

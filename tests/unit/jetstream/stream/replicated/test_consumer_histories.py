@@ -1,4 +1,4 @@
-"""Random work of clients with random changes of the leader: no ack is forgotten, and no message passed over.
+"""Random work of clients and random changes of the leader: no ack is lost, and no message is skipped.
 
 `python -m tests.unit.jetstream.stream.replicated.test_consumer_histories FIRST LAST` plays more of them.
 """
@@ -30,7 +30,8 @@ class Clients:
             self.js.consumer(name, ack_policy=self.policy, max_ack_pending=rng.choice((5, 1000)))
         self.got: dict[str, list[Delivery]] = {name: [] for name in self.names}
         self.acked: dict[str, set[int]] = {name: set() for name in self.names}  # sent
-        self.told: dict[str, set[int]] = {name: set() for name in self.names}  # and answered
+        # messages whose acks were confirmed
+        self.told: dict[str, set[int]] = {name: set() for name in self.names}
         self.stored = 0
 
     def step(self) -> None:
@@ -45,12 +46,12 @@ class Clients:
         elif chance < 0.75 and self.got[name]:
             self.ack(name, rng.choice(self.got[name]))
         elif chance < 0.8 and self.got[name]:
-            # With ack policy all, an ack would cover a message that is delayed by the clock of another leader.
+            # With ack policy all, an ack would also cover a message that another leader's clock still delays.
             kinds = (b"-NAK", b"+WPI", b'-NAK {"delay":5000000000}')[: 3 if self.policy == "explicit" else 2]
             js.ack(rng.choice(self.got[name]), rng.choice(kinds))
         elif chance < 0.83:
             js.leader.js.advance(seconds=rng.randrange(1, 40))
-            js.inbox.send(b"PONG\r\n")  # otherwise the client is stale some time
+            js.inbox.send(b"PONG\r\n")  # otherwise the client becomes stale
         self.read()
         if rng.random() < 0.4:
             group.commit(rng.randrange(1, 3))
@@ -67,7 +68,7 @@ class Clients:
             js.leader.turn()
 
     def ack(self, name: str, message: Delivery) -> None:
-        """Ask for a confirmation."""
+        """Ack a message with a reply subject."""
         self.acked[name] |= self.covered(message.seq)
         self.js.ack(message, reply=f"in.ack.{name}.{message.seq}".encode())
 
@@ -76,7 +77,7 @@ class Clients:
         return {seq} if self.policy == "explicit" else set(range(1, seq + 1))
 
     def read(self) -> None:
-        """Read what came to the client of the leader."""
+        """Process the messages that the leader's client received."""
         for frame in self.js.inbox.frames():
             words = frame.subject.split(b".")
             if words[1] == b"ack":
@@ -88,10 +89,10 @@ class Clients:
                 self.got[name].append(Delivery("", b"", frame.reply, count, seq, consumer_seq, 0))
 
     def finish(self) -> dict[str, Any]:
-        """Check what a new leader delivers; return the state of the stream."""
+        """Check the deliveries of a new leader; return the state of the stream."""
         js = self.js
         js.settle()
-        js.advance(seconds=2)  # after lost changes, a state is proposed
+        js.advance(seconds=2)  # after lost changes, a whole state is proposed
         self.read()
         states = {name: self.comparable(name) for name in self.names}
         before = js.same()
@@ -106,7 +107,7 @@ class Clients:
             for _ in range(60):
                 js.inbox.send(b"PONG\r\n")
                 js.advance(seconds=40)
-                early = js.deliveries()  # for a request that waits, since max_ack_pending was reached
+                early = js.deliveries()  # deliveries for a request that waited because of max_ack_pending
                 got = early + js.pull(name)
                 seen |= {message.seq for message in got}
                 for message in got:
@@ -123,7 +124,7 @@ class Clients:
         return before
 
     def comparable(self, name: str) -> dict[str, Any]:
-        """Return what a new leader must know of a consumer: times of deliveries may differ by the clocks."""
+        """Return a consumer's state that a new leader must have; times of deliveries may differ by the clocks."""
         state = self.js.opened(name).dump_state()
         pending: Any = state["pending"]
         keys = ("delivered", "floor", "spent")
@@ -131,7 +132,7 @@ class Clients:
 
 
 def play(seed: int) -> int:
-    """Play a history; return how many messages were acknowledged."""
+    """Play a history; return the number of acknowledged messages."""
     clients = Clients(seed)
     for _ in range(150):
         clients.step()

@@ -1,4 +1,4 @@
-"""Consumers of a replicated stream: what is committed, answered, and delivered again by the next leader."""
+"""Consumers of a replicated stream: committed changes, answers, and redelivery by the next leader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A replica that died at some call of the disk ends equal to one that never died, once it has applied the rest."""
+"""A replica whose process ended at some call of the disk is equal to one that always ran, once it has caught up."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class Life:
         self.of = changed
 
     def live(self, disk: DyingDisk) -> Member | None:
-        """Start, and apply the log from the entry after the last one applied; None: it died."""
+        """Start, and apply the log from the entry after the last one applied; return None if the process ended."""
         try:
             member = Member(Loopback(), self.of, self.directory, disk, self.key, self.keep)
             member.stream.add_consumer(Reader("c", (b"s.1", b"s.2")))
@@ -200,7 +200,7 @@ def shown(member: Member) -> dict[str, Any]:
 
 
 def lives(directory: Path, seed: int, power: bool, stride: int, key: StreamKey | None = None) -> int:
-    """Let a replica die at every `stride`-th call; return how often it died."""
+    """End a replica's process at every `stride`-th call of the disk; return the number of ends."""
     rng = random.Random(seed)
     retention = rng.choice(("limits", "limits", "interest"))
     of, log = options(rng, retention), entries(rng, 40, retention)

@@ -1,4 +1,4 @@
-"""Random histories on a leader and two followers with other turns and clocks end in equal states.
+"""Random histories on a leader and two followers with different turns and clocks end in equal states.
 
 `python -m tests.unit.jetstream.stream.replicated.test_determinism FIRST LAST` plays more of them.
 """
@@ -24,7 +24,7 @@ _PLACE = re.compile(r"\{(last\+1|last|of:(\w+)|S|P)\}")
 
 
 class Teller:
-    """Plays a history at the leader of a group; members apply and turn when chance says so."""
+    """Plays a history at the leader of a group; members apply entries and run turns at random."""
 
     def __init__(self, group: Loopback, seed: int) -> None:
         self.group, self.rng = group, random.Random(seed)
@@ -64,7 +64,7 @@ class Teller:
         self.group.leader.stream.turn.go_on(self.group.leader.replica.operate(payload))
 
     def some_work(self) -> None:
-        """Let members work, lag, and lead, by chance."""
+        """At random, let members work, lag, or become leader."""
         rng, group = self.rng, self.group
         if rng.random() < 0.5:
             group.leader.turn()
@@ -81,7 +81,7 @@ class Teller:
             group.lead(rng.choice(group.members))
 
     def filled(self, text: str) -> str:
-        """Replace the places of a text by what was told last."""
+        """Replace the placeholders of a text by the last sequences that were returned."""
 
         def value(match: re.Match[str]) -> str:
             if match[1] in ("S", "P"):
@@ -101,7 +101,7 @@ def stream_of(history: History) -> StreamConfig:
 
 
 def play(seed: int) -> dict[str, Any]:
-    """Play one history; return the state at its end."""
+    """Play one history; return the final state."""
     history = make(seed)
     group = replicas(stream_of(history))
     for number, member in enumerate(group.members):

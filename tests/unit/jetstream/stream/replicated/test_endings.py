@@ -42,7 +42,7 @@ def test_an_entry_for_a_stream_that_has_ended_is_not_applied(ending: str) -> Non
 
 
 def long_purge(group: Loopback) -> None:
-    """Store 5000 messages, and let the first step of a purge of half of them run everywhere."""
+    """Store 5000 messages, and run the first step of a purge of half of them on every member."""
     group.leader.js.user.send(b"".join(b"PUB s.%d 1\r\nx\r\n" % (i % 2) for i in range(10_000)))
     group.settle()
     group.leader.replica.propose(operations.purge(b"s.0", 0, 0), Proposal())

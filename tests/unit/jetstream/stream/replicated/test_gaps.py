@@ -1,4 +1,4 @@
-"""What a replica with lost messages accepts has the same outcome on one that has them.
+"""Everything that a replica with lost messages accepts has the same result on a replica that has them.
 
 PYJS_HISTORIES=2000 plays more of the random histories.
 """
@@ -42,7 +42,7 @@ CONFIGS: tuple[dict[str, Any], ...] = (
 
 
 def lose(member: Member, *seqs: int) -> None:
-    """Let a member lack messages, and the ids of everything up to the last of them."""
+    """Remove messages from a member, and the ids of all messages up to the last of them."""
     ids = member.stream.dedupe
     for seq in seqs:
         member.store.drop_seq(seq)
@@ -52,7 +52,7 @@ def lose(member: Member, *seqs: int) -> None:
 
 
 class History:
-    """One seed: the leader of two replicas has lost messages, or the other one has and follows."""
+    """The history of one seed: of two replicas, the leader or the follower has lost messages."""
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)

@@ -1,7 +1,8 @@
-"""Random histories on members with files that are killed, lose power and start again: all end equal.
+"""Random histories on members with files that are killed, lose power and restart: all end equal.
 
-Beside what test_determinism plays: changed configurations, skips, ages, consumers that want some subjects and
-acknowledge, schedules and expiries that come due, compactions, and syncs that end late. One member is never killed.
+In addition to the operations of test_determinism: changed configurations, skipped sequences, expiry, consumers that
+want some subjects and acknowledge, schedules and expiries that become due, compactions, and syncs that end late. One
+member is never killed.
 
 `python -m tests.unit.jetstream.stream.replicated.test_histories FIRST LAST` plays more of them.
 """
@@ -36,7 +37,7 @@ SAMPLE = range(50_000, 50_020)
 
 
 class Reader(StreamConsumer):
-    """A consumer that acknowledges what it is told to."""
+    """A consumer that acknowledges when the test says so."""
 
     config = ConsumerConfig()
 
@@ -55,7 +56,7 @@ class Reader(StreamConsumer):
 
 
 class Lives(Loopback):
-    """A group whose members, but for the last one, may end at any time and start again with what was written."""
+    """A group whose members, except the last one, may end at any time and restart with the data written."""
 
     def __init__(self, of: StreamConfig, directory: Path, rng: random.Random) -> None:
         super().__init__()
@@ -117,7 +118,7 @@ class Lives(Loopback):
 
 
 class Player(Teller):
-    """Plays a history with more chance than a Teller."""
+    """Plays a history with more random events than a Teller."""
 
     group: Lives
 
@@ -132,7 +133,7 @@ class Player(Teller):
         self.group.settle()
 
     def other_work(self) -> None:
-        """Do by chance what no history has."""
+        """At random, do operations that no history has."""
         rng, group, chance = self.rng, self.group, self.rng.random()
         if chance < 0.05:
             self.operate(operations.skip(group.leader.store.last_seq + rng.choice((0, 1, 3, 9000))))
@@ -160,7 +161,7 @@ class Player(Teller):
         self.group.leader.stream.turn.go_on(self.group.leader.replica.operate(payload))
 
     def acknowledge(self) -> None:
-        """Let the consumer of the leader acknowledge something."""
+        """Let the leader's consumer acknowledge something."""
         group = self.group
         reader = group.readers[group.members.index(group.leader)]
         seq = self.rng.randrange(1, group.leader.store.last_seq + 2)
@@ -219,7 +220,7 @@ def stream_of(history: History, rng: random.Random) -> StreamConfig:
 
 
 def play(seed: int, directory: Path) -> Lives:
-    """Play one history; check that all members are equal at its end, also after another start."""
+    """Play one history; check that all members are equal at its end, and after another restart."""
     rng, history = random.Random(seed), make(seed)
     group = Lives(stream_of(history, rng), directory, rng)
     Player(group, seed).play(history)

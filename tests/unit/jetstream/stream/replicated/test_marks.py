@@ -1,4 +1,4 @@
-"""Which entries a store says it has applied: after a crash, a full disk, a stop, or in another group."""
+"""The applied entries that a store reports: after a crash, a full disk, a stop, or in another group."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_an_entry_that_could_not_be_written_is_not_durable(tmp_path: Path) -> No
 
 
 def copied(member: Member, to: Path) -> Path:
-    """Return a directory with what a member has written, as a kill would leave it."""
+    """Return a directory with the files of a member, as a kill would leave them."""
     return Path(shutil.copytree(member.directory, to))
 
 
@@ -195,7 +195,7 @@ def test_a_longer_window_does_not_bring_ids_back(tmp_path: Path) -> None:
 
 
 def run_jobs(member: Member) -> None:
-    """Do the work that a node gives to threads, and the chores that wait for it."""
+    """Run the jobs that a node gives to threads, and the chores that wait for them."""
     turn = member.stream.turn
     while turn.jobs or turn.chores:
         for job in turn.take("jobs"):
@@ -247,7 +247,7 @@ def test_a_configuration_that_came_before_its_entry_evicts_nothing_until_then(tm
     for number in range(8):
         applied(member, payload_of([message(b"s.a" if number > 4 else b"s.%d" % number, [], b"x")]))
     limits = {"max_msgs": 3, "max_msgs_per_subject": 1}
-    again = opened(copied(member, tmp_path / "b"), **limits)  # killed when it had kept the configuration
+    again = opened(copied(member, tmp_path / "b"), **limits)  # killed after it had stored the configuration
     again.stream.note_change()
     again.turn()
     for each in (member, again):

@@ -1,4 +1,4 @@
-"""The format of payloads: a hand-decoded example, and bytes that are none."""
+"""The format of payloads: an example that is decoded by hand, and invalid bytes."""
 
 from __future__ import annotations
 

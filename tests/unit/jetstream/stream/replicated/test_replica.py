@@ -1,4 +1,4 @@
-"""A replicated stream: what its leader proposes and answers, and what its followers apply."""
+"""A replicated stream: proposals and answers of its leader, and entries that its followers apply."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_followers_take_and_answer_nothing() -> None:
     send(group.members[1], "s.a")
     send(group.leader, "s.a")
     group.settle()
-    assert answers(group.members[1]) == [None]  # nobody responds there
+    assert answers(group.members[1]) == [None]  # there is no responder on that node
     assert same(group)["range"][:3] == (1, 1, 1)
 
 
@@ -433,7 +433,7 @@ def test_a_new_leader_removes_what_the_former_one_lost() -> None:
 
 
 def copies(group: Loopback) -> list[list[bytes]]:
-    """Return what came to the client of each member since the last call."""
+    """Return the copies that each member's client received since the last call."""
     return [member.js.user.payloads() for member in group.members]
 
 

@@ -1,4 +1,4 @@
-"""What a leader does when a message or a batch does not fit, and what a replica does when a message fails."""
+"""A leader with a message or a batch that exceeds a limit, and a replica on which a message fails."""
 
 from __future__ import annotations
 
