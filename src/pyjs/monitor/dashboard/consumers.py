@@ -12,7 +12,8 @@ from pyjs.jetstream.why.report import is_busy
 from pyjs.monitor.arguments import BadArgument
 from pyjs.monitor.dashboard.levels import consumer_level
 from pyjs.monitor.dashboard.lists import page_of, wanted_by
-from pyjs.monitor.own.consumer_reading import ages_ns, is_searched, prepare
+from pyjs.monitor.own.consumer_reading import is_searched, prepare
+from pyjs.monitor.own.samples import ages_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

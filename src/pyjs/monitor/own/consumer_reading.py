@@ -22,17 +22,3 @@ def is_searched(consumer: Consumer) -> bool:
 def prepare(consumer: Consumer) -> Generator[None, None, None]:
     """Index the subjects of the store for the search, in steps; call this if `is_searched`."""
     yield from know_subjects(consumer.store, consumer.store.make_filter(consumer.filters))
-
-
-def ages_ns(consumer: Consumer, now_ns: int) -> tuple[int, int]:
-    """Return the lag of a consumer, and the age of its oldest delivery without an acknowledgement; 0: none.
-
-    The lag is the age of the oldest message that was never delivered.
-    """
-    lag = unacked = 0
-    if consumer.cursor.num_pending():
-        stored_ns = consumer.store.catalogue.stored_at(consumer.cursor.find())
-        lag = max(now_ns + consumer.turn.skew - stored_ns, 0) if stored_ns else 0
-    if consumer.acks.pending.count:
-        unacked = max(now_ns - consumer.acks.pending.first(1)[0][2], 0)
-    return lag, unacked

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.jetstream.config.choices import FILE, MEMORY
 from pyjs.jetstream.consumer.consumer import Consumer
-from pyjs.jetstream.manage.stream_info import inflow_report, know_subjects
+from pyjs.jetstream.manage.stream_info import inflow_report
+from pyjs.monitor.own.consumer_reading import is_searched, prepare
 from pyjs.monitor.own.exposition import Family, escaped, extended, labels
 from pyjs.monitor.own.samples import CONSUMER_FORMS, SIGNED
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 STEP = 256  # weight of the reads between two yields: about a third of a millisecond
 WEIGHT = 8  # of an account, a stream, or a consumer with filters
 CONSUMER_WEIGHT = 1
-SEARCHED = 1_000  # messages; with more, the search of one consumer with filters counts as a step
 DESCRIPTION_MAX = 128  # characters of a consumer's description
 UINT64 = 1 << 64  # nats-server shows "no limit", -1, as an unsigned number
 
@@ -221,9 +221,8 @@ class JetStreamMetrics:
 
     def _before(self, consumer: Consumer) -> Steps:
         """Yield so often that the searches for messages of consumers with filters are in steps of their own."""
-        store = consumer.store
-        if consumer.filters and store.msgs > SEARCHED:
-            yield from know_subjects(store, store.make_filter(consumer.filters))
+        if is_searched(consumer):
+            yield from prepare(consumer)
             yield from self._rest(STEP)
         else:
             yield from self._rest()

@@ -59,12 +59,7 @@ cdef class Table:
     def add_consumer(self, bytes head, bytes tail, Consumer consumer, int64_t now_ns) -> None:
         """Add the row of an open consumer, in the order of jetstream_metrics.CONSUMER."""
         cdef uint64_t unread = consumer.cursor.num_pending()
-        cdef int64_t lag_ns = 0, unacked_ns = 0, stored_ns
-        if unread:
-            stored_ns = consumer.store.catalogue.stored_at(consumer.cursor.find())
-            lag_ns = max(now_ns + consumer.turn.skew - stored_ns, 0) if stored_ns else 0
-        if consumer.acks.pending.count:
-            unacked_ns = max(now_ns - consumer.acks.pending.entries[consumer.acks.pending.oldest].sent_at, 0)
+        cdef int64_t lag_ns = _lag(consumer, unread, now_ns), unacked_ns = _oldest_unacked(consumer, now_ns)
         cdef int64_t* row = self._new_row(head, tail)
         row[0] = consumer.acks.delivered_cseq
         row[1] = consumer.acks.delivered_seq
@@ -159,3 +154,24 @@ cdef char* write_digits(char* at, uint64_t number) noexcept nogil:
         at[0] = digits[count]
         at += 1
     return at
+
+
+def ages_ns(Consumer consumer not None, int64_t now_ns) -> tuple[int, int]:
+    """Return the lag of a consumer, and the age of its oldest delivery without an acknowledgement; 0: none.
+
+    The lag is the age of the oldest message that was never delivered.
+    """
+    return _lag(consumer, consumer.cursor.num_pending(), now_ns), _oldest_unacked(consumer, now_ns)
+
+
+cdef int64_t _lag(Consumer consumer, uint64_t unread, int64_t now_ns) except -1:
+    if not unread:
+        return 0
+    cdef int64_t stored_ns = consumer.store.catalogue.stored_at(consumer.cursor.find())
+    return max(now_ns + consumer.turn.skew - stored_ns, 0) if stored_ns else 0
+
+
+cdef int64_t _oldest_unacked(Consumer consumer, int64_t now_ns) except -1:
+    if not consumer.acks.pending.count:
+        return 0
+    return max(now_ns - consumer.acks.pending.entries[consumer.acks.pending.oldest].sent_at, 0)
