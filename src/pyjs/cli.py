@@ -224,12 +224,12 @@ def _plan(words: list[str]) -> int:
     missing = missing_packages()
     if missing:
         return _fail(_told(missing))
-    from pyjs.server.declaring import plan_command
+    from pyjs.operating import plan
     from pyjs.server.declaring.part import read_declared
 
     try:
-        arguments = plan_command.parse(words)
-    except plan_command.PlanFailed as error:
+        arguments = plan.parse(words)
+    except plan.PlanFailed as error:
         print(f"plan: {error}", file=sys.stderr)
         return 1
     try:
@@ -237,7 +237,7 @@ def _plan(words: list[str]) -> int:
         declared = read_declared(options)
     except ConfigError as error:
         return _fail(str(error))
-    return plan_command.run(arguments, options, declared, sys.stdout, sys.stderr)
+    return plan.run(arguments, options, declared, sys.stdout, sys.stderr)
 
 
 def _fail(text: str) -> int:

@@ -19,7 +19,7 @@ from tests.support.raw import RawClient
 
 from pyjs.config.errors import ConfigError
 from pyjs.config.load import load_options
-from pyjs.server.declaring import plan_command
+from pyjs.operating import plan
 from pyjs.server.declaring.part import read_declared
 
 ACCOUNTS = """
@@ -103,13 +103,13 @@ class Played:
     def _plan(self, path: Path) -> tuple[int, Report]:
         """Return the exit code and the plan of account A."""
         out, err = io.StringIO(), io.StringIO()
-        arguments = plan_command.parse(["-c", str(path), "--json"])
+        arguments = plan.parse(["-c", str(path), "--json"])
         try:
             options = load_options(str(path), lambda name: Path(name).read_text("utf-8"), os.environ, {})
             declared = read_declared(options)
         except ConfigError as error:
             return 1, {"error": str(error)}
-        code = plan_command.run(arguments, options, declared, out, err)
+        code = plan.run(arguments, options, declared, out, err)
         assert code != 1, err.getvalue()
         accounts = json.loads(out.getvalue())["accounts"]
         return code, accounts[0] if accounts else {"assets": []}

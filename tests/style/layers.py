@@ -121,13 +121,13 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("command",),
         ("doctor", "workers"),
     ),
-    "server.declaring": (("api_client", "requester"), ("applier",), ("part",), ("plan_command",)),
+    "server.declaring": (("requester",), ("applier",), ("part",)),
     "server.doctor": (
         ("findings", "secrets"),
         ("disk", "files", "machine", "network", "outputs"),
         ("command",),
     ),
-    "operating": (("connection",), ("trace",)),
+    "operating": (("connection",), ("plan", "trace")),
     "server.workers": (
         ("channel", "metrics", "pages", "sums"),
         ("process",),

@@ -17,7 +17,7 @@ from tests.conformance.harness.cluster import NAMES, ThreeServers, three
 from tests.conformance.harness.process import our_command
 
 from pyjs.config.load import load_options
-from pyjs.server.declaring import plan_command
+from pyjs.operating import plan
 from pyjs.server.declaring.part import read_declared
 
 if not is_here():
@@ -64,8 +64,8 @@ def planned(servers: ThreeServers, name: str) -> list[dict[str, Any]] | str:
     """Return what `pyjs-server plan` says with the file of a server, or the error."""
     path, out, err = str(servers.server(name).config_path), io.StringIO(), io.StringIO()
     options = load_options(path, lambda each: Path(each).read_text("utf-8"), os.environ, {})
-    arguments = plan_command.parse(["-c", path, "--json"])
-    if plan_command.run(arguments, options, read_declared(options), out, err) == 1:
+    arguments = plan.parse(["-c", path, "--json"])
+    if plan.run(arguments, options, read_declared(options), out, err) == 1:
         return err.getvalue()
     assets: list[dict[str, Any]] = json.loads(out.getvalue())["accounts"][0]["assets"]
     return assets

@@ -1,4 +1,4 @@
-"""A connection of an operator to a running server: blocking, with one request at a time.
+"""A connection of an operator to a running server: blocking, with some requests at a time.
 
 Not a client for applications: it has what a command needs, and bounds on what a stranger at the other end sends.
 
@@ -17,18 +17,21 @@ from urllib.parse import unquote, urlsplit
 
 from pyjs.base.errors import PyjsError
 from pyjs.base.gotext import printable
+from pyjs.base.nuid import nuid
+from pyjs.server.system.clock import OsRng
 from pyjs.server.system.config_file import read_file
 from pyjs.wire.nkeys import USER, KeyPair, seed_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
     from typing import Self
 
 LINE_SIZE_MAX = 1 << 20  # bytes
 ANSWER_SIZE_MAX = 64 << 20
-INBOX = b"_INBOX.pyjs-server"
-WHERE = "give its address as -s nats://HOST:PORT"
+DIGITS_MAX = 18  # of a size or a number
+NO_RESPONDERS = b"NATS/1.0 503"
+WHERE = "give its address as --server nats://HOST:PORT"
 LOGIN = (
     "log in as a user of the system account: --user NAME and the password in NATS_PASSWORD, or --creds FILE"
 )
@@ -65,8 +68,17 @@ class TlsFiles:
 class OperatorConnection:
     """One connection, open until the end of its `with` block."""
 
-    def __init__(self, url: str, login: Login, tls: TlsFiles, timeout_s: float) -> None:
-        """Connect to `url` and log in.
+    def __init__(
+        self,
+        url: str,
+        login: Login,
+        tls: TlsFiles,
+        timeout_s: float,
+        *,
+        name: str = "pyjs-server",
+        fix: str = LOGIN,
+    ) -> None:
+        """Connect to `url` and log in; `name` is that of the connection, `fix` what to do if the login is refused.
 
         Raises:
             AskFailed: nothing listens there, it is no NATS server, or it refuses the login.
@@ -84,6 +96,9 @@ class OperatorConnection:
             user, word = unquote(parts.username), unquote(parts.password or "")
             login = Login(user, word) if parts.password is not None else Login(token=user)
         self.address = f"{self._host}:{port}"
+        self._name, self._fix = name, fix
+        self._inbox = f"_INBOX.{nuid(OsRng())}".encode()
+        self._sent = 0  # number of all requests
         self._read = b""
         try:
             self._socket = socket.create_connection((self._host, port), timeout_s)
@@ -115,15 +130,28 @@ class OperatorConnection:
         Raises:
             AskFailed: nobody answers, or the user may not ask.
         """
-        self._send(b"PUB %b %b %d\r\n%b\r\n" % (subject.encode(), INBOX, len(body), body))
-        while True:
-            verb, line = self._operation()
-            if verb in (b"MSG", b"HMSG"):
-                sizes = line.split()
-                payload = self._take(int(sizes[-1]) + 2)[:-2]
-                if verb == b"HMSG" and payload.startswith(b"NATS/1.0 503"):
-                    raise AskFailed(f"{self.address} does not answer this user: {LOGIN}")
-                return self._object(payload[int(sizes[-2]) if verb == b"HMSG" else 0 :])
+        [answer] = self.request_all([(subject, body)])
+        if answer is None:
+            raise AskFailed(f"{self.address} does not answer this user: {self._fix}")
+        return answer
+
+    def request_all(self, requests: Sequence[tuple[str, bytes]]) -> list[dict[str, object] | None]:
+        """Send requests at once, each a subject and a body; return their answers in this order, None for status 503.
+
+        Raises:
+            AskFailed: no answer in time, or the user may not ask.
+        """
+        first = self._sent
+        for subject, body in requests:
+            head = b"PUB %b %b.%d %d\r\n" % (subject.encode(), self._inbox, self._sent, len(body))
+            self._send(b"%b%b\r\n" % (head, body))
+            self._sent += 1
+        answers: dict[int, dict[str, object] | None] = {}
+        while len(answers) < len(requests):
+            number, answer = self._answer()
+            if first <= number < self._sent:
+                answers[number] = answer
+        return [answers[number] for number in range(first, self._sent)]
 
     # -- the protocol ------------------------------------------------------------------------------------------
     def _greeting(self) -> dict[str, object]:
@@ -150,7 +178,7 @@ class OperatorConnection:
             "headers": True,
             "no_responders": True,
             "protocol": 1,
-            "name": "pyjs-server trace",
+            "name": self._name,
             "lang": "python",
         }
         given = {"user": login.user, "pass": login.password, "auth_token": login.token, "jwt": login.jwt}
@@ -161,9 +189,30 @@ class OperatorConnection:
             fields["sig"] = base64.urlsafe_b64encode(signature).rstrip(b"=").decode()
             if not login.jwt:
                 fields["nkey"] = pair.public
-        self._send(b"CONNECT %b\r\nSUB %b 1\r\nPING\r\n" % (json.dumps(fields).encode(), INBOX))
+        self._send(b"CONNECT %b\r\nSUB %b.* 1\r\nPING\r\n" % (json.dumps(fields).encode(), self._inbox))
         while self._operation()[0] != b"PONG":
             pass
+
+    def _answer(self) -> tuple[int, dict[str, object] | None]:
+        """Return the number of the request that the next message answers, and the answer."""
+        while True:
+            verb, line = self._operation()
+            if verb not in (b"MSG", b"HMSG"):
+                continue
+            words = line.split()
+            with_headers = verb == b"HMSG"
+            numbers = (
+                [words[0].rpartition(b".")[2], words[-2 if with_headers else -1], words[-1]]
+                if words[2:]
+                else []
+            )
+            if not numbers or not all(each.isdigit() and len(each) <= DIGITS_MAX for each in numbers):
+                raise AskFailed(f"{self.address} is not the client port of a NATS server: {WHERE}")
+            number, head_size, size = map(int, numbers)
+            payload = self._take(size + 2)[:-2]
+            if with_headers and payload.startswith(NO_RESPONDERS):
+                return number, None
+            return number, self._object(payload[head_size if with_headers else 0 :])
 
     def _operation(self) -> tuple[bytes, bytes]:
         """Return the verb and the rest of the next line, after answers to PING.
@@ -182,7 +231,7 @@ class OperatorConnection:
 
     def _refusal(self, text: str) -> str:
         if text.startswith(("Authorization Violation", "Authentication", "Permissions Violation")):
-            return f"{self.address} refuses: {text}: {LOGIN}"
+            return f"{self.address} refuses: {text}: {self._fix}"
         return f"{self.address} refuses: {text}"
 
     def _line(self) -> bytes:

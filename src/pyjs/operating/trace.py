@@ -110,7 +110,8 @@ def _ask(options: dict[str, str], environment: Mapping[str, str], body: dict[str
     """Send the request, and return a line about its success."""
     url = options.get("server") or environment.get("NATS_URL") or "nats://127.0.0.1:4222"
     files = TlsFiles(*(options.get(name, "") for name in ("tlsca", "tlscert", "tlskey")))
-    with OperatorConnection(url, read_login(options, environment), files, TIMEOUT_S) as connection:
+    login = read_login(options, environment)
+    with OperatorConnection(url, login, files, TIMEOUT_S, name="pyjs-server trace") as connection:
         name, server_id = _server(connection, options.get("name", ""))
         answer = connection.request(f"$SYS.REQ.SERVER.{server_id}.PYJS.TRACE", json.dumps(body).encode())
     error, data = answer.get("error"), answer.get("data")

@@ -52,11 +52,11 @@ def connected(url: str, login: Login = NOBODY, files: TlsFiles = NO_FILES) -> Op
     [
         (
             (b"HTTP/1.1 400 Bad Request\r\n",),
-            "is not the client port of a NATS server: give its address as -s",
+            "is not the client port of a NATS server: give its address as --server",
         ),
         (
             (b"x" * (operating.LINE_SIZE_MAX + 2),),
-            "is not the client port of a NATS server: give its address as -s",
+            "is not the client port of a NATS server: give its address as --server",
         ),
         ((b"",), "closed the connection"),
         ((b"INFO [1]\r\n",), "sends no JSON object: is it a NATS server?"),
@@ -76,11 +76,11 @@ def test_what_is_not_a_server_is_told(said: tuple[bytes, ...], text: str) -> Non
 @pytest.mark.parametrize(
     ("said", "text"),
     [
-        (b"MSG a 1 999999999999\r\n", "announces an answer of 1,000,000,000,001 bytes"),
+        (b"MSG a.0 1 999999999999\r\n", "announces an answer of 1,000,000,000,001 bytes"),
         (b"-ERR 'Permissions Violation for Publish to \"a\"'\r\n", "Permissions Violation for Publish"),
-        (b"MSG a 1 2\r\nhi\r\n", "sends no JSON object"),
+        (b"MSG a.0 1 2\r\nhi\r\n", "sends no JSON object"),
         (
-            b"HMSG a 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n",
+            b"HMSG a.0 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n",
             "does not answer this user: log in as a user of the system account",
         ),
     ],
@@ -98,7 +98,7 @@ def test_an_answer_that_cannot_be_used_is_told(said: bytes, text: str) -> None:
 
 def test_an_answer_with_headers_is_read() -> None:
     with (
-        saying(INFO, b"PONG\r\n", b'HMSG a 1 12 20\r\nNATS/1.0\r\n\r\n{"a": 1}\r\n') as address,
+        saying(INFO, b"PONG\r\n", b'HMSG a.0 1 12 20\r\nNATS/1.0\r\n\r\n{"a": 1}\r\n') as address,
         connected(address) as connection,
     ):
         assert connection.request("a", b"") == {"a": 1}
@@ -118,8 +118,11 @@ def test_who_says_nothing_is_given_up() -> None:
             "127.0.0.1:1",
             "no connection to 127.0.0.1:1 (connection refused): start the server, or give its address",
         ),
-        ("nats://host:port", "nats://host:port is no address: give its address as -s nats://HOST:PORT"),
-        ("ws://127.0.0.1", "the scheme ws:// is not supported here: give its address as -s nats://HOST:PORT"),
+        ("nats://host:port", "nats://host:port is no address: give its address as --server nats://HOST:PORT"),
+        (
+            "ws://127.0.0.1",
+            "the scheme ws:// is not supported here: give its address as --server nats://HOST:PORT",
+        ),
     ],
 )
 def test_an_address_that_cannot_be_reached_is_told(url: str, text: str) -> None:

@@ -52,7 +52,7 @@ def test_an_answer_of_another_server_is_told(
     class Fake:
         info = {"server_id": "A", "server_name": "fake"}
 
-        def __init__(self, *arguments: object) -> None: ...
+        def __init__(self, *arguments: object, **named: object) -> None: ...
         def __enter__(self) -> Fake:
             return self
 

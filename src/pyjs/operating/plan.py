@@ -14,14 +14,15 @@ from pyjs.config.errors import suggestion
 from pyjs.config.options import GLOBAL_ACCOUNT, is_bcrypt
 from pyjs.declared.asking import LookFailed, plan
 from pyjs.declared.report import is_done, plan_json, plan_lines
-from pyjs.server.declaring.api_client import ApiClient, ConnectFailed, Login, TlsFiles
-from pyjs.server.system.clock import OsRng, SystemClock
+from pyjs.operating.connection import AskFailed, Login, OperatorConnection, TlsFiles
+from pyjs.server.system.clock import SystemClock
 from pyjs.server.system.config_file import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyjs.config.options import Options, UserOptions
+    from pyjs.declared.asking import Answer, Exchange
     from pyjs.declared.assets import AccountAssets
     from pyjs.declared.planning import Plan
 
@@ -41,6 +42,8 @@ WITH_VALUE = (
 USAGE = """Usage: pyjs-server plan -c FILE [--json] [--server HOST:PORT] [--account NAME]
                         [--user NAME --password TEXT | --token TEXT | --nkey FILE]
                         [--tlsca FILE] [--tlscert FILE --tlskey FILE]"""
+TIMEOUT_S = 10.0
+LOGIN = "add --account with --user and --password, --token or --nkey"
 WILDCARDS = ("", "0.0.0.0", "::")
 NO_CHANGES, FAILED, CHANGES = 0, 1, 2
 
@@ -94,7 +97,7 @@ def run(
     """Print the plan; return the exit code."""
     try:
         plans = [_plan_of(arguments, options, each) for each in _chosen(arguments, declared)]
-    except (PlanFailed, ConnectFailed, LookFailed) as error:
+    except (PlanFailed, AskFailed, LookFailed) as error:
         print(f"plan: {error}", file=err)
         return FAILED
     for line in _lines(plans, arguments):
@@ -134,26 +137,32 @@ def _has_login(arguments: Arguments) -> bool:
 def _plan_of(arguments: Arguments, options: Options, assets: AccountAssets) -> Plan:
     login = _login(arguments) if _has_login(arguments) else _login_in(options, assets.account)
     tls = TlsFiles(arguments.get("tlsca"), arguments.get("tlscert"), arguments.get("tlskey"))
-    client = ApiClient(*_address(arguments, options), login, tls, OsRng())
-    try:
-        return client.run(plan(assets, SystemClock().wall_ns()))
-    finally:
-        client.close()
+    url = _url(arguments, options)
+    with OperatorConnection(url, login, tls, TIMEOUT_S, name="pyjs-server plan", fix=LOGIN) as connection:
+        return _carried_out(plan(assets, SystemClock().wall_ns()), connection)
 
 
-def _address(arguments: Arguments, options: Options) -> tuple[str, int]:
+def _carried_out(exchange: Exchange[Plan], connection: OperatorConnection) -> Plan:
+    """Ask what an exchange asks, and return its result."""
+    answers: list[Answer] | None = None
+    while True:
+        try:
+            asks = next(exchange) if answers is None else exchange.send(answers)
+        except StopIteration as end:
+            found: Plan = end.value
+            return found
+        answers = connection.request_all([(f"$JS.API.{ask.words}", ask.payload) for ask in asks])
+
+
+def _url(arguments: Arguments, options: Options) -> str:
     """Return the address of the server."""
     text = arguments.get("server")
     if not text:
         if options.port <= 0:
             raise PlanFailed("the file has no fixed port: add --server HOST:PORT")
-        return "127.0.0.1" if options.host in WILDCARDS else options.host, options.port
-    host, colon, port = text.removeprefix("nats://").removeprefix("tls://").rpartition(":")
-    if not colon:
-        host, port = port, "4222"
-    if not port.isdecimal() or not host or int(port) > 65535:
-        raise PlanFailed(f'--server is "{text}", which is not HOST:PORT')
-    return host.strip("[]"), int(port)
+        host = "127.0.0.1" if options.host in WILDCARDS else options.host
+        return f"nats://[{host}]:{options.port}" if ":" in host else f"nats://{host}:{options.port}"
+    return text
 
 
 def _login(arguments: Arguments) -> Login:
@@ -163,7 +172,7 @@ def _login(arguments: Arguments) -> Login:
             seed = read_file(seed).strip()
         except OSError as error:
             raise PlanFailed(f"--nkey: {reason_of(error)}") from None
-    return Login(arguments.get("user"), arguments.get("password"), arguments.get("token"), seed)
+    return Login(arguments.get("user"), arguments.get("password"), arguments.get("token"), seed=seed)
 
 
 def _login_in(options: Options, account: str) -> Login:

@@ -16,7 +16,7 @@ from tests.unit.server.declaring.test_applier import Declaring
 
 from pyjs.base.log import ListLog
 from pyjs.config.load import load_options
-from pyjs.server.declaring import api_client, plan_command
+from pyjs.operating import plan as command
 from pyjs.server.declaring.part import read_declared
 from pyjs.server.server import Server
 from pyjs.server.system.config_file import read_file
@@ -30,11 +30,11 @@ def run_plan(path: Path, *words: str) -> Ran:
     """Return the exit code, the output and the errors of the command."""
     out, err = io.StringIO(), io.StringIO()
     try:
-        arguments = plan_command.parse(["-c", str(path), *words])
-    except plan_command.PlanFailed as error:
+        arguments = command.parse(["-c", str(path), *words])
+    except command.PlanFailed as error:
         return 1, "", str(error)
     options = load_options(str(path), read_file, {}, {})
-    code = plan_command.run(arguments, options, read_declared(options), out, err)
+    code = command.run(arguments, options, read_declared(options), out, err)
     return code, out.getvalue(), err.getvalue()
 
 
@@ -155,9 +155,10 @@ async def test_an_nkey_signs_the_nonce(plan: Run, tmp_path: Path) -> None:
     (tmp_path / "seed").write_text(key.seed)
     login = f"authorization {{ users: [{{nkey: {key.public}}}] }}"
     assert (await plan(login, "streams { S {} }"))[0] == 1
-    assert (await plan(login, "streams { S {} }", "--nkey", str(tmp_path / "seed")))[0] == 2
+    code, *_ = await plan(login, "streams { S {} }", "--nkey", str(tmp_path / "seed"))
+    assert code == 2
     (tmp_path / "seed").write_text(Key("account").seed)
-    assert "no seed of a user" in (await plan(login, "streams { S {} }", "--nkey", str(tmp_path / "seed")))[2]
+    assert "is not the seed of a user" in (await plan(login, "streams { S {} }", "--nkey", str(tmp_path / "seed")))[2]
 
 
 async def test_an_encrypted_port_needs_the_authority(plan: Run, tmp_path: Path) -> None:
@@ -177,8 +178,11 @@ async def test_an_encrypted_port_needs_the_authority(plan: Run, tmp_path: Path) 
     ("words", "text"),
     [
         (("--server", "x"), "not known"),
-        (("--server", "127.0.0.1:99999"), '--server is "127.0.0.1:99999", which is not HOST:PORT'),
-        (("--server", "nats://127.0.0.1:1"), "127.0.0.1:1: connection refused"),
+        (
+            ("--server", "127.0.0.1:99999"),
+            "127.0.0.1:99999 is no address: give its address as --server nats://HOST:PORT",
+        ),
+        (("--server", "nats://127.0.0.1:1"), "no connection to 127.0.0.1:1 (connection refused)"),
         (("--jsno",), 'unexpected "--jsno"; did you mean "--json"?\n\nUsage: pyjs-server plan'),
         (("extra",), 'unexpected "extra"\n\nUsage'),
         (("--server",), "--server needs a value"),
@@ -192,18 +196,20 @@ async def test_a_wrong_argument_is_an_error(plan: Run, words: tuple[str, ...], t
 
 
 def test_the_file_must_be_named() -> None:
-    with pytest.raises(plan_command.PlanFailed, match="-c FILE is missing"):
-        plan_command.parse(["--json"])
+    with pytest.raises(command.PlanFailed, match="-c FILE is missing"):
+        command.parse(["--json"])
 
 
 def test_the_address_of_the_file_is_used(tmp_path: Path) -> None:
-    for listen, address in (("0.0.0.0:4333", ("127.0.0.1", 4333)), ("10.0.0.1:4333", ("10.0.0.1", 4333))):
+    listens = {
+        "0.0.0.0:4333": "nats://127.0.0.1:4333",
+        "10.0.0.1:4333": "nats://10.0.0.1:4333",
+        "[::1]:4333": "nats://[::1]:4333",
+    }
+    for listen, url in listens.items():
         options = load_options("f", lambda path, text=listen: f'listen: "{text}"', {}, {})  # type: ignore[misc]
-        assert plan_command._address(plan_command.parse(["-c", "f"]), options) == address
-    assert plan_command._address(plan_command.parse(["-c", "f", "--server", "[::1]:4"]), options) == (
-        "::1",
-        4,
-    )
+        assert command._url(command.parse(["-c", "f"]), options) == url
+    assert command._url(command.parse(["-c", "f", "--server", "[::1]:4"]), options) == "[::1]:4"
 
 
 # -- servers that are none -------------------------------------------------------------------------------------
@@ -216,16 +222,19 @@ PONG = INFO + b"PONG\r\n"
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        (b"", "is no NATS server"),
-        (b"HTTP/1.1 400 Bad Request\r\n", "is no NATS server"),
-        (b"INFO {\r\n", "unexpected"),
+        (b"", "closed the connection"),
+        (b"HTTP/1.1 400 Bad Request\r\n", "is not the client port of a NATS server"),
+        (b"INFO {\r\n", "sends no JSON object"),
         (INFO, "closed the connection"),
-        (INFO + b"-ERR 'go away'\r\n", ": go away"),
+        (INFO + b"-ERR 'go away'\r\n", "refuses: go away"),
         (PONG + b"MSG x", "closed the connection"),
         (PONG + b"MSG i.0 1 5\r\nab", "closed the connection"),
-        (PONG + b"MSG i.0 1 99999999999\r\n", "an answer of 99999999999 bytes"),
-        (PONG + b"MSG i.x 1 2\r\n{}\r\n", "invalid literal"),
-        (PONG + b"MSG i.0 1 2\r\n[}\r\n", "unexpected"),
+        (PONG + b"MSG i.0 1 999999999\r\n", "announces an answer of 1,000,000,001 bytes"),
+        (PONG + b"MSG i.0 1 %d\r\n" % 2**63, "is not the client port of a NATS server"),
+        (PONG + b"MSG i.0 1 -5\r\n", "is not the client port of a NATS server"),
+        (PONG + b"MSG\r\n", "is not the client port of a NATS server"),
+        (PONG + b"MSG i.x 1 2\r\n{}\r\n", "is not the client port of a NATS server"),
+        (PONG + b"MSG i.0 1 2\r\n[}\r\n", "sends no JSON object"),
         (PONG + b"PING\r\nHMSG i.7 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n", "closed the connection"),
         (PONG + b"HMSG i.0 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n", "no server answers"),
     ],
@@ -252,10 +261,10 @@ def test_a_server_that_answers_nonsense_is_an_error(data: bytes, text: str, tmp_
 
 
 def test_a_server_that_is_silent_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api_client, "WAIT_S", 0.01)
+    monkeypatch.setattr(command, "TIMEOUT_S", 0.01)
     path = tmp_path / "server.conf"
     path.write_text("jetstream { streams { S {} } }")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         code, _, err = run_plan(path, "--server", f"127.0.0.1:{listener.getsockname()[1]}")
     assert code == 1
-    assert "no answer within 0.01 seconds" in err
+    assert "sends nothing" in err
