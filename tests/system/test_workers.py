@@ -521,7 +521,11 @@ def test_pages_add_up_all_workers(start: Callable[..., Workers]) -> None:
     assert server.page("/accountz?acc=$G")["account_detail"]["client_connections"] == 3
     assert server.page("/routez")["num_routes"] == 0
     assert server.page("/healthz") == {"status": "ok"}
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.process.http_port}/") as front:
+        links = front.read()
+    assert b'href="/varz"' in links
     for path in ("/metrics", "/dashboard"):
+        assert f'href="{path}"'.encode() not in links
         with pytest.raises(urllib.error.HTTPError) as refused:
             server.page(path)
         assert (refused.value.code, refused.value.read()) == (

@@ -19,6 +19,7 @@ LINKS = (
     ("whyz", "Stuck Consumers"),
     ("metrics", "Metrics"),
 )
+OF_ONE_PROCESS = ("dashboard", "whyz", "metrics")  # a server with workers does not serve these
 GROUPS = ("raftz", "Replicated Groups")
 PAGE = """<!doctype html>
 <html lang="en">
@@ -34,8 +35,9 @@ PAGE = """<!doctype html>
 """
 
 
-def root_page(base_path: str, has_groups: bool = False) -> bytes:
+def root_page(base_path: str, has_groups: bool = False, has_workers: bool = False) -> bytes:
     """Return the page for a server whose paths are below `base_path`; `has_groups` adds /raftz."""
     links = (*LINKS, GROUPS) if has_groups else LINKS
+    links = tuple(link for link in links if not (has_workers and link[0] in OF_ONE_PROCESS))
     items = "\n".join(f'<li><a href="{base_path}/{path}">{text}</a> /{path}</li>' for path, text in links)
     return PAGE.format(version=__version__, items=items).encode()

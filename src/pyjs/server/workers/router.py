@@ -12,7 +12,7 @@ from pyjs.monitor.connz import LIMIT
 from pyjs.monitor.dashboard.views import is_of_dashboard
 from pyjs.monitor.json_text import compact_json, number, pretty_json
 from pyjs.monitor.response import HTML_HEADERS, JSON_HEADERS, Response, text_response
-from pyjs.monitor.root import root_page
+from pyjs.monitor.root import OF_ONE_PROCESS, root_page
 from pyjs.monitor.router import NOT_FOUND, UNCOUNTED, split_target
 from pyjs.monitor.settings import settings
 from pyjs.server.workers import sums
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 ADDED = ("/varz", "/connz", "/subsz", "/accountz", "/accstatz")
 OF_THE_FIRST = ("/jsz", "/gatewayz", "/leafz", "/ipqueuesz", "/raftz", "/debug/vars", "/stacksz")
 NOT_HERE = 404  # of a health page: this worker does not have the stream
-NOT_SERVED = ("/metrics", "/whyz")
 NOT_ALL = "not all workers are ready"
 
 
@@ -53,7 +52,7 @@ class WorkersRouter:
             return path
         path = "/subsz" if path == "/subscriptionsz" else path
         view = self._view(path)
-        if path in NOT_SERVED or is_of_dashboard(path):
+        if path[1:] in OF_ONE_PROCESS or is_of_dashboard(path):
             return text_response(404, f"{path} is not served with workers")
         if view is None:
             return NOT_FOUND
@@ -77,7 +76,7 @@ class WorkersRouter:
     # -- pages -----------------------------------------------------------------------------------------------------
     def _root(self, path: str, query: str) -> Steps:
         yield from ()
-        return Response(200, root_page(self._base), HTML_HEADERS)
+        return Response(200, root_page(self._base, has_workers=True), HTML_HEADERS)
 
     def _routez(self, path: str, query: str) -> Steps:
         """Answer /routez without routes, since routes between workers are not shown."""

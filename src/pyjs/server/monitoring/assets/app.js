@@ -61,7 +61,6 @@ function route() {
     h("p", { id: "problem", class: "problem", role: "alert", hidden: true }),
     view.element,
   );
-  document.title = `${view.title} · pyjs-server`;
   for (const link of document.querySelectorAll("nav a")) {
     setAttribute(link, "aria-current", link.hash === `#/${SECTIONS[name] ?? name}` ? "page" : null);
   }
@@ -114,6 +113,7 @@ function show(data) {
     document.getElementById("version"),
     `pyjs-server ${server.version}${server.cluster ? `, cluster ${line(server.cluster, 60)}` : ""}`,
   );
+  document.title = `${view.title} · ${line(server.name, 60)}`;
   state(isPaused ? "paused" : "live");
   problem("");
   view.update(data);
