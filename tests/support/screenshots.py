@@ -115,6 +115,7 @@ def take(origin: str, browser: Chromium) -> None:
     watch(watching, WATCHED_S / 2)
     page.screenshot(FOLDER / "consumer.png")
     watching.screenshot(FOLDER / "overview-dark.png")
+    page.use(SIZE[0], 480)
     shown(
         page,
         "messages?acc=$G&stream=ORDERS&subject=*.eu.new&open=40",

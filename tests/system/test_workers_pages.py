@@ -54,6 +54,19 @@ def test_pages_add_up_all_workers(server: Workers) -> None:
     check_metrics(server, server.page("/varz"))
     check_models(server)
     check_reasons(server, clients)
+    check_front(server)
+
+
+def check_front(server: Workers) -> None:
+    """The front page links to no page that is not served."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.process.http_port}/") as front:
+        links = front.read()
+    assert b'href="/varz"' in links
+    assert b'href="/metrics"' in links
+    assert b'href="/dashboard"' not in links
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        server.page("/dashboard")
+    assert (refused.value.code, refused.value.read()) == (404, b"/dashboard is not served with workers")
 
 
 def check_metrics(server: Workers, varz: dict[str, Any]) -> None:

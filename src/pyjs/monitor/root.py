@@ -19,6 +19,7 @@ LINKS = (
     ("whyz", "Stuck Consumers"),
     ("metrics", "Metrics"),
 )
+OF_ONE_PROCESS = ("dashboard",)  # a server with workers does not serve it
 GROUPS = ("raftz", "Replicated Groups")
 PAGE = """<!doctype html>
 <html lang="en">
@@ -34,8 +35,12 @@ PAGE = """<!doctype html>
 """
 
 
-def root_page(base_path: str, has_groups: bool = False) -> bytes:
-    """Return the page for a server whose paths are below `base_path`; `has_groups` adds /raftz."""
-    links = (*LINKS, GROUPS) if has_groups else LINKS
+def root_page(base_path: str, has_groups: bool = False, has_workers: bool = False) -> bytes:
+    """Return the page for a server whose paths are below `base_path`; `has_groups` adds /raftz.
+
+    With `has_workers`, only the paths that such a server serves are listed.
+    """
+    served = [(path, text) for path, text in LINKS if not (has_workers and path in OF_ONE_PROCESS)]
+    links = [*served, GROUPS] if has_groups else served
     items = "\n".join(f'<li><a href="{base_path}/{path}">{text}</a> /{path}</li>' for path, text in links)
     return PAGE.format(version=__version__, items=items).encode()

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     Steps = Generator[None, None, None]
 
 REST_NS = 500 * NS_PER_MS  # minimum time between two surveys
+ABANDONED_NS = 5 * NS_PER_S  # a survey that was not continued for so long is begun again
 SHARE = 20  # a survey takes at most one part in this many of the time
 STEP = 16  # streams and consumers read between two yields: about half a millisecond
 SESSIONS_STEP = 1_000  # connections read between two yields: about half a millisecond
@@ -79,7 +80,7 @@ class Traffic(NamedTuple):
 class Snapshot(NamedTuple):
     """The result of a survey."""
 
-    at_ns: int  # when it ended
+    at_ns: int  # when it began; `traffic` is of that time
     took_ns: int
     traffic: Traffic
     num_connections: int
@@ -98,12 +99,16 @@ class Survey:
         self._monitored = monitored
         self._clock = clock
         self._steps: Steps | None = None  # the survey that is being made
+        self._continued_ns = 0  # time of its last step
         self._due_ns = 0  # when the next one may begin
         self.latest = EMPTY
 
     def fresh(self) -> Generator[None, None, Snapshot]:
         """Return the newest snapshot, in steps; make a survey before, if it is due."""
-        if self._steps is None and self._clock.now_ns() >= self._due_ns:
+        now_ns = self._clock.now_ns()
+        if self._steps is not None and now_ns - self._continued_ns > ABANDONED_NS:
+            self._steps = None
+        if self._steps is None and now_ns >= self._due_ns:
             self._steps = self._make()
         while self._steps is not None:
             self._advance(self._steps)
@@ -111,6 +116,7 @@ class Survey:
         return self.latest
 
     def _advance(self, steps: Steps) -> None:
+        self._continued_ns = self._clock.now_ns()
         try:
             next(steps)
         except StopIteration:
@@ -120,27 +126,27 @@ class Survey:
             raise
 
     def _make(self) -> Steps:
-        walk = _Walk(self._monitored, self.latest, self._clock)
         started_ns = self._clock.now_ns()
+        walk = _Walk(self._monitored, self.latest, started_ns)
         for _ in walk.steps():
             walk.busy_ns += self._clock.now_ns() - started_ns
             yield
             started_ns = self._clock.now_ns()
         now_ns = self._clock.now_ns()
         walk.busy_ns += now_ns - started_ns
-        self.latest = walk.snapshot(now_ns)
+        self.latest = walk.snapshot()
         self._due_ns = now_ns + max(REST_NS, walk.busy_ns * SHARE)
 
 
 class _Walk:
     """One survey."""
 
-    def __init__(self, monitored: Monitored, before: Snapshot, clock: Clock) -> None:
+    def __init__(self, monitored: Monitored, before: Snapshot, now_ns: int) -> None:
         self._monitored = monitored
-        self._clock = clock
+        self._now_ns = now_ns
         self._stored = {(row.account, row.name): row.last_seq for row in before.streams}
         self._delivered = {(row.account, row.stream, row.name): row.delivered for row in before.consumers}
-        self._before_ns = before.at_ns
+        self._passed_ns = now_ns - before.at_ns  # since the previous survey
         self._traffic = Traffic()
         self._num_connections = 0
         self._pending_size = 0
@@ -158,10 +164,10 @@ class _Walk:
                 yield from self._rest(1)
                 yield from self._stream(js, name)
 
-    def snapshot(self, now_ns: int) -> Snapshot:
+    def snapshot(self) -> Snapshot:
         """Return the result."""
         found = self._traffic, self._num_connections, self._pending_size, self._streams, self._consumers
-        return Snapshot(now_ns, self.busy_ns, *found)
+        return Snapshot(self._now_ns, self.busy_ns, *found)
 
     def _rest(self, weight: int) -> Steps:
         self._weight += weight
@@ -248,7 +254,6 @@ class _Walk:
 
     def _rate(self, before: int | None, now: int) -> float:
         """Return the growth per second since the previous survey, or 0 if there is no previous value."""
-        passed_ns = self._clock.now_ns() - self._before_ns
-        if before is None or passed_ns <= 0:
+        if before is None or self._passed_ns <= 0:
             return 0.0
-        return round(max(now - before, 0) * NS_PER_S / passed_ns, 1)
+        return round(max(now - before, 0) * NS_PER_S / self._passed_ns, 1)

@@ -83,7 +83,7 @@ class WorkersRouter:
     # -- pages -----------------------------------------------------------------------------------------------------
     def _root(self, path: str, query: str) -> Steps:
         yield from ()
-        return Response(200, root_page(self._base), HTML_HEADERS)
+        return Response(200, root_page(self._base, has_workers=True), HTML_HEADERS)
 
     def _routez(self, path: str, query: str) -> Steps:
         """Answer /routez without routes, since routes between workers are not shown."""

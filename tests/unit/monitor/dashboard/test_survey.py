@@ -10,7 +10,7 @@ from tests.unit.monitor.conftest import finish
 from tests.unit.monitor.dashboard.conftest import Dash, jetstream_options
 
 from pyjs.monitor.dashboard import survey
-from pyjs.monitor.dashboard.survey import EMPTY, REST_NS, SHARE, Snapshot, Survey
+from pyjs.monitor.dashboard.survey import ABANDONED_NS, EMPTY, REST_NS, SHARE, Snapshot, Survey
 from pyjs.monitor.own.consumer_reading import SEARCHED
 
 
@@ -87,7 +87,7 @@ def test_surveys_that_take_long_are_made_less_often(dash: Dash) -> None:
     assert found.took_ns > REST_NS / SHARE
 
     clock.tick_ns = 0
-    clock.now = found.at_ns + found.took_ns * SHARE - 1
+    clock.now += found.took_ns * SHARE - 1
     assert drained(made.fresh()) is found
     clock.now += 1
     assert drained(made.fresh()) is not found
@@ -104,6 +104,19 @@ def test_a_request_that_ends_early_leaves_the_survey_to_the_next_one(dash: Dash)
     assert made.latest is EMPTY
 
     assert len(drained(made.fresh()).streams) == 3 * survey.STEP
+
+
+def test_a_survey_that_nobody_continued_is_begun_again(dash: Dash) -> None:
+    made = survey_of(dash)
+    abandoned = made.fresh()
+    next(abandoned)
+    dash.user.send(b"PUB a 1\r\nx\r\n")
+    dash.fixture.advance(milliseconds=ABANDONED_NS // 1_000_000 + 1)
+
+    found = drained(made.fresh())
+
+    assert found.at_ns == dash.fixture.clock.now_ns()
+    assert found.traffic.in_msgs == dash.node.counters()[0]
 
 
 def test_a_survey_that_fails_is_begun_again(dash: Dash, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ async function fetchData(what, params = {}, signal = undefined) {
 
 function route() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
-  name = VIEWS[path] ? path : "overview";
+  name = Object.hasOwn(VIEWS, path) ? path : "overview";
   view?.close();
   const params = new URLSearchParams(query ?? "");
   const page = { changed, refresh, replaceAddress, fetchData };
@@ -61,7 +61,6 @@ function route() {
     h("p", { id: "problem", class: "problem", role: "alert", hidden: true }),
     view.element,
   );
-  document.title = `${view.title} · pyjs-server`;
   for (const link of document.querySelectorAll("nav a")) {
     setAttribute(link, "aria-current", link.hash === `#/${SECTIONS[name] ?? name}` ? "page" : null);
   }
@@ -94,17 +93,19 @@ async function poll(isWanted = false) {
   const control = new AbortController();
   running = control;
   const limit = setTimeout(() => control.abort(new Error("no answer")), TIMEOUT_MS);
+  let data = null;
+  let failure = null;
   try {
-    const data = await current.load((what, params) => fetchData(what, params, control.signal));
-    if (running !== control) return;
-    show(data);
+    data = await current.load((what, params) => fetchData(what, params, control.signal));
   } catch (error) {
-    if (running !== control) return;
-    failed(error);
-  } finally {
-    clearTimeout(limit);
+    failure = error;
   }
-  if (!current.isStill) timer = setTimeout(poll, PERIOD_MS);
+  clearTimeout(limit);
+  if (running !== control) return; // another request has taken its place
+  const isLost = failure && !failure.isAnswer;
+  if (!current.isStill || isLost) timer = setTimeout(poll, PERIOD_MS);
+  if (failure) failed(failure);
+  else show(data);
 }
 
 function show(data) {
@@ -114,6 +115,7 @@ function show(data) {
     document.getElementById("version"),
     `pyjs-server ${server.version}${server.cluster ? `, cluster ${line(server.cluster, 60)}` : ""}`,
   );
+  document.title = `${view.title} · ${line(server.name, 60)}`;
   state(isPaused ? "paused" : "live");
   problem("");
   view.update(data);
@@ -149,6 +151,11 @@ pause.addEventListener("click", () => {
 });
 document.addEventListener("visibilitychange", () => {
   if (!document.hidden && !isPaused) refresh();
+});
+// The address after # belongs to the views, so that this link must not change it.
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
 });
 addEventListener("hashchange", route);
 route();

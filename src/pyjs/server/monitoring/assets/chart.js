@@ -5,25 +5,30 @@ const POINTS = 600; // ten minutes of one a second
 const HEIGHT = 132;
 const DARK = matchMedia("(prefers-color-scheme: dark)");
 const SPAN_S = 60; // shown at least
+const KEYS_MAX = 100; // charts whose points are kept
 export const POWERS = Array.from({ length: 50 }, (_, i) => 2 ** i); // steps of an axis of bytes
 const histories = new Map();
 const counters = new Map();
 
-// The points of one chart by its key: [times in s, first values, second values ...].
-function history(key, count) {
-  if (!histories.has(key))
-    histories.set(
-      key,
-      Array.from({ length: count + 1 }, () => []),
-    );
-  return histories.get(key);
+// The value of a key, made when it is first wanted; the oldest one goes when there are too many.
+function kept(map, key, make) {
+  if (!map.has(key)) {
+    if (map.size >= KEYS_MAX) map.delete(map.keys().next().value);
+    map.set(key, make());
+  }
+  return map.get(key);
 }
 
-// Differences per second of counters; null for the first reading, and after a restart.
+// The points of one chart by its key: [times in s, first values, second values ...].
+function history(key, count) {
+  return kept(histories, key, () => Array.from({ length: count + 1 }, () => []));
+}
+
+// Differences per second of counters; null for the first reading, and after a new start of the server or its clock.
 export class Rates {
   update(at, counters) {
-    const seconds = this.at === undefined ? 0 : (at - this.at) / 1e9;
-    if (this.at !== undefined && seconds <= 0) return this.rates;
+    if (at === this.at) return this.rates;
+    const seconds = (at - this.at) / 1e9;
     const before = this.counters;
     this.rates = counters.map((now, i) => (seconds > 0 && now >= before[i] ? (now - before[i]) / seconds : null));
     this.at = at;
@@ -34,8 +39,7 @@ export class Rates {
 
 // The rates of the same counters, also when another view was shown meanwhile.
 export function ratesOf(key) {
-  if (!counters.has(key)) counters.set(key, new Rates());
-  return counters.get(key);
+  return kept(counters, key, () => new Rates());
 }
 
 function color(name) {
@@ -120,7 +124,9 @@ export class Chart {
 
   push(at, values) {
     const [times, ...rest] = this.data;
-    if (times.length && at <= times[times.length - 1]) return;
+    const last = times[times.length - 1];
+    if (at === last) return;
+    if (at < last) this.data.forEach((each) => each.splice(0));
     times.push(at);
     rest.forEach((each, i) => each.push(values[i]));
     if (times.length > POINTS) this.data.forEach((each) => each.shift());

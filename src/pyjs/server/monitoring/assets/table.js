@@ -32,6 +32,7 @@ export class Table {
 
   update(rows) {
     const old = this.rows;
+    const focused = this.body.contains(document.activeElement) ? document.activeElement : null;
     this.rows = new Map();
     let at = this.body.firstElementChild;
     for (const row of rows) {
@@ -44,8 +45,15 @@ export class Table {
       else this.body.insertBefore(line, at);
     }
     for (const line of old.values()) line.remove();
+    if (focused && focused !== document.activeElement) this.refocus(focused);
     this.empty.hidden = rows.length > 0;
     this.table.parentElement.hidden = rows.length === 0;
+  }
+
+  // A row that was moved has lost the focus; one that is gone leaves it to the table.
+  refocus(focused) {
+    const target = focused.isConnected ? focused : this.table.parentElement;
+    target.focus({ preventScroll: true });
   }
 
   made() {
