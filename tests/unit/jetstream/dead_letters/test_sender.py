@@ -311,6 +311,27 @@ def test_a_late_ack_and_a_second_term_while_a_letter_waits() -> None:
     assert js.given_up() == {2: 1}
 
 
+def test_an_ack_of_all_does_not_cancel_letters_that_wait(tmp_path: Path) -> None:
+    js = Stored(tmp_path / "store")
+    js.add("D", subjects=["$DLQ.S.>"], storage="file")
+    js.add("S", subjects=["s.>"], storage="file", metadata={STREAM_KEY: "D"})
+    js.consumer(max_deliver=2, ack_policy="all")
+    js.fill(4)
+    js.api("STREAM.DELETE.D")
+    got = js.pull(batch=4)
+    js.ack(got[0], b"+TERM")
+    js.ack(got[1], b"+TERM x")
+    js.ack(got[3])
+    assert js.given_up() == {1: 1, 2: 1}
+    js.node.stop()
+    again = Stored(tmp_path / "store")
+    assert again.given_up() == {1: 1, 2: 1}
+    again.add("D", subjects=["$DLQ.S.>"], storage="file")
+    again.advance(seconds=31)
+    assert [payload for _, payload in again.letters()] == [b"m1", b"m2"]
+    assert again.position() == ((4, 4), (4, 4))
+
+
 # -- configuration -------------------------------------------------------------------------------------------------
 
 

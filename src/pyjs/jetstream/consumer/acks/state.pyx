@@ -168,9 +168,15 @@ cdef class AckState:
         self.changes.put(SETTLED, seq, 0)
         return True
 
-    def take_exhausted(self, uint64_t seq) -> list:
-        """Acknowledge all given-up deliveries up to `seq`; return their sequences."""
+    def take_exhausted(self, uint64_t seq, bint awaits_letters=False) -> list:
+        """Acknowledge all given-up deliveries up to `seq`; return their sequences.
+
+        If `awaits_letters`, they stay given up. The log has an ack of them, so a snapshot must follow.
+        """
         taken = [each for each in self.exhausted if each <= seq]
+        if awaits_letters:
+            self.changes.lost = self.changes.lost or bool(taken)
+            return []
         for each in taken:
             del self.exhausted[each]
             self.terms.pop(each, None)
