@@ -250,6 +250,37 @@ def test_a_letter_that_is_too_large_does_not_hold_up_others() -> None:
     assert [payload for _, payload in js.letters()] == [b"small", b"later"]
 
 
+def test_many_letters_that_are_too_large_do_not_hold_up_others() -> None:
+    js = Dead({"max_msg_size": 600})
+    js.consumer(max_deliver=1, ack_wait=NS)
+    for _ in range(130):
+        js.publish("s.a", bytes(600))
+    js.publish("s.a", b"small")
+    js.pull(batch=131)
+    js.advance(seconds=10)
+    assert [payload for _, payload in js.letters()] == [b"small"]
+    assert "130 given-up messages wait" in js.why()["text"]
+    js.reconfigure("D", max_msg_size=-1)
+    js.advance(seconds=31)
+    assert len(js.letters()) == 131
+
+
+def test_a_full_stream_is_not_asked_for_each_of_many_letters() -> None:
+    js = Dead({"max_msgs": 1, "discard": "new"})
+    js.consumer(max_deliver=1, ack_wait=NS)
+    js.fill(1000)
+    tries = js.client()
+    tries.send(b"SUB $DLQ.> 1\r\n")
+    js.pull(batch=1000)
+    js.advance(milliseconds=1100)
+    assert len(tries.frames()) == 128  # the first batch, of which one letter is stored, and the next
+    js.advance(seconds=60)
+    assert len(tries.frames()) <= 7 * 64
+    js.reconfigure("D", max_msgs=-1)
+    js.advance(seconds=31)
+    assert len(js.letters()) == 1000
+
+
 def test_a_deleted_stream_lets_letters_wait_and_attempts_become_rare() -> None:
     js = Dead()
     js.consumer(max_deliver=2)
