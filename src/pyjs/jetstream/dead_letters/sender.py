@@ -9,9 +9,9 @@ Order of effects, so that a kill at any moment neither loses a letter nor stores
 3. The PubAck has come and, if the stream is on this server, its files are synced.
 4. The delivery is acknowledged, which may remove the message.
 
-A refused letter stays at step 1, and is sent again later, after those that were not refused: a letter that is too large
-does not hold up others. If all letters of a batch are refused, the rest waits too. Without a stream for them (`target`
-None), terminated deliveries are acknowledged at once.
+A refused letter stays at step 1, and is sent again later, after those that were not refused: a letter that is too
+large does not hold up others. If all letters of a batch are refused, the rest waits too. Without a stream for them
+(`target` None), terminated deliveries are acknowledged at once.
 
 Source: docs/dead-letters.md; power cuts and kills in tests/crash/dead.py.
 """

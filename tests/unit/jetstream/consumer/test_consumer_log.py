@@ -6,7 +6,9 @@ import pytest
 
 from pyjs.jetstream.consumer.acks.log import StateLog, decode
 
-DELIVERED, ACKED, ACKED_ALL, REDELIVERED, PROGRESS, NAKED, DELAYED, EXHAUSTED, SETTLED, TERMINATED = range(1, 11)
+DELIVERED, ACKED, ACKED_ALL, REDELIVERED, PROGRESS, NAKED, DELAYED, EXHAUSTED, SETTLED, TERMINATED = range(
+    1, 11
+)
 
 
 def test_deliveries_and_acks_in_a_row_become_one_change_each() -> None:

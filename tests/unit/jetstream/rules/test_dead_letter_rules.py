@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.unit.jetstream.deadfixture import PREFIX_KEY, STREAM_KEY
 from tests.unit.jetstream.jsfixture import JetStreamFixture
-
-STREAM_KEY, PREFIX_KEY = "_pyjs.dead_letter_stream", "_pyjs.dead_letter_prefix"
 
 
 @pytest.fixture

@@ -160,7 +160,7 @@ cdef class AckState:
         return True
 
     def settle(self, uint64_t seq) -> bool:
-        """Acknowledge a delivery that was given up, since its dead letter is stored; return False if it is not one."""
+        """Acknowledge a given-up delivery, since its dead letter is stored; return False if it is not one."""
         if not self.forget_exhausted(seq):
             return False
         if self.pending.count == 0:
