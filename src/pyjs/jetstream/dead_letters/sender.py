@@ -129,11 +129,11 @@ class LetterSender:
         return not self._consumer.closed and self._consumer.letters is self
 
     def _rest(self) -> None:
-        """End an attempt; if letters were refused, make another one later."""
+        """End an attempt; if letters are left, refused or not, make another one later."""
         self._sends = False
         exhausted = self._consumer.acks.exhausted
         self.refused = {seq: problem for seq, problem in self.refused.items() if seq in exhausted}
-        if (self.refused or self._blocked) and self._timer is None and self._is_current():
+        if exhausted and self._timer is None and self._is_current():
             shared = self._js.shared
             self._timer = shared.timers.at(shared.clock.now_ns() + self._delay_ns, self._try_again)
             self._delay_ns = min(2 * self._delay_ns, RETRY_MAX_NS)
@@ -142,6 +142,7 @@ class LetterSender:
         self._timer = None
         self._blocked, self._again = False, list(self.refused)
         if self._is_current() and self._consumer.acks.exhausted:
+            self._consumer.resume()  # its state may not be written yet
             self._begin()
 
     def _send(self, seqs: list[int]) -> Generator[Step, None, bool]:
