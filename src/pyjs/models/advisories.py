@@ -109,6 +109,13 @@ class Terminated(Nak):
     reason: str = ""
 
 
+class DeadLetterRefused(ConsumerAdvisory):
+    """The stream for dead letters refused one, which waits; only this server sends it."""
+
+    stream_seq: int
+    reason: str
+
+
 class GroupPinned(ConsumerAdvisory):
     """A client was pinned."""
 
@@ -182,6 +189,7 @@ ADVISORIES: dict[str, type[Advisory]] = {
     f"{ADVISORY_PREFIX}max_deliver": MaxDeliver,
     f"{ADVISORY_PREFIX}nak": Nak,
     f"{ADVISORY_PREFIX}terminated": Terminated,
+    f"{ADVISORY_PREFIX}dead_letter_refused": DeadLetterRefused,
     f"{ADVISORY_PREFIX}consumer_group_pinned": GroupPinned,
     f"{ADVISORY_PREFIX}consumer_group_unpinned": GroupUnpinned,
     f"{ADVISORY_PREFIX}stream_leader_elected": StreamLeader,

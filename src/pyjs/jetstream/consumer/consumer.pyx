@@ -399,7 +399,7 @@ cdef class Consumer(StreamConsumer):
             i = self.acks.pending.entries[i].newer
         if self.acks.ack_to(seq, cseq) and self.acks.n_exhausted:
             with gil:
-                for each in self.acks.take_exhausted(seq):
+                for each in self.acks.take_exhausted(seq, self.letters is not None):
                     self.note_acknowledged(each)
 
     cdef bint rare_ack(self, Msg* m, Verb verb, AckToken* token, bytes argument) noexcept:

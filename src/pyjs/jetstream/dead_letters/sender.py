@@ -9,7 +9,8 @@ Order of effects, so that a kill at any moment neither loses a letter nor stores
 3. The PubAck has come and, if the stream is on this server, its files are synced.
 4. The delivery is acknowledged, which may remove the message.
 
-A refused letter stays at step 1, and is sent again later; new letters do not wait for that. Without a stream for them
+A refused letter stays at step 1, and is sent again later, after those that were not refused: a letter that is too
+large does not hold up others. If all letters of a batch are refused, the rest waits too. Without a stream for them
 (`target` None), terminated deliveries are acknowledged at once.
 
 Source: docs/dead-letters.md; power cuts and kills in tests/crash/dead.py.
@@ -72,7 +73,9 @@ class LetterSender:
         self._origin = Origin(stream.name, stream.created_ns, consumer.name, consumer.created_ns)
         self.target = target
         self._sends = False  # `_steps` runs
-        self.refused: dict[int, str] = {}  # by sequence: why letters are not sent before the next attempt
+        self.refused: dict[int, str] = {}  # by sequence: why letters were refused
+        self._again: list[int] = []  # those of them that this attempt has not sent again
+        self._blocked = False  # nothing is sent before the next attempt
         self._was_refused = False  # whether a refusal was reported since a letter was stored
         self._delay_ns = RETRY_NS  # of the attempt after the next
         self._timer: Timer | None = None  # of the next attempt
@@ -86,24 +89,27 @@ class LetterSender:
     def wake(self) -> None:
         """Send the letters of deliveries that were given up, whose ends are written."""
         exhausted = self._consumer.acks.exhausted
-        if not self._sends and exhausted and next(reversed(exhausted)) not in self.refused:
-            self._sends = True
-            self._consumer.turn.go_on(self._steps())
+        if not self._blocked and exhausted and next(reversed(exhausted)) not in self.refused:
+            self._begin()
 
     def redirect(self, target: Target) -> None:
         """Send all letters to another stream, at once."""
         self.target = target
-        self.refused, self._was_refused, self._delay_ns = {}, False, RETRY_NS
+        self.refused, self._again, self._blocked = {}, [], False
+        self._was_refused, self._delay_ns = False, RETRY_NS
 
     # -- the work ----------------------------------------------------------------------------------------------
 
+    def _begin(self) -> None:
+        if not self._sends:
+            self._sends = True
+            self._consumer.turn.go_on(self._steps())
+
     def _steps(self) -> Generator[Step, None, None]:
-        """Send all letters that were not refused in this attempt."""
+        """Send all letters, those that were refused before last."""
         try:
-            while seqs := self._next():
-                sent = yield from self._send(seqs)
-                if not sent:
-                    break
+            while not self._blocked and (seqs := self._next()):
+                self._blocked = not (yield from self._send(seqs))
         finally:
             self._rest()
 
@@ -112,28 +118,35 @@ class LetterSender:
         consumer = self._consumer
         if not self._is_current() or not consumer.acks.changes.is_empty:  # its next turn calls `wake`
             return []
-        left = (seq for seq in consumer.acks.exhausted if seq not in self.refused)
-        return list(islice(left, BATCH))
+        exhausted = consumer.acks.exhausted
+        seqs = list(islice((seq for seq in exhausted if seq not in self.refused), BATCH))
+        while not seqs and self._again:
+            seqs = [seq for seq in self._again[:BATCH] if seq in exhausted]
+            del self._again[:BATCH]
+        return seqs
 
     def _is_current(self) -> bool:
         return not self._consumer.closed and self._consumer.letters is self
 
     def _rest(self) -> None:
-        """End an attempt; if letters were refused, make another one later."""
+        """End an attempt; if letters are left, refused or not, make another one later."""
         self._sends = False
-        if self.refused and self._timer is None and self._is_current():
+        exhausted = self._consumer.acks.exhausted
+        self.refused = {seq: problem for seq, problem in self.refused.items() if seq in exhausted}
+        if exhausted and self._timer is None and self._is_current():
             shared = self._js.shared
             self._timer = shared.timers.at(shared.clock.now_ns() + self._delay_ns, self._try_again)
             self._delay_ns = min(2 * self._delay_ns, RETRY_MAX_NS)
 
     def _try_again(self) -> None:
         self._timer = None
-        self.refused = {}
-        if self._is_current():
-            self.wake()
+        self._blocked, self._again = False, list(self.refused)
+        if self._is_current() and self._consumer.acks.exhausted:
+            self._consumer.resume()  # its state may not be written yet
+            self._begin()
 
     def _send(self, seqs: list[int]) -> Generator[Step, None, bool]:
-        """Send letters, and acknowledge the deliveries of those that are stored. Return whether any is."""
+        """Send letters, and acknowledge the deliveries of those that are stored. Return whether to send more."""
         target = self.target
         problem = problem_of(target, self._origin.stream, self._js.config_of(target.stream))
         if not problem and not (yield from self._is_state_durable()):
@@ -151,7 +164,7 @@ class LetterSender:
             letters.settle(self._consumer, stored)
         if stored:
             self._delay_ns, self._was_refused = RETRY_NS, False
-        return bool(stored)
+        return bool(stored) or len(seqs) == 1
 
     def _is_state_durable(self) -> Generator[Step, None, bool]:
         """Wait until the consumer's state is as durable as its acks are when they are answered."""

@@ -11,12 +11,15 @@ from pyjs.jetstream.config.dead_letters import target_of
 from pyjs.jetstream.consumer.consumer import Consumer
 
 if TYPE_CHECKING:
+    from pyjs.jetstream.config.stream import StreamConfig
     from pyjs.jetstream.manage.engine import JetStream
     from pyjs.jetstream.stream.stream import Stream
 
 
-def direct_all(js: JetStream, stream: Stream) -> None:
-    """Apply the metadata of a stream to all its consumers."""
+def direct_all(js: JetStream, stream: Stream, old: StreamConfig) -> None:
+    """Apply the metadata of a stream, whose configuration was `old` before, to all its consumers."""
+    if stream.config.metadata == old.metadata:
+        return
     for consumer in stream.consumers.values():
         if isinstance(consumer, Consumer):
             direct(js, stream, consumer)

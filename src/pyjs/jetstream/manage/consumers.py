@@ -164,10 +164,9 @@ def expire_all(accounts: dict[str, JetStream], consumers: list[Sink]) -> None:
         stream = js.streams.get(consumer.stream_name)
         if stream is None or stream.consumers.get(consumer.name) is not consumer:
             continue
-        if (
-            consumer.letters is None or not consumer.acks.exhausted
-        ):  # otherwise it is used until they are stored
-            _expire(js, stream, consumer)
+        if consumer.letters is not None and consumer.acks.exhausted:
+            continue  # its dead letters wait to be stored
+        _expire(js, stream, consumer)
 
 
 def _expire(js: JetStream, stream: Stream, consumer: Consumer) -> None:

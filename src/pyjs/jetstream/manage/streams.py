@@ -284,7 +284,7 @@ def reconfigured(js: JetStream, stream: Stream, old: StreamConfig, *, leads: boo
     _reserve(js, old, -1)
     _reserve(js, stream.config, 1)
     _set_subjects(js, stream)
-    targets.direct_all(js, stream)
+    targets.direct_all(js, stream, old)
     if leads:
         listen(js, stream, on=True)
         copy_origins(js, stream, on=True)
@@ -360,7 +360,7 @@ def update(
     _subscribe(js, stream, config.subjects)
     stream.configure(config)
     stream.special.drop_disabled()
-    targets.direct_all(js, stream)
+    targets.direct_all(js, stream, old)
     _set_subjects(js, stream)
     if config.allow_msg_schedules and not old.allow_msg_schedules:
         yield from schedule_steps(stream)

@@ -125,7 +125,7 @@ def _check_prefix(prefix: str) -> None:
     raw = prefix.encode()
     if not is_valid_literal(raw) or len(raw) > PREFIX_SIZE_MAX or prefix.split(".")[0] in _RESERVED:
         raise _wrong(
-            f"{PREFIX_KEY} is {_shown(prefix)}: it is the begin of a subject without wildcards, of at most"
+            f"{PREFIX_KEY} is {_shown(prefix)}: it is the start of a subject, without wildcards, of at most"
             f" {PREFIX_SIZE_MAX} bytes, and not in {', '.join(_RESERVED)}"
         )
 

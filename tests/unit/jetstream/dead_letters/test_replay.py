@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.unit.jetstream.dead_letters.test_sender import STREAM_KEY, Dead
+from tests.unit.jetstream.deadfixture import STREAM_KEY, Dead
 
 NS = 1_000_000_000
 

@@ -2,75 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from tests.support.disk import LossyDisk
-from tests.unit.jetstream.consumerfixture import ConsumerFixture, Delivery
-from tests.unit.jetstream.jsfixture import JetStreamFixture
+from tests.unit.jetstream.consumerfixture import ConsumerFixture
+from tests.unit.jetstream.deadfixture import PREFIX_KEY, STREAM_KEY, Dead
 
-from pyjs.config.options import JetStreamOptions, Options
-from pyjs.jetstream.stream.stream import Stream
+from pyjs.models import parse_advisory
+from pyjs.models.advisories import DeadLetterRefused
 
 NS = 1_000_000_000
-STREAM_KEY, PREFIX_KEY = "_pyjs.dead_letter_stream", "_pyjs.dead_letter_prefix"
-
-
-class Dead(ConsumerFixture):
-    """The stream S, whose dead letters go to D; the consumer c delivers twice."""
-
-    def __init__(self, letters: dict[str, Any] | None = None, **config: Any) -> None:
-        super().__init__(**config)
-        self.add("D", subjects=["$DLQ.S.>"], **(letters or {}))
-        self.edit(**{STREAM_KEY: "D"})
-
-    def edit(self, name: str = "S", **metadata: str) -> dict[str, Any]:
-        """Replace the metadata of a stream."""
-        config = self.api(f"STREAM.INFO.{name}")["config"]
-        return self.api(f"STREAM.UPDATE.{name}", {**config, "metadata": metadata})
-
-    def reconfigure(self, name: str, **fields: Any) -> None:
-        """Change a stream."""
-        config = self.api(f"STREAM.INFO.{name}")["config"]
-        answer = self.api(f"STREAM.UPDATE.{name}", {**config, **fields})
-        assert "error" not in answer, answer
-
-    def letters(self, name: str = "D") -> list[tuple[str, bytes]]:
-        """Return subject and payload of each letter."""
-        store = self.stream(name).store
-        found = [store.get(seq) for seq in range(store.first_seq, store.last_seq + 1)]
-        return [(each.subject.decode(), each.payload) for each in found if each is not None]
-
-    def headers(self, seq: int = 1, name: str = "D") -> dict[str, str]:
-        """Return the headers of a letter."""
-        message = self.stream(name).store.get(seq)
-        assert message is not None
-        lines = message.headers.decode().split("\r\n")[1:]
-        return dict(line.split(": ", 1) for line in lines if line)
-
-    def given_up(self) -> dict[int, int]:
-        """Return what the consumer has given up and not settled."""
-        return self.core().acks.exhausted
-
-    def nak_all(self, count: int, name: str = "c") -> list[Delivery]:
-        """Receive and refuse messages until all are given up."""
-        found: list[Delivery] = []
-        for _ in range(2):
-            got = self.pull(name, batch=count)
-            found += got
-            for message in got:
-                self.ack(message, b"-NAK")
-        self.pull(name, batch=1)
-        return found
-
-    def why(self) -> dict[str, Any]:
-        """Return the reason of the consumer that is about dead letters, or {}."""
-        answer = json.loads(self.ask("$JS.API.PYJS.WHY.S.c").payload)
-        return next((each for each in answer["reasons"] if each["kind"] == "dead_letters"), {})
 
 
 @pytest.mark.parametrize("retention", ["limits", "interest", "workqueue"])
@@ -225,8 +166,9 @@ def test_a_full_stream_lets_letters_wait_and_says_so() -> None:
     assert "2 given-up messages wait" in reason["text"]
     assert "maximum messages exceeded" in reason["refusal"]
     assert (reason["refused_seq"], reason["dead_letter_stream"]) == (2, "D")
-    (advisory,) = watcher.payloads()
-    assert json.loads(advisory)["reason"] == reason["refusal"]
+    (advisory,) = map(parse_advisory, watcher.payloads())
+    assert isinstance(advisory, DeadLetterRefused)
+    assert (advisory.consumer, advisory.stream_seq, advisory.reason) == ("c", 2, reason["refusal"])
     assert sum("dead letters wait" in line for _, line in js.log.lines) == 1
     # and when there is room again
     js.reconfigure("D", max_msgs=-1)
@@ -248,6 +190,37 @@ def test_a_letter_that_is_too_large_does_not_hold_up_others() -> None:
     js.publish("s.a", b"later")
     js.ack(js.pull(batch=1)[0], b"+TERM")
     assert [payload for _, payload in js.letters()] == [b"small", b"later"]
+
+
+def test_many_letters_that_are_too_large_do_not_hold_up_others() -> None:
+    js = Dead({"max_msg_size": 600})
+    js.consumer(max_deliver=1, ack_wait=NS)
+    for _ in range(130):
+        js.publish("s.a", bytes(600))
+    js.publish("s.a", b"small")
+    js.pull(batch=131)
+    js.advance(seconds=10)
+    assert [payload for _, payload in js.letters()] == [b"small"]
+    assert "130 given-up messages wait" in js.why()["text"]
+    js.reconfigure("D", max_msg_size=-1)
+    js.advance(seconds=31)
+    assert len(js.letters()) == 131
+
+
+def test_a_full_stream_is_not_asked_for_each_of_many_letters() -> None:
+    js = Dead({"max_msgs": 1, "discard": "new"})
+    js.consumer(max_deliver=1, ack_wait=NS)
+    js.fill(1000)
+    tries = js.client()
+    tries.send(b"SUB $DLQ.> 1\r\n")
+    js.pull(batch=1000)
+    js.advance(milliseconds=1100)
+    assert len(tries.frames()) == 128  # the first batch, of which one letter is stored, and the next
+    js.advance(seconds=60)
+    assert len(tries.frames()) <= 7 * 64
+    js.reconfigure("D", max_msgs=-1)
+    js.advance(seconds=31)
+    assert len(js.letters()) == 1000
 
 
 def test_a_deleted_stream_lets_letters_wait_and_attempts_become_rare() -> None:
@@ -405,146 +378,3 @@ def test_a_letter_of_an_earlier_stream_or_consumer_of_the_same_name_does_not_cou
         js.advance(seconds=1)
         js.add("S", subjects=["s.>"], metadata={STREAM_KEY: "D"})
     assert js.letters() == [("$DLQ.S.c.1.s.a", b"m1")] * 3
-
-
-class Photographed(LossyDisk):
-    """Copies what a kill and what a power cut would leave, before each change of a file."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__()
-        self.root = root
-        self.taken: list[Path] = []  # directories of copies
-        self.takes = False
-
-    def _take(self) -> None:
-        if not self.takes:
-            return
-        for kind in ("killed", "cut"):
-            copy = self.root.parent / f"{kind}{len(self.taken)}"
-            shutil.copytree(self.root, copy)
-            self.taken.append(copy)
-        for path, data in self._synced.items():
-            place = Path(path.replace(str(self.root), str(copy), 1))
-            if place.exists():
-                place.write_bytes(data) if path in self._named else place.unlink()
-
-    def write_at(self, fd: int, data: bytes | memoryview, offset: int) -> None:
-        self._take()
-        super().write_at(fd, data, offset)
-
-    def sync_file(self, fd: int) -> None:
-        self._take()
-        super().sync_file(fd)
-
-    def rename(self, old: str, new: str) -> None:
-        self._take()
-        super().rename(old, new)
-
-
-class Stored(Dead):
-    """The same in files, on a given disk and directory."""
-
-    def __init__(self, directory: Path, disk: LossyDisk | None = None, *, always: bool = False) -> None:
-        options = Options(jetstream=JetStreamOptions(enabled=True, store_dir=str(directory)))
-        options.jetstream.sync_always = always
-        JetStreamFixture.__init__(self, options, disk)
-        self.inbox = self.client()
-        self.inbox.send(b"SUB in.> 1\r\n")
-        self.inbox.take()
-
-    def turn(self) -> None:
-        super().turn()
-        while unsynced := cast(list[Stream], self.node.turn_state.take("unsynced")):
-            if not self.engine.options.sync_always:  # as before the interval is over
-                return
-            for each in unsynced:
-                job = each.begin_sync()
-                if job is not None:
-                    each.finish_sync(job())
-            super().turn()
-
-
-@pytest.mark.parametrize("always", [False, True])
-def test_a_kill_or_power_cut_at_any_moment_neither_loses_a_letter_nor_doubles_it(
-    tmp_path: Path, always: bool
-) -> None:
-    # given
-    disk = Photographed(tmp_path / "store")
-    js = Stored(disk.root, disk, always=always)
-    js.add("D", subjects=["$DLQ.S.>"], storage="file")
-    js.add("S", subjects=["s.>"], storage="file", retention="workqueue", metadata={STREAM_KEY: "D"})
-    js.consumer(max_deliver=2)
-    js.fill(3)
-    got = js.pull(batch=3)
-    js.advance(seconds=2)
-    fd = os.open(tmp_path, os.O_RDONLY)
-    disk.sync_filesystem(fd)
-    os.close(fd)
-    # when
-    disk.takes = True
-    js.ack(got[0], b"+TERM no")
-    js.ack(got[1], b"-NAK")
-    js.ack(js.pull(batch=1)[0], b"-NAK")
-    js.pull(batch=1)
-    disk.takes = False
-    assert [payload for _, payload in js.letters()] == [b"m1", b"m2"]
-    # then
-    assert len(disk.taken) > 8
-    outcomes = set()
-    for copy in disk.taken:
-        again = Stored(copy)
-        again.turn()
-        waited = tuple(sorted(again.payloads("D")))
-        for _ in range(4):  # what was not given up before is refused now
-            for message in again.pull(batch=9):
-                again.ack(message, b"-NAK")
-            again.advance(seconds=31)
-        assert sorted(payload for _, payload in again.letters()) == [b"m1", b"m2", b"m3"], copy
-        assert again.state("S")["messages"] == 0
-        outcomes.add(waited)
-        again.node.stop()
-    assert {(), (b"m1",), (b"m1", b"m2")} <= outcomes
-
-
-def test_a_stored_letter_counts_although_the_window_for_ids_is_over(tmp_path: Path) -> None:
-    # given: a letter that is stored, and a consumer whose state does not know it
-    js = Stored(tmp_path / "store")
-    js.add("D", subjects=["$DLQ.S.>"], storage="file", duplicate_window=NS)
-    js.add("S", subjects=["s.>"], storage="file", retention="workqueue", metadata={STREAM_KEY: "D"})
-    js.consumer(max_deliver=2)
-    js.fill(1)
-    (message,) = js.pull(batch=1)
-    shutil.copytree(tmp_path / "store/$G/streams/S", tmp_path / "S")
-    js.ack(message, b"+TERM")
-    js.node.stop()
-    shutil.rmtree(tmp_path / "store/$G/streams/S")
-    (tmp_path / "S").rename(tmp_path / "store/$G/streams/S")
-    # when
-    again = Stored(tmp_path / "store")
-    again.advance(seconds=60)
-    again.ack(again.pull(batch=1)[0], b"+TERM")
-    # then
-    assert len(again.letters()) == 1
-    assert again.state("S")["messages"] == 0
-
-
-def test_letters_that_wait_are_sent_after_a_restart_with_their_reasons(tmp_path: Path) -> None:
-    js = Stored(tmp_path / "store")
-    js.add("D", subjects=["$DLQ.S.>"], storage="file", max_msgs=1, discard="new")
-    js.add("S", subjects=["s.>"], storage="file", metadata={STREAM_KEY: "D"})
-    js.consumer(max_deliver=2)
-    js.fill(3)
-    for message in js.pull(batch=3):
-        js.ack(message, b"+TERM because of %d" % message.seq)
-    js.core().acks.changes.lost = True  # the state is written whole, and then as changes
-    js.pull(batch=1)
-    js.node.stop()
-    again = Stored(tmp_path / "store")
-    assert again.given_up() == {2: 1, 3: 1}
-    again.reconfigure("D", max_msgs=-1)
-    again.advance(seconds=31)
-    assert [again.headers(seq)["Dead-Letter-Reason"] for seq in (1, 2, 3)] == [
-        "term: because of 1",
-        "term: because of 2",
-        "term: because of 3",
-    ]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.unit.jetstream.deadfixture import PREFIX_KEY, STREAM_KEY
 from tests.unit.jetstream.jsfixture import JetStreamFixture
-
-STREAM_KEY, PREFIX_KEY = "_pyjs.dead_letter_stream", "_pyjs.dead_letter_prefix"
 
 
 @pytest.fixture
@@ -64,7 +63,7 @@ def test_a_sealed_stream_is_refused(js: JetStreamFixture) -> None:
         ({STREAM_KEY: "X" * 100_000}, f'the stream "{"X" * 64}..." does not exist: create it first'),
         ({STREAM_KEY: "S"}, f"{STREAM_KEY} is the stream itself, whose letters would never end: use another stream"),
         ({"_pyjs.dead_letter_streams": "D"}, 'metadata "_pyjs.dead_letter_streams" is unknown: the keys are'),
-        ({STREAM_KEY: "D", PREFIX_KEY: "a..b"}, f'{PREFIX_KEY} is "a..b": it is the begin of a subject'),
+        ({STREAM_KEY: "D", PREFIX_KEY: "a..b"}, f'{PREFIX_KEY} is "a..b": it is the start of a subject'),
         ({STREAM_KEY: "D", PREFIX_KEY: "a.*"}, f'{PREFIX_KEY} is "a.*"'),
         ({STREAM_KEY: "D", PREFIX_KEY: "$JS.API"}, "and not in $JS, $JSC, $NRG, $SYS"),
         ({STREAM_KEY: "D", PREFIX_KEY: "p" * 256}, "of at most 255 bytes"),

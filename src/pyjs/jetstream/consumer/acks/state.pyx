@@ -160,7 +160,7 @@ cdef class AckState:
         return True
 
     def settle(self, uint64_t seq) -> bool:
-        """Acknowledge a delivery that was given up: its letter is stored. Return False if it is not one."""
+        """Acknowledge a given-up delivery, since its dead letter is stored; return False if it is not one."""
         if not self.forget_exhausted(seq):
             return False
         if self.pending.count == 0:
@@ -168,9 +168,15 @@ cdef class AckState:
         self.changes.put(SETTLED, seq, 0)
         return True
 
-    def take_exhausted(self, uint64_t seq) -> list:
-        """Acknowledge all given-up deliveries up to `seq`; return their sequences."""
+    def take_exhausted(self, uint64_t seq, bint awaits_letters=False) -> list:
+        """Acknowledge all given-up deliveries up to `seq`; return their sequences.
+
+        If `awaits_letters`, they stay given up. The log has an ack of them, so a snapshot must follow.
+        """
         taken = [each for each in self.exhausted if each <= seq]
+        if awaits_letters:
+            self.changes.lost = self.changes.lost or bool(taken)
+            return []
         for each in taken:
             del self.exhausted[each]
             self.terms.pop(each, None)
