@@ -68,9 +68,9 @@ class Client:
     def send(self, data: bytes) -> None:
         self.sock.sendall(data)
 
-    def log_in(self, user: str = "a", **options: object) -> None:
-        """Send CONNECT, and wait for the answer, if it is not to be closed."""
-        fields = {"verbose": False, "user": user, "pass": user, "protocol": 1, **options}
+    def log_in(self, user: str = "a", options: dict[str, object] | None = None) -> None:
+        """Send CONNECT and PING."""
+        fields = {"verbose": False, "user": user, "pass": user, "protocol": 1, **(options or {})}
         self.send(b"CONNECT " + json.dumps(fields).encode() + b"\r\nPING\r\n")
 
     def ready(self, user: str = "a") -> None:
@@ -108,7 +108,7 @@ def refused(**options: object) -> Scene:
 
     def scene(server: ServerProcess) -> int:
         one = client(server)
-        one.log_in(**options)
+        one.log_in(options=options)
         return one.cid
 
     return scene
