@@ -207,6 +207,37 @@ def test_each_search_of_a_consumer_with_filters_is_a_step_of_its_own(site: Site)
     assert site.steps_of("/metrics") == before + 8
 
 
+def test_a_consumer_that_is_deleted_during_a_scrape_has_no_samples(site: Site) -> None:
+    client = site.client()
+    client.send(b"PUB s 1\r\nx\r\n" * 1_100)
+    config = {"durable_name": "F", "filter_subject": "s"}
+    client.request(
+        b"$JS.API.CONSUMER.CREATE.S.F", json.dumps({"stream_name": "S", "config": config}).encode()
+    )
+    steps, deleted = site.router.answer("/metrics"), False
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            text = end.value.body + b"".join(end.value.rest)
+            break
+        if not deleted and is_before_consumer(steps):  # the search of F is a step of its own
+            assert b'"success":true' in client.request(b"$JS.API.CONSUMER.DELETE.S.F").payload
+            deleted = True
+    assert deleted
+    assert b'consumer_name="F"' not in text
+    assert b'consumer_name="C"' in text
+
+
+def is_before_consumer(steps: object) -> bool:
+    """Return whether a scrape has stopped before the samples of a consumer."""
+    while (inner := getattr(steps, "gi_yieldfrom", None)) is not None:
+        if getattr(inner, "__name__", "") == "_before":
+            return True
+        steps = inner
+    return False
+
+
 def test_the_turns_of_the_loop_are_counted(site: Site) -> None:
     site.monitored.take_loop = lambda: LoopStats(100, 5 * SECOND_NS, 3, SECOND_NS // 2)
 
