@@ -25,7 +25,7 @@ ARGS ?=
 WORKERS = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 WITHOUT_SPARK = tests raft/tests spark/tests/package/test_wheels.py
 
-.PHONY: help serve test cluster-faults cluster-jetstream cluster-kills cluster-mixed cluster-rolling cluster-linear spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench cluster-bench copy-bench groups-bench workers-bench startup scaling hostile assets connections doors-bench siege embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings history packaging site schemas declarations fuzz soak crash sim asan lag clean declared-histories browser screenshots
+.PHONY: help serve test cluster-faults cluster-jetstream cluster-kills cluster-mixed cluster-rolling cluster-linear spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench cluster-bench copy-bench groups-bench workers-bench startup scaling hostile assets connections doors-bench siege embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings history packaging site schemas declarations fuzz soak crash sim asan lag clean declared-histories browser screenshots tools
 .PHONY: cluster raft-wheel raft-check sim-raft raft-bench consensus-bench node-log-bench
 .PHONY: preflight format lint types stubtest layers tidy share
 
@@ -197,6 +197,29 @@ peer-suite: dev ## other clients' own tests: NATS_PY=<checkout> NATS_C=<built ch
 
 cli-walk: dev $(if $(PYJS_NATS_CLI),,build/bin/nats) ## the nats command, and all commands of the manual; Go builds it, or PYJS_NATS_CLI=<program>
 	PYJS_REQUIRE=peer,cli PYJS_NATS_CLI=$(or $(PYJS_NATS_CLI),$(CURDIR)/build/bin/nats) $(PY) -m pytest -n 2 tests/conformance/test_cli.py tests/conformance/test_cli_operators.py tests/conformance/test_cli_cluster.py tests/docs/test_pages.py $(ARGS)
+
+# nats-top and the exporter are built from a checkout: NATS_TOP=, EXPORTER=<checkout>, or a clone of the newest version.
+NATS_TOP ?= build/src/nats-top
+EXPORTER ?= build/src/prometheus-nats-exporter
+TOOLS = $(addprefix build/bin/,nats nats-top prometheus-nats-exporter promql)
+
+tools: dev $(TOOLS) ## the exporter, its dashboards, nats-top and nats report the same of both servers; Go builds them
+	PYJS_REQUIRE=peer,tools PYJS_TOOLS=$(CURDIR)/build/bin PYJS_DASHBOARDS=$(abspath $(EXPORTER))/walkthrough $(PY) -m pytest tests/conformance/test_tools.py $(ARGS)
+
+build/src/%:
+	git clone --quiet --depth 1 https://github.com/nats-io/$* $@
+
+build/bin/nats-top: | $(NATS_TOP)
+	$(TIMED) nats-top env GOWORK=off go build -C $(NATS_TOP) -mod=mod -o $(CURDIR)/$@ .
+
+build/bin/prometheus-nats-exporter: | $(EXPORTER)
+	$(TIMED) "the exporter" env GOWORK=off go build -C $(EXPORTER) -mod=mod -o $(CURDIR)/$@ .
+
+build/bin/promql: tests/conformance/promql/main.go
+	mkdir -p build/promql
+	cp $< build/promql
+	printf 'module promql\n\nrequire github.com/prometheus/prometheus v0.305.0\n' > build/promql/go.mod
+	$(TIMED) "the query engine" env GOWORK=off go build -C build/promql -mod=mod -o ../bin/promql .
 
 build/bin/nats:
 	mkdir -p build/natscli

@@ -33,7 +33,7 @@ from pyjs.core.chore import Chore
 from pyjs.core.closed import ClosedSessions
 from pyjs.core.faults import Faults
 from pyjs.core.host import Entrance, Host, SessionEvents, SessionSettings
-from pyjs.core.link import Link, Peer
+from pyjs.core.link import Link, Peer, shown_reason
 from pyjs.core.scheduler import Scheduler
 from pyjs.core.session import ClientSession
 from pyjs.core.sink import Turn
@@ -383,7 +383,7 @@ class Node(Host):
         sums = self._closed_counters.get(name, (0, 0, 0, 0))
         self._closed_counters[name] = (sums[0] + a, sums[1] + b, sums[2] + c, sums[3] + d)
         if self.log.debug_on:
-            self.log.debug(f"{session} - Client connection closed: {session.closed_reason}")
+            self.log.debug(f"{session} - Client connection closed: {shown_reason(session.closed_reason)}")
 
     def counters(self, account: Account | None = None) -> tuple[int, int, int, int]:
         """Return in_msgs, in_bytes, out_msgs, out_bytes of all clients, or of one account's, since the start."""

@@ -5,6 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+# A reload has closed the client because of its user. nats-server names the reason as if the client had left.
+RELOADED = "Closed By Reload"
+
+
+def shown_reason(reason: str) -> str:
+    """Return the reason why a connection ended as nats-server names it; /whyz tells more."""
+    return "Client Closed" if reason == RELOADED else reason
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Credentials:
@@ -77,6 +85,9 @@ class Link:
 
     tls: TlsPeer | None = None  # None: the connection is not encrypted, or not yet
     closed_reason = ""  # reason why the session ended; the session sets it before it calls `close`
+    end_reason = (
+        "Client Closed"  # the reason if the client sends no more; "Read Error" if the connection broke
+    )
     portion = 0  # maximum bytes of one write, if each write takes noticeable time; 0: no limit
     ready = True  # False: another write is in progress
 

@@ -314,7 +314,7 @@ cdef class ClientSession(Sink):
         if self.input.stalled:
             self.stall()
         if self.input.over:
-            self.close("Client Closed")
+            self.close(self.link.end_reason)
         else:
             self.input.go_on(HELD)
 
@@ -323,7 +323,7 @@ cdef class ClientSession(Sink):
         if self.input.reads and not self.closing:
             self.input.over = True
         else:
-            self.close("Client Closed")
+            self.close(self.link.end_reason)
 
     cdef int publish(self, Msg* m) noexcept nogil:
         cdef int receivers

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyjs.base.gotext import duration_text, time_text, uptime_text
 from pyjs.core.auth.users import GLOBAL_ACCOUNT
 from pyjs.core.closed import ClosedSession, ClosedSubscription
+from pyjs.core.link import shown_reason
 from pyjs.monitor.arguments import Arguments, BadArgument
 from pyjs.monitor.json_text import JsonDict, JsonValue, filled, pretty_piece, text
 from pyjs.subjects.sublist import Subscription
@@ -47,7 +48,7 @@ SORTS: dict[str, tuple[Callable[[Connection, int], int | str], bool]] = {
     "idle": (lambda c, now: now - c.last_activity_ns, True),
     "uptime": (lambda c, now: (c.closed_at_ns or now) - c.started_at_ns, False),
     "stop": (lambda c, now: c.closed_at_ns, True),
-    "reason": (lambda c, now: c.closed_reason, False),
+    "reason": (lambda c, now: shown_reason(c.closed_reason), False),
     "rtt": (lambda c, now: c.rtt_ns, True),
 }
 
@@ -185,7 +186,7 @@ def connection_entry(c: Connection, options: ConnzOptions, now_ns: int) -> Gener
     }
     if c.closed_at_ns:
         entry["stop"] = time_text(c.closed_at_ns)
-        entry["reason"] = c.closed_reason
+        entry["reason"] = shown_reason(c.closed_reason)
     entry |= {
         "rtt": duration_text(rtt_ns),
         "uptime": uptime_text(until_ns - c.started_at_ns),

@@ -48,7 +48,7 @@ def _identity(monitored: Monitored) -> JsonDict:
         "host": options.host,
         "port": node.port,
     }
-    if node.authenticator.required and node.authenticator.no_auth_user is None:
+    if node.authenticator.required:
         answer["auth_required"] = True
     tls = options.tls
     if node.cluster is not None:

@@ -220,6 +220,8 @@ class Connection(asyncio.BufferedProtocol, Link):
         if self._linger is not None:
             self._linger.cancel()
         self._is_over = True
+        if isinstance(error, (ConnectionError, TimeoutError)):
+            self.end_reason = "Read Error"
         if self._late is not None:
             return  # `hear_out` follows
         if hasattr(self, "session"):  # connection_made succeeded

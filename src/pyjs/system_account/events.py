@@ -19,6 +19,7 @@ from pyjs.core.auth.identity import client_info
 from pyjs.core.auth.login import FAILURE
 from pyjs.core.auth.users import GLOBAL_ACCOUNT
 from pyjs.core.host import SessionEvents
+from pyjs.core.link import shown_reason
 from pyjs.system_account.encoding import encoded
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class SystemEvents(SessionEvents):
         more: dict[str, object] = {
             "sent": {"msgs": session.in_msgs, "bytes": session.in_bytes},  # by the client
             "received": {"msgs": session.out_msgs, "bytes": session.out_bytes},
-            "reason": session.closed_reason,
+            "reason": shown_reason(session.closed_reason),
         }
         subjects = [f"$SYS.ACCOUNT.{account}.DISCONNECT"]
         if session.closed_reason == FAILURE:

@@ -346,3 +346,25 @@ def test_the_consumers_of_a_deleted_stream_are_stopped_in_steps(js: LongFixture)
     assert deleted["success"]
     assert created["state"]["consumer_count"] == 0
     assert js.stream("S").store.msgs == 0
+
+
+@pytest.mark.parametrize("request_", ["CONSUMER.INFO.S.C", "CONSUMER.LIST.S"])
+def test_many_subjects_are_counted_in_several_turns_for_an_info(js: LongFixture, request_: str) -> None:
+    js.add("S", subjects=["s.*"])
+    js.fill(25_000, 25_000)
+    filters = [f"s.{number}" for number in range(5)] + ["*.6", "*.*.x"]
+    config = {"durable_name": "C", "ack_policy": "explicit", "filter_subjects": filters}
+    js.ask(API + "CONSUMER.CREATE.S.C", {"stream_name": "S", "config": config})
+    consumer = js.node.jetstream.accounts["$G"].streams["S"].consumers["C"]  # type: ignore[union-attr]
+    consumer.cursor.reset(1)  # as after a start of the server
+    asker = js.asker()
+
+    js.ask_later(asker, API + request_)
+    turns = js.turns_until_idle()
+
+    (frame,) = asker.frames()
+    answer = json.loads(frame.payload)
+    assert turns > 1
+    assert (answer["consumers"][0] if "consumers" in answer else answer)["num_pending"] == 6
+    js.ask_later(asker, API + "CONSUMER.INFO.S.C")
+    assert js.turns_until_idle() == 1  # the count is known

@@ -1,6 +1,6 @@
 from tests.unit.monitor.conftest import Site
 
-from pyjs.config.options import ConnectionLimits, Options
+from pyjs.config.options import AccountOptions, ConnectionLimits, Options, UserOptions
 
 
 def test_an_idle_server_shows_its_identity_and_limits(site: Site) -> None:
@@ -47,6 +47,13 @@ def test_slow_and_stale_clients_are_counted(site: Site) -> None:
 
 def test_what_is_configured_is_shown(two_accounts: Site) -> None:
     assert two_accounts.json("/varz")["auth_required"] is True
+
+
+def test_a_user_for_clients_without_credentials_does_not_end_authentication() -> None:
+    user = UserOptions(user="u", password="pw", account="A")
+    options = Options(no_auth_user="u", accounts={"A": AccountOptions(name="A", users=(user,))})
+
+    assert Site(options).json("/varz")["auth_required"] is True
 
 
 def test_tags_and_metadata_are_shown_only_when_there_are_any() -> None:

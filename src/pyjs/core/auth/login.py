@@ -16,6 +16,7 @@ from pyjs.core.auth.identity import log_label
 from pyjs.core.auth.proxies import NOT_TRUSTED, REQUIRED, ProxyFault
 from pyjs.core.auth.strangers import report_stranger
 from pyjs.core.auth.users import Claim, User
+from pyjs.core.link import RELOADED
 from pyjs.wire.nkeys import signature_bytes
 
 if TYPE_CHECKING:
@@ -246,7 +247,7 @@ class Login:
             return
         if session.user is not None and session.user.token is not None:
             if session.host.trust is None:
-                session.close("Client Closed")  # the service decides again when the client reconnects
+                session.close(RELOADED)  # the service decides again when the client reconnects
             return  # in operator mode, only a new token of its account changes the user
         if session.awaiting_auth:
             if not self._entrance().required:
@@ -256,7 +257,7 @@ class Login:
         if claim.user is None or claim.user.account != session.account.name:
             # nats-server sends no error to a user that was removed or moved to another account
             named = bool(session.options.user or session.options.nkey) or claim.user is not None
-            session.close("Client Closed" if named else FAILURE, "" if named else VIOLATION)
+            session.close(RELOADED if named else FAILURE, "" if named else VIOLATION)
             return
         if not session.peer.proxy and self._entrance().needs_proxy(claim.user):
             self._finish(REQUIRED)

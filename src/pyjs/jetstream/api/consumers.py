@@ -83,7 +83,15 @@ def create_durable(call: ApiCall) -> Steps:
 def info(call: ApiCall) -> JsonDict | Steps:
     """Return the info of one consumer."""
     call.require_empty()
-    return _when_current(call, lambda: _report(call, _consumer(call)))
+    if call.is_replicated or _consumer(call).cursor.stale:
+        return _info_steps(call)
+    return _report(call, _consumer(call))
+
+
+def _info_steps(call: ApiCall) -> Steps:
+    stream = yield from call.current_stream()
+    yield from consumers.count_pending(call.js, stream, _consumer(call))
+    return _report(call, _consumer(call))
 
 
 def names(call: ApiCall) -> JsonDict | Steps:
@@ -117,7 +125,11 @@ def list_consumers(call: ApiCall) -> Steps:
     everyone = call.stream().consumers
     for name in found[offset : offset + LIST_PAGE]:
         consumer = everyone.get(name)
-        if isinstance(consumer, Consumer):  # otherwise it was deleted between two steps
+        if isinstance(consumer, Consumer):
+            yield from consumers.count_pending(call.js, call.stream(), consumer)
+        if (
+            isinstance(consumer, Consumer) and not consumer.closed
+        ):  # otherwise it was deleted between two steps
             page.append(_report(call, consumer, listed=True))
         if len(page) % LIST_STEP == 0:
             yield None

@@ -405,6 +405,16 @@ def _take_count(consumer: Consumer, counted: Count | None) -> None:
         consumer.cursor.take_count(counted.msgs, counted.up_to)
 
 
+def count_pending(js: JetStream, stream: Stream, consumer: Consumer) -> Generator[Step, None, None]:
+    """Count num_pending in steps if it is unknown; otherwise the consumer would count it in one step."""
+    if not consumer.cursor.stale or not consumer.filters:
+        return
+    filters, matches = consumer.filters, stream.store.make_filter(consumer.filters)
+    counted = yield from _within_search(js, stream, count(stream.store, matches, consumer.cursor.next_seq))
+    if not consumer.closed and consumer.filters == filters:
+        _take_count(consumer, counted)
+
+
 def _within_search(
     js: JetStream, stream: Stream, steps: Generator[Step, None, Found]
 ) -> Generator[Step, None, Found]:

@@ -316,7 +316,7 @@ class Desk:
             if stream is None and self._machine.leader:
                 return None  # the leader of the metadata refuses it
             views = [] if stream is None else (yield from self._questions.views(stream))
-            leaders = {int(view["leader"]) for view in views} - {0, self._node}
+            leaders = {int(view.get("leader", 0)) for view in views} - {0, self._node}
             if stream is not None and leaders:
                 if (yield from self._questions.is_taken(stream.account, list(leaders), request)):
                     return None

@@ -111,7 +111,10 @@ class Questions:
         js, name = self.accounts.get(stream.account), stream.name
         asked = {node: [VIEW, name] for node in stream.nodes if node in self._online}
         found = yield from self.gather(stream.account, asked, VIEW_NS)
-        return [each for each in ({} if js is None else view_of(js, name), *found) if each]
+        own = {} if js is None else view_of(js, name)
+        return [
+            each for each in (own, *found) if "node" in each
+        ]  # a server of an older version answers otherwise
 
     def are_away(self, nodes: Iterable[int]) -> bool:
         """Return whether none of the servers `nodes` answers; this server must not be among them."""

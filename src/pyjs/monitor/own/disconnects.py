@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pyjs.core.link import RELOADED
+
 MEANINGS = {
     "Client Closed": "The client closed the connection.",
+    RELOADED: "A reload removed the user, moved it to another account, or requires a new decision of the"
+    " authorization service. The client may connect again if its user is still allowed.",
     "Read Error": "The connection broke: the client's process or machine ended, or the network between them.",
     "Write Error": "The connection broke: the client's process or machine ended, or the network between them.",
     "Stale Connection": "The client did not answer the last PINGs: its process hangs, or the network lost it.",

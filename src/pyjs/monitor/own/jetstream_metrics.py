@@ -69,13 +69,12 @@ CONSUMER = (
 )
 # Families of server and account to which each worker of a server contributes.
 SUMMED = (
-    *(
-        "server_total_streams",
-        "server_total_consumers",
-        "server_total_messages",
-        "server_total_message_bytes",
-    ),
-    *("account_storage_used", "account_memory_used"),
+    "server_total_streams",
+    "server_total_consumers",
+    "server_total_messages",
+    "server_total_message_bytes",
+    "account_storage_used",
+    "account_memory_used",
 )
 LAST_DELIVERY = ("consumer_last_delivery_seconds", "The time since the last delivery.")
 LAST_ACK = ("consumer_last_ack_seconds", "The time since the last acknowledgement.")
@@ -217,6 +216,8 @@ class JetStreamMetrics:
             self._read += CONSUMER_WEIGHT
             if self._read >= STEP or consumer.filters:
                 yield from self._before(consumer)
+                if consumer.closed:
+                    continue
             self._consumer(consumer, led_by, head)
 
     def _before(self, consumer: Consumer) -> Steps:

@@ -10,6 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyjs.base.gotext import quoted, time_text
+from pyjs.core.link import shown_reason
 from pyjs.jetstream.consumer.consumer import Consumer
 from pyjs.jetstream.why.report import consumer_report, stream_report
 from pyjs.jetstream.why.streams import why_away, why_stream
@@ -167,6 +168,6 @@ def _client(closed: ClosedSession) -> Fields:
         "port": closed.peer.port,
         "account": closed.account.name,
         "stop": time_text(closed.closed_at_ns),
-        "reason": closed.closed_reason,
+        "reason": shown_reason(closed.closed_reason),
         "text": meaning(closed.closed_reason),
     }

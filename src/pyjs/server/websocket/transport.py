@@ -18,7 +18,7 @@ from collections import deque
 from http import HTTPStatus
 from typing import TYPE_CHECKING, cast
 
-from pyjs.core.link import Peer, TlsPeer
+from pyjs.core.link import Peer, TlsPeer, shown_reason
 from pyjs.server.addresses import host_port, plain_ip
 from pyjs.server.tls.transport import end_http
 from pyjs.server.websocket.closing import PROTOCOL_ERROR, BadClose, answer_to_close, close_frame, reason_frame
@@ -365,7 +365,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         """Send a close frame, and close after all output has been sent."""
         if self._phase in (Phase.OPEN, Phase.ENDING) and self._connection is not None:
             self._phase = Phase.CLOSED
-            self.transport.write(self._closing or reason_frame(self._connection.closed_reason))
+            self.transport.write(self._closing or reason_frame(shown_reason(self._connection.closed_reason)))
         self.transport.close()
 
     def abort(self) -> None:

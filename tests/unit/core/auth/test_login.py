@@ -10,6 +10,7 @@ from pyjs.config.options import AccountOptions, Options, PermissionOptions, Subj
 from pyjs.core.auth import users as auth
 from pyjs.core.auth.handshake import ConnectOptions
 from pyjs.core.auth.users import Authenticator, PasswordCheck, User
+from pyjs.core.link import RELOADED, shown_reason
 from pyjs.testing import RawClient, VirtualNode
 
 LOGIN = b'CONNECT {"verbose":false,"pedantic":false,"user":"%b","pass":"%b"}\r\n'
@@ -292,8 +293,9 @@ def test_a_client_without_connect_does_not_follow_into_another_account() -> None
     client = subscribed(node, None)
     options = Options(no_auth_user="u", accounts={"A": AccountOptions(users=(UserOptions("u", "p"),))})
     reload(node, options)
-    assert client.take() == b""  # nats-server sends nothing to clients whose account changed
-    assert client.session.closed_reason == "Client Closed"
+    assert client.take() == b""  # nats-server says nothing to clients whose account changed
+    assert client.session.closed_reason == RELOADED
+    assert shown_reason(RELOADED) == "Client Closed"
 
 
 def test_users_that_moved_or_are_gone_are_closed_without_a_word() -> None:

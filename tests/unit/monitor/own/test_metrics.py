@@ -18,7 +18,8 @@ from pyjs.monitor.state import LoopStats
 # Made by prometheus-nats-exporter (2fdbfd7e) of nats-server 2.15.1 with a stream, a mirror, a source and a consumer:
 # the names of metrics, each with the names of its labels.
 EXPORTER = Path(__file__).with_name("exporter_names.txt")
-# Used by the queries of the official Grafana dashboards: walkthrough/grafana-{nats,jetstream}-dash.json.
+# Used by the queries of the official Grafana dashboards: walkthrough/grafana-{nats,jetstream}-dash.json. `make tools`
+# evaluates these with the engine of Prometheus.
 DASHBOARDS = """
 gnatsd_varz_connections gnatsd_varz_cpu gnatsd_varz_in_bytes gnatsd_varz_in_msgs gnatsd_varz_mem gnatsd_varz_out_bytes
 gnatsd_varz_out_msgs gnatsd_varz_slow_consumers gnatsd_varz_subscriptions gnatsd_varz_jetstream_config_max_memory
@@ -98,11 +99,21 @@ def test_every_name_and_label_of_the_official_exporter_is_there(site: Site) -> N
 
 @pytest.mark.parametrize("prefix", ["", "nats"])
 def test_the_queries_of_the_official_dashboards_find_their_metrics(site: Site, prefix: str) -> None:
-    wanted = set(DASHBOARDS)
+    wanted = {each: labels_in_queries(each) for each in DASHBOARDS}
     if prefix:
-        wanted = {f"{prefix}_{each.partition('_')[2]}" for each in wanted}
+        wanted = {f"{prefix}_{each.partition('_')[2]}": used for each, used in wanted.items()}
 
-    assert wanted <= {name for name, _ in scrape(site, f"?prefix={prefix}")}
+    found = {name: {label for label, _ in given} for name, given in scrape(site, f"?prefix={prefix}")}
+    assert {name: sorted(used - found.get(name, set())) for name, used in wanted.items()} == {
+        name: [] for name in wanted
+    }
+
+
+def labels_in_queries(name: str) -> set[str]:
+    """Return the labels by which the dashboards select and group a metric."""
+    if "_consumer_" in name:
+        return {"server_id", "stream_name", "consumer_name"}
+    return {"server_id", "stream_name"} if "_stream_" in name else {"server_id"}
 
 
 def test_the_values_are_those_of_the_consumer(site: Site) -> None:
@@ -194,6 +205,37 @@ def test_each_search_of_a_consumer_with_filters_is_a_step_of_its_own(site: Site)
         client.request(f"$JS.API.CONSUMER.CREATE.S.F{number}".encode(), body)
 
     assert site.steps_of("/metrics") == before + 8
+
+
+def test_a_consumer_that_is_deleted_during_a_scrape_has_no_samples(site: Site) -> None:
+    client = site.client()
+    client.send(b"PUB s 1\r\nx\r\n" * 1_100)
+    config = {"durable_name": "F", "filter_subject": "s"}
+    client.request(
+        b"$JS.API.CONSUMER.CREATE.S.F", json.dumps({"stream_name": "S", "config": config}).encode()
+    )
+    steps, deleted = site.router.answer("/metrics"), False
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            text = end.value.body + b"".join(end.value.rest)
+            break
+        if not deleted and is_before_consumer(steps):  # the search of F is a step of its own
+            assert b'"success":true' in client.request(b"$JS.API.CONSUMER.DELETE.S.F").payload
+            deleted = True
+    assert deleted
+    assert b'consumer_name="F"' not in text
+    assert b'consumer_name="C"' in text
+
+
+def is_before_consumer(steps: object) -> bool:
+    """Return whether a scrape has stopped before the samples of a consumer."""
+    while (inner := getattr(steps, "gi_yieldfrom", None)) is not None:
+        if getattr(inner, "__name__", "") == "_before":
+            return True
+        steps = inner
+    return False
 
 
 def test_the_turns_of_the_loop_are_counted(site: Site) -> None:

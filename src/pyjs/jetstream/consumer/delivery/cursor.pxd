@@ -27,7 +27,7 @@ cdef class DeliveryCursor:
     cdef uint64_t end_seq               # sequence at which the last search ended without a match; 0: it found one
     cdef uint64_t unread                # number of live matches from next_seq to counted_to
     cdef uint64_t counted_to
-    cdef bint stale                     # `unread` is not valid and must be counted again
+    cdef readonly bint stale            # `unread` is not valid and must be counted again
 
     cdef bint covers(self, uint64_t seq) noexcept nogil
     cpdef uint64_t find(self) noexcept nogil
