@@ -93,7 +93,7 @@ soak: dev ## hours of fuzz and kill -9: ten million sequences, a thousand kills
 	PYJS_FUZZ_CASES=10000000 PYJS_FUZZ_SOCKET_CASES=2000000 PYJS_KILL_CYCLES=1000 $(PY) -m pytest --timeout 0 tests/fuzz tests/system/test_kill.py $(ARGS)
 
 cluster-jetstream: dev ## JetStream on three real servers: kill -9 of leaders, new starts, copies, reported faults (needs make cluster; SERVER=peer: nats-server too)
-	PYJS_CLUSTER_PROCESSES=1 $(if $(filter peer,$(SERVER)),PYJS_CLUSTER_PEER=1 PYJS_REPORTED_PEER=1) $(PY) -m pytest tests/system/test_cluster_jetstream.py tests/system/test_cluster_consumers.py tests/system/test_cluster_copies.py tests/system/test_cluster_recipe.py tests/system/test_cluster_reported.py tests/system/test_cluster_rolling.py $(ARGS)
+	PYJS_CLUSTER_PROCESSES=1 $(if $(filter peer,$(SERVER)),PYJS_CLUSTER_PEER=1 PYJS_REPORTED_PEER=1) $(PY) -m pytest tests/system/test_cluster_jetstream.py tests/system/test_cluster_consumers.py tests/system/test_cluster_copies.py tests/system/test_cluster_recipe.py tests/system/test_cluster_reported.py tests/system/test_cluster_rolling.py tests/system/test_declared_cluster.py $(ARGS)
 
 cluster-faults: dev ## a hundred leaves and joins of a cluster under load, dead connections, a full disk
 	PYJS_CLUSTER_CYCLES=$(or $(CYCLES),100) $(PY) -m pytest --timeout 0 tests/system/test_cluster_faults.py $(ARGS)

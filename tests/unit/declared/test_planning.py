@@ -200,6 +200,25 @@ def test_streams_beyond_the_limit_of_the_account_are_refused() -> None:
     assert plan.actions[1].reason == "maximum number of streams reached"
 
 
+@pytest.mark.parametrize("owner", ["server", "limits"])
+def test_more_room_than_the_account_or_the_server_has_is_refused(owner: str) -> None:
+    assets = declared("streams { A { max_bytes: 1KB }\nB { max_bytes: 1KB }\nC {} }")
+    getattr(assets, owner).max_storage = 1500
+    plan = at_once(make_plan(assets, Stored(), NOW_NS))
+    assert [each.verb for each in plan.actions] == [Verb.CREATE, Verb.REFUSE, Verb.CREATE]
+    assert plan.actions[1].reason == "insufficient storage resources available"
+
+
+def test_a_lower_limit_makes_room() -> None:
+    there = stored("streams { A { max_bytes: 1KB, storage: memory } }")
+    assets = declared(
+        "streams { A { max_bytes: 100, storage: memory }\nB { max_bytes: 1KB, storage: memory } }"
+    )
+    assets.limits.max_memory = 1500
+    plan = at_once(make_plan(assets, there, NOW_NS))
+    assert [each.verb for each in plan.actions] == [Verb.UPDATE, Verb.CREATE]
+
+
 # -- consumers -------------------------------------------------------------------------------------------------
 
 

@@ -122,10 +122,10 @@ def test_mirrors_in_a_circle_are_refused() -> None:
     assert all("cycle" in line for line in lines)
 
 
-def test_two_hundred_thousand_subjects_are_read() -> None:
-    subjects = ", ".join(f"s.{number}" for number in range(200_000))
+def test_twenty_thousand_subjects_are_read() -> None:
+    subjects = ", ".join(f"s.{number}" for number in range(20_000))
     assert (
-        len(declared(f"streams {{ S {{ subjects: [{subjects}] }} }}").streams["S"].config.subjects) == 200_000
+        len(declared(f"streams {{ S {{ subjects: [{subjects}] }} }}").streams["S"].config.subjects) == 20_000
     )
 
 
