@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,12 @@ async def test_a_wrong_file_stops_the_start(tmp_path: Path) -> None:
     assert not declaring.store.exists()
 
 
+async def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyjs.declared.reading", None)
+    with pytest.raises(StartFailed, match=r"not installed: pyjs.declared.reading; pip install"):
+        await Declaring(tmp_path).start("streams { S {} }")
+
+
 async def test_what_cannot_be_changed_does_not_stop_the_start(declaring: Declaring) -> None:
     await (await declaring.start("streams { S { max_msgs: 5 } }")).stop()
     await declaring.start("streams { S { storage: memory }\nT {} }")
@@ -173,6 +180,21 @@ async def test_a_stop_ends_the_attempts(declaring: Declaring, monkeypatch: pytes
     await server.stop()
     server._jetstream.declared.reloaded(server.driver, ())
     assert declaring.lines[-1] == "Declared in account $G: 1 failed"
+
+
+async def test_a_stop_does_not_wait_for_the_streams(tmp_path: Path) -> None:
+    declaring = Declaring(tmp_path)
+    declaring.write("streams {\n" + "\n".join(f"S{number} {{}}" for number in range(500)) + " }")
+    server = declaring.server = Server(load_options(str(declaring.path), read_file, {}, {}), ListLog())
+    starting = asyncio.ensure_future(server.start())
+    while not (declaring.store / "jetstream/$G/streams").exists():
+        await asyncio.sleep(0)
+
+    server.request_stop()
+    await starting
+    await server.wait_stopped()
+
+    assert declaring.lines == []
 
 
 async def test_clients_do_not_wait_forever(declaring: Declaring, monkeypatch: pytest.MonkeyPatch) -> None:
