@@ -139,7 +139,7 @@ def _answer(line: CommandLine) -> int | None:
     if word == "doctor":
         return _doctor(line.words[1:])
     if word == "plan":
-        return _plan(line.words[1:])
+        return _plan([*(f"-c={path}" for path in [_config_path(line)] if path), *line.words[1:]])
     if word:
         return _fail(f'unrecognized command: "{line.words[0]}"')
     if line.unsupported:

@@ -220,25 +220,35 @@ class _Planner:
         waiting = {
             name: each for name, each in self._actions.items() if each.verb in (Verb.CREATE, Verb.UPDATE)
         }
-        wave = 0
+        wave = refused = 0
         while waiting:
-            ready = []
-            for at, (name, action) in enumerate(waiting.items()):
-                if at % STEP == STEP - 1:
-                    yield
-                if not self._waits_for_origin(name, waiting) and (yield from self._is_free(name, taken)):
-                    action.wave = wave
-                    ready.append(name)
-                    yield from self._take(name, self._wanted[name].subjects, taken)
-            if not ready:
-                break
-            for name in ready:
-                del waiting[name]
+            ready, free = yield from self._ready(waiting, taken)
+            blocked = [] if ready else [name for name in waiting if name not in free]
+            for name in blocked:  # then no stream waits for an origin that is refused
+                self._refuse_subjects(waiting.pop(name), is_searched=refused < NAMED_MAX)
+                refused += 1
+                yield
+            # streams that are the origins of each other wait no longer
+            for name in ready or ([] if blocked else free):
+                waiting.pop(name).wave = wave
                 yield from self._give_up(name, taken)
             wave += 1
-        for number, action in enumerate(waiting.values()):
-            self._refuse_subjects(action, is_searched=number < NAMED_MAX)
-            yield
+
+    def _ready(
+        self, waiting: dict[str, Action], taken: SubjectTree
+    ) -> Generator[None, None, tuple[list[str], list[str]]]:
+        """Return the streams of the next wave, which take their subjects, and those whose subjects are free."""
+        ready, free = [], []
+        for at, name in enumerate(waiting):
+            if at % STEP == STEP - 1:
+                yield
+            if not (yield from self._is_free(name, taken)):
+                continue
+            free.append(name)
+            if not self._waits_for_origin(name, waiting):
+                ready.append(name)
+                yield from self._take(name, self._wanted[name].subjects, taken)
+        return ready, free
 
     def _waits_for_origin(self, name: str, waiting: dict[str, Action]) -> bool:
         config = self._wanted[name]

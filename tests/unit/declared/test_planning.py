@@ -185,6 +185,20 @@ def test_a_mirror_waits_for_its_origin() -> None:
     assert [(each.asset.name, each.wave) for each in actions] == [("M", 1), ("O", 0)]
 
 
+def test_a_stream_does_not_wait_for_an_origin_that_is_refused() -> None:
+    there = stored("streams { OTHER { subjects: [o] } }")
+    actions = planned("streams { M { mirror: { name: O } }\nO { subjects: [o] } }", there).actions
+    assert [(each.asset.name, each.verb) for each in actions] == [("M", Verb.CREATE), ("O", Verb.REFUSE)]
+
+
+def test_streams_that_copy_from_each_other_do_not_wait_forever() -> None:
+    blocks = (
+        "streams { A { subjects: [a], sources: [{ name: B, filter_subject: b }] }\n"
+        "B { subjects: [b], sources: [{ name: A, filter_subject: a }] } }"
+    )
+    assert [each.verb for each in planned(blocks).actions] == [Verb.CREATE, Verb.CREATE]
+
+
 def test_a_stream_that_cannot_be_asked_is_refused() -> None:
     plan = planned(
         "streams { S {} }\nconsumers { S { c {} } }", Stored(unavailable={"S": "no server answers"})

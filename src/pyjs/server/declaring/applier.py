@@ -53,9 +53,7 @@ class Applier:
         self._led = False  # in a cluster: this server led the metadata at the last turn
         self._retry_s = RETRY_FIRST_S
         self._timer: Timer | None = None  # to the next attempt or comparison
-        self._said: list[
-            str
-        ] = []  # lines that the last application logged and that an attempt after it does not repeat
+        self._said: list[str] = []  # lines of the last application, which the next attempt does not log again
         self._idle = asyncio.Event()
         driver.after_turn.append(self._after_turn)
 
@@ -145,6 +143,8 @@ class Applier:
         if not self._applies:
             return self._compare(planned)
         outcomes = yield from requester.run(carry_out(planned))
+        if self._node.jetstream is None:  # it was stopped meanwhile
+            return False
         self._report(assets.account, outcomes, said)
         return any(each.is_temporary for each in outcomes)
 
