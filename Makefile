@@ -71,8 +71,9 @@ recordings: dev ## record nats-server for scenarios that are new or changed (ARG
 history: dev ## two thousand random histories of publishes on both servers, each answer and all that is left compared (SEEDS=0-1999)
 	$(PY) -m tests.history --seeds $(or $(SEEDS),0-1999) $(ARGS)
 
-declared-histories: dev ## a hundred random histories of edits of a file that declares streams: the plan, the result, kill -9 (SEEDS=0-99)
+declared-histories: dev ## random histories of edits of a file that declares streams, with kill -9: a hundred on one server, twenty on three (SEEDS=0-99)
 	$(PY) -m tests.declared --seeds $(or $(SEEDS),0-99) $(ARGS)
+	$(PY) -m tests.declared --seeds $(or $(SEEDS),0-19) --nodes 3 $(ARGS)
 
 packaging: dev ## sdist, wheels and image file; the whole sdist is compiled
 	PYJS_PACKAGING=whole $(PY) -m pytest --timeout 0 tests/style/test_packaging.py spark/tests/package/test_wheels.py $(ARGS)

@@ -183,6 +183,10 @@ def test_a_wrong_consumer_is_refused_with_its_place(entry: str, text: str) -> No
     assert text in line
 
 
+def test_nothing_is_known_of_a_stream_that_the_file_does_not_declare() -> None:
+    assert declared("consumers { S { c { num_replicas: 3 } } }").consumers["S", "c"].config.num_replicas == 3
+
+
 def test_a_consumer_is_checked_against_the_limits_of_its_declared_stream() -> None:
     (line,) = problems(
         "streams { S { consumer_limits: { max_ack_pending: 10 } } }\n"
