@@ -51,8 +51,6 @@ def _fields(of: type[Any]) -> Struct:
 
 STREAM, CONSUMER = _fields(StreamConfig), _fields(ConsumerConfig)
 KEY_VALUE, OBJECT_STORE = _fields(KeyValueConfig), _fields(ObjectStoreConfig)
-
-
 ANY_STREAM = StreamConfig(num_replicas=stream_rules.REPLICAS_MAX)
 
 
