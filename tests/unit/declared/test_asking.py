@@ -217,6 +217,14 @@ def test_a_plan_has_a_line_for_each_asset() -> None:
     assert is_done([made("streams { C {} }", THERE)])
 
 
+def test_a_client_cannot_write_lines_of_the_log() -> None:
+    streams = [info("A", description="x\n[ERR] forged\x1b[2J"), info("\x1b[31m")]
+    planned = made("streams { A { description: y } }", {"STREAM.LIST": {**EMPTY, "streams": streams}})
+    first, second = plan_lines(planned)
+    assert first.startswith("~ stream A  update description: x\\n[ERR] forged\\x1b[2J -> y")
+    assert second == "- stream \\x1b[31m  not in the file, left alone"
+
+
 def test_a_plan_as_json() -> None:
     found = plan_json(made(BLOCKS, THERE))
     assert found["account"] == "$G"
