@@ -86,7 +86,7 @@ def outcome_lines(account: str, outcomes: list[Outcome]) -> Iterator[tuple[bool,
             continue
         text = described(action, is_done=not outcome.error)
         if outcome.error and action.verb is not Verb.REFUSE:
-            text += f": {outcome.error}"
+            text += f": {_printable(outcome.error)}"
         yield bool(outcome.error), f"Declared in account {account}: {SIGNS[action.verb]} {text}"
     if count > LINES_MAX:
         yield False, f"Declared in account {account}: {count - LINES_MAX} more lines are left out"
