@@ -79,13 +79,15 @@ $(VENV)/.docs: pyproject.toml | preflight $(PY)
 	@.ci/install docs
 	@touch $@
 
-declared-histories: dev ## a hundred random histories of edits of a file that declares streams: the plan, the result, kill -9 (SEEDS=0-99)
-	$(PY) -m tests.declared --seeds $(or $(SEEDS),0-99) $(ARGS)
 browser: dev ## Chromium (with apt, as root) and axe-core, for the tests of the dashboard
 	$(TIMED) browser .ci/browser install
 
 screenshots: browser ## the pictures of the dashboard in docs/
 	$(PY) -m tests.support.screenshots
+
+declared-histories: dev ## random histories of edits of a file that declares streams, with kill -9: a hundred on one server, twenty on three (SEEDS=0-99)
+	$(PY) -m tests.declared --seeds $(or $(SEEDS),0-99) $(ARGS)
+	$(PY) -m tests.declared --seeds $(or $(SEEDS),0-19) --nodes 3 $(ARGS)
 
 packaging: dev ## sdist, wheels and image file; the whole sdist is compiled
 	PYJS_PACKAGING=whole $(PY) -m pytest --timeout 0 tests/style/test_packaging.py spark/tests/package/test_wheels.py $(ARGS)
@@ -106,7 +108,7 @@ soak: dev ## hours of fuzz and kill -9: ten million sequences, a thousand kills
 	PYJS_FUZZ_CASES=10000000 PYJS_FUZZ_SOCKET_CASES=2000000 PYJS_KILL_CYCLES=1000 $(PY) -m pytest --timeout 0 tests/fuzz tests/system/test_kill.py $(ARGS)
 
 cluster-jetstream: dev ## JetStream on three real servers: kill -9 of leaders, new starts, copies, reported faults (needs make cluster; SERVER=peer: nats-server too)
-	PYJS_CLUSTER_PROCESSES=1 $(if $(filter peer,$(SERVER)),PYJS_CLUSTER_PEER=1 PYJS_REPORTED_PEER=1) $(PY) -m pytest tests/system/test_cluster_jetstream.py tests/system/test_cluster_consumers.py tests/system/test_cluster_copies.py tests/system/test_cluster_recipe.py tests/system/test_cluster_reported.py tests/system/test_cluster_rolling.py $(ARGS)
+	PYJS_CLUSTER_PROCESSES=1 $(if $(filter peer,$(SERVER)),PYJS_CLUSTER_PEER=1 PYJS_REPORTED_PEER=1) $(PY) -m pytest tests/system/test_cluster_jetstream.py tests/system/test_cluster_consumers.py tests/system/test_cluster_copies.py tests/system/test_cluster_recipe.py tests/system/test_cluster_reported.py tests/system/test_cluster_rolling.py tests/system/test_declared_cluster.py $(ARGS)
 
 cluster-faults: dev ## a hundred leaves and joins of a cluster under load, dead connections, a full disk
 	PYJS_CLUSTER_CYCLES=$(or $(CYCLES),100) $(PY) -m pytest --timeout 0 tests/system/test_cluster_faults.py $(ARGS)

@@ -22,7 +22,7 @@ from pyjs.server.system.config_file import read_file
 PROGRAM = "nats-server"  # begins every line that tools for nats-server may read
 NATS_VERSION = "2.15.1"  # the release whose behaviour is implemented
 
-# The dependencies in pyproject.toml, except pydantic (imported only by pyjs.models) and those that some platforms
+# The dependencies in pyproject.toml, except pydantic (needed only for declared streams) and those that some platforms
 # lack. Most of them are imported long after the start, too late for a clear error message.
 PACKAGES = (
     "bcrypt",
@@ -139,7 +139,7 @@ def _answer(line: CommandLine) -> int | None:
     if word == "doctor":
         return _doctor(line.words[1:])
     if word == "plan":
-        return _plan(line.words[1:])
+        return _plan([*(f"-c={path}" for path in [_config_path(line)] if path), *line.words[1:]])
     if word == "trace":
         from pyjs.operating.trace import run as trace
 

@@ -15,12 +15,13 @@ def main() -> int:
     """Do what the command line says; 1: a history did not end equal to its file."""
     parser = argparse.ArgumentParser(prog="python -m tests.declared", description=__doc__)
     parser.add_argument("--seeds", default="0-99", help="first-last")
+    parser.add_argument("--nodes", type=int, choices=(1, 3), default=1, help="servers")
     options = parser.parse_args()
     first, _, last = options.seeds.partition("-")
     seeds = range(int(first), int(last or first) + 1)
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as directory:
-        failed = run(seeds, Path(directory), lambda text: print(text, flush=True))
+        failed = run(seeds, Path(directory), lambda text: print(text, flush=True), nodes=options.nodes)
     print(f"{len(seeds)} histories, {len(failed)} differ {failed}, {time.monotonic() - began:.0f} s")
     return 1 if failed else 0
 

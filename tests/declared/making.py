@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -96,10 +96,17 @@ def _value(name: str, value: Any) -> str:
     return json.dumps(value)
 
 
-def make(seed: int, steps: int = 5) -> list[Step]:
-    """Return the history of a seed."""
+def make(seed: int, steps: int = 5, nodes: int = 1) -> list[Step]:
+    """Return the history of a seed; on several nodes, streams have one replica or three."""
     rng = random.Random(seed)
-    return [_step(rng) for _ in range(steps)]
+    return [_replicated(_step(rng), rng) if nodes > 1 else _step(rng) for _ in range(steps)]
+
+
+def _replicated(step: Step, rng: random.Random) -> Step:
+    streams = {
+        name: {**options, "num_replicas": rng.choice((1, 3))} for name, options in step.streams.items()
+    }
+    return replace(step, streams=streams)
 
 
 def _step(rng: random.Random) -> Step:

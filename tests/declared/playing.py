@@ -246,14 +246,23 @@ def _config(info: Report) -> Report:
     return {**config, "metadata": metadata}
 
 
-def run(seeds: range, directory: Path, tell: Any, steps: int = 5) -> list[int]:
+def played(directory: Path, seed: int, nodes: int) -> Played:
+    """Return the servers for a history."""
+    if nodes == 1:
+        return Played(directory)
+    from tests.declared.cluster import PlayedCluster  # which is made from this module
+
+    return PlayedCluster(directory, seed)
+
+
+def run(seeds: range, directory: Path, tell: Any, steps: int = 5, nodes: int = 1) -> list[int]:
     """Play the histories of `seeds`; return those that differ."""
     failed = []
     for seed in seeds:
         place = directory / str(seed)
         place.mkdir()
         try:
-            Played(place).play(make(seed, steps))
+            played(place, seed, nodes).play(make(seed, steps, nodes))
         except AssertionError as error:
             failed.append(seed)
             tell(f"seed {seed}: {error}")

@@ -127,7 +127,7 @@ def test_a_declared_stream_is_valid(capsys: pytest.CaptureFixture[str], tmp_path
     path = tmp_path / "server.conf"
     path.write_text("listen: 127.0.0.1:1\njetstream { streams { S {} } }")
     assert cli.main(["-t", "-c", str(path)]) == 0
-    assert cli.main(["plan", "-c", str(path)]) == 1
+    assert cli.main(["-c", str(path), "plan"]) == 1
     assert capsys.readouterr().err.endswith("plan: 127.0.0.1:1: connection refused\n")
 
 

@@ -127,7 +127,12 @@ def _look_at_consumers(assets: AccountAssets, stored: Stored) -> Exchange[None]:
         if stream not in stored.streams:
             continue
         found = stored.consumers[stream] = {}
-        for page in (yield from _pages(f"CONSUMER.LIST.{stream}")):
+        try:
+            pages = yield from _pages(f"CONSUMER.LIST.{stream}")
+        except LookFailed as error:  # of this stream alone: its server may just have ended
+            stored.unavailable[stream] = NO_ANSWER if error.is_temporary else str(error)
+            continue
+        for page in pages:
             for at, info in enumerate(page.get("consumers") or ()):
                 if at % INFOS_STEP == 0:
                     yield []
@@ -159,7 +164,11 @@ def _page(answer: Answer) -> dict[str, Any]:
         return answer
     if error.get("err_code") == NOT_FOUND:  # deleted since the streams were listed
         return {}
-    raise LookFailed(error.get("description", ""), is_temporary=error.get("code") == 503)
+    raise LookFailed(error.get("description", ""), is_temporary=_is_temporary(error))
+
+
+def _is_temporary(error: dict[str, Any]) -> bool:
+    return error.get("code") == 503 or error.get("err_code") in TEMPORARY
 
 
 def carry_out(planned: Plan) -> Exchange[list[Outcome]]:
@@ -191,5 +200,4 @@ def _outcome(action: Action, answer: Answer) -> Outcome:
     error = answer.get("error")
     if error is None:
         return Outcome(action)
-    is_temporary = error.get("code") == 503 or error.get("err_code") in TEMPORARY
-    return Outcome(action, error.get("description", ""), is_temporary)
+    return Outcome(action, error.get("description", ""), _is_temporary(error))

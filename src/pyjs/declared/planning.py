@@ -23,6 +23,7 @@ from pyjs.declared.comparing import (
 )
 from pyjs.declared.reading import checked, consumer_limits, first_taker
 from pyjs.jetstream import errcodes
+from pyjs.jetstream.config.choices import FILE, MEMORY
 from pyjs.jetstream.config.declared import as_json, changed
 from pyjs.jetstream.errcodes import ApiError
 from pyjs.jetstream.rules import consumer as consumer_rules
@@ -118,6 +119,9 @@ class _Planner:
         ] = {}  # the configuration of each declared stream after its action
         self._count = len(stored.streams) + len(stored.unavailable)  # of streams, after the plan
         self._added = 0  # subjects added in this step
+        self._reserved = {FILE: 0, MEMORY: 0}  # bytes of all streams of the account, after the plan
+        for each in stored.streams.values():
+            self._reserved[each.config.storage] += max(each.config.max_bytes, 0)
         self._consumer_counts = {name: len(each) for name, each in stored.consumers.items()}  # after the plan
 
     # -- streams -------------------------------------------------------------------------------------------------
@@ -140,6 +144,7 @@ class _Planner:
             wanted = checked(self._assets, asset.config, self._find, overlapping=None)
             if there is None:
                 self._check_count(wanted)
+                self._check_room(wanted, 0)
                 self._wanted[name] = wanted
                 return Action(asset, Verb.CREATE, config=as_json(wanted))
             if there.config.same_as(wanted):
@@ -148,6 +153,7 @@ class _Planner:
             changes = stream_changes(there.config, wanted)
             wanted = stream_rules.check_update(there.config.with_required_level(), wanted)
             self._check_consumer_limits(there.config, wanted)
+            self._check_room(wanted, max(there.config.max_bytes, 0))
         except ApiError as error:
             return Action(asset, Verb.REFUSE, changes, error.description)
         loss = (
@@ -157,6 +163,23 @@ class _Planner:
             return Action(asset, Verb.REFUSE, changes, loss + LOSS_FIX)
         self._wanted[name] = wanted
         return Action(asset, Verb.UPDATE, changes, config=as_json(wanted))
+
+    def _check_room(self, config: StreamConfig, before: int) -> None:
+        """Refuse a stream if the account has not enough room for its `max_bytes`. Raises ApiError.
+
+        A server of a cluster does not know the room of the others.
+        """
+        assets = self._assets
+        if assets.is_clustered:
+            return
+        is_memory = config.storage == MEMORY
+        owns = (assets.limits, assets.server)
+        extra, reserved = max(max(config.max_bytes, 0) - before, 0), self._reserved[config.storage]
+        need = extra if config.max_bytes > 0 else 1
+        if any(0 <= (each.max_memory if is_memory else each.max_storage) < reserved + need for each in owns):
+            code = errcodes.MEMORY_RESOURCES_EXCEEDED if is_memory else errcodes.STORAGE_RESOURCES_EXCEEDED
+            raise code.error()
+        self._reserved[config.storage] += max(config.max_bytes, 0) - before
 
     def _check_consumer_limits(self, old: StreamConfig, new: StreamConfig) -> None:
         """Refuse limits for consumers that a consumer exceeds. Raises ApiError."""
@@ -197,25 +220,35 @@ class _Planner:
         waiting = {
             name: each for name, each in self._actions.items() if each.verb in (Verb.CREATE, Verb.UPDATE)
         }
-        wave = 0
+        wave = refused = 0
         while waiting:
-            ready = []
-            for at, (name, action) in enumerate(waiting.items()):
-                if at % STEP == STEP - 1:
-                    yield
-                if not self._waits_for_origin(name, waiting) and (yield from self._is_free(name, taken)):
-                    action.wave = wave
-                    ready.append(name)
-                    yield from self._take(name, self._wanted[name].subjects, taken)
-            if not ready:
-                break
-            for name in ready:
-                del waiting[name]
+            ready, free = yield from self._ready(waiting, taken)
+            blocked = [] if ready else [name for name in waiting if name not in free]
+            for name in blocked:  # then no stream waits for an origin that is refused
+                self._refuse_subjects(waiting.pop(name), is_searched=refused < NAMED_MAX)
+                refused += 1
+                yield
+            # streams that are the origins of each other wait no longer
+            for name in ready or ([] if blocked else free):
+                waiting.pop(name).wave = wave
                 yield from self._give_up(name, taken)
             wave += 1
-        for number, action in enumerate(waiting.values()):
-            self._refuse_subjects(action, is_searched=number < NAMED_MAX)
-            yield
+
+    def _ready(
+        self, waiting: dict[str, Action], taken: SubjectTree
+    ) -> Generator[None, None, tuple[list[str], list[str]]]:
+        """Return the streams of the next wave, which take their subjects, and those whose subjects are free."""
+        ready, free = [], []
+        for at, name in enumerate(waiting):
+            if at % STEP == STEP - 1:
+                yield
+            if not (yield from self._is_free(name, taken)):
+                continue
+            free.append(name)
+            if not self._waits_for_origin(name, waiting):
+                ready.append(name)
+                yield from self._take(name, self._wanted[name].subjects, taken)
+        return ready, free
 
     def _waits_for_origin(self, name: str, waiting: dict[str, Action]) -> bool:
         config = self._wanted[name]

@@ -51,6 +51,7 @@ def _fields(of: type[Any]) -> Struct:
 
 STREAM, CONSUMER = _fields(StreamConfig), _fields(ConsumerConfig)
 KEY_VALUE, OBJECT_STORE = _fields(KeyValueConfig), _fields(ObjectStoreConfig)
+ANY_STREAM = StreamConfig(num_replicas=stream_rules.REPLICAS_MAX)
 
 
 def read_assets(options: Options) -> tuple[AccountAssets, ...]:
@@ -221,7 +222,8 @@ class _AccountReader:
         try:
             config = read_create(orjson.dumps(body), strict=True).config
             declared = self._assets.streams.get(stream)
-            of = StreamConfig(name=stream) if declared is None else declared.config
+            # nothing is known of a stream that the file does not declare
+            of = ANY_STREAM if declared is None else declared.config
             limits = consumer_limits(self._assets)
             consumer_rules.check(consumer_rules.normalised(config, of, limits), of, limits)
             if len(name) > consumer_rules.NAME_SIZE_MAX:

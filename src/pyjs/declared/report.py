@@ -23,7 +23,14 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     for action in plan.actions:
         yield f"{SIGNS[action.verb]} {described(action)}"
     for name in plan.others:
-        yield f"- {name}  not in the file, left alone"
+        yield f"- {_printable(name)}  not in the file, left alone"
+
+
+def _printable(text: str) -> str:
+    """Return a text without control characters: a client may have chosen a name or a description with some."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def described(action: Action, *, is_done: bool = False) -> str:
@@ -31,13 +38,14 @@ def described(action: Action, *, is_done: bool = False) -> str:
     named = f"{action.asset.kind} {action.asset.shown_name}"
     changes = ", ".join(map(str, action.changes))
     if action.verb is Verb.SAME:
-        return named
-    if action.verb is Verb.REFUSE:
-        return (
-            f"{named}  cannot change {changes} ({action.reason})" if changes else f"{named}  {action.reason}"
-        )
-    word = DONE[action.verb] if is_done else action.verb.value
-    return f"{named}  {word}{f' {changes}' if changes else ''}"
+        text = named
+    elif action.verb is Verb.REFUSE:
+        reason = f"cannot change {changes} ({action.reason})" if changes else action.reason
+        text = f"{named}  {reason}"
+    else:
+        word = DONE[action.verb] if is_done else action.verb.value
+        text = f"{named}  {word}{f' {changes}' if changes else ''}"
+    return _printable(text)
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
@@ -78,7 +86,7 @@ def outcome_lines(account: str, outcomes: list[Outcome]) -> Iterator[tuple[bool,
             continue
         text = described(action, is_done=not outcome.error)
         if outcome.error and action.verb is not Verb.REFUSE:
-            text += f": {outcome.error}"
+            text += f": {_printable(outcome.error)}"
         yield bool(outcome.error), f"Declared in account {account}: {SIGNS[action.verb]} {text}"
     if count > LINES_MAX:
         yield False, f"Declared in account {account}: {count - LINES_MAX} more lines are left out"

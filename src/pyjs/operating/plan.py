@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 import orjson
 
-from pyjs.base.errors import reason_of
+from pyjs.base.errors import PyjsError, reason_of
 from pyjs.config.errors import suggestion
 from pyjs.config.options import GLOBAL_ACCOUNT, is_bcrypt
 from pyjs.declared.asking import LookFailed, plan
@@ -64,7 +64,7 @@ class Arguments(NamedTuple):
         return self.get("config") or self.values.get("-c", "")
 
 
-class PlanFailed(Exception):
+class PlanFailed(PyjsError):
     """The plan cannot be made; the text has the reason."""
 
 

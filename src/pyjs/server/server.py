@@ -153,8 +153,8 @@ class Server:
                 await self._meet(self.options.worker)
             self._bind_clients()
             await self._start_routes()
-            await self._start_websocket()
             await self._jetstream.declared.start(self.driver)
+            await self._start_websocket()
             await self._start_clients()
         except BaseException:
             await self._end()
@@ -479,6 +479,8 @@ class Server:
     def request_stop(self) -> None:
         """Start stopping the server, as `stop` does, but do not wait for the end."""
         self._stop_asked = True
+        if self.state is State.STARTING:
+            self._jetstream.declared.stop()  # the start must not wait for it
         if self.state is State.RUNNING:
             self.state = State.STOPPING
             self._stopping = self.loop.create_task(self._shut_down())

@@ -52,6 +52,23 @@ async def test_a_server_alone_stores_messages_and_leaves_nothing_behind(scratch_
     talk.writer.close()
 
 
+async def test_a_program_declares_its_streams() -> None:
+    streams = {"S": {"subjects": ["s.>"], "max_age": "1h"}}
+    async with Server(jetstream={"streams": streams, "consumers": {"S": {"c": {}}}}) as server:
+        talk = await Talk.to(server.client_url)
+        info = await talk.api("STREAM.INFO.S")
+        consumers = await talk.api("CONSUMER.NAMES.S")
+        talk.writer.close()
+
+    assert info["config"]["max_age"] == 3_600_000_000_000
+    assert consumers["consumers"] == ["c"]
+
+
+async def test_a_wrong_declared_stream_fails_the_start() -> None:
+    with pytest.raises(StartFailed, match='options: unknown field "subject"; did you mean "subjects"'):
+        await Server(jetstream={"streams": {"S": {"subject": "s"}}}).start()
+
+
 async def test_a_store_directory_that_is_named_stays(tmp_path: Path) -> None:
     keys: JetStreamKeys = {"store_dir": tmp_path / "store"}
     async with Server(jetstream=keys) as server:

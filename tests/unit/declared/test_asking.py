@@ -102,6 +102,27 @@ def test_a_stream_that_is_deleted_meanwhile_has_no_consumers() -> None:
     assert made("streams { A {} }\nconsumers { A { c {} } }", answers).actions[1].verb is Verb.CREATE
 
 
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (None, "no server answers"),
+        (
+            {"error": {"code": 500, "err_code": 10118, "description": "stream is offline"}},
+            "no server answers",
+        ),
+        ({"error": {"code": 500, "err_code": 10194, "description": "too new"}}, "too new"),
+    ],
+)
+def test_a_stream_whose_server_has_just_ended_does_not_stop_the_others(answer: Answer, reason: str) -> None:
+    answers = {"STREAM.LIST": {**EMPTY, "streams": [info("A")]}, "CONSUMER.LIST.A": answer}
+    planned = made("streams { A {}\nB {} }\nconsumers { A { c {} } }", answers)
+    assert [(each.asset.name, each.verb, each.reason) for each in planned.actions] == [
+        ("A", Verb.REFUSE, reason),
+        ("B", Verb.CREATE, ""),
+        ("c", Verb.REFUSE, reason),
+    ]
+
+
 def test_waves_are_sent_one_after_the_other_and_many_requests_in_parts() -> None:
     entries = "\n".join(f"S{number} {{}}" for number in range(AT_ONCE + 1))
     planned = made(f"streams {{ {entries} }}\nconsumers {{ S0 {{ c {{}} }} }}")
@@ -194,6 +215,14 @@ def test_a_plan_has_a_line_for_each_asset() -> None:
     ]
     assert not is_done([planned])
     assert is_done([made("streams { C {} }", THERE)])
+
+
+def test_a_client_cannot_write_lines_of_the_log() -> None:
+    streams = [info("A", description="x\n[ERR] forged\x1b[2J"), info("\x1b[31m")]
+    planned = made("streams { A { description: y } }", {"STREAM.LIST": {**EMPTY, "streams": streams}})
+    first, second = plan_lines(planned)
+    assert first.startswith("~ stream A  update description: x\\n[ERR] forged\\x1b[2J -> y")
+    assert second == "- stream \\x1b[31m  not in the file, left alone"
 
 
 def test_a_plan_as_json() -> None:

@@ -185,6 +185,20 @@ def test_a_mirror_waits_for_its_origin() -> None:
     assert [(each.asset.name, each.wave) for each in actions] == [("M", 1), ("O", 0)]
 
 
+def test_a_stream_does_not_wait_for_an_origin_that_is_refused() -> None:
+    there = stored("streams { OTHER { subjects: [o] } }")
+    actions = planned("streams { M { mirror: { name: O } }\nO { subjects: [o] } }", there).actions
+    assert [(each.asset.name, each.verb) for each in actions] == [("M", Verb.CREATE), ("O", Verb.REFUSE)]
+
+
+def test_streams_that_copy_from_each_other_do_not_wait_forever() -> None:
+    blocks = (
+        "streams { A { subjects: [a], sources: [{ name: B, filter_subject: b }] }\n"
+        "B { subjects: [b], sources: [{ name: A, filter_subject: a }] } }"
+    )
+    assert [each.verb for each in planned(blocks).actions] == [Verb.CREATE, Verb.CREATE]
+
+
 def test_a_stream_that_cannot_be_asked_is_refused() -> None:
     plan = planned(
         "streams { S {} }\nconsumers { S { c {} } }", Stored(unavailable={"S": "no server answers"})
@@ -198,6 +212,25 @@ def test_streams_beyond_the_limit_of_the_account_are_refused() -> None:
     plan = at_once(make_plan(assets, Stored(), NOW_NS))
     assert [each.verb for each in plan.actions] == [Verb.CREATE, Verb.REFUSE]
     assert plan.actions[1].reason == "maximum number of streams reached"
+
+
+@pytest.mark.parametrize("owner", ["server", "limits"])
+def test_more_room_than_the_account_or_the_server_has_is_refused(owner: str) -> None:
+    assets = declared("streams { A { max_bytes: 1KB }\nB { max_bytes: 1KB }\nC {} }")
+    getattr(assets, owner).max_storage = 1500
+    plan = at_once(make_plan(assets, Stored(), NOW_NS))
+    assert [each.verb for each in plan.actions] == [Verb.CREATE, Verb.REFUSE, Verb.CREATE]
+    assert plan.actions[1].reason == "insufficient storage resources available"
+
+
+def test_a_lower_limit_makes_room() -> None:
+    there = stored("streams { A { max_bytes: 1KB, storage: memory } }")
+    assets = declared(
+        "streams { A { max_bytes: 100, storage: memory }\nB { max_bytes: 1KB, storage: memory } }"
+    )
+    assets.limits.max_memory = 1500
+    plan = at_once(make_plan(assets, there, NOW_NS))
+    assert [each.verb for each in plan.actions] == [Verb.UPDATE, Verb.CREATE]
 
 
 # -- consumers -------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from pyjs.jetstream.config.consumer_requests import read_create
 from pyjs.jetstream.config.stream_requests import read_stream
 from pyjs.models import ConsumerConfig, ConsumerCreateRequest, StreamConfig, StreamSource
+from pyjs.models.base import faults
 
 
 def test_only_what_was_set_is_sent() -> None:
@@ -28,6 +29,17 @@ def test_what_was_set_to_its_default_is_sent() -> None:
 def test_a_duration_is_a_timedelta_a_text_or_nanoseconds(given: object) -> None:
     config = StreamConfig.model_validate({"name": "S", "max_age": given})
     assert json.loads(config.to_json())["max_age"] == 90_000_000_000
+
+
+def test_faults_have_the_path_and_the_expectation() -> None:
+    text = '{"max_msgs": "5", "mirror": {"name": 1}, "storage": "tape"}'
+    assert faults(StreamConfig, text) == [
+        (("max_msgs",), "should be a valid integer"),
+        (("storage",), "should be 'memory' or 'file'"),
+        (("mirror", "name"), "should be a valid string"),
+    ]
+    assert faults(StreamConfig, '{"max_age": "5x"}')[0][0] == ("max_age",)
+    assert faults(StreamConfig, '{"max_age": 5000000}') == []
 
 
 def test_the_longest_timedelta_is_refused_and_not_rounded() -> None:

@@ -11,9 +11,9 @@ import enum
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from pyjs.declared.asking import LookFailed, carry_out, plan
+from pyjs.declared.asking import NO_ANSWER, LookFailed, carry_out, plan
 from pyjs.declared.planning import Verb
-from pyjs.declared.report import described, is_done, outcome_lines, totals
+from pyjs.declared.report import described, outcome_lines, totals
 from pyjs.server.declaring.requester import Requester
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyjs.core.chore import Step
     from pyjs.declared.asking import Outcome
     from pyjs.declared.assets import AccountAssets
+    from pyjs.declared.planning import Plan
     from pyjs.jetstream.member.member_node import MemberNode
     from pyjs.server.driver import Driver
 
@@ -52,9 +53,7 @@ class Applier:
         self._led = False  # in a cluster: this server led the metadata at the last turn
         self._retry_s = RETRY_FIRST_S
         self._timer: Timer | None = None  # to the next attempt or comparison
-        self._said: list[
-            str
-        ] = []  # lines that the last application logged and that an attempt after it does not repeat
+        self._said: list[str] = []  # lines of the last application, which the next attempt does not log again
         self._idle = asyncio.Event()
         driver.after_turn.append(self._after_turn)
 
@@ -142,17 +141,24 @@ class Applier:
             )
             return error.is_temporary
         if not self._applies:
-            if not is_done([planned]):
-                differing = [each for each in planned.actions if each.verb is not Verb.SAME]
-                first = described(differing[0])
-                self._log.warn(
-                    f"The file of this server declares for account {assets.account} what the leader of the cluster"
-                    f" has not applied: {len(differing)} assets differ, the first: {first}"
-                )
-            return False
+            return self._compare(planned)
         outcomes = yield from requester.run(carry_out(planned))
+        if self._node.jetstream is None:  # it was stopped meanwhile
+            return False
         self._report(assets.account, outcomes, said)
         return any(each.is_temporary for each in outcomes)
+
+    def _compare(self, planned: Plan) -> bool:
+        """Log whether the streams differ from the file; return whether some streams could not be asked."""
+        differing = [each for each in planned.actions if each.verb is not Verb.SAME]
+        if any(each.reason == NO_ANSWER for each in differing):
+            return True
+        if differing:
+            self._log.warn(
+                f"The file of this server declares for account {planned.account} what the leader of the cluster"
+                f" has not applied: {len(differing)} assets differ, the first: {described(differing[0])}"
+            )
+        return False
 
     def _report(self, account: str, outcomes: list[Outcome], said: list[str]) -> None:
         for is_error, line in outcome_lines(account, outcomes):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyjs.config.errors import ConfigError
+from pyjs.config.errors import ConfigError, Place
 from pyjs.server.failures import fail
 
 if TYPE_CHECKING:
@@ -64,6 +64,11 @@ def read_declared(options: Options) -> tuple[AccountAssets, ...]:
     if not options.declares_assets:
         return ()
     # Imported lazily, since it takes half a second: it loads pydantic.
-    from pyjs.declared.reading import read_assets
-
+    try:
+        from pyjs.declared.reading import read_assets
+    except ModuleNotFoundError as error:
+        cause = f"declared streams need a package that is not installed: {error.name}"
+        raise ConfigError.at(
+            Place(options.config_path or "", 0, 0), cause, f"pip install {error.name}"
+        ) from None
     return read_assets(options)

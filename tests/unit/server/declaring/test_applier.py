@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from tests.unit.aio.support import Talk
 from pyjs.base.log import ListLog
 from pyjs.config.load import load_options
 from pyjs.declared.asking import Ask
+from pyjs.jetstream.server import JetStreamServer
 from pyjs.server.declaring import applier, requester
 from pyjs.server.declaring.requester import Requester
 from pyjs.server.failures import StartFailed
@@ -119,6 +121,12 @@ async def test_a_wrong_file_stops_the_start(tmp_path: Path) -> None:
     assert not declaring.store.exists()
 
 
+async def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyjs.declared.reading", None)
+    with pytest.raises(StartFailed, match=r"not installed: pyjs.declared.reading; pip install"):
+        await Declaring(tmp_path).start("streams { S {} }")
+
+
 async def test_what_cannot_be_changed_does_not_stop_the_start(declaring: Declaring) -> None:
     await (await declaring.start("streams { S { max_msgs: 5 } }")).stop()
     await declaring.start("streams { S { storage: memory }\nT {} }")
@@ -130,31 +138,63 @@ async def test_what_cannot_be_changed_does_not_stop_the_start(declaring: Declari
     assert declaring.lines[-1] == "Declared in account $G: 1 created, 1 failed"
 
 
+async def full(declaring: Declaring) -> JetStreamServer:
+    """Start without room, declare a stream, and wait until it is refused."""
+    server = await declaring.start("streams {}")
+    jetstream = server.node.jetstream
+    assert jetstream is not None
+    jetstream.storage.max = 0
+    declaring.write("streams { S {} }")
+    server.reload()
+    jetstream.storage.max = 0  # the reload has set it
+    await declaring.wait_line(lambda line: line.endswith("1 failed"))
+    return jetstream
+
+
 async def test_a_request_that_the_server_refuses_is_an_error(declaring: Declaring) -> None:
-    await declaring.start("max_file: 1MB\nstreams { S { max_bytes: 1GB } }")
-    assert declaring.lines[0] == (
-        "Declared in account $G: + stream S  create: insufficient storage resources available"
-    )
+    await full(declaring)
+    line = "Declared in account $G: + stream S  create: insufficient storage resources available"
+    assert declaring.lines[-2:] == [line, "Declared in account $G: 1 failed"]
 
 
 async def test_a_temporary_error_is_tried_again(
     declaring: Declaring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(applier, "RETRY_FIRST_S", 0.001)
+    monkeypatch.setattr(applier, "RETRY_LAST_S", 0.002)
     monkeypatch.setattr("pyjs.declared.asking.TEMPORARY", (10047,))
-    server = await declaring.start("max_file: 1MB\nstreams { S { max_bytes: 1GB } }")
-    declaring.write("max_file: 2GB\nstreams { S { max_bytes: 1GB } }")
-    server.reload()
+    jetstream = await full(declaring)
+    refused = jetstream.shared.api_errors
+    async with asyncio.timeout(30):
+        while jetstream.shared.api_errors < refused + 3:
+            await asyncio.sleep(0)
+    jetstream.storage.max = -1
     await declaring.wait_line(lambda line: line.endswith("1 created"))
     assert sum("insufficient" in line for line in declaring.lines) == 1
 
 
 async def test_a_stop_ends_the_attempts(declaring: Declaring, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyjs.declared.asking.TEMPORARY", (10047,))
-    server = await declaring.start("max_file: 1MB\nstreams { S { max_bytes: 1GB } }")
+    await full(declaring)
+    server = declaring.server
     await server.stop()
     server._jetstream.declared.reloaded(server.driver, ())
     assert declaring.lines[-1] == "Declared in account $G: 1 failed"
+
+
+async def test_a_stop_does_not_wait_for_the_streams(tmp_path: Path) -> None:
+    declaring = Declaring(tmp_path)
+    declaring.write("streams {\n" + "\n".join(f"S{number} {{}}" for number in range(500)) + " }")
+    server = declaring.server = Server(load_options(str(declaring.path), read_file, {}, {}), ListLog())
+    starting = asyncio.ensure_future(server.start())
+    while not (declaring.store / "jetstream/$G/streams").exists():
+        await asyncio.sleep(0)
+
+    server.request_stop()
+    await starting
+    await server.wait_stopped()
+
+    assert declaring.lines == []
 
 
 async def test_clients_do_not_wait_forever(declaring: Declaring, monkeypatch: pytest.MonkeyPatch) -> None:
