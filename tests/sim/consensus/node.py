@@ -221,9 +221,12 @@ class SimNode:
         return 0 if stored is None else int(stored.peer)
 
     def durable_end(self) -> tuple[int, int]:
-        """Return a place of the log before which the log itself says that everything is durable."""
+        """Return a place of the log before which the log itself says that everything is durable.
+
+        What it says counts when it is written: a broken disk has no such place.
+        """
         end = (0, 0)
-        for last, place in self.marks:
+        for last, place in () if self.store.is_broken else self.marks:
             if last <= self.log._end.claimed:
                 end = place
         return end
