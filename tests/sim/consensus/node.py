@@ -222,9 +222,12 @@ class SimNode:
         return 0 if stored is None else int(stored.peer)
 
     def durable_end(self) -> tuple[int, int]:
-        """Return a position in the log up to which the log itself proves that everything is durable."""
+        """Return a position in the log up to which the log itself proves that everything is durable.
+
+        A claim counts once it is written: a broken disk has no such position.
+        """
         end = (0, 0)
-        for last, place in self.marks:
+        for last, place in () if self.store.is_broken else self.marks:
             if last <= self.log._end.claimed:
                 end = place
         return end

@@ -419,7 +419,7 @@ class MemberNode:
     def _told_missing(self, node: int) -> str:
         known = self.machine.state.servers
         name = known[node].name if node in known else f"number {node}"
-        return f"{name} (which runs without the log of that replica)" if node in self.online else name
+        return f"{name} (which runs, but does not answer for that replica)" if node in self.online else name
 
     def accept_loss(self, group: int) -> bool:
         """Make a group continue without the replicas or messages that it waits for; return whether it waits."""

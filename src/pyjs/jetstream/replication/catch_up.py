@@ -92,8 +92,8 @@ class Behind(Protocol):
     def name_of(self, node: int) -> str:
         """Return the name of a server."""
 
-    def term_at(self, index: int) -> int:
-        """Return the term of an entry of the log; 0 if the log does not have it."""
+    def has_entries_after(self, index: int) -> bool:
+        """Return whether the log begins with the entry after `index`, or before it."""
 
     def sync(self) -> None:
         """Begin to sync the store."""
@@ -289,7 +289,7 @@ class CatchUp:
 
     def _undo_steps(self, store: StreamStore) -> Steps:
         """Remove a part of a copy if the log has all later entries: they add the same messages."""
-        self._lacks_entries = self._machine.term_at(max(store.applied_index, 1)) == 0
+        self._lacks_entries = not self._machine.has_entries_after(store.applied_index)
         if isinstance(store, FileStore) and not self._lacks_entries:
             yield from work_steps(self._machine.stream.turn, lambda: drop_copy(store))
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyjs.base.clock import NS_PER_S
 from pyjs.base.errors import PyjsError, StoreFailed
-from pyjs.consensus.engine import Role
+from pyjs.consensus.engine import RaftError, Role
 from pyjs.core.job import Job, JobQueue
 from pyjs.jetstream.config.choices import FILE, MEMORY
 from pyjs.jetstream.errcodes import ApiError, LeaderChanged
@@ -527,6 +527,14 @@ class StreamMachine:
             self._catch_up(index, last_seq)
         elif self.is_elected:
             self._lead()
+
+    def has_entries_after(self, index: int) -> bool:
+        """Return whether the log begins with the entry after `index`, or before it."""
+        with suppress(KeyError, RaftError):  # it was closed because of damage
+            return self._consensus.status(self.group).start <= max(
+                index, 1
+            )  # the log of a new group begins after 1
+        return False
 
     def term_at(self, index: int) -> int:
         """Return the term of an entry of the log, 0 if the log does not have it."""

@@ -57,9 +57,8 @@ class Desk:
         self._orders = 0  # number of the last change that was passed on
         self._open: set[int] = set()  # changes that another worker makes, or a turn that this one waits for
         self._unknown: set[int] = set()  # of those, changes whose account the other worker does not know
-        self._turns: set[tuple[int, int]] = (
-            set()
-        )  # worker and number of turns that other workers want or have
+        # worker and number of turns that other workers want or have
+        self._turns: set[tuple[int, int]] = set()
         self._claims: dict[int, dict[int, bool]] = {}  # by number: answers by worker
         self._restores: dict[
             tuple[str, str], int
@@ -274,20 +273,22 @@ class Desk:
             self._open.discard(note.number)
         elif note.stage is Stage.WANTED and self._spread.number == DIRECTOR:
             self._turns.add(key)
-            self._turn.go_on(self._alone(note.account, lambda: self._turn_steps(worker, note)))
+            before = self._spread.breaks.get(worker)
+            self._turn.go_on(self._alone(note.account, lambda: self._turn_steps(worker, note, before)))
         else:
             self._turns.discard(key)
 
-    def _turn_steps(self, worker: int, note: Turn) -> Generator[Step, None, None]:
-        """Give a worker its turn, and wait for its end."""
+    def _turn_steps(self, worker: int, note: Turn, before: int | None) -> Generator[Step, None, None]:
+        """Give a worker its turn, and wait for its end, or for that of the connection on which it has asked."""
         key, breaks = (worker, note.number), self._spread.breaks
-        before = breaks.get(worker)
-        yield from self._waiters.until(lambda: self._spread.is_complete, WHOLE_NS)
-        if key in self._turns:
+
+        def is_over() -> bool:
+            return key not in self._turns or breaks.get(worker) != before
+
+        yield from self._waiters.until(lambda: self._spread.is_complete or is_over(), WHOLE_NS)
+        if not is_over():
             self._spread.tell(worker, Turn(note.number, note.account, Stage.GIVEN))
-        yield from self._waiters.until(
-            lambda: key not in self._turns or breaks.get(worker) != before, CHANGE_NS
-        )
+        yield from self._waiters.until(is_over, CHANGE_NS)
         self._turns.discard(key)
 
     # -- the other workers ---------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.support.disk import LossyDisk
 from tests.support.replicated import Cluster, ReplicaNode
 from tests.unit.jetstream.replication.test_healing import (
     COUNT,
@@ -15,6 +16,7 @@ from tests.unit.jetstream.replication.test_healing import (
     message,
     publish,
 )
+from tests.unit.jetstream.replication.test_power_cuts import cut_power, sync_log
 
 from pyjs.consensus.consensus import Tuning
 from pyjs.jetstream.replication import catch_up, restoring
@@ -108,3 +110,30 @@ def test_a_note_about_another_copy_does_not_count(tmp_path: Path) -> None:
     note.write_text(f"{group} {index} 3")
     restoring.drop_copy(store)
     assert sorted(each.name for each in note.parent.glob("*.seg")) == ["00000001.seg", "00000002.seg"]
+
+
+def test_damaged_replicas_whose_stores_are_ahead_of_their_logs_go_on(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, tuning=Tuning(sync_interval_ns=10**15))
+    for number in cluster.numbers:
+        cluster.disks[number] = LossyDisk()
+        cluster.kill(number)
+        cluster.start(number)
+    cluster.create()
+    publish(cluster, COUNT)
+    cluster.same()
+    for node in cluster.up():
+        sync_log(node)
+    publish(cluster, 5, first=COUNT)
+    cluster.same()
+    for node in cluster.up():
+        node.stream.store.sync_now()
+    cut_power(cluster)
+    for number in cluster.numbers:
+        damage(cluster, number, message(3))
+        cluster.start(number)
+
+    cluster.until(lambda: any(node.leads for node in cluster.up()), 8000)
+
+    leader = cluster.leader()
+    assert leader.replicated.resigned == {1}
+    assert (leader.stream.store.msgs, leader.stream.store.last_seq) == (COUNT + 4, COUNT + 5)

@@ -136,6 +136,18 @@ def test_a_worker_that_is_lost_in_its_turn_blocks_nobody(pair: Pair) -> None:
     assert log[-1] == "B ends"
 
 
+def test_a_worker_that_is_lost_before_its_turn_blocks_nobody(pair: Pair) -> None:
+    log: list[str] = []
+    first = begin(pair, 1, "A", log)
+    begin(pair, 2, "B", log)
+    pair.part()
+    third = begin(pair, 1, "C", log)
+    first()
+    assert log == ["A begins", "B: restore failed: the first worker is not available", "A ends", "C begins"]
+    third()
+    assert not pair.workers[1].desk._turns
+
+
 def test_without_the_first_worker_no_restored_stream_is_added(pair: Pair) -> None:
     log: list[str] = []
     pair.part()
