@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -49,13 +50,11 @@ asyncio.run(main())
 """
 SPARK_PROGRAM = """
 import sys
-from pyspark.sql import SparkSession
-from pyjs_spark import register
+import pyjs_spark
 
-spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-register(spark)
+spark = pyjs_spark.session()
 rows = spark.read.format("jetstream").option("servers", sys.argv[1]).option("stream", "ORDERS").load()
-print([bytes(row.payload) for row in rows.select("payload").collect()])
+print([bytes(row.data) for row in rows.select("data").collect()])
 """
 
 
@@ -70,6 +69,8 @@ class Clean:
 
     def __init__(self, folder: Path) -> None:
         self.began = time.monotonic()
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.used = used.ru_utime + used.ru_stime  # by processes that have ended
         self.folder = folder
         self.programs = folder / "venv" / "bin"
         (folder / "tools").mkdir()
@@ -106,7 +107,11 @@ class Clean:
         self.run("python", "-m", "pip", "install", "--quiet", "--only-binary", ":all:", *names)
 
     def seconds(self) -> float:
-        return time.monotonic() - self.began
+        """Return the time since the beginning; on a machine with much other work, the processor time of the children."""
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent = time.monotonic() - self.began
+        is_busy = os.getloadavg()[0] > 2 * (os.cpu_count() or 1)
+        return min(spent, used.ru_utime + used.ru_stime - self.used) if is_busy else spent
 
 
 @pytest.fixture(scope="module")

@@ -122,7 +122,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("disk", "files", "machine", "network", "outputs"),
         ("command",),
     ),
-    "operating": (("connection",), ("trace",)),
+    "operating": (("alias", "connection"), ("trace",)),
     "server.workers": (
         ("channel", "pages", "sums"),
         ("process",),

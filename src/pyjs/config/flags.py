@@ -278,6 +278,7 @@ def usage(program: str) -> str:
         f"       {program} import [-c FILE] [-sd DIR] SOURCE_DIR    copy the streams of a stopped nats-server",
         f"       {program} doctor [-c FILE] [--json] [options]    check whether this machine can run the server",
         f"       {program} trace [-s URL] [options] CID    log the protocol of one connection of a running server",
+        f"       {program} alias DIRECTORY    make a link named nats-server to this program",
     ]
     group = ""
     for flag in FLAGS:
