@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import configparser
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -110,9 +111,7 @@ def test_the_image_file_has_no_findings() -> None:
     if hadolint is None:
         pytest.skip("hadolint is not installed")
 
-    done = subprocess.run(
-        [hadolint, ROOT / "Dockerfile"], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([hadolint, ROOT / "Dockerfile"], capture_output=True, text=True, check=False)
 
     assert done.stdout == ""
 
@@ -132,3 +131,51 @@ def test_the_workflow_of_a_release_is_valid() -> None:
         check=False,
     )
     assert done.stdout == ""
+
+
+# -- the chart -----------------------------------------------------------------------------------------------------
+CHART = os.environ.get("PYJS_CHART", "")  # helm/charts/nats of a checkout of nats-io/k8s
+KINDS = {
+    "a single server": [],
+    "a cluster": ["--set", "config.cluster.enabled=true"],
+    "WebSocket clients": ["--set", "config.websocket.enabled=true"],
+}
+
+
+def rendered(*flags: str) -> dict[str, Any]:
+    """Return the objects of the chart with our values, by their kind; of several of a kind, the first."""
+    helm, yaml = shutil.which("helm"), pytest.importorskip("yaml")
+    if helm is None or not CHART:
+        pytest.skip("helm is not installed, or PYJS_CHART does not name the chart of nats-io/k8s")
+    values = ["--values", str(ROOT / "deploy/helm-values.yaml"), "--set", "config.jetstream.enabled=true"]
+    done = subprocess.run(
+        [helm, "template", "nats", CHART, *values, *flags], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = {}
+    for each in yaml.safe_load_all(done.stdout):
+        if each:
+            found.setdefault(each["kind"], each)
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_server_takes_what_the_chart_renders(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    objects = rendered(*KINDS[kind])
+    pod = objects["StatefulSet"]["spec"]["template"]["spec"]
+    container = next(each for each in pod["containers"] if each["name"] == "nats")
+    config = tmp_path / "nats.conf"
+    config.write_text(objects["ConfigMap"]["data"]["nats.conf"])
+    monkeypatch.setenv("SERVER_NAME", "nats-0")
+
+    assert main(["-t", "-c", str(config)]) == 0, capsys.readouterr().err
+    assert parse_flags(container["args"]).flags == {"config": "/etc/nats-config/nats.conf"}
+    assert container["image"] == "pyjs-server:0.1.0"
+    assert pod["securityContext"]["fsGroup"] == 10001
+    program, *flags = container["lifecycle"]["preStop"]["exec"]["command"]
+    assert program == "nats-server"
+    assert parse_flags(flags).flags == {"signal": "ldm=/var/run/nats/nats.pid"}
+    probes = [container[f"{name}Probe"]["httpGet"]["path"] for name in ("startup", "readiness", "liveness")]
+    assert probes == ["/healthz", "/healthz?js-server-only=true", "/healthz?js-enabled-only=true"]

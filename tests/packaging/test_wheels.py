@@ -1,7 +1,7 @@
 """The wheels of a release where no compiler is found: from nothing to the first message within a minute.
 
-PYJS_WHEELS names the directory with the wheels; `make wheels` sets it. Our own wheels are installed by their files, and
-what they require from the package registry, as wheels only.
+PYJS_WHEELS names the directory with the wheels; `make wheels` sets it. Our own wheels are installed by their files,
+and what they require from the package registry, as wheels only.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Clean:
         self.run("python", "-m", "pip", "install", "--quiet", "--only-binary", ":all:", *names)
 
     def seconds(self) -> float:
-        """Return the time since the beginning; on a machine with much other work, the processor time of the children."""
+        """Return the time since the beginning; on a machine with much other work, the processor time."""
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         spent = time.monotonic() - self.began
         is_busy = os.getloadavg()[0] > 2 * (os.cpu_count() or 1)

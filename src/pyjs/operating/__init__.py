@@ -1,1 +1,1 @@
-"""Commands of operators: requests to a running server over NATS, and the alias. Knows nothing of the inside of a server."""
+"""Commands of operators: requests to a running server over NATS, and the alias. Knows nothing inside a server."""

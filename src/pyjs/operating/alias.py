@@ -1,4 +1,4 @@
-"""`pyjs-server alias DIRECTORY`: a program `nats-server` that is this server, for scripts and charts that call that name.
+"""`pyjs-server alias DIRECTORY`: the name `nats-server` for this server, for scripts and charts that call it.
 
 Nothing installs it by itself, and a file that exists is never replaced, so that it cannot hide a real nats-server by
 surprise. Exit codes: 0: the link was made, or exists already; 1: it was not made; 2: invalid command line.
