@@ -25,7 +25,7 @@ ARGS ?=
 WORKERS = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 WITHOUT_SPARK = tests raft/tests spark/tests/package/test_wheels.py
 
-.PHONY: help serve test cluster-faults cluster-jetstream cluster-kills cluster-mixed cluster-rolling cluster-linear spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench cluster-bench copy-bench groups-bench workers-bench startup scaling hostile assets connections doors-bench siege embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings history packaging site schemas declarations fuzz soak crash sim asan lag clean declared-histories browser screenshots tools
+.PHONY: help serve test cluster-faults cluster-jetstream cluster-kills cluster-mixed cluster-rolling cluster-linear spark spark-matrix spark-demo spark-kills spark-restarts spark-size check build dev bench cluster-bench copy-bench groups-bench workers-bench startup scaling hostile assets connections doors-bench siege embed-bench embed-soak peer-suite cli-walk fuzz-doors conformance recordings history packaging site schemas declarations fuzz soak crash sim asan lag clean declared-histories browser screenshots tools wheels release-check
 .PHONY: cluster raft-wheel raft-check sim-raft raft-bench consensus-bench node-log-bench
 .PHONY: preflight format lint types stubtest layers tidy share
 
@@ -91,6 +91,13 @@ declared-histories: dev ## random histories of edits of a file that declares str
 
 packaging: dev ## sdist, wheels and image file; the whole sdist is compiled
 	PYJS_PACKAGING=whole $(PY) -m pytest --timeout 0 tests/style/test_packaging.py spark/tests/package/test_wheels.py $(ARGS)
+
+wheels: dev ## sdists and wheels of all distributions in dist/, and a first message with each where no compiler is (needs cargo; Java for Spark)
+	.ci/wheels build
+	.ci/wheels check
+
+release-check: dev ## everything before a release: versions, changelog, licences, files for systemd, Docker and Helm (needs Go, hadolint, systemd)
+	.ci/release-check $(ARGS)
 
 schemas: dev ## every API document of the scenarios against the JSON schemas of nats-io/jsm.go, fetched with Go
 	PYJS_REQUIRE=schemas $(PY) -m pytest tests/conformance/test_schemas.py $(ARGS)

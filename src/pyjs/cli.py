@@ -140,6 +140,10 @@ def _answer(line: CommandLine) -> int | None:
         return _doctor(line.words[1:])
     if word == "plan":
         return _plan([*(f"-c={path}" for path in [_config_path(line)] if path), *line.words[1:]])
+    if word == "alias":
+        from pyjs.operating.alias import run as alias
+
+        return alias(line.words[1:], os.path.abspath(sys.argv[0]), sys.stdout, sys.stderr)
     if word == "trace":
         from pyjs.operating.trace import run as trace
 
@@ -163,7 +167,7 @@ def _command_fix(word: str) -> str:
         return f"write -p {word} for the port"
     if os.path.exists(word) or word.endswith(".conf"):
         return f"write -c {word} for a configuration file"
-    commands = ("fsck", "import", "doctor", "trace", "version", "help")
+    commands = ("fsck", "import", "doctor", "trace", "alias", "version", "help")
     return suggestion(word, commands, f"the commands are {', '.join(commands)}; flags alone start a server")
 
 

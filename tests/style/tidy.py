@@ -27,7 +27,7 @@ C_WORLD = re.compile(
     r"((?:sys/|unistd|fcntl|stdio|time\.|pthread|signal|dirent|poll|semaphore)[\w./]*)",
     re.MULTILINE,
 )
-SHELL = ("server/", "aio/", "cli.py", "__main__.py", "testing/")
+SHELL = ("server/", "aio/", "operating/", "cli.py", "__main__.py", "testing/")
 SEAMS = ("base/disk.py",)
 SEAMS_IN_C = ("base/bad_pages.h",)  # the maps of base/disk.py
 # Base classes with methods that subclasses must implement: the three interfaces, and those around a session.
@@ -53,8 +53,8 @@ TICKET = re.compile(r"\b(?:issue|ticket)s? #?\d+\b", re.IGNORECASE)
 WORDS = (UNFINISHED, MACHINE, CONFLICT, TICKET)
 TEXT_SUFFIXES = {"", *".py .pyx .pxd .pyi .h .c .md .toml .txt .conf .sh .yml .json .mjs .rs".split()}
 TOP_LEVEL = {
-    *"pyproject.toml README.md CHANGELOG.md SECURITY.md LICENSE Makefile Dockerfile .gitignore .ci".split(),
-    *"src spark raft tests conf benchmarks docs".split(),
+    *"pyproject.toml README.md CHANGELOG.md SECURITY.md LICENSE Makefile Dockerfile .gitignore .github .ci".split(),
+    *"src spark raft tests conf deploy benchmarks docs".split(),
 }
 
 Check = Callable[[str, Source], Iterator[str]]

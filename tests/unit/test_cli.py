@@ -65,7 +65,7 @@ def test_help_prints_the_flags(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["--bogus"], 2, "flag provided but not defined: -bogus"),
         (["-p"], 2, "flag needs an argument: -p\n\nUsage: pyjs-server"),
-        (["foo"], 1, 'nats-server: unrecognized command: "foo"\n'),
+        (["foo"], 1, 'nats-server: unrecognized command: "foo"; the commands are fsck, import, '),
         (["-t"], 1, "nats-server: must specify [-c, --config] option to check configuration file syntax\n"),
         (["-c", "missing"], 1, "nats-server: open missing: no such file or directory; "),
         (["-t", "-c", "missing"], 1, "nats-server: open missing: no such file or directory; "),

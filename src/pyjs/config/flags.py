@@ -279,6 +279,7 @@ def usage(program: str) -> str:
         f"       {program} doctor [-c FILE] [--json] [options]    check whether this machine can run the server",
         f"       {program} plan -c FILE [--server HOST:PORT] [--json]    show which declared streams would change",
         f"       {program} trace [-s URL] [options] CID    log the protocol of one connection of a running server",
+        f"       {program} alias DIRECTORY    make a link named nats-server to this program",
     ]
     group = ""
     for flag in FLAGS:

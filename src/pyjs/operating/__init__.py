@@ -1,1 +1,1 @@
-"""Commands that ask a running server over NATS, as an operator. Knows nothing of the inside of a server."""
+"""Commands of operators: requests to a running server over NATS, and the alias. Knows nothing inside a server."""

@@ -28,7 +28,10 @@ def test_a_log_file_that_cannot_be_opened_is_told_and_ends_the_command(
 
     assert run(options) == 1
 
-    text = f"error opening file: open {tmp_path}/none/log: no such file or directory\n"
+    text = (
+        f"error opening file: open {tmp_path}/none/log: no such file or directory\n"
+        "    -> create the directory, or change `log_file`\n"
+    )
     assert capsys.readouterr() == ("", text)
 
 
