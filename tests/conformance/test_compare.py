@@ -33,7 +33,7 @@ Path_ = tuple[str | int, ...]
 
 
 def places(value: Any, path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
-    """Yield every value of a recording with its path, containers included; the player's own `run` is left out."""
+    """Yield every value of a recording with its path, including containers; the player's field `run` is left out."""
     if path[:1] == ("runs",) or path[-1:] == ("run",):
         return
     yield path, value
@@ -46,7 +46,7 @@ def places(value: Any, path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
 
 
 def changed(path: Path_, change: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return the sample with the value at `path` replaced by `change` of it."""
+    """Return the sample with the value at `path` replaced by `change(value)`."""
     recording = copy.deepcopy(SAMPLE)
     holder: Any = recording
     for key in path[:-1]:
@@ -70,7 +70,7 @@ def name_of(path: Path_) -> str:
 
 
 def same_form(value: str | int) -> str | int:
-    """Return another value of the same form: its last digit, or else its last letter, is another one."""
+    """Return another value of the same form: its last digit, or else its last letter, is changed."""
     if isinstance(value, int):
         return value + 1000
     digits = [index for index, letter in enumerate(value) if letter in string.digits]

@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.crash.servers import Speaker, id_header, make_server
 
 HOUR_NS = 3_600_000_000_000
-FILL_SIZE = 20_000  # three of these and a few small messages fill a segment
+FILL_SIZE = 20_000  # payload size in bytes: three of these messages and a few small ones fill a segment
 PER_SEGMENT = 6
 SEALED = 3
 TAIL = 24
@@ -49,7 +49,7 @@ class Known:
 
 
 def make_store(server: str, directory: Path, *, clean: bool, seed: int = 1) -> Known:
-    """Make the store below `directory` and stop its server, or kill it."""
+    """Create the store below `directory` and stop its server, or kill it if not `clean`."""
     process = make_server(server, "default", directory)
     process.start()
     try:

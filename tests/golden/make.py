@@ -33,7 +33,7 @@ KEPT = (
 
 
 def main() -> int:
-    """Make the golden directory that the command line names."""
+    """Make the golden directory named on the command line."""
     name = sys.argv[1]
     with tempfile.TemporaryDirectory() as scratch:
         server = ServerProcess(our_command(), config_of(name), Path(scratch), with_http=False)
@@ -54,7 +54,7 @@ def config_of(name: str) -> str:
 
 
 def fill(client: RawClient, compression: str) -> None:
-    """Store something of every kind."""
+    """Store data of every kind."""
     limits = {"max_bytes": 262_144, "compression": compression}
     client.api("STREAM.CREATE.PLAIN", name="PLAIN", subjects=["plain.>"], **limits)
     for number in range(1, 401):
@@ -96,7 +96,7 @@ def everything(client: RawClient) -> dict[str, Any]:
 
 
 def stream(client: RawClient, name: str) -> dict[str, Any]:
-    """Return one stream as a client sees it."""
+    """Return one stream as clients see it."""
     info = client.api(f"STREAM.INFO.{name}", deleted_details=True)
     state = info["state"]
     found = (
@@ -118,7 +118,7 @@ def stream(client: RawClient, name: str) -> dict[str, Any]:
 
 
 def digest(message: dict[str, Any]) -> str:
-    """Return the sequence of a message and a digest of all of it."""
+    """Return the sequence of a message and a digest of all its fields."""
     whole = json.dumps(message, sort_keys=True).encode()
     return f"{message['seq']} {hashlib.sha256(whole).hexdigest()[:12]}"
 

@@ -23,7 +23,7 @@ from pyjs.server.threads.io_thread import IoThread
 
 
 def time_lanes(record: Record) -> None:
-    """Time each item of the lanes of a turn."""
+    """Measure each item of the lanes of a turn."""
 
     def timed_scheduler(*arguments: Any) -> Scheduler:
         scheduler = Scheduler(*arguments)
@@ -47,7 +47,7 @@ def time_results(record: Record) -> None:
 
 
 def time_collections(record: Record) -> None:
-    """Count each run of the garbage collector as a part of the callback in which it happens."""
+    """Measure each run of the garbage collector as a part of the callback during which it runs."""
     began_ns = 0
 
     def note(phase: str, info: dict[str, int]) -> None:
@@ -70,7 +70,7 @@ def report(record: Record) -> dict[str, Any]:
 
 
 def run(path: Path, argv: list[str]) -> int:
-    """Run the command; write the report when it ends."""
+    """Run the server command; write the report when it ends."""
     record = Record()
     time_lanes(record)
     time_results(record)

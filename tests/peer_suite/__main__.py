@@ -71,7 +71,7 @@ def main() -> int:
 
 def _end(number: int, _frame: object) -> None:
     end_all()
-    os._exit(128 + number)  # the pool's threads would start the next test
+    os._exit(128 + number)  # otherwise the threads of the pool would start the next test
 
 
 def _options() -> argparse.Namespace:

@@ -30,7 +30,7 @@ OVERHEAD, HEADER_OVERHEAD = 30, 4  # bytes that a stored message counts in addit
 
 
 class Violation(AssertionError):
-    """The server broke a promise."""
+    """The server broke one of its guarantees."""
 
 
 def demand(condition: object, text: str) -> None:

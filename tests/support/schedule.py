@@ -34,7 +34,7 @@ TOGETHER = (
 
 
 def group_of(nodeid: str) -> str:
-    """Return the name that a test shares with the tests that run on the same worker."""
+    """Return the name of the group of a test; all tests of a group run on the same worker."""
     is_alone = nodeid.startswith(ONE_BY_ONE) and not nodeid.startswith(TOGETHER)
     return nodeid if is_alone else nodeid.partition("::")[0]
 
@@ -63,13 +63,13 @@ def _kind(group: str) -> str:
 
 
 class FileScheduling(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
-    """The scheduler of pytest-xdist for these groups; of each kind larger ones start first."""
+    """The scheduler of pytest-xdist for these groups; larger groups of each kind start first."""
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
 
     def schedule(self) -> None:
-        """Assign the first groups, the largest files; then put the queue in order."""
+        """Assign the first groups, the largest files; then sort the queue."""
         super().schedule()
         for group in in_order({group: len(tests) for group, tests in self.workqueue.items()}):
             self.workqueue.move_to_end(group)

@@ -16,7 +16,7 @@ EXAMPLE = re.compile(r"```python\n(.*?)```\n(?:\n((?:    [^\n]+\n)+))?", re.DOTA
 
 
 def examples() -> list[tuple[str, str]]:
-    """Return each example with the output that stands below it."""
+    """Return each example with its expected output, which is printed below it."""
     return [
         (code, re.sub("^    ", "", output, flags=re.MULTILINE))
         for code, output in EXAMPLE.findall(DOCUMENT.read_text("utf-8"))

@@ -461,7 +461,7 @@ class MessagesCheck:
                 DAMAGE, segment.path, f"message {seq} is overwritten but was never removed"
             )
             finding.first_seq = finding.last_seq = seq
-            if seq not in blank:  # a starting server takes erased messages for removed
+            if seq not in blank:  # the server treats an erased message as removed
                 segment.lost.append((seq, seq))
         if overwritten:
             last = segment is self._read[-1]

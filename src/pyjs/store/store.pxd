@@ -77,7 +77,8 @@ cdef class StreamStore:
 
     # Hooks that each kind of store implements.
     cdef void forget(self, Segment* s, uint32_t i, bint erase) noexcept nogil       # entry i was dropped just now
-    cdef void retire(self, size_t at) noexcept nogil  # segment `at`, which is not the last one, has no live messages
+    # remove segment `at`, which has no live messages and is not the last one
+    cdef void retire(self, size_t at) noexcept nogil
     cdef void clear_segments(self) noexcept nogil               # all messages were removed
     cdef void part_from_first(self, size_t n, Remains remains) noexcept         # remove the first n segments
     cdef Segment* tail(self) noexcept nogil  # the segment that the next entry goes into; NULL: refused

@@ -17,7 +17,7 @@ _STATUS = re.compile(r"^(NATS/1\.0)(?: (\d{3}))?(?: (.*))?$")
 
 
 class FrameReader:
-    """Bytes in, frames out, split anywhere."""
+    """Parses the server's output into frames; the bytes may arrive in any pieces."""
 
     def __init__(self) -> None:
         self._buffer = b""
@@ -73,7 +73,7 @@ class FrameReader:
 
 
 def headers(block: bytes) -> dict[str, Any]:
-    """Return the parts of a header block, or its text where it is not in the usual form."""
+    """Return the parts of a header block, or its text if it is not in the usual form."""
     text = _text(block)
     lines = text.split("\r\n")
     match = _STATUS.match(lines[0])

@@ -172,7 +172,8 @@ class Masker:
         return ".".join(tokens)
 
     def _consumer(self, name: str) -> str:
-        form = _NUID if len(name) == 22 else _CONSUMER  # clients that name their ephemerals take a nuid
+        # clients generate a NUID as the name of an ephemeral consumer
+        form = _NUID if len(name) == 22 else _CONSUMER
         return name if name in self._script_words else self._matched("consumer", form, name)
 
     def _matched(self, kind: str, form: re.Pattern[str], value: str) -> str:

@@ -27,7 +27,7 @@ Scene = Callable[[ThreeServers], Any]
 
 
 class Stage:
-    """Both kinds of servers, which start when the first scene needs them."""
+    """Both kinds of servers; they are started for the first scene that needs them."""
 
     def __init__(
         self, source: Path, directory: Path, common: str, ready: Scene, own: dict[str, str] | None = None

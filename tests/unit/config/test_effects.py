@@ -1,4 +1,4 @@
-"""Every key of every table changes something that a client, an operator or a monitor can see."""
+"""Each key of each table changes something that a client, an operator or a monitoring tool can observe."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHOWN = (
     "jetstream",
     "jetstream.limits",
     "authorization",
-)  # the tables that /varz?config=1 has key by key
+)  # the tables that /varz?config=1 shows key by key
 
 
 OF_PROCESSES = {
@@ -49,8 +49,8 @@ def test_every_key_has_an_experiment() -> None:
     keys = {f"{path}/{key.name}".lstrip("/") for path, table in TABLES.items() for key in table.keys}
     keys.remove(
         "websocket/jwt_cookie"
-    )  # needs operators: tests/conformance/test_websocket_logins.py tries it
-    keys.remove("jetstream/spread_workers")  # needs workers: tests/system/test_workers_streams.py tries it
+    )  # needs operators: tested in tests/conformance/test_websocket_logins.py
+    keys.remove("jetstream/spread_workers")  # needs workers: tested in tests/system/test_workers_streams.py
     tried = [*OF_THE_NODE, *OF_PROCESSES]
     assert sorted(tried) == sorted(keys)
 

@@ -234,7 +234,7 @@ cdef class Copier(StreamConsumer):
                     self.at = max(self.at, limit + 1)
                     break
                 result = store.load(seq, &r)
-                if result == -3:                # descriptors are short: try again instead of skipping the message
+                if result == -3:                # out of file descriptors: try again instead of skipping the message
                     self.blocked = True
                     break
                 if result != 0:                 # the message is damaged, which the store has reported

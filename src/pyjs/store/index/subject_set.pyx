@@ -51,7 +51,7 @@ cdef class SubjectSet:
     cdef int know_tokens(self, uint32_t more) noexcept nogil:
         """Add up to `more` subject ids to the trie.
 
-        Return 0 if it is now complete, 1 if not, -1 if memory is short.
+        Return 0 if it is now complete, 1 if not, -1 if out of memory.
         """
         cdef uint32_t id = self.known_tokens
         cdef Subject* s
@@ -98,7 +98,7 @@ cdef class SubjectSet:
         return False
 
     cdef int collect(self, StoreFilter f, Matches* out) noexcept nogil:
-        """Collect each matching subject once; return -1 if there are more than `out.max`, or memory is short."""
+        """Collect each matching subject once; return -1 if there are more than `out.max`, or out of memory."""
         cdef size_t k
         for k in range(f.n):
             if self.collect_pattern(f, k, out) != 0:
@@ -106,7 +106,7 @@ cdef class SubjectSet:
         return 0
 
     cdef int collect_few(self, StoreFilter f, Matches* out) noexcept nogil:
-        """Set `out` to all matching subjects; return -1 if too many match, or memory is short."""
+        """Set `out` to all matching subjects; return -1 if too many match, or out of memory."""
         out[0] = matches_up_to(self.table.table.used // 8 + FEW_SUBJECTS)
         if not self.is_every(f) and self.collect(f, out) == 0:
             return 0
@@ -115,7 +115,7 @@ cdef class SubjectSet:
         return -1
 
     cdef int collect_every(self, StoreFilter f, Matches* out) noexcept nogil:
-        """Set `out` to all matching subjects, in the order of their ids; return -1 if memory is short."""
+        """Set `out` to all matching subjects, in the order of their ids; return -1 if out of memory."""
         cdef uint32_t id
         cdef Subject* s
         cdef bint every
@@ -148,7 +148,7 @@ cdef class SubjectSet:
     cdef int collect_one(self, StoreFilter f, size_t k, Matches* out) noexcept nogil:
         """Collect the subjects that match pattern `k`.
 
-        Return -1 if `out` has no room for more, or memory is short.
+        Return -1 if `out` has no room for more, or out of memory.
         """
         cdef uint32_t id
         cdef Subject* s

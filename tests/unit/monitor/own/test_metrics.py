@@ -18,7 +18,7 @@ from pyjs.monitor.state import LoopStats
 # Made by prometheus-nats-exporter (2fdbfd7e) of nats-server 2.15.1 with a stream, a mirror, a source and a consumer:
 # the names of metrics, each with the names of its labels.
 EXPORTER = Path(__file__).with_name("exporter_names.txt")
-# Used by the queries of the official Grafana dashboards: walkthrough/grafana-{nats,jetstream}-dash.json.
+# The metrics in queries of the official Grafana dashboards: walkthrough/grafana-{nats,jetstream}-dash.json.
 DASHBOARDS = """
 gnatsd_varz_connections gnatsd_varz_cpu gnatsd_varz_in_bytes gnatsd_varz_in_msgs gnatsd_varz_mem gnatsd_varz_out_bytes
 gnatsd_varz_out_msgs gnatsd_varz_slow_consumers gnatsd_varz_subscriptions gnatsd_varz_jetstream_config_max_memory

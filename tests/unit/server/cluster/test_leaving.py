@@ -29,7 +29,7 @@ CONNECT = b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\n'
 
 @pytest.fixture
 async def servers(tmp_path: Path) -> AsyncIterator[list[Server]]:
-    """Start three servers of one cluster; each knows the ones before it."""
+    """Start three servers of one cluster; each has routes to the earlier ones."""
     started: list[Server] = []
     for name in NAMES:
         ports = [each.node.cluster.port for each in started if each.node.cluster is not None]
@@ -49,7 +49,7 @@ async def servers(tmp_path: Path) -> AsyncIterator[list[Server]]:
 
 
 def is_member(server: Server) -> bool:
-    """Return whether a server knows all servers and the leader of the metadata."""
+    """Return whether a server sees all servers and the leader of the metadata group."""
     assert server.node.jetstream is not None
     member = server.node.jetstream.shared.member
     assert member is not None
@@ -100,7 +100,7 @@ class Client:
                 return answer
 
     async def ended(self) -> None:
-        """Wait for the end of the connection, and close it too."""
+        """Wait until the server closes the connection; close it here too."""
         while await self.line():
             pass
         self.writer.close()

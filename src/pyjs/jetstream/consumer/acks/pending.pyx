@@ -146,7 +146,7 @@ cdef class PendingAcks:
         return 0
 
     cdef int rehash(self, int size_log) noexcept nogil:
-        """Rebuild the table with 2 ** size_log buckets; return -1 if memory is short."""
+        """Rebuild the table with 2 ** size_log buckets; return -1 if out of memory."""
         cdef uint32_t* buckets = <uint32_t*> calloc(<size_t> 1 << size_log, sizeof(uint32_t))
         if buckets == NULL:
             return -1
