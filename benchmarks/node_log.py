@@ -23,7 +23,7 @@ from pyjs.consensus.log.records import Membership
 
 MESSAGES, MESSAGE_SIZE = 100, 168
 CONF = Membership((1, 2, 3))
-COMPACT_EVERY = 256  # entries
+COMPACT_EVERY = 256  # number of entries
 
 
 @dataclass
@@ -52,7 +52,7 @@ def opened(disk: OsDisk, directory: str) -> NodeLog:
 
 
 def turn(log: NodeLog, writes: list[Write], payload: bytes) -> None:
-    """Write and sync a turn."""
+    """Write and sync the writes of one turn."""
     for write in writes:
         log.write(write, [payload] * len(write.entries))
     log.flush()
@@ -62,7 +62,7 @@ def turn(log: NodeLog, writes: list[Write], payload: bytes) -> None:
 
 
 def entries(disk: OsDisk, directory: str, count: int, groups: int, per_group: int) -> float:
-    """Return the microseconds of an entry, in turns with `per_group` entries of each of `groups` groups."""
+    """Return the microseconds per entry, in turns with `per_group` entries of each of `groups` groups."""
     log, payload, body = opened(disk, directory), bytes(MESSAGES * MESSAGE_SIZE), bytes(40)
     for group in range(1, groups + 1):
         log.create(group, f"S{group}", 1 << 32 | 1, CONF, 1, 1)
@@ -86,7 +86,7 @@ def entries(disk: OsDisk, directory: str, count: int, groups: int, per_group: in
 
 
 def recovery(disk: OsDisk, directory: str, size: int) -> tuple[float, float]:
-    """Return the seconds of wall and processor time that the reading of a log of `size` bytes takes."""
+    """Return the seconds of wall time and of processor time that reading a log of `size` bytes takes."""
     log, payload, body = opened(disk, directory), bytes(MESSAGES * MESSAGE_SIZE), bytes(40)
     log.create(1, "S", 1 << 32 | 1, CONF, 1, 1)
     for index in range(2, size // len(payload) + 2):

@@ -47,10 +47,10 @@ class Quiet:
         self.result = json.loads(out)
 
     def latencies_us(self) -> dict[str, float]:
-        """Return p50, p99 and max in us, as of the driver.
+        """Return p50, p99 and max in us, in the form of the driver.
 
         Raises:
-            ConnectionError: the server left the quiet client without an answer.
+            ConnectionError: the server did not answer the quiet client.
         """
         if not self.result["served"]:
             raise ConnectionError("the quiet client was not served")
@@ -58,7 +58,7 @@ class Quiet:
 
 
 def main(port: int, connect: str = CONNECT) -> None:
-    """Ping until standard input ends."""
+    """Send pings until standard input ends."""
     with suppress(PermissionError):
         os.nice(-10)  # the wait should be for the server, not for a processor for this process
     ended = threading.Event()

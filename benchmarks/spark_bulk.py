@@ -162,7 +162,7 @@ def ipc_source(path: str, rows: int) -> Any:
 
 
 def write_ipc(path: str, port: int, rows: int) -> None:
-    """Write the stream as an Arrow file, in batches as large as those of bulk reads."""
+    """Write the stream as an Arrow file, with batches of the same size as in bulk reads."""
     client = Client(ConnectSettings((f"nats://127.0.0.1:{port}",)))
     with pa.OSFile(path, "wb") as out, pa.ipc.new_file(out, arrow_schema(DEFAULT_COLUMNS, "map")) as file:
         for batch in bulk.read_range(client, ReadRange(FILES, 1, rows + 1)):
@@ -171,7 +171,7 @@ def write_ipc(path: str, port: int, rows: int) -> None:
 
 
 def cpu_of_children(but: int) -> float:
-    """Return the processor seconds of this process and everything it started, but for one."""
+    """Return the processor seconds of this process and of all processes it started, except one."""
     parents: dict[int, int] = {}
     ticks: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):

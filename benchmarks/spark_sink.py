@@ -72,7 +72,7 @@ def write_ours(port: int, made: list[pa.RecordBatch]) -> None:
 
 
 def frame_only(made: list[pa.RecordBatch]) -> None:
-    """Make the publishes and throw them away."""
+    """Encode the publishes and discard them."""
     reader = RowReader(
         PLAN, SinkOptions(STREAM), part=0, stream_subjects=("sink.>",), size_max=1 << 20, own_size=99
     )

@@ -39,7 +39,7 @@ from pyjs_spark.lake.lakes import Lake
 from pyjs_spark.options.reading import parse_options
 
 SUBJECTS = 100
-CHUNK = 20_000  # messages of one send
+CHUNK = 20_000  # number of messages in one send
 ANY = bytes(byte for byte in range(1, 256) if byte not in b"\r\n")
 TAIL = b"\x00\r\n\xff'\"\\ MSG 1\r\n"  # the end of each payload
 BIG_SIZE = 1_000_000
@@ -53,17 +53,17 @@ def hashes(count: int) -> np.ndarray:
 
 
 def gone(numbers: np.ndarray) -> np.ndarray:
-    """Return which are deleted."""
+    """Return for each number whether its message is deleted."""
     return numbers % 10 == 0
 
 
 def subject_of(numbers: np.ndarray) -> np.ndarray:
-    """Return which of the subjects each has."""
+    """Return the index of each number's subject."""
     return (numbers >> np.uint64(16)) % SUBJECTS
 
 
 def line(seq: int, subject: str) -> bytes:
-    """Return the publish of one message, without an acknowledgement."""
+    """Return the publish of one message that asks for no acknowledgement."""
     payload = b"%016x" % seq + TAIL
     if seq % 16:
         return b"PUB size.%b %d\r\n%b\r\n" % (subject.encode(), len(payload), payload)
@@ -96,7 +96,7 @@ def big(seq: int) -> tuple[bytes, bytes]:
 
 
 def fill_big(port: int, count: int) -> dict[int, tuple[str, str]]:
-    """Make the stream BIG; return the SHA-256 of the headers and of the payload of each."""
+    """Create the stream BIG; return the SHA-256 of the headers and of the payload of each message."""
     client = PlainClient(port)
     client.request("$JS.API.STREAM.CREATE.BIG", {"name": "BIG", "subjects": ["big"]})
     wanted = {}
@@ -115,7 +115,7 @@ def fill_big(port: int, count: int) -> dict[int, tuple[str, str]]:
 
 
 def workers() -> list[int]:
-    """Return the processes of Python that Spark started below this one."""
+    """Return the ids of the Python processes that Spark has started below this one."""
     parents: dict[int, int] = {}
     found = []
     for entry in Path("/proc").iterdir():
@@ -144,7 +144,7 @@ def reset_peaks() -> None:
 
 
 def peak_mib() -> int:
-    """Return the largest peak of a worker."""
+    """Return the largest peak memory of a worker, in MiB."""
     peaks = [0]
     for pid in workers():
         with suppress(OSError):
@@ -157,7 +157,7 @@ def peak_mib() -> int:
 
 
 def read(spark: Any, port: int, stream: str, **options: object) -> Any:
-    """Return the messages of a stream."""
+    """Return the messages of a stream as a DataFrame."""
     given = {"servers": f"nats://127.0.0.1:{port}", "stream": stream, **options}
     return (
         spark.read.format("jetstream").options(**{name: str(value) for name, value in given.items()}).load()
@@ -210,7 +210,7 @@ def check_rows(spark: Any, port: int, count: int) -> Figures:
 
 
 def check_archive(spark: Any, port: int, count: int, s3: S3Server) -> Figures:
-    """Archive the stream to S3, and compare the sequences in the files with those that are left."""
+    """Archive the stream to S3, and compare the sequences in the files with those that are not deleted."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -290,7 +290,8 @@ def main() -> int:
         os.environ |= s3.environment  # for the workers, too
         spark = pyjs_spark.session("size", "local[2]", **settings)
         try:
-            read(spark, server.port, "SIZE", endingOffsets='{"SIZE": 1000}').count()  # the workers start
+            # this starts the workers
+            read(spark, server.port, "SIZE", endingOffsets='{"SIZE": 1000}').count()
             for name, figures in (
                 ("rows", lambda: check_rows(spark, server.port, given.rows)),
                 ("archive", lambda: check_archive(spark, server.port, given.rows, s3)),

@@ -24,7 +24,7 @@ from servers import ServerCommand, find_peer, free_port, our_command, peer_comma
 
 
 def start_once(driver: Driver, command: ServerCommand) -> float:
-    """Return the milliseconds from exec to PONG of one fresh server; it is killed afterwards."""
+    """Return the milliseconds from exec to PONG of a new server, which is then killed."""
     store = tempfile.mkdtemp(prefix="natsload-")
     port = str(free_port())
     try:
@@ -35,7 +35,7 @@ def start_once(driver: Driver, command: ServerCommand) -> float:
 
 
 def bare_python_once(driver: Driver) -> float:
-    """Return the milliseconds that an interpreter takes to do nothing."""
+    """Return the milliseconds that a Python interpreter without a program takes."""
     return _spawn(driver, "0", [sys.executable, "-c", "pass"])
 
 

@@ -27,7 +27,7 @@ from pyjs.store.file.store import FileStore
 
 store_load = load_module()
 SEGMENT_SIZE = 8 << 20
-PARTS = 20  # a sync after each, as in a server that runs for a while
+PARTS = 20  # there is a sync after each part, as in a server that runs for a while
 
 
 def open_store(directory: str) -> FileStore:

@@ -56,10 +56,10 @@ SHARING = {
 WARNINGS = {"warn.maybe_uninitialized": True, "warn.unused": True, "warn.multiple_declarators": True}
 WARNING = re.compile(r"warning: ([^:]+):")
 NO_WARNING = "Unused entry 'genexpr'"  # a generator expression is an entry that nobody could use
-MADE = Path("build/cython")  # the C files, and the warnings of each module
+MADE = Path("build/cython")  # generated C files, and the warnings of each module
 COMPILE_ARGS = ["-O2", "-fno-strict-aliasing", "-g0"]  # Python's own flags ask for -g; a wheel is stripped
 STAMP_ARGS = ["-include", str(SRC / "pyjs" / "base" / "stamp.h")]
-# Cython's C causes many of these; a reader of the build could do nothing about them.
+# Cython's C causes many of these warnings; a reader of the build output cannot fix them.
 COMPILE_ARGS += [
     "-Wno-unused-function",
     "-Wno-unreachable-code",
@@ -146,7 +146,7 @@ def collected_warnings(sources: Iterable[tuple[Path, Path]]) -> Iterator[None]:
     """
     with tempfile.TemporaryFile("w+") as heard:
         loud = os.dup(2)
-        os.dup2(heard.fileno(), 2)  # the worker processes of cythonize print there
+        os.dup2(heard.fileno(), 2)  # the worker processes of cythonize write to this descriptor
         try:
             yield
         finally:

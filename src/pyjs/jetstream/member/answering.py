@@ -136,8 +136,8 @@ class Desk:
         self._keeper = keeper
         self._requests = requests
         self._waiters = waiters
-        self._held = 0  # requests
-        self._held_size = 0  # bytes
+        self._held = 0  # number of held requests
+        self._held_size = 0  # their size in bytes
         # Requests of clients that this server answers, and requests that other servers have passed on to it: a new
         # leader may receive the same request in both ways.
         self._taken = questions.taken
@@ -295,7 +295,7 @@ class Desk:
     def _refuse_steps(
         self, router: Router, request: Request, endpoint: Endpoint, args: tuple[str, ...]
     ) -> Generator[Step, None, None]:
-        """Refuse a request, unless a server of its stream is back within OFFLINE_NS: it has not got the request."""
+        """Refuse a request; or pass it on, if a server of its stream returns within OFFLINE_NS."""
         refusal = partial(self._refusal, router, endpoint, args)
         error, lost = refusal(), LeaderChanged()
         is_back = yield from self._hold(request, lambda: refusal() is None, OFFLINE_NS)

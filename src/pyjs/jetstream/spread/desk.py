@@ -51,11 +51,12 @@ class Desk:
         self._taken = Recent(self._turn)
         self._claimed = Recent(self._turn)
         self._left = Recent(self._turn)
-        self._under_way: dict[tuple[str, str], int] = {}  # changes by account and stream, those that wait too
-        self._changing: set[str] = set()  # accounts
+        # number of changes by account and stream, including waiting ones
+        self._under_way: dict[tuple[str, str], int] = {}
+        self._changing: set[str] = set()  # accounts whose streams are being changed
         self._orders = 0  # number of the last change that was passed on
-        self._open: set[int] = set()  # changes that another worker makes
-        self._claims: dict[int, dict[int, bool]] = {}  # by number: answers by worker
+        self._open: set[int] = set()  # numbers of the changes that other workers are making
+        self._claims: dict[int, dict[int, bool]] = {}  # number of the request -> worker -> its answer
         self._restores: dict[
             tuple[str, str], int
         ] = {}  # by account and stream: the worker of its last restore

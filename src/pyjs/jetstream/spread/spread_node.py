@@ -123,7 +123,7 @@ class SpreadNode:
 
     @property
     def desk(self) -> Desk:
-        """The decision which requests this worker answers."""
+        """The desk, which decides which requests this worker answers."""
         if self._desk is None:
             from pyjs.jetstream.spread.desk import Desk  # imported with the first request
 
@@ -161,7 +161,7 @@ class SpreadNode:
         yield from self.waiters.until(lambda: self.is_complete, COMPLETE_NS)
 
     def emptied_steps(self, account: str) -> Generator[Step, None, bool]:
-        """Wait until no worker has streams of an account that each of them empties; return whether this one answers.
+        """Wait until no worker has streams of an account that is being emptied; return whether this worker answers.
 
         Raises:
             ApiError: another worker still has some.
