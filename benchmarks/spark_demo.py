@@ -2,7 +2,7 @@
 
 python benchmarks/spark_demo.py [--messages 1000000] [--master 'local[*]'] [--server "COMMAND ..."] [--json FILE]
 
-Starts a server with an empty store and a Spark of its own, and does what a user would:
+Starts a server with an empty store and a separate Spark, and does what a user would:
 
     write      a DataFrame of orders into the stream ORDERS, by the sink, exactly once
     archive    the stream into Parquet files

@@ -3,12 +3,12 @@
 Used by pip through pyproject.toml (`cmdclass`) and by `make build` in place, which also compiles the decoders of the
 data source for Spark; these have a separate wheel (spark/fast). Not installed.
 
-Each module contains PYJS_SOURCE_HASH (base/stamp.h), a digest of its own .pyx, of every .pxd and .h that it includes
+Each module contains PYJS_SOURCE_HASH (base/stamp.h), a digest of its .pyx, of every .pxd and .h that it includes
 (a changed .pxd moves vtable slots of all its users) and of the flags below, and the version of Cython. A module whose
 file already has both is not compiled again, regardless of timestamps. tests/conftest.py compares the digests with the
 tree, so that no test runs on stale code.
 
-The functions that Cython adds to every module are in one, SHARED, which has no source of its own: this saves a fifth
+The functions that Cython adds to every module are in one, SHARED, which has no .pyx file: this saves a fifth
 of the compiler's time, and a third of the size of a small module.
 
 Environment: PYJS_CFLAGS adds flags to compiler and linker (the sanitizer build).

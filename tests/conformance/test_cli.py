@@ -1,4 +1,4 @@
-"""The `nats` command shows the same for both servers, except for the listed commands, whose reasons are given."""
+"""The `nats` command shows the same for both servers, except for listed commands, each with its reason."""
 
 from __future__ import annotations
 

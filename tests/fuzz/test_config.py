@@ -101,7 +101,7 @@ def value(rng: random.Random) -> str:
 
 
 def block(rng: random.Random, path: str, depth: int = 0) -> str:
-    """Draw the lines of a block: keys of its own table, and some of other tables."""
+    """Draw the lines of a block: keys of its table, and some of other tables."""
     lines = []
     for _ in range(rng.randrange(1, 6)):
         table = TABLES[path] if rng.random() < 0.9 else TABLES[rng.choice(list(TABLES))]

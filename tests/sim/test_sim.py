@@ -12,7 +12,7 @@ from tests.sim.__main__ import run_seed
 
 SEEDS = 200
 CHUNK = 20
-# Seeds that found an error while the simulation was written. Each of these errors also has a test of its own, since a
+# Seeds that found an error while the simulation was written. Each of these errors also has a separate test, since a
 # seed has another course after each change of the simulation.
 FOUND = {
     275: "a consumer ahead of a stream that lost its end skipped the messages that took the sequences again",

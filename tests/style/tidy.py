@@ -16,7 +16,7 @@ NESTING = 4
 # Exceptions from the rules, with their reasons: (file, what) -> reason; `what` is "file" or a function's name.
 EXCEPTIONS: dict[tuple[str, str], str] = {}
 
-# Direct calls of clock, random numbers or disk; only the shell and the named files may make them.
+# Direct calls of clock, random numbers or disk; only the rooms of SHELL and the files of SEAMS may make them.
 SEAM_CALLS = re.compile(
     r"(?<![\w.])(open|input|print|breakpoint|exec|eval)\("
     r"|\b(io\.open|os\.\w+|time\.\w+|random\.\w+|secrets\.\w+)\("

@@ -84,7 +84,7 @@ class Replicated:
         return server
 
     def _run_jobs(self, server: SimServer) -> None:
-        """Complete syncs at once, which the shell runs in a thread."""
+        """Complete syncs at once; the server runs them in a thread."""
         wake = server.wake
 
         def wake_and_sync() -> None:

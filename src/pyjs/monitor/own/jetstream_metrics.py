@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Steps = Generator[None, None, None]
 
 STEP = 32  # accounts, streams and consumers read between two yields, in about a third of a millisecond
-SEARCHED = 1_000  # if a consumer with filters has more pending messages, its search is a step of its own
+SEARCHED = 1_000  # if a consumer with filters has more pending messages, its search is a separate step
 DESCRIPTION_MAX = 128  # maximum number of characters shown of a consumer's description
 UINT64 = 1 << 64  # nats-server shows "no limit", -1, as an unsigned number
 
@@ -202,7 +202,7 @@ class JetStreamMetrics:
                 self._consumer(consumer, "" if js.shared.member is None else leader, of_stream)
 
     def _before(self, consumer: object) -> Steps:
-        """Yield so often that each search for messages of a consumer with filters has a step of its own."""
+        """Yield so often that each search for messages of a consumer with filters is a separate step."""
         weight = 1
         if isinstance(consumer, Consumer) and not consumer.closed and consumer.filters:
             store = consumer.store

@@ -190,7 +190,7 @@ async def test_a_service_that_comes_to_another_server_loses_no_request(servers: 
 
 
 async def drained(client: Client) -> list[bytes]:
-    """Return the subjects of the messages that a client got before an answer of its own."""
+    """Return the subjects of the messages that a client got before the answer to its own request."""
     client.writer.write(b"SUB end 9\r\nPUB end 0\r\n\r\n")
     found = []
     while (subject := (await client.message())[0]) != b"end":

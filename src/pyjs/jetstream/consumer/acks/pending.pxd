@@ -6,7 +6,7 @@ cdef enum:
     IN_NONE = 0                 # in no list, because the entry is being moved
     IN_REDELIVER = 1            # queued for redelivery, first in, first out
     IN_EXHAUSTED = 2            # due, but already delivered `max_deliver` times
-    IN_DELAYED = 3              # due at a time of its own (nak with delay): in the heap, in no list
+    IN_DELAYED = 3              # due at an individual time (nak with delay): in the heap, in no list
     IN_WAIT = 4                 # number of the first waiting list; there is one list per step of `backoff`
 
 cdef struct Entry:
