@@ -103,7 +103,7 @@ class JetNet(SimNet):
         return servers
 
     def crash(self, name: str) -> None:
-        """Kill a server, as by kill -9: its files stay as they are, and its lock is released."""
+        """Kill a server as kill -9 does: its files stay as they are, and its lock is released."""
         jetstream = self.kill(name).node.jetstream
         assert jetstream is not None
         assert jetstream._lock is not None

@@ -102,7 +102,7 @@ class SimServer:
         self.host = net.hosts.setdefault(name, f"10.0.0.{len(net.hosts) + 1}")
         self.options = options
         self.alive = True
-        self.paused = False  # as by SIGSTOP
+        self.paused = False  # as SIGSTOP does
         self.log = ListLog()
         self.wires: list[Wire] = []
         self.late: list[Callable[[], None]] = []  # callbacks of events that arrived while it was paused

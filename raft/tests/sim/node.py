@@ -32,7 +32,7 @@ from pyjs_raft import (
 SILENT_TICKS = 12
 PULSE_TICKS = 3
 INSTALL_TICKS = (30, 30, 30, 600)  # the maximum duration of an install is chosen from these
-REPORT_TICKS = 40  # after this many ticks, a snapshot transfer is given up
+REPORT_TICKS = 40  # after this many ticks, a snapshot transfer is abandoned
 
 
 def next_state(state: State, body: bytes) -> State:

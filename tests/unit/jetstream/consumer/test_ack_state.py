@@ -161,7 +161,7 @@ def test_everything_pending_is_delivered_again() -> None:
     assert state.changes() == [(NAKED, 1), (NAKED, 5)]
 
 
-# -- deliveries that were given up -----------------------------------------------------------------------------
+# -- exhausted messages: max_deliver is reached without an ack ------------------------------------------------
 
 
 def test_a_delivery_that_is_given_up_leaves_the_floor_and_may_still_be_acknowledged() -> None:

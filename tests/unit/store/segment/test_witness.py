@@ -14,7 +14,7 @@ from pyjs.store.file.store import FileStore
 
 SEGMENT_SIZE = 500
 COUNT = 24
-CHECKSUM_SIZE = 8  # the size of a record's checksum, which the next record continues
+CHECKSUM_SIZE = 8  # bytes; the checksum of each record is computed from the previous one
 
 
 @pytest.fixture

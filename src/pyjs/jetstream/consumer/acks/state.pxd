@@ -11,7 +11,7 @@ from pyjs.store.index.catalogue cimport Catalogue
 cdef class AckState:
     cdef readonly PendingAcks pending
     cdef readonly StateLog changes          # changes since the state was last written
-    cdef readonly dict exhausted  # seq -> number of deliveries; of deliveries that reached max_deliver without an ack
+    cdef readonly dict exhausted  # seq -> number of deliveries, for messages that reached max_deliver without an ack
     cdef uint32_t n_exhausted               # len(exhausted)
     cdef readonly uint64_t delivered_seq, delivered_cseq
     cdef readonly uint64_t floor_seq, floor_cseq    # the ack floor, as reports show it
