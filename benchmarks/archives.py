@@ -2,9 +2,9 @@
 
     python -m benchmarks.archives [--messages N] [--peer PATH] [--dir DIR]
 
-The first line is about frames alone. Then each server backs the stream up and restores the other's archive; every
-message is compared (sequence, subject, headers, data, time). The processor time is the server's, per MB of the
-stream's bytes.
+The first line of the output has only the rates of frames. Then each server backs the stream up and restores the
+other's archive; every message is compared (sequence, subject, headers, data, time). The processor time is the
+server's, per MB of the stream's bytes.
 
 Source: benchmarks/README.md.
 """

@@ -1,4 +1,4 @@
-"""Many streams and many consumers: how fast they are made, what they take, and what a quiet client notices.
+"""Many streams and many consumers: their creation rates and costs, and the waits of a quiet client.
 
     python benchmarks/assets.py [PART ...] [--scale F] [--only ours|peer] [--json FILE]
 
@@ -9,7 +9,7 @@ many         20,000 streams of one message: disk, start, the time SIGTERM takes
 descriptors  2,000 streams, and one of 20 GB, with 256 descriptors: each stream is written to and read from
 subjects     a million subjects of one message each, in a file and in a memory stream: the memory that each takes
 
-`--scale 0.1` makes a tenth of that. Exits with 1 when a server gave a wrong answer.
+`--scale 0.1` uses a tenth of these numbers. Exits with 1 when a server gave a wrong answer.
 """
 
 from __future__ import annotations

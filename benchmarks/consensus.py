@@ -2,9 +2,9 @@
 
     python benchmarks/consensus.py [--entries N] [--rounds N] [--directory DIR] [--json FILE]
 
-An entry is a batch of 100 messages of 168 B. Batches are passed by a call. Each node has a log that discards its
-entries, or with --directory the real one, written and not synced. The figure is processor time, the lowest of the
-rounds: other programs can only increase it.
+An entry is a batch of 100 messages of 168 B. Batches are passed to the receiver by a function call. Each node has a
+log that discards its entries, or with --directory the real one, written and not synced. The figure is processor time,
+the lowest of the rounds: other programs can only increase it.
 """
 
 from __future__ import annotations

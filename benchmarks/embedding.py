@@ -1,4 +1,4 @@
-"""The cost of a start and a stop of a server inside a program, and what a thousand of them leave behind.
+"""The cost of a start and a stop of a server inside a program, and what remains after a thousand of them.
 
     python benchmarks/embedding.py                  # medians of 200 starts and stops, on each loop
     python benchmarks/embedding.py --soak 1000      # memory, descriptors and threads before and after

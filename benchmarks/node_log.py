@@ -1,9 +1,9 @@
-"""The cost of the node log: an entry of 100 messages until it is written, and the reading of a log at a start.
+"""The cost of the node log: writing entries of 100 messages, and reading a log at a start.
 
     python benchmarks/node_log.py [--entries 20000] [--size 256] [--directory DIR] [--json FILE]
 
-Processor time of this process and its kernel work; for the start also wall time. An entry represents 100 messages of
-168 bytes. Without --sync nothing is synced.
+The figures are the processor time of this process, including the kernel's; for the start also the wall time. An entry
+represents 100 messages of 168 bytes. Without --sync nothing is synced.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python benchmarks/quiet.py PORT [CONNECT]    pings until standard input ends, then prints p50, p99 and max in ms
 
-p50 and p99 are those of a client that pings every INTERVAL_S whether it was answered or not: a wait of a second is a
-wait for a thousand pings, each one interval shorter than the previous one. A ping without an answer within
+p50 and p99 are those of a client that pings every INTERVAL_S whether it was answered or not: a server that is busy
+for a second delays a thousand pings, each one interval less than the previous one. A ping without an answer within
 UNANSWERED_S, or a closed connection, ends the pinging: then `served` is false, and the wait until that moment counts.
 """
 

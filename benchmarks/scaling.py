@@ -1,12 +1,12 @@
-"""What grows with the size of a stream and what does not, on this server and on nats-server.
+"""The costs that grow with the size of a stream, and those that do not, on this server and on nats-server.
 
     python benchmarks/scaling.py [PART ...] [--scale F] [--only ours|peer] [--json FILE]
 
 Four big streams, each a part: one with 10,000 consumers, one with a million subjects, one with ten million deleted
-sequences between its first and its last message, one with ten million messages that is started again (recovery).
-`--scale 0.1` makes them a tenth of that. Each figure is one line: what was done and how long it took, the processor
-time of the server per message, or how long a client that only pings had to wait while the server was busy with it.
-Exits with 1 when a server gave a wrong answer.
+sequences between its first and its last message, one with ten million messages whose server is restarted (recovery).
+`--scale 0.1` uses a tenth of these numbers. Each figure is one line: an operation and its duration, the server's
+processor time per message, or the longest wait of a client that only pings during the operation. Exits with 1 when a
+server gave a wrong answer.
 """
 
 from __future__ import annotations

@@ -1,20 +1,20 @@
-"""Rows per second of processor time of whole ranges, beside the limits that Spark and the disk set.
+"""Rows per second of processor time when ranges are read, compared with the limits that Spark and the disk set.
 
 python benchmarks/spark_bulk.py [--rows 2000000] [--rounds 5] [--only decode,client,spark] [--json FILE]
 
-Rows like those of spark_client.py (1,000 subjects, every tenth message with headers, and 128 B payloads, of which no
-two are alike), read in turn:
+Rows like those of spark_client.py (1,000 subjects, every tenth message with headers, and different payloads of 128
+B), read in turn:
 
     decode    records and entries to Arrow batches, from memory; compiled, compiled and checked, and in plain Python
     client    without Spark: by consumer, in bulk of a stream in memory and of one in files, from the store directory
     spark     a sum over every column in local[2], and a copy to Parquet (snappy); processor time of all of Spark's
-              processes, which is the JVM and the Python workers; the server's is counted apart
+              processes, the JVM and the Python workers; the server's is measured separately
 
-ipc is a file of Arrow batches that is mapped and handed over by a Python data source of ten lines: what Spark's own
-boundary to Python costs, and so the limit of all of them. parquet is Spark's own reader: no Python at all.
-A mode is read once before, as a warm-up; ratios are of the same round, and their median counts.
+ipc is a file of Arrow batches that is mapped and passed to Spark by a Python data source of ten lines: its cost is
+that of Spark's interface to Python, the limit of all other modes. parquet is Spark's own reader, which uses no
+Python. Each mode is read once as a warm-up; ratios are computed within a round, and their median is printed.
 
-Records of a stream in memory have no checks; all but `bulk memory` read one in files.
+Records of a stream in memory have no checksums; all modes but `bulk memory` read a stream in files.
 """
 
 from __future__ import annotations

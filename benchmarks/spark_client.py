@@ -11,8 +11,8 @@ warm-up. The result is checked: the number of rows, the sum of their sequences, 
     compiled    pyjs_spark with the compiled decoder
     columns     the same without payload and headers: the cost of a schema of three columns
 
-Needs pyarrow, nats-py and, if the package is not installed, PYTHONPATH=src. ratio: to nats-py in the same round,
-median of the rounds.
+Needs pyarrow, nats-py and, if the package is not installed, PYTHONPATH=src. The ratio is that to nats-py within a
+round; the median of the rounds is printed.
 """
 
 from __future__ import annotations

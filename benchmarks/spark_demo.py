@@ -1,4 +1,4 @@
-"""The whole pipeline on one machine, with its numbers reconciled: make spark-demo.
+"""A whole pipeline on one machine, whose results are compared with each other: make spark-demo.
 
 python benchmarks/spark_demo.py [--messages 1000000] [--master 'local[*]'] [--server "COMMAND ..."] [--json FILE]
 
@@ -10,8 +10,8 @@ Starts a server with an empty store and a separate Spark, and does what a user w
     replay     the archive into the stream ORDERS_AGAIN, in order
 
 Then everything is counted and added up again: in both streams, in the files, and each window of the bucket against
-the same window computed from the files. Exit code 0 only if all of it is equal. Nothing is left behind. The rates
-are those of this machine with Spark, server and client on it, once; they are no measurement.
+the same window computed from the files. The exit code is 0 only if all of them are equal. No files are left behind.
+The rates come from a single run on this machine, with Spark, server and client; they are not benchmark results.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
-"""The format `jetstream` beside Spark's own Kafka source, each with its broker on this machine.
+"""The format `jetstream` compared with Spark's own Kafka source, each with its broker on this machine.
 
 .ci/spark --pyspark 4.2 run benchmarks/spark_kafka.py [--rows 1000000] [--rounds 3] [--rate 50000] [--seconds 10]
 
-Maven brings the jars of Kafka's broker (one node, KRaft) and of Spark's connector, which is there for pyspark 4.2
-not 4.3; `pip install confluent-kafka` brings the program that publishes to Kafka. Both brokers get the same rows:
-128 B payloads, 1,000 keys (subjects). Spark is one local[2] for both, in turn:
+Maven downloads the jars of Kafka's broker (one node, KRaft) and of Spark's connector, which exists for pyspark 4.2
+but not for 4.3; `pip install confluent-kafka` installs the client that publishes to Kafka. Both brokers get the same
+rows: 128 B payloads, 1,000 keys (subjects). Both use the same Spark session (local[2]) in turn:
 
-    batch   count and sum of lengths over all rows, four tasks; processor time of the JVM and its workers, and of the
-            broker apart
+    batch   count and sum of lengths over all rows, four tasks; processor time of the JVM and its workers, and
+            separately that of the broker
     stream  a query with triggers as fast as they come, while another process publishes `--rate` messages per second:
-            rows that wait when a batch ends, which are those of the next batch (lag; what the two sources report as
-            their newest offset is taken at different moments), and processor time per million rows
+            the lag, which is the number of rows in the next batch (the newest offsets that the two sources report are
+            taken at different times), and processor time per million rows
 
-Ratios are of the same round. On a shared machine only ratios mean something.
+Ratios are computed within a round. On a shared machine only ratios are meaningful.
 """
 
 from __future__ import annotations

@@ -2,15 +2,16 @@
 
 python benchmarks/spark_size.py [--rows 10000000] [--big 300] [--parts rows,archive] [--store FOLDER] [--json FILE]
 
-    rows     every message that is left, once: count and sum of sequences for each of 100 subjects, each payload and
-             each header compared in Spark (payloads and headers with any bytes; every 16th message has headers)
+    rows     every message that is not deleted, once: count and sum of sequences for each of 100 subjects, each
+             payload and each header compared in Spark (payloads and headers with any bytes; every 16th message has
+             headers)
     archive  the same messages as Parquet files on an S3 server (moto's, which keeps them in memory), written by two
-             workers: each sequence that is left, once, and the peak of the workers
-    big      payloads of 1,000,000 random bytes with headers of any bytes, raw: the SHA-256 of each
+             workers: each remaining sequence, once, and the peak memory of the workers
+    big      payloads of 1,000,000 random bytes and headers of any bytes, read raw: the SHA-256 of each
     memory   the peak of the Python workers (VmHWM, reset before each read) against arrowBatchRows
 
-What is not as it was published ends it with status 1. The server is ours; rates are for orientation, they depend on
-what else the machine does. Needs Spark, and PYTHONPATH=src if the package is not installed;
+The exit status is 1 if anything differs from what was published. The server is ours; the rates are for orientation
+only, since they depend on other load on the machine. Needs Spark, and PYTHONPATH=src if the package is not installed;
 `make spark-size` has both.
 """
 

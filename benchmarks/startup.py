@@ -4,7 +4,7 @@
 
 Bytecode is cached, as an installation has it: PYTHONDONTWRITEBYTECODE of the caller does not count.
 Rounds are interleaved: bare `python -c pass` (to its exit), nats-server, ours. The spawner is native
-(`natsload spawn`), so that no Python of ours stands between the clock and the server.
+(`natsload spawn`), so that no Python code runs between the clock and the server.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""For all tests: no run with stale compiled code, a fixed hash seed, and the seconds of each group at the end.
+"""For all tests: a check that compiled code is current, a fixed hash seed, and the seconds of each group at the end.
 
 Thousands of collected tests make a large heap, which every full garbage collection would examine, and many tests
 trigger one. They are therefore frozen: this halves the processor time of the unit tests.

@@ -1,7 +1,7 @@
 """A NATS client for attackers: it sends raw bytes, and counts the received operations.
 
 Nothing is treated as an error: a server may close the connection, refuse, or stay silent until the deadline. One loop
-drives any number of connections, so that a client that sends much also reads.
+drives any number of connections, so that a client also reads while it sends large amounts.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Published security advisories of nats-server that also concern this server, each named after its fault.
+"""Published security advisories of nats-server that also concern this server, each test named after its fault.
 
-Each scene runs on both servers: the fixed nats-server is the measure. SECURITY.md lists advisories that do not apply.
+Each scene runs on both servers: our server must behave like the fixed nats-server. SECURITY.md lists advisories that
+do not apply.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """More published security advisories of nats-server: subjects, imports, headers and pages.
 
-Each scene runs on both servers, as in test_advisories.py. Those of doors: test_advisories_doors.py.
+Each scene runs on both servers, as in test_advisories.py. Attacks before the login: test_advisories_doors.py.
 """
 
 from __future__ import annotations

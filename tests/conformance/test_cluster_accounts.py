@@ -1,4 +1,4 @@
-"""Properties of an account on all servers of a cluster: limits, traces and imports; and servers that leave.
+"""What an account has on all servers of a cluster: limits, traces and imports; and what happens when servers leave.
 
 As in test_cluster.py, three nats-servers and three of ours play the same scenes.
 """

@@ -1,4 +1,4 @@
-"""Streams that cannot be reached, and streams that move: three of our servers answer as three nats-servers.
+"""Unreachable streams and streams that move: three of our servers answer like three nats-servers.
 
 A stream is out of reach if all of its servers are offline, or if a newer server has created it. The second case is
 produced on nats-servers by a proposal for the metadata, and in our servers, on a simulated network, by an entry.

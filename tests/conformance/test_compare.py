@@ -21,8 +21,9 @@ RECORDED = Path(__file__).parent / "recorded"
 SCRIPT = (RECORDED / "sample.txt").read_text("utf-8")
 SAMPLE: dict[str, Any] = json.loads((RECORDED / "sample.json").read_text("utf-8"))
 
-# The places where another value of the same form is not seen, by field name; this list is complete. Ids that a server
-# uses twice (server_id, xkey, cid, names of consumers) are not in it: a change in one of the two places is seen.
+# The fields, by name, in which the comparison does not detect another value of the same form; this list is complete.
+# Ids that a server uses twice (server_id, xkey, cid, names of consumers) are not in it: a change in only one of the
+# two places is detected.
 MASKED = {
     *("version", "go", "git_commit", "client_id", "port", "id", "uptime", "idle", "rtt", "start", "now"),
     *("created", "ts", "time", "timestamp", "first_ts", "last_ts", "last_active", "last_activity"),

@@ -1,4 +1,4 @@
-"""Clients that spy, forge and flood: both servers keep the same things out of their reach.
+"""Clients that spy, forge and flood: both servers protect the same things from them.
 
 PYJS_HOSTILE_CONNECTIONS is the number of connections that the last scene opens; its target is 10,000, CI has fewer.
 """

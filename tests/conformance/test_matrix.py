@@ -1,8 +1,8 @@
 """Access rights: each kind of login with each kind of access, permitted and denied, on both servers.
 
 A row is a login: the configuration of its users and their CONNECT. A column is an access. Each login has one user
-that may do everything and, for each access, one that is denied it and is named after it. A new kind of login is one
-entry of LOGINS, a new access one of ACCESSES.
+that may do everything and, for each access, one user named after it who is denied this access. A new kind of login is
+one entry of LOGINS, a new access one of ACCESSES.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Every scenario gives the same recording on our server and on nats-server, or is listed with its reason.
 
-Most are compared with the recording of nats-server in the tree; harness/recordings.py chooses those that play live.
+Most are compared with the recording of nats-server in the tree; harness/recordings.py chooses those that play against
+a running nats-server.
 """
 
 from __future__ import annotations

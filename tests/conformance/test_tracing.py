@@ -1,4 +1,4 @@
-"""Traces of messages equal those of nats-server: events, texts, and the effects that a trace-only message lacks.
+"""Traces of messages equal those of nats-server: events, texts, and that a trace-only message has no effects.
 
 Each case is one message with headers; both servers play it, and all frames of the publisher and of another client of
 the account are compared. Times, ids and the description of the server differ and are left out.

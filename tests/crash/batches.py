@@ -1,8 +1,8 @@
-"""Atomic batches and kill -9 at any moment of their publishing and commit: each batch is stored whole or not at all.
+"""Atomic batches and kill -9 at any time of their publishing and commit: each is stored as a whole or not at all.
 
-Batches of 2 to 400 messages are sent in sequence without waiting, some of them of many megabytes, so that a kill
-meets messages that arrive, commits that wait and commits that are being written. Each message names its batch and the
-number of its messages.
+Batches of 2 to 400 messages are sent in sequence without waiting, and some have many megabytes; so a kill may come
+while messages arrive, while commits wait, or while they are written. Each message names its batch and the number of
+its messages.
 """
 
 from __future__ import annotations

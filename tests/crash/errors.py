@@ -1,6 +1,6 @@
 """An error in the k-th call of a kind, for every k of a fixed sequence of operations, and its consequences.
 
-Each case uses one server process. It runs with the fault armed (or starts with it), is killed, restarts without the
+Each case uses one server process. It works with the fault armed (or starts with it), is killed, restarts without the
 fault, and must then have everything that it confirmed. Every request must have had an answer, and reading must have
 continued.
 """

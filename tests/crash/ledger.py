@@ -1,4 +1,4 @@
-"""What a server told its clients before it was killed, and checks of its store afterwards.
+"""The answers that clients got from a server before it was killed, and checks of its store afterwards.
 
 Every payload begins with its message id and is published again, under the same id, until it is acknowledged. So each
 message must be stored at most once, and once acknowledged it must keep the sequence that its PubAck gave.

@@ -1,4 +1,4 @@
-"""A store that contains every kind of record, made by a real server, and what a client knows about it.
+"""A store that contains every kind of record, made by a real server, and the answers that its client got.
 
 ORDERS has several segments (or blocks), messages with headers and ids, some removed and one overwritten, and a
 durable consumer with some acknowledged messages; COPY has ORDERS as its source.

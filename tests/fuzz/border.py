@@ -1,6 +1,7 @@
-"""Requests drawn from the tables of the border: valid ones in which a few values are at the edge of a field's range.
+"""Requests drawn from the tables of all requests: valid ones, but with a few values at the limits of their ranges.
 
-Seeded: a case is (seed, number). Values are written as JSON text, since no library writes numbers of 5,000 digits.
+Cases are reproducible: each is (seed, number). Values are written as JSON text, since no library writes numbers of
+5,000 digits.
 """
 
 from __future__ import annotations

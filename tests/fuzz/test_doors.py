@@ -1,8 +1,8 @@
 """Hostile bytes for every entry: CONNECT, TLS records, and connections with PROXY headers and WebSocket frames.
 
 None may crash the server, leave a session behind, log in without credentials, or use more than STALL_S of processor
-time in one call. PYJS_DOOR_CASES and PYJS_FUZZ_SEED set the number of cases and their seed. Frames, headers and
-tokens alone: test_websocket.py, test_jwt.py.
+time in one call. PYJS_DOOR_CASES and PYJS_FUZZ_SEED set the number of cases and their seed. The decoders of frames,
+headers and tokens are tested in test_websocket.py and test_jwt.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Mutated protocol sequences over TCP against a real process: no descriptor and no memory stays behind.
+"""Mutated protocol sequences over TCP against a real process: no descriptor and no memory remains.
 
 PYJS_FUZZ_SOCKET_CASES is the number of connections, in two batches; `make fuzz` runs more.
 """

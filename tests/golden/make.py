@@ -1,7 +1,8 @@
 """Make a golden store directory: `python -m tests.golden.make NAME`, before a change of the format.
 
-The store of a NAME that ends with `encrypted` is, and a stream of it is compressed.
-Writes <NAME>.tar.gz, the store directory of a server that was killed, and <NAME>.json, what a client saw in it.
+If NAME ends with `encrypted`, the store is encrypted, and one of its streams is compressed.
+Writes <NAME>.tar.gz, the store directory of a server that was killed, and <NAME>.json, the contents that a client
+read from it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Makes histories: a stream with random options, and operations that it accepts, refuses or partly accepts.
 
-An operation is a dataclass of plain values, so a history prints as Python. Texts may contain `{last}`, `{last+1}` or
-`{of:x}`: the last sequence that the server returned for the stream, or for subject `x`. The player fills them in,
-since they are only known from the answers. Subjects are relative to the stream's own prefix.
+An operation is a dataclass of plain values, so the repr of a history is Python code. Texts may contain `{last}`,
+`{last+1}` or `{of:x}`: the last sequence that the server returned for the stream, or for subject `x`. The player
+fills them in, since they are only known from the answers. Subjects are relative to the stream's own prefix.
 """
 
 from __future__ import annotations

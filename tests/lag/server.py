@@ -1,7 +1,7 @@
 """The server with each callback of its event loop timed: `python -m tests.lag.server REPORT -c CONF`.
 
 At its end it writes a JSON object to REPORT: the number of callbacks, those that took more than 20 ms, and the
-longest of each name. The parts of a turn are timed as well, so that the slow part of a slow turn is known.
+longest call of each name. The parts of a turn are timed as well, so that the slow part of a slow turn is known.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A source file as the guards see it: its imports, functions and blocks, in .py, .pyx, .pxd and .pyi files.
+"""A source file as the style tests see it: its imports, functions and blocks, in .py, .pyx, .pxd and .pyi files.
 
 Cython files are not Python, so nothing is parsed: strings and comments are blanked, lines are joined over brackets,
 and blocks are found by indentation. That is exact for code that passes ruff and cython-lint.

@@ -1,4 +1,4 @@
-"""Every request that a client can send to JetStream, from the tables that the readers use: the list of the border.
+"""All requests that a client can send to JetStream, from the tables that the decoders use.
 
 A body belongs to the `Struct` with which its handler decodes it, whose kinds have the ranges of base/bounds; a header
 and an ack payload belong to a form named here. tests/fuzz/test_border.py draws from this list, and

@@ -1,4 +1,4 @@
-"""Draws docstrings and pages of docs/ for a reader, at random by the commit: python -m tests.support.drawn.
+"""Draws docstrings and pages of docs/ for a reader, chosen by the commit: python -m tests.support.drawn.
 
 The same commit always draws the same ones; PYJS_COMMIT can name another commit.
 """

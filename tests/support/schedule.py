@@ -3,9 +3,9 @@
 So a module's fixture, most often a pair of servers, is made once and not once per worker. Tests that take long and
 share nothing are distributed individually. They start early, so that no worker still runs one when the others have
 finished. After them the conformance tests, which mostly wait for servers, are mixed with the others, which mostly
-compute: if all workers did the former, processors would be idle, and if all did the latter, there would be too few.
-The marks of `--dist loadgroup` are not used: pytest 9.2 ignores the group that pytest-xdist 3.8 adds to the id of a
-test.
+compute: if all workers ran the former, processors would be idle, and if all ran the latter, there would be too few
+processors. The marks of `--dist loadgroup` are not used: pytest 9.2 ignores the group that pytest-xdist 3.8 adds to
+the id of a test.
 """
 
 from __future__ import annotations

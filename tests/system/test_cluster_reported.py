@@ -420,8 +420,8 @@ def removal_during_faults(scene: Scene) -> Outcome:
 def power_cut_and_pauses(scene: Scene) -> Outcome:
     """Make a server lose its unsynced data, as a power cut does, and form a majority with paused servers.
 
-    Our servers only doubt their log after a power cut of the machine, which no process can simulate for another:
-    tests/unit/consensus/test_doubt.py plays this scene.
+    Our servers treat their log as doubtful only after a power loss of the machine, which a test cannot simulate for
+    another process: tests/unit/consensus/test_doubt.py plays this scene.
     """
     scene.create(replicas=5)
     scene.publish("e", 20)

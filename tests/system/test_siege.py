@@ -1,8 +1,8 @@
-"""Clients without credentials in every phase: before CONNECT, in a login, during reloads, in lame duck mode.
+"""Clients without credentials in every phase: before CONNECT, during a login, during reloads, in lame duck mode.
 
 They send incomplete, excessive and damaged bytes and disconnect at any moment, while the configuration is reloaded
-repeatedly. None of them may log in, a client with credentials stays connected and is answered, and the server ends by
-itself. PYJS_SIEGE_S is the duration in seconds, PYJS_FUZZ_SEED the seed of the clients.
+repeatedly. None of them may log in, a client with credentials stays connected and is answered, and the server ends
+after lame duck mode. PYJS_SIEGE_S is the duration in seconds, PYJS_FUZZ_SEED the seed of the clients.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """For all unit tests: descriptors of stores that a test left open are closed.
 
-Stores close their files when they are told to, not when they are freed, and many tests end with a store that is open
+Stores close their files in `close`, not when they are freed, and many tests end with a store that is open
 or crashed on purpose. Otherwise a run would need more than the usual 1,024 descriptors.
 """
 

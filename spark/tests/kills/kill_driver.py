@@ -1,4 +1,4 @@
-"""The queries that kills.py kills, in one Spark: `python -m spark.tests.kills.kill_driver <JSON>`.
+"""The queries whose processes kills.py kills, in one Spark session: `python -m spark.tests.kills.kill_driver <JSON>`.
 
     stream            stream to stream
     files             stream to Parquet by Spark's own file sink

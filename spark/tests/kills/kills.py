@@ -1,9 +1,9 @@
 """Checks that nothing is lost or stored twice after kill -9: `python -m spark.tests.kills.kills all --kills 20`.
 
 Queries copy a stream to targets of several kinds at once (kill_driver.py), with their own driver and executor. When
-every target has progressed since the last kill, one victim is killed after a random time:
+every target has made progress since the last kill, one victim is killed after a random time:
 
-    driver      Python and JVM of the driver; its executor remains, and ends when it notices
+    driver      Python and JVM of the driver; its executor remains, and ends once it detects this
     executor    the JVM with all running tasks; Spark starts another one
     server      the server of all streams, which is restarted at once
 

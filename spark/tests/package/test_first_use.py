@@ -1,6 +1,7 @@
 """The pure wheel in an empty environment without a compiler: installed by pip, first DataFrame, Spark Connect.
 
-pip installs Spark itself, 500 MB: `make spark-matrix` runs this. test_wheels.py checks the contents of the wheel.
+Spark itself is installed with pip (500 MB), so only `make spark-matrix` runs this. test_wheels.py checks the contents
+of the wheel.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Starts of our server without its imports, which take most of the processor time of a start.
+"""Starts our server without its imports, which take most of the processor time of a start.
 
 One process imports the server and waits. For each start it forks a child that runs the command with the arguments,
 the environment, the folder and the log of that start. So each server is a separate process: it gets signals, can be
 killed and leaves its files behind. Scenarios start servers this way. The tests of the command itself
 (tests/system/test_process.py and others) start `python -m pyjs`.
 
-The parent speaks JSON lines: it answers a start with the process id, and a process id with its exit code or null.
+The parent reads and writes JSON lines: a start is answered with its process id, and a process id with its exit code
+or null.
 """
 
 from __future__ import annotations

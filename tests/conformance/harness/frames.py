@@ -2,7 +2,7 @@
 
 A frame is a plain dict, so that a recording is JSON: it has `op` and the fields of that verb. Header blocks are only
 parsed if composing them again gives the same bytes; payloads are parsed if they are JSON objects or arrays. Bytes
-that are no frame become one `garbage` frame, together with all bytes after them.
+that are not a frame become, together with all bytes after them, one `garbage` frame.
 """
 
 from __future__ import annotations

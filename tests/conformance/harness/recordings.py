@@ -1,9 +1,9 @@
-"""Recordings of nats-server that are kept in the tree, and the choice of scenarios that play against it live.
+"""Recordings of nats-server that are stored in the tree, and the choice of scenarios that play against a running one.
 
-A recording is kept masked, under a key made of the script, the masks and the version of nats-server. A scenario
-without a recording of its current key always plays against nats-server. Of the other scenarios one in ten does: the
-commit chooses them, so that over time each of them is played. `make conformance` plays all; this module's command
-writes missing recordings.
+A recording is stored in masked form, under a key made of the script, the masks and the version of nats-server. A
+scenario whose current key has no recording always plays against nats-server. So does one in ten of the other
+scenarios; the commit chooses them, so that each one is played over time. `make conformance` plays all; this module's
+command writes missing recordings.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A scenario file as a list of steps.
 
-This module knows the line language (../README.md), but nothing of sockets or servers: a step has the words of its
-line, and the player interprets them.
+This module parses the line language (../README.md) without using sockets or servers: a step has the words of its
+line, and the player executes it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Streams and consumers that a newer server stored: listed as offline, not served, their files unchanged.
 
-Source of texts and codes: nats-server's jetstream.go and jetstream_api.go; it cannot be made to write a higher level.
+The texts and codes are from nats-server's jetstream.go and jetstream_api.go: it cannot be made to store a higher
+level.
 """
 
 from __future__ import annotations

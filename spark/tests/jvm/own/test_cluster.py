@@ -1,8 +1,8 @@
 """A standalone cluster of a master and two workers runs the line that `submit-args` prints.
 
-It has six small JVMs: master, two workers, driver, two executors; four if only the archive runs, which uses one
-executor. Without enough memory it is skipped with that reason. In `make spark-matrix` an executor and a worker are
-killed while a query runs.
+It needs six small JVMs: a master, two workers, a driver, two executors; or four if only the archive runs, which uses
+one executor and one worker. Without enough memory the tests are skipped. In `make spark-matrix` an executor and a
+worker are killed while a query runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Random histories on members with files that are killed, lose power and restart: all end equal.
+"""Random histories on members with files that are killed, lose power and restart: all end in the same state.
 
 In addition to the operations of test_determinism: changed configurations, skipped sequences, expiry, consumers that
 want some subjects and acknowledge, schedules and expiries that become due, compactions, and syncs that end late. One
