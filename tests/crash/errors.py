@@ -183,7 +183,7 @@ def check(port: int, confirmed: Confirmed) -> list[str]:
 
 @dataclass
 class Case:
-    """One fault, armed before the work or, if `start`, before the server is started again after it."""
+    """One fault, armed before the work or, if `start`, before the server is restarted after it."""
 
     kind: str
     error: str

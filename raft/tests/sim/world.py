@@ -39,7 +39,7 @@ class World:
             for number in numbers
         }
         self.now = 0
-        self.down: dict[int, int] = {}  # node -> time at which it starts again
+        self.down: dict[int, int] = {}  # node -> time at which it restarts
         self.body = 0
         self._create(count)
 

@@ -1,4 +1,4 @@
-"""Short runs of pipeline_kills.py: commands are killed and started again; every message is counted."""
+"""Short runs of pipeline_kills.py: commands are killed and restarted; every message is counted."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class ServerFailed(Exception):
 
 
 class ServerProcess:
-    """One server, which can be stopped and started again on the same store."""
+    """One server, which can be stopped and restarted on the same store."""
 
     def __init__(
         self,

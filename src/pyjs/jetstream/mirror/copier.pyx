@@ -129,7 +129,7 @@ cdef class Copier(StreamConsumer):
         return self.generation, self.copied
 
     def applied(self, uint64_t generation, uint64_t seq) -> None:
-        """Record that the proposed copies of a generation up to `seq` are stored on most replicas."""
+        """Record that the proposed copies of a generation up to `seq` are stored on a majority of the replicas."""
         if generation == self.generation and seq > self.written:
             self.written = seq
             self.durable(generation, seq, None)

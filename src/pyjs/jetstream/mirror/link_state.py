@@ -95,7 +95,7 @@ class LinkState:
         self._timer: Timer | None = None
 
     def leave(self, state: Link) -> None:
-        """Change to another state; the copier ignores deliveries until it is opened again."""
+        """Change to another state; the copier ignores deliveries until it is reopened."""
         self.now = state
         self.asked += 1
         if self._subscription is not None:

@@ -1,7 +1,7 @@
 """The state machine of a replicated stream: it connects the consensus of the node with the replica.
 
 Only the leader's stream subscribes to its subjects. A replica whose store fails transfers its leadership and is
-opened again (streams.py).
+reopened (streams.py).
 
 The log of the group may begin after any entry whose effects are durable in the store. Its snapshot is a marker of a
 few bytes and the consumers (consumer_snapshots.py): the messages are in the store. A replica whose store has applied
@@ -65,7 +65,7 @@ _MARKER = Struct("<BQ")  # version, last sequence
 _VERSION = 1
 # Entries for this module: a version other than that of payloads (1), and the last used sequence.
 _NOTE = Struct("<BQ")
-_AFRESH = 2  # all replicas start again without messages
+_AFRESH = 2  # all replicas restart without messages
 _BASE = 3  # the stream had messages before it had replicas
 
 
@@ -215,7 +215,7 @@ class StreamMachine:
         return self.is_elected and self.replica.gaps is not None
 
     def accept_loss(self) -> None:
-        """Treat the lost messages as removed in all decisions, from now on or when the replica is opened again."""
+        """Treat the lost messages as removed in all decisions, from now on or when the replica is reopened."""
         self._owner.accepted.add(self.group)
         self.replica.accept_gaps()
 

@@ -54,7 +54,7 @@ cdef class Remains:
     cdef void take_subjects(self, SubjectTable* table, SubjectIndex** by_token) except *:
         cdef SubjectTable fresh
         subjects_init(&fresh)
-        fresh.last_gen = table.last_gen         # filters store generations, so these must not begin again
+        fresh.last_gen = table.last_gen         # filters store generations, so these must not restart
         self.subjects, table[0] = table[0], fresh
         self.by_token, by_token[0] = by_token[0], NULL
 

@@ -183,7 +183,7 @@ cdef class SubjectSet:
         cdef uint64_t each
         cdef uint32_t i
         subjects_init(&fresh)
-        fresh.last_gen = self.table.last_gen        # filters store generations, so these must not begin again
+        fresh.last_gen = self.table.last_gen        # filters store generations, so these must not restart
         each = index_next_live(index, seq)
         while each:
             segment = index_find(index, each)
