@@ -85,7 +85,7 @@ class Member:
         self.stream.account.subs.insert(Subscription(self.stream, b"s.>"))
 
     def turn(self) -> None:
-        """Run turns until nothing is left."""
+        """Run turns until nothing is left to do."""
         self.js.turn()
 
     def state(self, now_ns: int = 0) -> dict[str, Any]:
