@@ -170,7 +170,7 @@ class World:
         disk.fail_in = rng.randrange(20)
 
     def _alive(self, act: Callable[[], None]) -> bool:
-        """Call `act`; return False if the process ended in it."""
+        """Call `act`; return False if the process ended during the call."""
         try:
             act()
         except Crash:

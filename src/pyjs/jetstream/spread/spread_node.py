@@ -63,7 +63,7 @@ class Carrier(Protocol):
 
 
 class SpreadNode:
-    """Owns the knowledge of one worker about the others, and its reports to them."""
+    """Stores the reports that one worker has received from the others, and sends its own reports to them."""
 
     def __init__(self, host: Host, server_name: str, worker: Worker, carrier: Carrier) -> None:
         """Begin without connections; the workers' names are `server_name` and their numbers."""
