@@ -64,7 +64,7 @@ cdef class StreamStore:
     cdef uint64_t skip(self) noexcept nogil                         # use up one sequence without a message
     cdef int skip_to(self, uint64_t seq) noexcept nogil             # use up all sequences up to `seq`; -1: refused
     cdef int commit(self) noexcept nogil        # write all appends to the file; -1: failed, see `error`
-    cdef int load(self, uint64_t seq, Record* r) noexcept nogil     # 0, -1: absent, -2: damaged, -3: not readable now
+    cdef int load(self, uint64_t seq, Record* r) noexcept nogil     # return 0; -1: absent, -2: damaged, -3: not readable now
     cdef int drop(self, uint64_t seq, bint erase) noexcept nogil    # 0; -1: there was no such message
     # Find and check the live entry i. Return 0: `p` is a whole record; 1: `p` is subject | headers | payload; below
     # 0: as `load`.

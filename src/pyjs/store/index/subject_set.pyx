@@ -175,7 +175,7 @@ cdef class SubjectSet:
 
     # -- renewal -----------------------------------------------------------------------------------------------
     cdef int renew(self, SeqIndex* index, uint64_t seq, Remains remains) noexcept nogil:
-        """Rebuild the table from the messages from `seq` on, and move the old one to `remains`; -1: no memory."""
+        """Rebuild the table from the messages from `seq` on, and move the old one to `remains`; -1: out of memory."""
         cdef SubjectTable fresh
         cdef Subject* old
         cdef Subject* s

@@ -76,7 +76,7 @@ cdef int number_for_chunk(SubjectTable* t) noexcept nogil:
 
 
 cdef int begin_chunk(SubjectTable* t, uint32_t n) noexcept nogil:
-    """Begin a chunk with room for at least `n` bytes, and move blocks of sparse chunks to it; -1: no memory."""
+    """Begin a chunk with room for at least `n` bytes, and move blocks of sparse chunks to it; -1: out of memory."""
     cdef uint32_t size = CHUNK_MIN, i
     cdef int number = number_for_chunk(t)
     cdef Chunk* c

@@ -218,7 +218,7 @@ def test_messages_are_erased_in_the_files_of_now(tmp_path: Path, encoding: str) 
 
 
 class PoorDisk(OsDisk):
-    """Has no memory for reads while `poor`."""
+    """Refuses reads for lack of memory while `poor` is set."""
 
     poor = False
 
