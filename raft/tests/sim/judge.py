@@ -1,4 +1,4 @@
-"""The invariants that must hold at every time. The judge sees the reports of nodes, not the engine's reasons."""
+"""The invariants that must always hold. The judge receives the reports of nodes, not the state of the engine."""
 
 from __future__ import annotations
 

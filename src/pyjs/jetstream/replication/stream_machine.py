@@ -133,7 +133,7 @@ class StreamMachine:
         self.agreement = Agreement(self)
         self._last_copy: Answer | None = None
         self._has_healed = False  # this replica has copied lost messages since it was opened
-        self._ask_at_ns = 0  # time of the next question of `is_confirmed`, or CONFIRMED
+        self._ask_at_ns = 0  # time at which `is_confirmed` next asks the leader, or CONFIRMED
         self._consumers = ConsumerSnapshots()
 
     def __str__(self) -> str:

@@ -43,7 +43,8 @@ cdef class PendingAcks:
     cdef int64_t* waits         # ns, one for each step of `backoff`
     cdef uint32_t n_waits
 
-    cdef int reserve(self) noexcept nogil       # make room for one entry, so that `track` cannot fail; -1: out of memory
+    # Make room for one entry, so that `track` cannot fail; return -1 if out of memory.
+    cdef int reserve(self) noexcept nogil
     cdef uint32_t find(self, uint64_t seq) noexcept nogil                       # 0: the sequence is not pending
     cpdef uint32_t track(self, uint64_t seq, uint64_t cseq, int64_t now) noexcept nogil   # 0: out of memory
     cdef void sent_again(self, uint32_t i, int64_t now) noexcept nogil
